@@ -1,0 +1,87 @@
+# Everything runs in environments under .venv/, one per purpose and version of Python.
+# `make help` says what there is.
+
+PYTHON  ?= python3
+WORKERS ?= 2
+ARGS    ?=
+FUZZ_SECONDS ?= 300
+
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+CORE := .venv/core-$(VERSION)
+DEV  := .venv/dev-$(VERSION)
+FUZZ := .venv/fuzz-$(VERSION)
+DOCS := .venv/docs-$(VERSION)
+
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --upgrade --editable
+CODE := $(wildcard src tests bench examples fuzz)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format bench soak docs clean python-is-new-enough
+
+help: ## list what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PYTHON=python3.13 chooses the interpreter (3.11 or newer); each version has its own environments."
+	@echo "  ARGS=... is handed on to demo, test, bench and soak: make test ARGS='-k merge'."
+
+demo: $(CORE)/.installed ## run the main job, with nothing but the core installed
+	@$(CORE)/bin/python examples/demo.py $(ARGS)
+
+test: lint ## lint, then run every test
+	$(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+
+lint: $(DEV)/.installed ## style, types and the contracts between layers
+	$(DEV)/bin/python -m ruff check $(CODE)
+	$(DEV)/bin/python -m ruff format --check $(CODE)
+	$(DEV)/bin/python -m mypy
+	$(DEV)/bin/lint-imports
+
+format: $(DEV)/.installed ## put the code into the one accepted shape
+	$(DEV)/bin/python -m ruff check --fix $(CODE)
+	$(DEV)/bin/python -m ruff format $(CODE)
+
+bench: $(DEV)/.installed ## measure beside the peers
+	$(DEV)/bin/python -m bench $(ARGS)
+
+soak: $(DEV)/.installed $(FUZZ)/.installed ## the long campaigns and the fuzzers
+	HOLDFAST_SOAK=1 $(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+	@set -e; for fuzzer in $(wildcard fuzz/fuzz_*.py); do \
+	    name=$$(basename $$fuzzer .py); \
+	    mkdir -p fuzz/corpus/$$name fuzz/crashes; \
+	    echo "$$fuzzer for $(FUZZ_SECONDS) seconds"; \
+	    $(FUZZ)/bin/python $$fuzzer -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 \
+	        -artifact_prefix=fuzz/crashes/$$name- fuzz/corpus/$$name; \
+	done
+
+docs: $(DOCS)/.installed ## build the documentation; a broken link is an error
+	$(DOCS)/bin/python -m mkdocs build --strict
+
+clean: ## remove environments, caches and what was built
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Environments. `.created` and `.installed` are written last, so a run that was
+# interrupted is done again.
+
+python-is-new-enough:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "Holdfast needs Python 3.11 or newer, and '$(PYTHON)' is $(if $(VERSION),Python $(VERSION),not a Python that runs): choose another with PYTHON=, for example make test PYTHON=python3.13." >&2; \
+	    exit 1; }
+
+.venv/%/.created: | python-is-new-enough
+	@echo "creating $(@D) with Python $(VERSION)"
+	@$(PYTHON) -m venv --clear $(@D)
+	@touch $@
+
+$(CORE)/.installed: EXTRAS :=
+$(DEV)/.installed: EXTRAS := [dev]
+$(FUZZ)/.installed: EXTRAS := [dev,fuzz]
+$(DOCS)/.installed: EXTRAS := [docs]
+
+.venv/%/.installed: .venv/%/.created pyproject.toml src/holdfast/_version.py
+	@echo "installing holdfast$(EXTRAS) into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) '.$(EXTRAS)'
+	@touch $@
+
+.PRECIOUS: .venv/%/.created .venv/%/.installed
