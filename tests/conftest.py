@@ -1,0 +1,34 @@
+"""Settings for every test: how much Hypothesis tries, and whether campaigns run."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Verbosity, settings
+
+SOAK = os.environ.get("HOLDFAST_SOAK", "") not in ("", "0")
+
+# Machines are slow and noisy: no time limit, and no complaint about slow data.
+_COMMON = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    verbosity=Verbosity.normal,
+)
+# The same examples on every run, so that a failure is the change's own.
+settings.register_profile(
+    "ci", _COMMON, derandomize=True, database=None, max_examples=200, stateful_step_count=50
+)
+settings.register_profile("soak", _COMMON, max_examples=10_000, stateful_step_count=100)
+settings.load_profile("soak" if SOAK else "ci")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the campaigns out, visibly, unless they were asked for."""
+    if SOAK:
+        return
+    campaigns = [item for item in items if item.get_closest_marker("soak")]
+    if campaigns:
+        config.hook.pytest_deselected(items=campaigns)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]

@@ -1,0 +1,91 @@
+"""`import holdfast` stays light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PUBLIC = ["holdfast", "holdfast.errors", "holdfast.codec", "holdfast.tree", "holdfast.store"]
+
+FRAMEWORKS = {
+    "agents",
+    "autogen_agentchat",
+    "autogen_core",
+    "crewai",
+    "deepagents",
+    "langchain_core",
+    "langgraph",
+    "llama_index",
+}
+DRIVERS = {
+    "aiosqlite",
+    "asyncpg",
+    "boto3",
+    "nats",
+    "obstore",
+    "psycopg",
+    "psycopg_pool",
+    "redis",
+    "sqlite3",
+}
+COMMAND_LINE_AND_WEB = {
+    "argparse",
+    "click",
+    "http",
+    "httpx",
+    "rich",
+    "socket",
+    "ssl",
+    "starlette",
+    "typer",
+    "uvicorn",
+}
+ASYNCHRONOUS = {"anyio", "asyncio", "concurrent", "trio"}
+TYPES_THAT_A_USER_MAY_BRING = {"msgspec", "numpy", "pydantic"}
+FOR_TESTS = {"holdfast.testing", "hypothesis", "pytest"}
+SLOW_FALLBACKS = {"pyfastcdc.py"}
+
+HEAVY = (
+    FRAMEWORKS
+    | DRIVERS
+    | COMMAND_LINE_AND_WEB
+    | ASYNCHRONOUS
+    | TYPES_THAT_A_USER_MAY_BRING
+    | FOR_TESTS
+    | SLOW_FALLBACKS
+)
+
+
+def modules_loaded_by(statement: str) -> set[str]:
+    """What a fresh interpreter has loaded after a statement that it had not before."""
+    program = (
+        "import sys; before = set(sys.modules)\n"
+        f"{statement}\n"
+        "print('\\n'.join(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_importing_the_core_loads_nothing_heavy(module: str) -> None:
+    loaded = modules_loaded_by(f"import {module}")
+
+    assert module in loaded
+    assert loaded & HEAVY == set()
+
+
+def test_the_check_would_notice_a_heavy_module() -> None:
+    loaded = modules_loaded_by("import holdfast, asyncio, sqlite3")
+
+    assert {"asyncio", "sqlite3"} <= loaded & HEAVY
+
+
+def test_chunking_uses_the_compiled_code() -> None:
+    loaded = modules_loaded_by("import pyfastcdc")
+
+    assert "pyfastcdc.cy" in loaded

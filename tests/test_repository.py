@@ -1,0 +1,84 @@
+"""What the repository promises to a reader: documentation that runs and is complete."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import errors
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def python_blocks(page: Path) -> list[tuple[int, str]]:
+    """The Python examples of a page, each with the line on which it starts."""
+    text = page.read_text(encoding="utf-8")
+    return [(text.count("\n", 0, found.start(1)), found[1]) for found in BLOCK.finditer(text)]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=name_of)
+def test_the_examples_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__example__"}
+
+    for line, source in python_blocks(page):
+        # Blank lines in front make a traceback show the page's own line.
+        exec(compile("\n" * line + source, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("name", sorted(set(holdfast.__all__) - {"__version__"}))
+def test_a_public_name_has_a_docstring(name: str) -> None:
+    value = getattr(holdfast, name)
+
+    assert inspect.getdoc(value), f"holdfast.{name} has no docstring"
+
+
+def test_there_is_one_version() -> None:
+    assert metadata.version("holdfast") == holdfast.__version__
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_the_reference_names_every_error_with_its_code(name: str) -> None:
+    page = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
+    code = getattr(errors, name).code
+
+    assert re.search(rf"`{name}` *\| `{code}` ", page)
+
+
+def test_every_error_is_public_and_has_a_code_of_its_own() -> None:
+    classes = [
+        value
+        for value in vars(errors).values()
+        if inspect.isclass(value) and issubclass(value, errors.HoldfastError)
+    ]
+
+    assert sorted(one.__name__ for one in classes) == sorted(errors.__all__)
+    assert len({one.code for one in classes}) == len(classes)
+
+
+def test_the_index_names_every_design_note() -> None:
+    folder = ROOT / "docs/design"
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    notes = sorted(folder.glob("[0-9]*.md"))
+
+    assert [note.name for note in notes if f"({note.name})" not in index] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|mailto:|#)([^)#]+)", page.read_text(encoding="utf-8"))
+
+    assert [target for target in targets if not (page.parent / target).exists()] == []
