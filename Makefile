@@ -13,7 +13,7 @@ FUZZ := .venv/fuzz-$(VERSION)
 DOCS := .venv/docs-$(VERSION)
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --upgrade --editable
-CODE := $(wildcard src tests bench examples fuzz)
+CODE := $(wildcard src tests bench examples fuzz tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -55,10 +55,10 @@ soak: $(DEV)/.installed $(FUZZ)/.installed ## the long campaigns and the fuzzers
 	done
 
 docs: $(DOCS)/.installed ## build the documentation; a broken link is an error
-	$(DOCS)/bin/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
 
 clean: ## remove environments, caches and what was built
-	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .bench-venv build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments. `.created` and `.installed` are written last, so a run that was

@@ -24,8 +24,13 @@ settings.register_profile("soak", _COMMON, max_examples=10_000, stateful_step_co
 settings.load_profile("soak" if SOAK else "ci")
 
 
+def pytest_report_header() -> str:
+    """Say what is run, because workers do not report what they left out."""
+    return "campaigns: run" if SOAK else "campaigns: left out, `make soak` runs them"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the campaigns out, visibly, unless they were asked for."""
+    """Leave the campaigns out unless they were asked for."""
     if SOAK:
         return
     campaigns = [item for item in items if item.get_closest_marker("soak")]
