@@ -1,0 +1,129 @@
+"""One seeded generator of English-like prose, shared by every side of every scenario.
+
+Sentences follow a few patterns; words are drawn with Zipf-like frequencies, and a few
+words come back within a passage, as they do in real text. That keeps the compression
+ratio near that of real prose: about 1.7 for one kilobyte, nearly 3 for the whole.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import accumulate
+
+from bench import _words as words
+
+# D determiner, A adjective, N noun, V verb, P preposition, S subject, X auxiliary,
+# R adverb, L link, M name, 0 number, I identifier
+_PATTERNS = (
+    "DNVDANPDN",
+    "SXVDNPDN",
+    "DANVPDN",
+    "SXRVDNLSXVDN",
+    "LDNVSXVDAN",
+    "PDNSXVDN",
+    "MVDNPN",
+    "SXVDNPDNPDN",
+    "NPDNXADLDNVR",
+    "DNXRALSXVPN",
+    "MXV0NPDAN",
+    "RSXVDNLDNVDAN",
+    "DANIVPDN",
+    "M0VDNI",
+)
+_BATCH = 2048
+_ECHOES = 10
+_ECHO_CHANCE = 0.22
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return noun + "es"
+    if noun.endswith("y") and noun[-2] not in "aeou":
+        return noun[:-1] + "ies"
+    return noun + "s"
+
+
+def _forms(verb: str) -> list[str]:
+    stem = verb[:-1] if verb.endswith("e") else verb
+    if verb.endswith("y") and verb[-2] not in "aeou":
+        return [verb, verb[:-1] + "ied", verb + "ing", verb[:-1] + "ies"]
+    return [verb, stem + "ed", stem + "ing", _plural(verb)]
+
+
+def _derived() -> list[str]:
+    made = [verb[:-1] if verb.endswith("e") else verb for verb in words.VERBS]
+    endings = ("er", "able", "ers")
+    plain = [adjective for adjective in words.ADJECTIVES if adjective[-1] not in "eyl"]
+    return [stem + ending for stem in made for ending in endings] + [
+        adjective + "ness" for adjective in plain
+    ]
+
+
+def _pools() -> dict[str, list[str]]:
+    nouns = list(dict.fromkeys(words.NOUNS))
+    verbs = list(dict.fromkeys(words.VERBS))
+    adjectives = list(dict.fromkeys(words.ADJECTIVES))
+    return {
+        "D": words.DETERMINERS,
+        "A": adjectives + ["un" + adjective for adjective in adjectives],
+        "N": [form for noun in nouns for form in (noun, _plural(noun))] + _derived(),
+        "V": [form for verb in verbs for form in _forms(verb)] + ["re" + verb for verb in verbs],
+        "P": words.PREPOSITIONS,
+        "S": words.SUBJECTS,
+        "X": words.AUXILIARIES,
+        "R": words.ADVERBS,
+        "L": words.LINKS,
+        "M": words.NAMES,
+        "0": [str(number) for number in range(2, 2000)],
+        "I": [f"{word[:3]}-{at * 7919 % 99991:05}" for at, word in enumerate(nouns * 12)],
+    }
+
+
+def _zipf(count: int) -> list[float]:
+    # The shift keeps the first ranks from swallowing the rest.
+    return list(accumulate(1.0 / (rank + 6) for rank in range(count)))
+
+
+class Text:
+    """An endless, reproducible supply of prose: the same seed gives the same text."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self._draws = {kind: self._draw(pool) for kind, pool in _pools().items()}
+        self._echoes: list[str] = []
+
+    def _draw(self, pool: list[str]) -> Iterator[str]:
+        weights = _zipf(len(pool))
+        while True:
+            yield from self.random.choices(pool, cum_weights=weights, k=_BATCH)
+
+    def _noun(self) -> str:
+        if self._echoes and self.random.random() < _ECHO_CHANCE:
+            return self.random.choice(self._echoes)
+        noun = next(self._draws["N"])
+        self._echoes = [noun, *self._echoes[: _ECHOES - 1]]
+        return noun
+
+    def sentence(self) -> str:
+        """One sentence with its full stop."""
+        pattern = self.random.choice(_PATTERNS)
+        found = [self._noun() if kind == "N" else next(self._draws[kind]) for kind in pattern]
+        at = pattern.find("L", 1)
+        if at > 0:
+            found[at - 1] += ","
+        found[0] = found[0][0].upper() + found[0][1:]
+        return " ".join(found) + self.random.choice("....?!")
+
+    def prose(self, size: int) -> str:
+        """Prose of exactly `size` characters, all of them ASCII."""
+        parts: list[str] = []
+        length = 0
+        while length <= size:
+            parts.append(self.sentence())
+            length += len(parts[-1]) + 1
+        return " ".join(parts)[:size]
+
+    def title(self) -> str:
+        """A few words."""
+        return f"{next(self._draws['A'])} {next(self._draws['N'])}".capitalize()
