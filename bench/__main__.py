@@ -1,0 +1,149 @@
+"""`python -m bench`: runs the scenarios and writes the report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from bench import _registry as registry
+from bench import _report as report
+from bench._environment import Environment, prepare
+from bench._machine import describe
+from bench._model import Scenario
+from bench._run import Outcome, run_scenario
+from bench._text import Text
+from bench._values import message
+
+RESULTS = Path(__file__).with_name("results")
+
+
+def say(line: str) -> None:
+    """Progress, on the error stream."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Holdfast beside its peers and plain floors, on the same work.",
+        epilog="Exit code: 0 also when a target is missed; 1 when a side of ours could not be "
+        "measured or, with --strict, when a target is missed; 2 for a wrong command line.",
+    )
+    known = ", ".join(registry.scenarios())
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"some of: {known}")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one repetition")
+    parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of every side")
+    parser.add_argument("--only", metavar="SIDES", help="only these sides, with commas between")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR", help="for the report")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 when a target is missed")
+    parser.add_argument("--list", action="store_true", help="list scenarios and sides, and stop")
+    chosen = parser.parse_args(given)
+    _check(parser, chosen)
+    return chosen
+
+
+def _check(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> None:
+    sides = chosen.only.split(",") if chosen.only else []
+    unknown = [name for name in chosen.scenarios if name not in registry.scenarios()]
+    unknown += [name for name in sides if name not in registry.engines()]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)} (--list shows what there is)")
+    if chosen.repeat is not None and chosen.repeat < 1:
+        parser.error("--repeat must be at least 1")
+
+
+def show_list() -> None:
+    """Print every scenario and side."""
+    for scenario in registry.scenarios().values():
+        print(f"{scenario.name:10} {scenario.title}")
+        print(f"{'':10} sides: {', '.join(scenario.engines)}")
+    print()
+    for info in registry.engines().values():
+        print(f"{info.name:20} {info.label}")
+
+
+def _about() -> dict[str, str]:
+    about = describe()
+    try:
+        about["text"] = _text_ratio()
+    except ImportError:
+        about["text"] = "ratio not measured: zstandard is not installed"
+    return about
+
+
+def _text_ratio() -> str:
+    import zstandard
+
+    text = Text(1)
+    contents = [message(text, number)["content"].encode() for number in range(2000)]
+    squeeze = zstandard.ZstdCompressor(level=3).compress
+    raw = sum(map(len, contents))
+    alone = raw / sum(len(squeeze(one)) for one in contents)
+    whole = raw / len(squeeze(b"".join(contents)))
+    return f"zstd level 3 makes messages of 1 KB {alone:.2f} times smaller, all of them {whole:.2f}"
+
+
+def _peers(chosen: list[Scenario], only: set[str] | None) -> Environment | None:
+    infos = registry.engines()
+    names = {name for scenario in chosen for name in scenario.engines}
+    wanted = names & only if only else names
+    if all(infos[name].environment == "ours" for name in wanted):
+        return None
+    try:
+        return prepare(say)
+    except (OSError, subprocess.SubprocessError) as error:
+        say(f"the peers' environment could not be made: {error}")
+        return None
+
+
+def run(chosen: argparse.Namespace) -> list[Outcome]:
+    """Run the chosen scenarios."""
+    known = registry.scenarios()
+    picked = [known[name] for name in chosen.scenarios] or list(known.values())
+    only = set(chosen.only.split(",")) if chosen.only else None
+    peers = _peers(picked, only)
+    outcomes = []
+    for scenario in picked:
+        size = scenario.quick if chosen.quick else scenario.size
+        repeat = chosen.repeat or (1 if chosen.quick else scenario.repeat)
+        names = [name for name in scenario.engines if only is None or name in only]
+        infos = registry.engines()
+        if names:
+            outcomes.append(run_scenario(scenario, infos, names, size, repeat, peers, say))
+    return outcomes
+
+
+def write(outcomes: list[Outcome], quick: bool, folder: Path) -> str:
+    """Write both files; give back the Markdown."""
+    about = _about()
+    text = report.markdown(outcomes, registry.engines(), about, quick)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "latest.md").write_text(text)
+    whole = json.dumps(report.document(outcomes, about, quick), indent=1)
+    (folder / "latest.json").write_text(whole + "\n")
+    return text
+
+
+def exit_code(found: list[report.Verdict], strict: bool) -> int:
+    """1 when ours was not measured or, under strict, when a target is missed."""
+    results = {verdict.result for verdict in found}
+    return int("not measured" in results or (strict and "miss" in results))
+
+
+def main() -> int:
+    """The command."""
+    chosen = arguments()
+    if chosen.list:
+        show_list()
+        return 0
+    outcomes = run(chosen)
+    print(write(outcomes, chosen.quick, chosen.out))
+    return exit_code(report.verdicts(outcomes, chosen.quick), chosen.strict)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""What a scenario and an engine are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+class Engine(ABC):
+    """One side of a benchmark: something that records versions of a value.
+
+    Every call of `commit` is handed the whole value as plain Python and is not told
+    what changed. `load` and `put` are for sides that keep single keys; a side that
+    cannot records its whole state again.
+    """
+
+    def __init__(self) -> None:
+        self._state: dict[str, Any] = {}
+
+    @abstractmethod
+    def commit(self, value: Any) -> None:
+        """Record a version."""
+
+    @abstractmethod
+    def read(self) -> Any:
+        """The newest version, read back from what is stored."""
+
+    @abstractmethod
+    def stored_bytes(self) -> int:
+        """The bytes of everything that is stored."""
+
+    def load(self, pairs: Mapping[str, Any]) -> None:
+        """Record many keys in one version."""
+        self._state = dict(pairs)
+        self.commit(self._state)
+
+    def put(self, key: str, value: Any) -> None:
+        """Record a version in which one key changed."""
+        self._state[key] = value
+        self.commit(self._state)
+
+    def get(self, key: str) -> Any:
+        """The value of one key, read back from what is stored."""
+        return self.read()[key]
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """How an engine is found, shown and opened."""
+
+    name: str
+    label: str
+    open: Callable[[], Engine]
+    environment: Literal["ours", "peers"]
+    package: str | None = None
+    """The distribution whose version is reported."""
+    imports: str | None = None
+    """What a program imports to use it; None for a floor."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure of a scenario."""
+
+    key: str
+    label: str
+    unit: str = ""
+    digits: int = 2
+
+
+PEAK = Metric("peak_mb", "peak memory of the process", "MB", 0)
+"""Measured for every unit."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound that one of our figures must keep."""
+
+    metric: str
+    limit: float
+    text: str
+    bound: Literal["at most", "at least"] = "at most"
+
+    def met(self, value: float) -> bool:
+        """Whether the figure keeps the bound."""
+        return value <= self.limit if self.bound == "at most" else value >= self.limit
+
+
+@dataclass
+class Measured:
+    """What one unit found."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+Run = Callable[[EngineInfo, Mapping[str, int]], Measured]
+"""Does the work of one unit, in a process of its own."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One workload with the sides that do it and the targets for ours."""
+
+    name: str
+    title: str
+    run: Run
+    engines: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    size: Mapping[str, int]
+    quick: Mapping[str, int]
+    targets: tuple[Target, ...] = ()
+    notes: tuple[str, ...] = ()
+    order: int = 100
+    repeat: int = 5
+    timeout: int = 600
+    """Seconds after which a unit is stopped from outside."""

@@ -1,0 +1,30 @@
+"""Finds the scenarios and engines: one module each in its folder."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+from bench import engines as engines_folder
+from bench import scenarios as scenarios_folder
+from bench._model import EngineInfo, Scenario
+
+
+def _modules(folder: ModuleType) -> list[ModuleType]:
+    found = sorted(one.name for one in pkgutil.iter_modules(folder.__path__))
+    names = [name for name in found if not name.startswith("_")]
+    return [importlib.import_module(f"{folder.__name__}.{name}") for name in names]
+
+
+def engines() -> dict[str, EngineInfo]:
+    """All engines by name. No peer is imported before it is opened."""
+    infos: list[EngineInfo] = [module.ENGINE for module in _modules(engines_folder)]
+    return {info.name: info for info in infos}
+
+
+def scenarios() -> dict[str, Scenario]:
+    """All scenarios by name, in the order in which they run."""
+    found: list[Scenario] = [module.SCENARIO for module in _modules(scenarios_folder)]
+    found.sort(key=lambda scenario: (scenario.order, scenario.name))
+    return {scenario.name: scenario for scenario in found}

@@ -1,0 +1,121 @@
+"""Runs the units of a scenario: fresh processes, sides in turn, several repetitions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench._environment import ROOT, Environment
+from bench._model import EngineInfo, Scenario
+from bench._stats import Summary, summarise
+
+
+@dataclass
+class Side:
+    """What the repetitions of one engine found, or why there is nothing."""
+
+    figures: dict[str, Summary] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    version: str | None = None
+    failure: str | None = None
+
+
+@dataclass
+class Outcome:
+    """All sides of one scenario."""
+
+    scenario: Scenario
+    size: Mapping[str, int]
+    repeat: int
+    sides: dict[str, Side]
+
+
+class UnitFailed(Exception):
+    """A unit did not give a result."""
+
+
+def run_scenario(
+    scenario: Scenario,
+    infos: Mapping[str, EngineInfo],
+    names: Sequence[str],
+    size: Mapping[str, int],
+    repeat: int,
+    peers: Environment | None,
+    say: Callable[[str], None],
+) -> Outcome:
+    """Run every side `repeat` times, starting each round with another side."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    failures: dict[str, str] = {}
+    for turn in range(repeat):
+        for name in _rotated(names, turn):
+            if name in failures:
+                continue
+            began = time.monotonic()
+            try:
+                found[name].append(_unit(scenario, infos[name], size, peers))
+                told = f"{time.monotonic() - began:.1f} s"
+            except UnitFailed as failure:
+                failures[name] = told = str(failure)
+            say(f"{scenario.name}: {infos[name].label}, {turn + 1} of {repeat}: {told}")
+    sides = {name: _side(found[name], failures.get(name)) for name in names}
+    return Outcome(scenario, size, repeat, sides)
+
+
+def _rotated(names: Sequence[str], turn: int) -> list[str]:
+    at = turn % len(names)
+    return [*names[at:], *names[:at]]
+
+
+def _unit(
+    scenario: Scenario, info: EngineInfo, size: Mapping[str, int], peers: Environment | None
+) -> dict[str, Any]:
+    python = _interpreter(info, peers)
+    command = [str(python), "-m", "bench._unit", scenario.name, info.name, json.dumps(dict(size))]
+    environ = {**os.environ, "PYTHONHASHSEED": "0"}
+    environ["PYTHONPATH"] = str(ROOT / "src") if info.environment == "ours" else ""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=scenario.timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UnitFailed(f"stopped after {scenario.timeout} s") from None
+    if done.returncode != 0:
+        raise UnitFailed(_reason(done))
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def _interpreter(info: EngineInfo, peers: Environment | None) -> Path:
+    if info.environment == "ours":
+        return Path(sys.executable)
+    if peers is None:
+        raise UnitFailed("the peers' environment could not be made")
+    return peers.python
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    told = lines[-1].strip() if lines else "no message"
+    return f"exit code {done.returncode}: {told}".replace(str(ROOT), ".")[:300]
+
+
+def _side(results: list[dict[str, Any]], failure: str | None) -> Side:
+    if not results:
+        return Side(failure=failure or "never ran")
+    keys = results[0]["figures"]
+    figures = {key: summarise([one["figures"][key] for one in results]) for key in keys}
+    notes = list(dict.fromkeys(note for one in results for note in one["notes"]))
+    return Side(figures, notes, results[0]["version"], failure)

@@ -1,0 +1,21 @@
+"""Holdfast on its memory store."""
+
+from __future__ import annotations
+
+from bench._model import Engine, EngineInfo
+
+
+def _open() -> Engine:
+    from bench._holdfast import Holdfast
+
+    return Holdfast()
+
+
+ENGINE = EngineInfo(
+    name="holdfast",
+    label="Holdfast, memory",
+    open=_open,
+    environment="ours",
+    package="holdfast",
+    imports="holdfast",
+)

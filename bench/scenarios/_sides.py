@@ -1,0 +1,6 @@
+"""Which engines take part."""
+
+OURS = "holdfast"
+PEERS = ("kvgit", "agex", "agentref", "agentstateprotocol", "langgraph")
+FLOORS = ("pickle", "msgpack", "zstd")
+EVERY = (OURS, *PEERS, *FLOORS)

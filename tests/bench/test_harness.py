@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from bench import __main__ as command
+from bench import _registry as registry
+from bench import _report as report
+from bench import _unit as unit
+from bench._clock import Bounds
+from bench._environment import REQUIREMENTS, requirements
+from bench._model import EngineInfo, Measured, Metric, Scenario, Target
+from bench._run import Outcome, Side
+from bench._stats import summarise
+
+
+def run_nothing(info: EngineInfo, size: object) -> Measured:
+    return Measured()
+
+
+SCENARIO = Scenario(
+    name="chat",
+    title="A list grows",
+    run=run_nothing,
+    engines=("holdfast", "pickle"),
+    metrics=(Metric("stored", "stored", "KB", 1), Metric("caught", "caught", "yes/no")),
+    size={"messages": 10},
+    quick={"messages": 1},
+    targets=(
+        Target("stored", 2.0, "new bytes"),
+        Target("caught", 1.0, "a change in place is caught", "at least"),
+    ),
+)
+
+
+def outcome(stored: Sequence[float], caught: Sequence[float] = (1.0,)) -> Outcome:
+    ours = Side({"stored": summarise(stored), "caught": summarise(caught)}, version="1.0")
+    floor = Side({"stored": summarise([9.0])}, notes=["stopped at 3 messages by its time cap"])
+    return Outcome(SCENARIO, SCENARIO.size, len(stored), {"holdfast": ours, "pickle": floor})
+
+
+def test_every_scenario_names_known_sides_and_metrics() -> None:
+    for scenario in registry.scenarios().values():
+        assert set(scenario.engines) <= set(registry.engines())
+        keys = {metric.key for metric in scenario.metrics}
+        assert {target.metric for target in scenario.targets} <= keys
+        assert scenario.size.keys() == scenario.quick.keys()
+
+
+def test_every_peer_is_pinned_and_says_what_a_program_imports() -> None:
+    pinned = {line.split("==")[0] for line in requirements(REQUIREMENTS.read_text())}
+    peers = [info for info in registry.engines().values() if info.environment == "peers"]
+
+    assert {info.package for info in peers} <= pinned
+    assert all(info.imports for info in peers)
+
+
+def test_a_requirement_is_a_line_without_its_comment() -> None:
+    assert requirements("# all\na==1\n\nb==2  # why\n") == ["a==1", "b==2"]
+
+
+@pytest.mark.parametrize("engine", ["pickle", "msgpack", "zstd"])
+def test_a_unit_measures_a_floor(engine: str) -> None:
+    found = unit.measure("chat", engine, {"messages": 30, "seconds": 30})
+
+    assert found["figures"]["messages"] == 30
+    assert found["figures"]["amplification"] > 4
+    assert found["notes"] == []
+
+
+def test_a_unit_that_reaches_its_cap_stops_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = iter([None] * 4)
+    monkeypatch.setattr(Bounds, "reached", lambda bounds: next(steps, "its time cap"))
+
+    found = unit.measure("chat", "pickle", {"messages": 100, "seconds": 30})
+
+    assert found["figures"]["messages"] == 5
+    assert found["notes"] == ["stopped at 5 messages by its time cap"]
+
+
+def test_bounds_name_the_cap_that_was_reached() -> None:
+    assert Bounds(seconds=3600).reached() is None
+    assert "time" in str(Bounds(seconds=-1).reached())
+    assert "memory" in str(Bounds(seconds=3600, memory=1).reached())
+
+
+def test_a_target_is_met_by_the_median() -> None:
+    results = [one.result for one in report.verdicts([outcome([1.0, 2.0, 50.0])], quick=False)]
+
+    assert results == ["pass", "pass"]
+
+
+def test_a_figure_beyond_its_target_is_a_miss() -> None:
+    results = [one.result for one in report.verdicts([outcome([3.0], [0.0])], quick=False)]
+
+    assert results == ["miss", "miss"]
+
+
+def test_a_quick_run_judges_nothing() -> None:
+    results = {one.result for one in report.verdicts([outcome([3.0])], quick=True)}
+
+    assert results == {"not judged"}
+
+
+def test_a_side_of_ours_that_failed_is_not_measured() -> None:
+    failed = Outcome(SCENARIO, SCENARIO.size, 1, {"holdfast": Side(failure="it broke")})
+
+    results = {one.result for one in report.verdicts([failed], quick=False)}
+    text = report.markdown([failed], registry.engines(), {}, quick=False)
+
+    assert results == {"not measured"}
+    assert "it broke" in text
+
+
+def test_the_markdown_shows_median_spread_target_and_notes() -> None:
+    text = report.markdown([outcome([1.0, 2.0, 5.0])], registry.engines(), {"cpu": "X"}, False)
+
+    assert "| chat | new bytes | at most 2 KB | 2.000 (1.000 to 5.000) | pass |" in text
+    assert "| chat | a change in place is caught | yes | yes | pass |" in text
+    assert "2.0 (1.0 to 5.0)" in text
+    assert "stopped at 3 messages by its time cap" in text
+    assert "- cpu: X" in text
+
+
+def test_the_json_holds_every_value() -> None:
+    whole = json.loads(json.dumps(report.document([outcome([1.0, 3.0])], {}, quick=False)))
+
+    stored = whole["scenarios"]["chat"]["sides"]["holdfast"]["figures"]["stored"]
+    assert stored == {"median": 2.0, "low": 1.0, "high": 3.0, "values": [1.0, 3.0]}
+    assert [one["result"] for one in whole["targets"]] == ["pass", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "strict", "code"), [(1.0, False, 0), (9.0, False, 0), (1.0, True, 0), (9.0, True, 1)]
+)
+def test_a_miss_fails_only_a_strict_run(stored: float, strict: bool, code: int) -> None:
+    found = report.verdicts([outcome([stored])], quick=False)
+
+    assert command.exit_code(found, strict) == code
+
+
+def test_a_run_in_which_ours_was_not_measured_fails() -> None:
+    failed = Outcome(SCENARIO, SCENARIO.size, 1, {"holdfast": Side(failure="it broke")})
+
+    assert command.exit_code(report.verdicts([failed], quick=False), strict=False) == 1
+
+
+@pytest.mark.parametrize("given", [["nonsense"], ["--only", "nobody"], ["--repeat", "0"]])
+def test_a_wrong_command_line_is_refused(given: list[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        command.arguments(given)
+
+    assert refused.value.code == 2
