@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -32,11 +34,14 @@ def test_the_examples_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "__example__"}
+    # A real module, because dataclasses and pydantic look up where a class was made.
+    module = ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)
 
     for line, source in python_blocks(page):
         # Blank lines in front make a traceback show the page's own line.
-        exec(compile("\n" * line + source, str(page), "exec"), namespace)
+        code = compile("\n" * line + source, str(page), "exec", dont_inherit=True)
+        exec(code, vars(module))
 
 
 @pytest.mark.parametrize("name", sorted(set(holdfast.__all__) - {"__version__"}))
