@@ -1,0 +1,393 @@
+"""The contract of stores: what every engine promises, and what it must do for that.
+
+The public methods are written once, here. They check what they are given, frame and
+verify objects, keep the rules of leases, and run on threads for asynchronous callers.
+An engine supplies the abstract methods of `Engine`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, TypeVar
+
+from holdfast.errors import InvalidInput, StoreClosed
+from holdfast.store._asynchronous import Threads, twin, twin_iterator
+from holdfast.store._decide import Batch, Reframe
+from holdfast.store._engine import Engine
+from holdfast.store._framing import DEFAULT_CACHE_BYTES, FrameWriter, Known
+from holdfast.store._leases import LeaseKeeper
+from holdfast.store._names import check_name, check_prefix, check_space
+from holdfast.store._prepare import check_objects, prepare
+from holdfast.store._reading import fetch_chains, read_bases, read_objects
+from holdfast.store._records import (
+    Capabilities,
+    Fence,
+    Lease,
+    LeaseRecord,
+    Move,
+    Operation,
+    Ref,
+    Scalar,
+    Stored,
+    View,
+    check_ids,
+)
+from holdfast.store._watching import Patience, awatch, watch
+from holdfast.tree._objects import Object, ObjectId
+
+S = TypeVar("S", bound="Store")
+
+_PAGE = 256  # Operations that `watch` reads at a time.
+
+
+class Store(Engine):
+    """Objects and spaces on one engine.
+
+    Safe to share between threads. Every method has an asynchronous twin: `aread`
+    for `read`, and so on.
+    """
+
+    capabilities: ClassVar[Capabilities]
+    poll_seconds: ClassVar[float | None] = 0.02
+    """How often `watch` looks without being woken; None if wakes are never lost."""
+
+    def __init__(
+        self,
+        *,
+        backend_id: str,
+        backend_aliases: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        threads: int = 16,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        self.backend_id = _check_backend(backend_id)
+        self.backend_aliases = tuple(_check_backend(alias) for alias in backend_aliases)
+        self._frame_writer = FrameWriter(self._read_bases, cache_bytes)
+        self._lease_keeper = LeaseKeeper(self, clock)
+        self._clock = clock
+        self._threads = Threads(threads)
+        self._wakes: set[Callable[[], None]] = set()
+        self._state_lock = threading.Lock()
+        self._closed = False
+
+    # What the store is.
+
+    def answers_to(self, backend_id: str) -> bool:
+        """Whether a reference that names this backend is meant for this store."""
+        return backend_id == self.backend_id or backend_id in self.backend_aliases
+
+    # Objects.
+
+    def read(self, ids: Iterable[ObjectId]) -> list[Object]:
+        """The objects with these ids, in this order, each verified against its hash.
+
+        Raises `MissingObjects` with all that are absent, `DamagedObject` for the
+        first that is not what its name says. A condemned object can still be read.
+        """
+        self._check_open()
+        return read_objects(check_ids(ids, "what is read"), self._frames)
+
+    def missing(self, ids: Iterable[ObjectId]) -> list[ObjectId]:
+        """Those of the ids that a commit could not name in its needs."""
+        self._check_open()
+        asked = list(dict.fromkeys(check_ids(ids, "ids")))
+        found = self._presence(asked)
+        return [id for id in asked if id not in found or found[id].condemned]
+
+    # Spaces: refs and operations.
+
+    def commit(
+        self,
+        space: str,
+        objects: Iterable[Object] = (),
+        needs: Iterable[ObjectId] = (),
+        moves: Iterable[Move] = (),
+        *,
+        fence: Fence | Sequence[Fence] | None = None,
+        operation: Mapping[str, Scalar] | None = None,
+        write_id: str | None = None,
+        epoch: int | None = None,
+    ) -> Operation:
+        """Store objects and move refs of one space: all of it, or nothing.
+
+        `needs` names every object that the new ones point to and that is not among
+        them. `epoch` is the space's epoch when the writer learned that they exist;
+        while it is current they need not be looked up. `operation` is metadata for
+        the log.
+
+        A write id makes the commit safe to repeat: the same write returns the
+        operation that was recorded. Without one, a fresh id is made.
+
+        Raises, with nothing changed: `WriteIdReused` if the id stands for another
+        write; `LeaseLost` if a fence's token is not the lease's; `RefMoved` if a ref
+        is not where its move expects it; `MissingObjects` if something needed or
+        pointed to is absent or condemned.
+        """
+        self._check_open()
+        checked = check_objects(objects)
+        batch = prepare(space, checked, needs, moves, fence, operation, write_id, epoch)
+        return self._land(batch, list(checked.values()))
+
+    def ref(self, space: str, name: str) -> Ref | None:
+        """One ref, or None if the space has none of that name."""
+        self._check_open()
+        check_space(space)
+        check_name(space, name)
+        return self._ref(space, name)
+
+    def refs(self, space: str, prefix: str = "") -> list[Ref]:
+        """The refs whose names begin so, sorted by name, all at one moment."""
+        return list(self.view(space, prefix).refs)
+
+    def view(self, space: str, prefix: str = "") -> View:
+        """A space's last sequence number, epoch and refs, all at one moment."""
+        self._check_open()
+        check_space(space)
+        check_prefix(prefix)
+        return self._view(space, prefix)
+
+    def spaces(self, prefix: str = "") -> list[str]:
+        """The spaces that have operations and whose names begin so, sorted."""
+        self._check_open()
+        check_prefix(prefix)
+        return self._spaces(prefix)
+
+    def operations(self, space: str, after: int = 0, limit: int = 1000) -> list[Operation]:
+        """At most `limit` operations of a space, from number `after + 1` on."""
+        self._check_open()
+        check_space(space)
+        if after < 0 or limit < 1:
+            raise InvalidInput(f"after={after} and limit={limit} do not name operations")
+        return self._operations(space, after, limit)
+
+    def watch(
+        self, space: str, after: int = 0, timeout: float | None = None
+    ) -> Iterator[Operation]:
+        """Yield operations from number `after + 1` on, and wait for more.
+
+        Ends when none came for `timeout` seconds; without a timeout, never. Raises
+        `StoreClosed` when the store is closed meanwhile.
+        """
+        self._check_open()
+        check_space(space)
+        return watch(
+            lambda number: self.operations(space, number, _PAGE),
+            partial(self._waking, space),
+            after,
+            Patience(timeout, self.poll_seconds),
+        )
+
+    # Leases.
+
+    def acquire(self, space: str, name: str, holder: str, duration: float) -> Lease:
+        """Take a lease for `duration` seconds, with a token larger than every one before.
+
+        `holder` names who asks and must be unique; a holder that asks again gets a new
+        token at once. Raises `LeaseHeld` while somebody else has it: until this store
+        object has seen it unchanged for its whole time and a margin.
+        """
+        self._check_open()
+        check_space(space)
+        check_name(space, name)
+        if not isinstance(holder, str) or not holder:
+            raise InvalidInput(f"a lease's holder is a name, not {holder!r:.80}")
+        return self._lease_keeper.acquire(space, name, holder, duration)
+
+    def renew(self, lease: Lease, duration: float | None = None) -> Lease:
+        """Begin the lease's time again; `LeaseLost` if it is no longer this holder's."""
+        self._check_open()
+        return self._lease_keeper.renew(lease, duration)
+
+    def release(self, lease: Lease) -> bool:
+        """Give a lease back; False if it had been lost."""
+        self._check_open()
+        return self._lease_keeper.release(lease)
+
+    def holds(self, lease: Lease) -> bool:
+        """Whether the lease's time is not over, on this store object's clock.
+
+        Asks nobody. Under a lease that holds, nobody else has been granted it.
+        """
+        return self._clock() < lease.deadline
+
+    def leases(self, space: str, prefix: str = "") -> list[LeaseRecord]:
+        """The leases that were granted and not given back, sorted by name."""
+        self._check_open()
+        check_space(space)
+        check_prefix(prefix)
+        found = self._leases(space, prefix)
+        for record in found:
+            self._lease_keeper.saw(space, record)
+        return found
+
+    # Collection.
+
+    def scan(self) -> Iterator[Stored]:
+        """Every object, in no order; what is written meanwhile may be left out."""
+        self._check_open()
+        return self._scan()
+
+    def condemn(self, ids: Iterable[ObjectId]) -> list[ObjectId]:
+        """Mark objects for deletion; the ids that are condemned now.
+
+        What a living object is stored against stays alive. A condemned object can be
+        read, but no new commit can need it; writing it again revives it.
+        """
+        self._check_open()
+        asked = list(dict.fromkeys(check_ids(ids, "what is condemned")))
+        self._condemn(asked)
+        self._revive_bases()
+        found = self._presence(asked)
+        return [id for id in asked if id in found and found[id].condemned]
+
+    def revive(self, ids: Iterable[ObjectId]) -> None:
+        """Take back a condemnation, also of everything these are stored against."""
+        self._check_open()
+        asked = check_ids(ids, "what is revived")
+        self._revive(list(fetch_chains(asked, self._frames)))
+
+    def raise_epochs(self) -> int:
+        """Raise the epoch of every space; the new number.
+
+        Whatever commits after this looks up its needs, unless it learned of them after.
+        """
+        self._check_open()
+        return self._raise_epochs()
+
+    def delete(self, ids: Iterable[ObjectId]) -> list[ObjectId]:
+        """Delete those of the objects that are still condemned; their ids."""
+        self._check_open()
+        asked = list(dict.fromkeys(check_ids(ids, "what is deleted")))
+        self._frame_writer.forget(asked)
+        return self._delete(asked)
+
+    # Life.
+
+    def close(self) -> None:
+        """Finish what was begun, wake who waits, and let go. Closing again does nothing."""
+        with self._state_lock:
+            if self._closed:
+                return
+            self._closed = True
+            wakes = list(self._wakes)
+        for wake in wakes:
+            wake()
+        self._threads.close()
+        self._close()
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else ""
+        return f"<{type(self).__name__} {self.backend_id!r}{state}>"
+
+    # Inside.
+
+    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+        """Commit a batch; frames that the engine cannot take are made again, whole."""
+        whole: frozenset[ObjectId] = frozenset()
+        while True:
+            frames, fresh = self._frame_writer.frame(objects, whole)
+            try:
+                operation = self._commit(replace(batch, frames=frames))
+            except Reframe as again:
+                ids = again.ids
+            else:
+                self._frame_writer.remember(fresh)
+                return operation
+            assert not ids <= whole, "an engine refused a whole frame"
+            self._frame_writer.forget({one.base for one in frames if one.id in ids and one.base})
+            whole |= ids
+
+    def _read_bases(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Known]:
+        return read_bases(ids, self._frames)
+
+    def _revive_bases(self) -> None:
+        """Keep alive what living objects are stored against.
+
+        A commit may have stored a frame against an object just before that was
+        condemned. None can do so after, so one look at all objects is enough.
+        """
+        found = {one.id: one for one in self._scan()}
+        condemned = {one.base for one in found.values() if not one.condemned}
+        needed: set[ObjectId] = set()
+        for base in condemned:
+            while base is not None and base in found and found[base].condemned:
+                needed.add(base)
+                base = found[base].base
+        if needed:
+            self._revive(sorted(needed))
+
+    @contextmanager
+    def _waking(self, space: str, wake: Callable[[], None]) -> Iterator[None]:
+        with self._state_lock:
+            self._wakes.add(wake)
+        stop = self._subscribe(space, wake)
+        try:
+            yield
+        finally:
+            stop()
+            with self._state_lock:
+                self._wakes.discard(wake)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the store {self.backend_id!r} was closed")
+
+    # The asynchronous face.
+
+    aread = twin(read)
+    amissing = twin(missing)
+    acommit = twin(commit)
+    aref = twin(ref)
+    arefs = twin(refs)
+    aview = twin(view)
+    aspaces = twin(spaces)
+    aoperations = twin(operations)
+    aacquire = twin(acquire)
+    arenew = twin(renew)
+    arelease = twin(release)
+    aleases = twin(leases)
+    ascan = twin_iterator(scan)
+    acondemn = twin(condemn)
+    arevive = twin(revive)
+    araise_epochs = twin(raise_epochs)
+    adelete = twin(delete)
+
+    def awatch(
+        self, space: str, after: int = 0, timeout: float | None = None
+    ) -> AsyncIterator[Operation]:
+        """The asynchronous twin of `watch`; no thread waits for it."""
+        self._check_open()
+        check_space(space)
+        return awatch(
+            lambda number: self.aoperations(space, number, _PAGE),
+            partial(self._waking, space),
+            after,
+            Patience(timeout, self.poll_seconds),
+        )
+
+    async def aclose(self) -> None:
+        """The asynchronous twin of `close`."""
+        await self._threads.run_apart(self.close)
+
+    async def __aenter__(self: S) -> S:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
+
+
+def _check_backend(name: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"a backend id is a name, not {name!r:.80}")
+    return name

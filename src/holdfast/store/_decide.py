@@ -1,0 +1,188 @@
+"""What a commit may do, decided from what a store holds: pure, and the same for every engine.
+
+An engine locks the space (or opens its transaction), gathers `Facts`, calls `decide`,
+and applies the `Decision`. An engine that does all of it in one statement or script
+must come to the same decisions, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+import ormsgpack
+
+from holdfast.errors import LeaseLost, MissingObjects, RefMoved, WriteIdReused
+from holdfast.store._framing import Framed
+from holdfast.store._records import Fence, Move, Operation, Scalar
+from holdfast.tree._objects import ObjectId
+
+
+class Reframe(Exception):
+    """These objects must be framed without a base; nothing was changed.
+
+    No error: the commit frames them again and goes on.
+    Their base is missing, condemned or deeper than thought; or they are condemned
+    themselves, and what takes a condemned object's place must stand alone.
+    """
+
+    def __init__(self, ids: Iterable[ObjectId]) -> None:
+        super().__init__()
+        self.ids = frozenset(ids)
+
+
+class Presence(NamedTuple):
+    """What a store knows of an object that it holds."""
+
+    depth: int
+    condemned: bool
+
+
+class Recorded(NamedTuple):
+    """A write that a space remembers."""
+
+    digest: bytes
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One commit, as an engine receives it: checked, named and framed."""
+
+    space: str
+    frames: Sequence[Framed]
+    needs: frozenset[ObjectId]
+    """Must be present and not condemned, unless `epoch` is the space's own."""
+    targets: frozenset[ObjectId]
+    """Where refs will point; must be present and not condemned in any case."""
+    moves: tuple[Move, ...]
+    fences: tuple[Fence, ...]
+    write_id: str
+    digest: bytes
+    """Tells one write from another that took its id."""
+    time: int
+    metadata: Mapping[str, Scalar]
+    epoch: int | None
+
+    def required(self, epoch: int) -> frozenset[ObjectId]:
+        """What must be present on a space of this epoch."""
+        return self.targets if self.epoch == epoch else self.needs | self.targets
+
+    def asks(self, epoch: int) -> set[ObjectId]:
+        """Every object whose presence `decide` will want to know."""
+        asked = set(self.required(epoch))
+        for framed in self.frames:
+            asked.add(framed.id)
+            if framed.base is not None:
+                asked.add(framed.base)
+        return asked
+
+
+class Facts(NamedTuple):
+    """What a space and its store hold, as far as one batch asks."""
+
+    sequence: int
+    epoch: int
+    recorded: Recorded | None
+    """The write that has the batch's write id."""
+    refs: Mapping[str, ObjectId]
+    tokens: Mapping[str, int]
+    """The tokens of the leases that are held, by name."""
+    present: Mapping[ObjectId, Presence]
+
+
+class Decision(NamedTuple):
+    """What to apply: nothing if the write is `repeated`."""
+
+    operation: Operation
+    frames: tuple[Framed, ...]
+    """What to store, in the place of a condemned frame too; the rest is there already."""
+    repeated: bool
+
+
+def decide(batch: Batch, facts: Facts) -> Decision:
+    """What a commit does; raises `WriteIdReused`, `LeaseLost`, `RefMoved`,
+    `MissingObjects` or `Reframe`, in this order of precedence."""
+    if facts.recorded is not None:
+        check_repeated(batch, facts.recorded)
+        return Decision(facts.recorded.operation, (), True)
+    _check_fences(batch, facts.tokens)
+    _check_moves(batch, facts.refs)
+    frames = tuple(one for one in batch.frames if not _alive(one.id, facts.present))
+    storing = {one.id for one in frames}
+    absent = [
+        id
+        for id in batch.required(facts.epoch)
+        if id not in storing and not _alive(id, facts.present)
+    ]
+    if absent:
+        raise MissingObjects(sorted(absent))
+    _check_bases(frames, storing, facts.present)
+    return Decision(operation_of(batch, facts.sequence + 1, facts.epoch), frames, False)
+
+
+def check_repeated(batch: Batch, recorded: Recorded) -> None:
+    """Raise `WriteIdReused` unless the recorded write is this one."""
+    if recorded.digest != batch.digest:
+        raise WriteIdReused(
+            f"write id {batch.write_id!r} stands for operation {recorded.operation.sequence} of "
+            f"{batch.space!r}, which was another write. Take a new write id for a new write."
+        )
+
+
+def operation_of(batch: Batch, sequence: int, epoch: int) -> Operation:
+    """The operation that a batch becomes."""
+    return Operation(
+        batch.space, sequence, batch.moves, batch.write_id, batch.time, epoch, batch.metadata
+    )
+
+
+def digest_of(
+    space: str,
+    objects: Iterable[ObjectId],
+    moves: Iterable[Move],
+    metadata: Mapping[str, Scalar],
+) -> bytes:
+    """What a write is, apart from how it is sent: needs, fence and epoch may differ."""
+    listed = [space, sorted(objects), [list(move) for move in moves], sorted(metadata.items())]
+    return sha256(ormsgpack.packb(listed)).digest()
+
+
+def _check_fences(batch: Batch, tokens: Mapping[str, int]) -> None:
+    for fence in batch.fences:
+        if tokens.get(fence.name) != fence.token:
+            raise LeaseLost(
+                f"lease {fence.name!r} of {batch.space!r} is no longer held with token "
+                f"{fence.token}. Nothing was written; acquire the lease again."
+            )
+
+
+def _check_moves(batch: Batch, refs: Mapping[str, ObjectId]) -> None:
+    for move in batch.moves:
+        actual = refs.get(move.name)
+        if actual != move.expected:
+            raise RefMoved(move.name, move.expected, actual)
+
+
+def _alive(id: ObjectId, present: Mapping[ObjectId, Presence]) -> bool:
+    found = present.get(id)
+    return found is not None and not found.condemned
+
+
+def _check_bases(
+    frames: Iterable[Framed], storing: set[ObjectId], present: Mapping[ObjectId, Presence]
+) -> None:
+    wrong: list[ObjectId] = []
+    for framed in frames:
+        if framed.base is None:
+            continue
+        base = present.get(framed.base)
+        usable = framed.base in storing or (
+            base is not None and not base.condemned and base.depth < framed.depth
+        )
+        if framed.id in present or not usable:
+            wrong.append(framed.id)
+    if wrong:
+        raise Reframe(wrong)
