@@ -1,0 +1,42 @@
+"""A value as canonical bytes and back. Pure: no store, clock or socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.codec._canonical import check_canonical
+from holdfast.codec._codec import Codec
+from holdfast.codec._paths import Field, Path, format_path
+from holdfast.codec._registry import Registry, default_registry, register
+
+__all__ = [
+    "Codec",
+    "Field",
+    "Path",
+    "Registry",
+    "check_canonical",
+    "decode",
+    "default_codec",
+    "default_registry",
+    "encode",
+    "format_path",
+    "register",
+]
+
+default_codec = Codec()
+
+
+def encode(value: Any) -> bytes:
+    """The one encoding of a value, with the classes that `register` declared.
+
+    Raises NotStorable, with the path inside the value, for what has no exact form.
+    """
+    return default_codec.encode(value)
+
+
+def decode(data: bytes) -> Any:
+    """The value of an encoding from anywhere; raises FormatError.
+
+    Only declared classes come back: another one raises UndeclaredClass.
+    """
+    return default_codec.decode(data)

@@ -1,0 +1,209 @@
+"""A value as canonical bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from ormsgpack import Ext
+
+from holdfast.codec import _numpy
+from holdfast.codec._atoms import atom_of
+from holdfast.codec._canonical import check_canonical
+from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from holdfast.codec._decoder import Decoder
+from holdfast.codec._msgpack import (
+    array_header,
+    binary_types,
+    is_foreign,
+    may_hold_binary,
+    nesting_exceeds,
+    pack,
+)
+from holdfast.codec._opened import Form, Opened
+from holdfast.codec._pickle import PickleKey
+from holdfast.codec._records import take_apart
+from holdfast.codec._registry import Entry, Registry, can_declare, default_name, default_registry
+from holdfast.codec._walk import Walk
+from holdfast.errors import HoldfastError, NotStorable
+
+_interrupts: list[BaseException] = []
+
+
+class Codec:
+    """Encodes values to canonical bytes and decodes them.
+
+    `types` are declared for this codec only, beside what its registry declares.
+    With a `pickle_key`, objects that have no other form are stored as signed pickles.
+    """
+
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        *,
+        types: Iterable[type] = (),
+        pickle_key: bytes | None = None,
+    ) -> None:
+        self.registry = Registry(types, parent=default_registry if registry is None else registry)
+        self.pickle = None if pickle_key is None else PickleKey(pickle_key)
+        self._hooks = tuple(partial(self._hook, depth) for depth in range(MAX_NESTED + 1))
+
+    def encode(self, value: Any) -> bytes:
+        """The one encoding of a value; raises NotStorable with the path inside it."""
+        return self.encode_noting_binary(value)[0]
+
+    def encode_noting_binary(self, value: Any) -> tuple[bytes, bool]:
+        """The encoding, and whether the value holds bytes.
+
+        Where it holds none, equal bytes mean an equal value even if somebody else
+        encoded it without looking for bytearrays.
+        """
+        try:
+            data = pack(value, self._hooks[0])
+        except TypeError:
+            _raise_interrupts()
+            return Walk(self).encode(value), True
+        if not may_hold_binary(data):
+            return data, False
+        types = binary_types(value)
+        return (Walk(self).encode(value) if is_foreign(types) else data), bool(types)
+
+    def encode_again(self, value: Any) -> bytes | None:
+        """The encoding without a look for bytearrays, or None where that needs a walk.
+
+        Only for comparing with bytes that hold no binary value.
+        """
+        try:
+            return pack(value, self._hooks[0])
+        except TypeError:
+            _raise_interrupts()
+            return None
+
+    def decode(self, data: bytes) -> Any:
+        """The value of an encoding from anywhere; raises FormatError.
+
+        Only the one accepted encoding of a value is decoded.
+        """
+        check_canonical(data)
+        return Decoder(self).decode(data)
+
+    def open_up(self, value: Any) -> Opened:
+        """The parts of a value, those of a set in no order; raises NotStorable."""
+        cls = type(value)
+        if cls is list:
+            return Opened(Code.LIST, Form.SEQUENCE, value)
+        if cls is dict:
+            return Opened(Code.DICT, Form.MAPPING, value)
+        if cls is str:
+            return Opened(Code.STR, Form.BYTES, _utf8(value))
+        if cls is bytes:
+            return Opened(Code.BYTES, Form.BYTES, value)
+        if cls is tuple:
+            return Opened(Code.TUPLE, Form.SEQUENCE, list(value))
+        if cls is set or cls is frozenset:
+            code = Code.SET if cls is set else Code.FROZENSET
+            return Opened(code, Form.SEQUENCE, list(value))
+        atom = atom_of(cls)
+        if atom is not None:
+            return Opened(atom.code, Form.BYTES, atom.encode(value))
+        entry = self.registry.of(cls)
+        return self._open_other(value) if entry is None else _open_declared(entry, value)
+
+    def _open_other(self, value: Any) -> Opened:
+        if _numpy.is_array(value):
+            return Opened(
+                Code.ARRAY, Form.BYTES, _numpy.array_bytes(value), _numpy.array_head(value)
+            )
+        if self.pickle is not None:
+            return Opened(Code.PICKLE, Form.BYTES, self.pickle.seal(value))
+        raise NotStorable(_refusal(value))
+
+    def _hook(self, depth: int, value: Any) -> Ext:
+        """What ormsgpack calls for a value that msgpack cannot say."""
+        try:
+            atom = atom_of(type(value))
+            if atom is not None:
+                return Ext(atom.code, atom.encode(value))
+            return self._extension(depth, self.open_up(value))
+        except Exception:
+            raise
+        except BaseException as exc:
+            # ormsgpack turns every exception into a TypeError of its own.
+            _interrupts.append(exc)
+            raise
+
+    def _extension(self, depth: int, opened: Opened) -> Ext:
+        if opened.form is Form.BYTES and not opened.head:
+            return Ext(opened.code, opened.parts)
+        if depth >= MAX_NESTED:
+            raise NotStorable("nested too deeply")
+        payload = self._payload(depth + 1, opened)
+        if depth + 1 > FREE_NESTED and nesting_exceeds(payload, DEEP_NESTING):
+            raise NotStorable("nested too deeply")
+        return Ext(opened.code, payload)
+
+    def _payload(self, depth: int, opened: Opened) -> bytes:
+        hook = self._hooks[depth]
+        if opened.code in (Code.SET, Code.FROZENSET):
+            # Members are hashable, so none of them is a bytearray.
+            members = sorted([pack(member, hook) for member in opened.parts])
+            return array_header(len(members)) + b"".join(members)
+        content = opened.parts
+        if opened.head:
+            last = opened.parts[0] if opened.code == Code.CUSTOM else opened.parts
+            content = [*opened.head, last]
+        payload = pack(content, hook)
+        if may_hold_binary(payload) and is_foreign(binary_types(content)):
+            raise NotStorable("it holds a bytearray")
+        return payload
+
+
+def _open_declared(entry: Entry, value: Any) -> Opened:
+    if entry.shape == "custom":
+        assert entry.encode is not None
+        try:
+            inner = entry.encode(value)
+        except HoldfastError:
+            raise
+        except Exception as exc:
+            raise NotStorable(f"encode= of {entry.name} failed: {exc}") from exc
+        return Opened(Code.CUSTOM, Form.SEQUENCE, [inner], (entry.name, entry.version))
+    if entry.shape in ("enum", "flag"):
+        member = value.value if entry.shape == "flag" else value.name
+        parts = pack([entry.name, entry.version, member], _large_int)
+        return Opened(Code.ENUM, Form.BYTES, parts)
+    fields, fields_set = take_apart(entry, value)
+    marks = () if fields_set is None else (fields_set,)
+    return Opened(Code.RECORD, Form.MAPPING, fields, (entry.name, entry.version, *marks))
+
+
+def _large_int(value: Any) -> Ext:
+    atom = atom_of(type(value))
+    assert atom is not None
+    return Ext(atom.code, atom.encode(value))
+
+
+def _utf8(value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as exc:
+        raise NotStorable(
+            f"a text has a lone surrogate at position {exc.start}, which UTF-8 cannot say"
+        ) from exc
+
+
+def _refusal(value: Any) -> str:
+    cls = type(value)
+    name = default_name(cls)
+    if can_declare(cls):
+        return f"{name} is not declared; allow it with holdfast.register({cls.__qualname__})"
+    return (
+        f"{name} has no exact stored form; store its data instead, or declare it with "
+        f"holdfast.register({cls.__qualname__}, encode=..., decode=...)"
+    )
+
+
+def _raise_interrupts() -> None:
+    if _interrupts:
+        raise _interrupts.pop()

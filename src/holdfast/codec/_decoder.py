@@ -1,0 +1,244 @@
+"""Canonical bytes as a value. Nothing stored makes it import or call anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.codec import _numpy
+from holdfast.codec._atoms import DECODERS, decode_atom
+from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from holdfast.codec._msgpack import nesting_exceeds, unpack
+from holdfast.codec._records import put_together
+from holdfast.codec._registry import Entry
+from holdfast.errors import (
+    ClassChanged,
+    FormatError,
+    HoldfastError,
+    InvalidInput,
+    NotAllowed,
+    UndeclaredClass,
+)
+
+if TYPE_CHECKING:
+    from holdfast.codec._codec import Codec
+
+
+def _no_links(id: bytes) -> Any:
+    raise FormatError("the value points to another object, but only its bytes were given")
+
+
+class Decoder:
+    """Decodes bytes with the classes of a codec; `link` gives what a link stands for."""
+
+    def __init__(self, codec: Codec, link: Callable[[bytes], Any] = _no_links) -> None:
+        self._codec = codec
+        self._link = link
+        self._failure: BaseException | None = None
+        self._top = partial(self._hook, 0)
+
+    def decode(self, data: bytes) -> Any:
+        """The value; raises FormatError, UndeclaredClass or ClassChanged."""
+        try:
+            return unpack(data, self._top)
+        except (ValueError, TypeError) as exc:
+            self._raise(exc)
+        except RecursionError as exc:
+            raise FormatError("the bytes are nested too deeply") from exc
+
+    def _raise(self, exc: Exception) -> Any:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            # ormsgpack hides what a hook raised.
+            raise failure
+        raise FormatError(f"the bytes are not a stored value: {exc}") from exc
+
+    def _hook(self, depth: int, code: int, data: bytes) -> Any:
+        try:
+            if code in DECODERS:
+                return decode_atom(code, data)
+            if code == Code.LINK:
+                return self._link(data)
+            if code == Code.PICKLE:
+                return self._unpickle(data)
+            return self._container(depth, code, data)
+        except BaseException as exc:
+            if self._failure is None:
+                self._failure = exc
+            raise
+
+    def _container(self, depth: int, code: int, data: bytes) -> Any:
+        if depth >= MAX_NESTED or (depth + 1 > FREE_NESTED and nesting_exceeds(data, DEEP_NESTING)):
+            raise FormatError("the bytes are nested too deeply")
+        content = unpack(data, partial(self._hook, depth + 1))
+        if not isinstance(content, list):
+            raise FormatError(f"extension {code} holds no list")
+        if code == Code.DICT:
+            return pairs_to_dict(content[::2], content[1::2])
+        if code in _HEADED:
+            *head, parts = content or [None]
+            return self.close(code, head, [parts] if code == Code.CUSTOM else parts)
+        return self.close(code, [], content)
+
+    def _unpickle(self, data: bytes) -> Any:
+        if self._codec.pickle is None:
+            raise NotAllowed(
+                "the value holds a pickle, which runs code when it is loaded; "
+                "if you trust its writer, give the pickle_key with which it was signed"
+            )
+        return self._codec.pickle.open(data)
+
+    def close(self, code: int, head: list[Any], parts: Any) -> Any:
+        """Put a value together from its parts; the inverse of `Codec.open_up`."""
+        maker = _MAKERS.get(code)
+        if maker is not None:
+            return maker(self, head, parts)
+        if code in DECODERS:
+            return decode_atom(code, parts)
+        if code == Code.PICKLE:
+            return self._unpickle(parts)
+        raise FormatError(f"type code {code} is not known; a newer Holdfast may have written it")
+
+    def _make_set(self, head: list[Any], parts: list[Any]) -> Any:
+        return _unique(set, parts)
+
+    def _make_frozenset(self, head: list[Any], parts: list[Any]) -> Any:
+        return _unique(frozenset, parts)
+
+    def _make_str(self, head: list[Any], parts: bytes) -> str:
+        try:
+            return parts.decode()
+        except UnicodeDecodeError as exc:
+            raise FormatError("a stored text is not UTF-8") from exc
+
+    def _make_array(self, head: list[Any], parts: Any) -> Any:
+        _expect(len(head) == 3, "array")
+        dtype, shape, order = head
+        return _numpy.build_array(dtype, shape, order, parts)
+
+    def _make_enum(self, head: list[Any], parts: Any) -> Any:
+        _expect(len(head) == 2 and type(parts) in (str, int), "enum member")
+        entry, member = self._current(head, parts)
+        cls: Any = entry.cls
+        try:
+            return cls(member) if entry.shape == "flag" else cls[member]
+        except (KeyError, ValueError, TypeError) as exc:
+            raise ClassChanged(
+                f"{entry.name} no longer has the member {member!r}; raise its version and give "
+                f"register migrations={{{entry.version}: function}}"
+            ) from exc
+
+    def _make_record(self, head: list[Any], parts: Any) -> Any:
+        fields_set = head[2] if len(head) == 3 else None
+        sound = (
+            len(head) in (2, 3)
+            and type(parts) is dict
+            and all(type(name) is str for name in parts)
+            and (fields_set is None or _all_text(fields_set))
+        )
+        _expect(sound, "record")
+        entry, fields = self._current(head, parts)
+        _expect_shape(entry, "dataclass", "namedtuple", "model", "struct")
+        return put_together(entry, fields, fields_set)
+
+    def _make_custom(self, head: list[Any], parts: Any) -> Any:
+        _expect(len(head) == 2 and len(parts) == 1, "custom value")
+        entry, inner = self._current(head, parts[0])
+        _expect_shape(entry, "custom")
+        assert entry.decode is not None
+        return _call(entry.decode, inner, f"decode= of {entry.name}")
+
+    def _current(self, head: list[Any], stored: Any) -> tuple[Entry, Any]:
+        """The declared class, and the stored parts brought to its version."""
+        name, version = head[0], head[1]
+        _expect(type(name) is str and type(version) is int and version >= 1, "class name")
+        entry = self._codec.registry.named(name)
+        if entry is None:
+            raise UndeclaredClass(name, _undeclared(name))
+        if version > entry.version:
+            raise ClassChanged(
+                f"{name} was stored as version {version}, but this program declares "
+                f"version {entry.version}; run the newer program"
+            )
+        for step in range(version, entry.version):
+            migrate = entry.migrations.get(step)
+            if migrate is None:
+                raise ClassChanged(
+                    f"{name} was stored as version {version} and nothing leads on from "
+                    f"version {step}; give register migrations={{{step}: function}}"
+                )
+            stored = _call(migrate, stored, f"the migration of {name} from version {step}")
+        return entry, stored
+
+
+_MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
+    Code.LIST: lambda decoder, head, parts: parts,
+    Code.BYTES: lambda decoder, head, parts: parts,
+    Code.DICT: lambda decoder, head, parts: parts,
+    Code.MAP: lambda decoder, head, parts: parts,
+    Code.TUPLE: lambda decoder, head, parts: tuple(parts),
+    Code.SET: Decoder._make_set,
+    Code.FROZENSET: Decoder._make_frozenset,
+    Code.STR: Decoder._make_str,
+    Code.ARRAY: Decoder._make_array,
+    Code.ENUM: Decoder._make_enum,
+    Code.RECORD: Decoder._make_record,
+    Code.CUSTOM: Decoder._make_custom,
+}
+_HEADED = frozenset({Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM})
+
+
+def pairs_to_dict(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
+    """A dict of stored keys and values; raises FormatError if keys collide."""
+    try:
+        built = dict(zip(keys, values, strict=True))
+    except (TypeError, ValueError) as exc:
+        raise FormatError(f"a stored dict is malformed: {exc}") from exc
+    if len(built) != len(keys):
+        raise FormatError("a stored dict has the same key twice")
+    return built
+
+
+def _unique(cls: Callable[[list[Any]], Any], parts: list[Any]) -> Any:
+    try:
+        built = cls(parts)
+    except TypeError as exc:
+        raise FormatError(f"a stored set is malformed: {exc}") from exc
+    if len(built) != len(parts):
+        raise FormatError("a stored set has the same member twice")
+    return built
+
+
+def _all_text(names: Any) -> bool:
+    return type(names) is list and all(type(name) is str for name in names)
+
+
+def _expect(sound: bool, what: str) -> None:
+    if not sound:
+        raise FormatError(f"a stored {what} is malformed")
+
+
+def _expect_shape(entry: Entry, *shapes: str) -> None:
+    if entry.shape not in shapes:
+        raise ClassChanged(
+            f"{entry.name} was stored as another kind of class than the one declared now, "
+            f"a {entry.shape}"
+        )
+
+
+def _call(function: Callable[[Any], Any], argument: Any, what: str) -> Any:
+    try:
+        return function(argument)
+    except HoldfastError:
+        raise
+    except Exception as exc:
+        raise InvalidInput(f"{what} failed: {type(exc).__qualname__}: {exc}") from exc
+
+
+def _undeclared(name: str) -> str:
+    cls = name.rpartition(".")[2]
+    return (
+        f"a stored value is of class {name!r}, which this program did not declare. "
+        f"To allow it: holdfast.register({cls}, name={name!r})"
+    )

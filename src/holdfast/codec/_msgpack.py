@@ -1,0 +1,143 @@
+"""The one place that talks to ormsgpack, and what msgpack needs beside it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from itertools import compress
+from typing import Any
+
+import ormsgpack
+from ormsgpack import Ext
+
+OPTIONS = (
+    ormsgpack.OPT_PASSTHROUGH_BIG_INT
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_TUPLE
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
+
+_PLAIN_CONTAINERS = {list: True, dict: True}
+# ormsgpack writes these without asking the hook, so they are looked for.
+_FOREIGN = frozenset({bytearray, memoryview, Ext, ormsgpack.Fragment})
+
+
+def pack(value: Any, hook: Callable[[Any], Any] | None = None) -> bytes:
+    """Encode; raises TypeError for what msgpack and the hook cannot say."""
+    return ormsgpack.packb(value, hook, OPTIONS)
+
+
+def unpack(data: bytes, hook: Callable[[int, bytes], Any] = Ext) -> Any:
+    """Decode; raises ValueError. By default an extension stays an opaque `Ext`."""
+    return ormsgpack.unpackb(data, ext_hook=hook)
+
+
+def may_hold_binary(data: bytes) -> bool:
+    """Whether encoded bytes may contain a binary value; never wrong when it says no."""
+    return b"\xc4" in data or b"\xc5" in data or b"\xc6" in data
+
+
+def binary_types(value: Any) -> set[type]:
+    """Which of bytes and the types that ormsgpack takes for bytes a value holds.
+
+    Walks lists and dicts at the speed of C. Extensions are the hook's business.
+    """
+    found: set[type] = {type(value)}
+    layer = [value] if type(value) in _PLAIN_CONTAINERS else []
+    while layer:
+        held = gc.get_referents(*layer)
+        types = set(map(type, held))
+        found |= types
+        if types.isdisjoint(_PLAIN_CONTAINERS):
+            break
+        layer = list(compress(held, map(_PLAIN_CONTAINERS.__contains__, map(type, held))))
+    return found & (_FOREIGN | {bytes})
+
+
+def is_foreign(types: set[type]) -> bool:
+    """Whether a value with these binary types would be encoded as something else."""
+    return not types.isdisjoint(_FOREIGN)
+
+
+def array_header(count: int) -> bytes:
+    """The head of an array with `count` elements."""
+    if count < 16:
+        return bytes([0x90 | count])
+    if count < 1 << 16:
+        return b"\xdc" + count.to_bytes(2, "big")
+    return b"\xdd" + count.to_bytes(4, "big")
+
+
+def map_header(count: int) -> bytes:
+    """The head of a map with `count` pairs."""
+    if count < 16:
+        return bytes([0x80 | count])
+    if count < 1 << 16:
+        return b"\xde" + count.to_bytes(2, "big")
+    return b"\xdf" + count.to_bytes(4, "big")
+
+
+def extension(code: int, payload: bytes) -> bytes:
+    """A whole extension."""
+    return pack(Ext(code, payload))
+
+
+def nesting_exceeds(data: bytes, limit: int) -> bool:
+    """Whether arrays and maps nest deeper than `limit`, without decoding them.
+
+    Malformed bytes count as too deep: nobody may recurse into them.
+    """
+    if len(data) <= limit:
+        return False
+    open_counts: list[int] = []
+    at, end = 0, len(data)
+    while at < end:
+        lead = data[at]
+        count, at = _step(data, at, lead)
+        if at > end:
+            return True
+        if count:
+            open_counts.append(count)
+            if len(open_counts) > limit:
+                return True
+            continue
+        while open_counts and open_counts[-1] == 1:
+            open_counts.pop()
+        if not open_counts:
+            return at != end
+        open_counts[-1] -= 1
+    return True
+
+
+_FIXED = {0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8}
+_FIXED |= {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
+_FIXED |= {0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17}
+# Lead byte: width of the length that follows, and what comes between it and the data.
+_SIZED = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1)}
+_SIZED |= {0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0)}
+_COUNTED = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
+
+
+def _step(data: bytes, at: int, lead: int) -> tuple[int, int]:
+    """Read one head: how many elements it opens, and where the next head is."""
+    if lead < 0x80 or lead >= 0xE0:
+        return 0, at + 1
+    if lead < 0x90:
+        return (lead & 15) * 2, at + 1
+    if lead < 0xA0:
+        return lead & 15, at + 1
+    if lead < 0xC0:
+        return 0, at + 1 + (lead & 31)
+    if lead in _FIXED:
+        return 0, at + 1 + _FIXED[lead]
+    if lead in _SIZED:
+        width, extra = _SIZED[lead]
+        size = int.from_bytes(data[at + 1 : at + 1 + width], "big")
+        return 0, at + 1 + width + extra + size
+    if lead in _COUNTED:
+        width, factor = _COUNTED[lead]
+        return int.from_bytes(data[at + 1 : at + 1 + width], "big") * factor, at + 1 + width
+    return 0, len(data) + 1

@@ -1,0 +1,185 @@
+"""Objects of declared classes as fields by name, and back.
+
+Taking apart refuses what fields do not show. Putting together never calls a
+constructor where the class allows that, so the object is as it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+from holdfast.codec._registry import Entry, default_name
+from holdfast.errors import ClassChanged, NotStorable
+
+Fields = dict[str, Any]
+EXTRA = "+"
+"""Stands before the name of a pydantic model's extra value."""
+
+
+def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
+    """The fields of an object, and for a pydantic model which of them were set."""
+    if entry.shape == "namedtuple":
+        return dict(zip(value._fields, value, strict=True)), None
+    if entry.shape == "model":
+        return _model_fields(value), _fields_set(value)
+    names = (
+        value.__struct_fields__
+        if entry.shape == "struct"
+        else [field.name for field in dataclasses.fields(value)]
+    )
+    try:
+        fields = {name: getattr(value, name) for name in names}
+    except AttributeError as exc:
+        raise NotStorable(f"{entry.name}: the field {exc.name!r} is not set") from exc
+    _refuse_hidden(entry, value, fields)
+    return fields, None
+
+
+def _refuse_hidden(entry: Entry, value: Any, fields: Fields) -> None:
+    hidden = set(getattr(value, "__dict__", ())) - fields.keys()
+    for base in type(value).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        names = {slots} if isinstance(slots, str) else set(slots)
+        hidden |= {name for name in names - fields.keys() if _is_set(value, name)}
+    if hidden:
+        raise NotStorable(
+            f"{entry.name}: {sorted(hidden)} are set but are not fields, so they would be lost; "
+            "declare them as fields, or give register encode= and decode="
+        )
+
+
+def _is_set(value: Any, name: str) -> bool:
+    return name not in ("__dict__", "__weakref__") and hasattr(value, name)
+
+
+def _model_fields(value: Any) -> Fields:
+    known = type(value).__pydantic_fields__
+    hidden = value.__dict__.keys() - known.keys()
+    if hidden:
+        raise NotStorable(
+            f"{default_name(type(value))}: {sorted(hidden)} are set but are not fields "
+            "(a cached property?), so they would be lost"
+        )
+    unset = known.keys() - value.__dict__.keys()
+    if unset:
+        raise NotStorable(f"{default_name(type(value))}: the fields {sorted(unset)} are not set")
+    fields = {name: value.__dict__[name] for name in known}
+    extra = value.__pydantic_extra__ or {}
+    fields |= {EXTRA + name: held for name, held in extra.items()}
+    return fields | (value.__pydantic_private__ or {})
+
+
+def _fields_set(value: Any) -> list[str] | None:
+    everything = value.__dict__.keys() | (value.__pydantic_extra__ or {}).keys()
+    named = value.__pydantic_fields_set__
+    return None if named == everything else sorted(named)
+
+
+def put_together(entry: Entry, fields: Fields, fields_set: list[str] | None) -> Any:
+    """Build an object from its fields."""
+    if entry.shape == "model":
+        return _build_model(entry, fields, fields_set)
+    names, defaults = _expected(entry)
+    complete = _complete(entry, fields, names, defaults)
+    if entry.shape == "namedtuple":
+        return tuple.__new__(entry.cls, complete.values())
+    if entry.shape == "struct":
+        return _build_struct(entry.cls, complete)
+    built: Any = object.__new__(entry.cls)
+    for name, value in complete.items():
+        object.__setattr__(built, name, value)
+    return built
+
+
+def _expected(entry: Entry) -> tuple[list[str], dict[str, Any]]:
+    """Names of all fields, and for those with a default a function that makes it."""
+    cls: Any = entry.cls
+    if entry.shape == "namedtuple":
+        made = cls._field_defaults
+        return list(cls._fields), {name: _constant(value) for name, value in made.items()}
+    if entry.shape == "struct":
+        return list(cls.__struct_fields__), _struct_defaults(cls)
+    defaults: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):
+        if field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory
+        elif field.default is not dataclasses.MISSING:
+            defaults[field.name] = _constant(field.default)
+    return [field.name for field in dataclasses.fields(cls)], defaults
+
+
+def _struct_defaults(cls: Any) -> dict[str, Any]:
+    structs = sys.modules["msgspec"].structs
+    no_default = sys.modules["msgspec"].NODEFAULT
+    defaults: dict[str, Any] = {}
+    for field in structs.fields(cls):
+        if field.default_factory is not no_default:
+            defaults[field.name] = field.default_factory
+        elif field.default is not no_default:
+            defaults[field.name] = _constant(field.default)
+    return defaults
+
+
+def _constant(value: Any) -> Any:
+    return lambda: value
+
+
+def _complete(
+    entry: Entry, fields: Fields, names: list[str], defaults: dict[str, Any]
+) -> dict[str, Any]:
+    unknown = fields.keys() - set(names)
+    missing = [name for name in names if name not in fields and name not in defaults]
+    if unknown or missing:
+        raise changed(entry, unknown, missing)
+    return {name: fields[name] if name in fields else defaults[name]() for name in names}
+
+
+def changed(entry: Entry, unknown: Any, missing: Any) -> ClassChanged:
+    """The error for stored fields that do not fit the class any more."""
+    parts = []
+    if unknown:
+        parts.append(f"the class no longer has {sorted(unknown)}")
+    if missing:
+        parts.append(f"nothing is stored for {sorted(missing)}")
+    return ClassChanged(
+        f"a stored {entry.name} does not fit the class: {', and '.join(parts)}. "
+        f"Raise its version and give register migrations={{{entry.version}: function}}"
+    )
+
+
+def _build_struct(cls: Any, fields: dict[str, Any]) -> Any:
+    built = cls(**fields)
+    if hasattr(cls, "__post_init__"):
+        for name, value in fields.items():
+            sys.modules["msgspec"].structs.force_setattr(built, name, value)
+    return built
+
+
+def _build_model(entry: Entry, fields: Fields, fields_set: list[str] | None) -> Any:
+    cls: Any = entry.cls
+    known = cls.__pydantic_fields__
+    extra = {name[1:]: value for name, value in fields.items() if name.startswith(EXTRA)}
+    private = {name: value for name, value in fields.items() if name.startswith("_")}
+    held = {name: fields[name] for name in known if name in fields}
+    allows_extra = cls.model_config.get("extra") == "allow"
+    unknown = fields.keys() - held.keys() - private.keys() - {EXTRA + name for name in extra}
+    unknown |= private.keys() - cls.__private_attributes__.keys()
+    if extra and not allows_extra:
+        unknown |= {EXTRA + name for name in extra}
+    absent = [name for name in known if name not in fields]
+    missing = [name for name in absent if known[name].is_required()]
+    if unknown or missing:
+        raise changed(entry, unknown, missing)
+    stored = held.keys() | extra.keys()
+    for name in absent:
+        held[name] = known[name].get_default(call_default_factory=True, validated_data=held)
+    built = cls.__new__(cls)
+    object.__setattr__(built, "__dict__", {name: held[name] for name in known})
+    object.__setattr__(built, "__pydantic_extra__", extra if allows_extra else None)
+    named = set(stored) if fields_set is None else set(fields_set)
+    object.__setattr__(built, "__pydantic_fields_set__", named)
+    owned = private if cls.__private_attributes__ or private else None
+    object.__setattr__(built, "__pydantic_private__", owned)
+    return built

@@ -1,0 +1,194 @@
+"""Which classes a program declared, and under which names they are stored."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeAlias, TypeVar, overload
+
+from holdfast.errors import InvalidInput
+
+Shape: TypeAlias = Literal["dataclass", "namedtuple", "model", "struct", "enum", "flag", "custom"]
+Migration: TypeAlias = Callable[[Any], Any]
+T = TypeVar("T", bound=type)
+
+_LONGEST_NAME = 256
+_BUILT_IN = (str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """One declared class."""
+
+    cls: type
+    name: str
+    version: int
+    shape: Shape
+    migrations: Mapping[int, Migration]
+    encode: Callable[[Any], Any] | None = None
+    decode: Callable[[Any], Any] | None = None
+
+
+class Registry:
+    """The classes that may be stored and read back.
+
+    A registry sees everything its parent declares, also what is declared later.
+    `holdfast.register` declares in the default registry.
+    """
+
+    def __init__(self, types: Iterable[type] = (), *, parent: Registry | None = None) -> None:
+        self._parent = parent
+        self._by_class: dict[type, Entry] = {}
+        self._by_name: dict[str, Entry] = {}
+        for cls in types:
+            self.register(cls)
+
+    @overload
+    def register(
+        self,
+        cls: T,
+        *,
+        name: str | None = ...,
+        version: int = ...,
+        aliases: Iterable[str] = ...,
+        migrations: Mapping[int, Migration] | None = ...,
+        encode: Callable[[Any], Any] | None = ...,
+        decode: Callable[[Any], Any] | None = ...,
+    ) -> T: ...
+
+    @overload
+    def register(
+        self,
+        cls: None = None,
+        *,
+        name: str | None = ...,
+        version: int = ...,
+        aliases: Iterable[str] = ...,
+        migrations: Mapping[int, Migration] | None = ...,
+        encode: Callable[[Any], Any] | None = ...,
+        decode: Callable[[Any], Any] | None = ...,
+    ) -> Callable[[T], T]: ...
+
+    def register(
+        self,
+        cls: Any = None,
+        *,
+        name: str | None = None,
+        version: int = 1,
+        aliases: Iterable[str] = (),
+        migrations: Mapping[int, Migration] | None = None,
+        encode: Callable[[Any], Any] | None = None,
+        decode: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Declare a class, so that its values can be stored and read back.
+
+        Works as a function and as a decorator. Dataclasses, NamedTuples, pydantic
+        models, msgspec Structs and Enums need nothing more. Any other class needs
+        `encode` (object to storable value) and `decode` (the way back).
+
+        `name` is what is stored (default: module and qualified name). `aliases` are
+        names under which older data was stored. `migrations[n]` turns the fields of
+        version n into those of version n + 1.
+        """
+        if cls is None:
+            return lambda real: self.register(
+                real,
+                name=name,
+                version=version,
+                aliases=aliases,
+                migrations=migrations,
+                encode=encode,
+                decode=decode,
+            )
+        if (encode is None) != (decode is None):
+            raise InvalidInput(f"{_label(cls)}: give both encode= and decode=, or neither")
+        if type(version) is not int or version < 1:
+            raise InvalidInput(f"{_label(cls)}: version must be an integer from 1, not {version!r}")
+        shape: Shape = "custom" if encode else _shape_of(cls)
+        stored = default_name(cls) if name is None else name
+        entry = Entry(cls, stored, version, shape, dict(migrations or {}), encode, decode)
+        self._add(entry, (stored, *aliases))
+        return cls
+
+    def _add(self, entry: Entry, names: tuple[str, ...]) -> None:
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise InvalidInput(f"{_label(entry.cls)}: a name must be a text, not {name!r}")
+            if len(name) > _LONGEST_NAME:
+                raise InvalidInput(
+                    f"{_label(entry.cls)}: a name has at most {_LONGEST_NAME} letters"
+                )
+            taken = self.named(name)
+            if taken is not None and not _same_class(taken.cls, entry.cls):
+                raise InvalidInput(
+                    f"the name {name!r} already stands for {_label(taken.cls)}; "
+                    f"give {_label(entry.cls)} another name="
+                )
+        self._by_class[entry.cls] = entry
+        for name in names:
+            self._by_name[name] = entry
+
+    def of(self, cls: type) -> Entry | None:
+        """The entry of exactly this class."""
+        found = self._by_class.get(cls)
+        if found is None and self._parent is not None:
+            return self._parent.of(cls)
+        return found
+
+    def named(self, name: str) -> Entry | None:
+        """The entry stored under a name or an alias."""
+        found = self._by_name.get(name)
+        if found is None and self._parent is not None:
+            return self._parent.named(name)
+        return found
+
+
+def default_name(cls: type) -> str:
+    """The name under which a class is stored unless another was given."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _same_class(one: type, other: type) -> bool:
+    # A module that is reloaded declares its classes again.
+    return one is other or default_name(one) == default_name(other)
+
+
+def _label(cls: Any) -> str:
+    return default_name(cls) if isinstance(cls, type) else repr(cls)
+
+
+def can_declare(cls: type) -> bool:
+    """Whether `register(cls)` works without encode= and decode=."""
+    try:
+        _shape_of(cls)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _shape_of(cls: Any) -> Shape:
+    if not isinstance(cls, type):
+        raise InvalidInput(f"register takes a class, not {cls!r}")
+    if issubclass(cls, enum.Enum):
+        return "flag" if issubclass(cls, enum.Flag) else "enum"
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return "namedtuple"
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is not None and issubclass(cls, pydantic.BaseModel):
+        return "model"
+    msgspec = sys.modules.get("msgspec")
+    if msgspec is not None and issubclass(cls, msgspec.Struct):
+        return "struct"
+    plain = not issubclass(cls, (*_BUILT_IN, BaseException))
+    if plain and dataclasses.is_dataclass(cls):
+        return "dataclass"
+    raise InvalidInput(
+        f"{_label(cls)} is not a dataclass, NamedTuple, pydantic model, msgspec Struct or Enum; "
+        "give register both encode= and decode="
+    )
+
+
+default_registry = Registry()
+register = default_registry.register

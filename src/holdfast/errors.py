@@ -1,0 +1,247 @@
+"""One tree of errors.
+
+The second level says what a caller would do about the error: retry or merge a
+`Conflict`, look elsewhere after `NotFound`, correct `InvalidInput`, restore or
+repair what is `Corrupt`, wait while something is `Unavailable`, make room when a
+store is `Full`, ask for permission when something is `NotAllowed`.
+
+Every class has a `code`, a short stable word for logs and for `--json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from holdfast.tree import ObjectId
+    from holdfast.tree._merge import PathConflict
+
+__all__ = [
+    "ClassChanged",
+    "Conflict",
+    "Corrupt",
+    "DamagedObject",
+    "FormatError",
+    "Full",
+    "HoldfastError",
+    "InvalidInput",
+    "InvalidName",
+    "LeaseHeld",
+    "LeaseLost",
+    "MergeConflict",
+    "MissingObjects",
+    "NewerFormat",
+    "NotAllowed",
+    "NotFound",
+    "NotStorable",
+    "PathNotFound",
+    "RefMoved",
+    "StoreClosed",
+    "StoreFull",
+    "Unavailable",
+    "UndeclaredClass",
+    "WriteIdReused",
+]
+
+
+class HoldfastError(Exception):
+    """The root: everything that Holdfast raises on purpose."""
+
+    code: ClassVar[str] = "error"
+
+    def __str__(self) -> str:
+        # KeyError would show the repr of the message.
+        return str(self.args[0]) if self.args else self.code
+
+
+class InvalidInput(HoldfastError, ValueError):
+    """What was handed over cannot be used as it is."""
+
+    code = "invalid-input"
+
+
+class NotStorable(InvalidInput, TypeError):
+    """A value cannot be stored exactly; `path` says where inside the value."""
+
+    code = "not-storable"
+
+    def __init__(self, reason: str, path: str = "value") -> None:
+        super().__init__(f"{path} cannot be stored: {reason}")
+        self.reason = reason
+        self.path = path
+
+
+class InvalidName(InvalidInput):
+    """A name of a space, ref, branch or agent breaks the rules for names."""
+
+    code = "invalid-name"
+
+
+class WriteIdReused(InvalidInput):
+    """A write id came back with another write than the one it stands for."""
+
+    code = "write-id-reused"
+
+
+class NotFound(HoldfastError, KeyError):
+    """What was asked for is not there."""
+
+    code = "not-found"
+
+
+class PathNotFound(NotFound, LookupError):
+    """A path leads nowhere in a value."""
+
+    code = "path-not-found"
+
+
+class MissingObjects(NotFound):
+    """Objects that are pointed to are absent or condemned; send them again."""
+
+    code = "missing-objects"
+
+    def __init__(self, ids: Sequence[ObjectId]) -> None:
+        self.ids = tuple(ids)
+        shown = ", ".join(one.hex()[:12] for one in self.ids[:3])
+        more = f" and {len(self.ids) - 3} more" if len(self.ids) > 3 else ""
+        super().__init__(
+            f"{len(self.ids)} object(s) are not in the store: {shown}{more}. "
+            "A writer sends them again; a reader restores them from a copy of the store."
+        )
+
+
+class Conflict(HoldfastError):
+    """Somebody else changed the same thing: read again, then retry or merge."""
+
+    code = "conflict"
+
+
+class RefMoved(Conflict):
+    """A ref is not where the writer last saw it."""
+
+    code = "ref-moved"
+
+    def __init__(self, name: str, expected: ObjectId | None, actual: ObjectId | None) -> None:
+        self.name, self.expected, self.actual = name, expected, actual
+        super().__init__(
+            f"ref {name!r} was expected at {_short(expected)} but is at {_short(actual)}. "
+            "Read it again, then retry or merge."
+        )
+
+
+class LeaseHeld(Conflict):
+    """Another holder has the lease.
+
+    It may be taken over after `retry_after` seconds if it is not renewed meanwhile.
+    """
+
+    code = "lease-held"
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class LeaseLost(Conflict):
+    """The lease ended or went to somebody else; its fencing token is no longer good."""
+
+    code = "lease-lost"
+
+
+class MergeConflict(Conflict):
+    """Two changes of the same paths cannot become one; nothing was changed.
+
+    `conflicts` lists each path with its value in base, ours and theirs.
+    """
+
+    code = "merge-conflict"
+
+    def __init__(self, conflicts: Sequence[PathConflict]) -> None:
+        self.conflicts = tuple(conflicts)
+        shown = "; ".join(str(one) for one in self.conflicts[:3])
+        more = f"; and {len(self.conflicts) - 3} more" if len(self.conflicts) > 3 else ""
+        super().__init__(
+            f"{len(self.conflicts)} path(s) changed on both sides: {shown}{more}. "
+            "Choose a merger for them, or settle them by hand; nothing was changed."
+        )
+
+
+class Corrupt(HoldfastError):
+    """Stored bytes are not what they must be: restore or repair."""
+
+    code = "corrupt"
+
+
+class FormatError(Corrupt, ValueError):
+    """Bytes are not in Holdfast's format, or not in its one accepted form."""
+
+    code = "format-error"
+
+
+class DamagedObject(Corrupt):
+    """The stored bytes of one object do not match its hash."""
+
+    code = "damaged-object"
+
+    def __init__(self, id: ObjectId, reason: str) -> None:
+        self.id = id
+        super().__init__(
+            f"object {id.hex()[:12]} is damaged: {reason}. Restore it from a copy of the store."
+        )
+
+
+class Unavailable(HoldfastError):
+    """Something does not answer now: wait and try again."""
+
+    code = "unavailable"
+
+
+class StoreClosed(Unavailable):
+    """The store was closed."""
+
+    code = "store-closed"
+
+
+class Full(HoldfastError):
+    """There is no room: make some, then try again."""
+
+    code = "full"
+
+
+class StoreFull(Full):
+    """A store reached its size limit or the disk is full; it stays readable."""
+
+    code = "store-full"
+
+
+class NotAllowed(HoldfastError):
+    """The program did not allow this."""
+
+    code = "not-allowed"
+
+
+class UndeclaredClass(NotAllowed):
+    """Stored bytes name a class that this program did not declare."""
+
+    code = "undeclared-class"
+
+    def __init__(self, name: str, message: str) -> None:
+        self.name = name
+        super().__init__(message)
+
+
+class ClassChanged(NotAllowed):
+    """Stored fields do not fit the class as it is declared now."""
+
+    code = "class-changed"
+
+
+class NewerFormat(NotAllowed):
+    """The data was written by a newer Holdfast."""
+
+    code = "newer-format"
+
+
+def _short(id: ObjectId | None) -> str:
+    return "nothing" if id is None else id.hex()[:12]

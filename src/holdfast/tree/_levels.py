@@ -1,0 +1,290 @@
+"""Editing a tree of nodes: cost follows change.
+
+All parts of a container have positions from 0. An edit replaces a span of positions
+by new entries. At each level the nodes that the span touches are cut anew, from the
+start of the first one until a cut falls where an old node ended; everything else
+stays. The nodes that came out replace a span one level up, and so on to the top.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from holdfast.errors import FormatError
+from holdfast.tree._cuts import NODE_MIN, cuts_after
+from holdfast.tree._layout import Entry, Layout, index_entry
+from holdfast.tree._objects import Object, ObjectId, Reader, make_object
+
+
+class Span(NamedTuple):
+    """The positions [start, stop) become `entries`."""
+
+    start: int
+    stop: int
+    entries: Sequence[Entry]
+
+
+class Place(NamedTuple):
+    """A node where it stands: its first position and its entries."""
+
+    start: int
+    id: ObjectId | None
+    entries: list[Entry]
+    bounds: list[int]
+
+    @property
+    def stop(self) -> int:
+        return self.start + (self.bounds[-1] if self.bounds else 0)
+
+
+class Group(NamedTuple):
+    """Entries that make one new node; `closed` if a cut ended it."""
+
+    entries: list[Entry]
+    closed: bool
+
+
+class Region(NamedTuple):
+    """Old nodes over the positions [start, stop) and the groups that replace them."""
+
+    start: int
+    stop: int
+    groups: list[Group]
+    olds: list[Place]
+
+
+class View:
+    """The nodes of one container, fetched as they are needed."""
+
+    def __init__(self, layout: Layout, height: int, entries: list[Entry], read: Reader) -> None:
+        self.layout = layout
+        self.height = height
+        self.top = Place(0, None, entries, _bounds(entries))
+        self._read = read
+        self._fetched: dict[ObjectId, tuple[list[Entry], list[int]]] = {}
+
+    @property
+    def total(self) -> int:
+        """How many parts (of chunks: bytes) there are."""
+        return self.top.stop
+
+    def node_at(self, level: int, position: int) -> Place:
+        """The node at a level over a position; past the end, the last node."""
+        place = self.top
+        for below in range(self.height - 1, level - 1, -1):
+            index = min(bisect_right(place.bounds, position - place.start), len(place.entries) - 1)
+            start = place.start + (place.bounds[index - 1] if index else 0)
+            place = self._child(below, start, place.entries[index])
+        return place
+
+    def _child(self, level: int, start: int, entry: Entry) -> Place:
+        known = self._fetched.get(entry.body)
+        if known is None:
+            (found,) = self._read([entry.body])
+            entries = self.layout.read(level, found)
+            known = self._fetched[entry.body] = entries, _bounds(entries)
+        if not known[1] or known[1][-1] != entry.weight:
+            raise FormatError(f"node {entry.body.hex()[:12]} does not hold what its index says")
+        return Place(start, entry.body, *known)
+
+    def locate(self, key: bytes) -> tuple[int, Entry | None]:
+        """Where a key is, or where it would be, and its entry if it is there."""
+        place = self.top
+        for below in range(self.height - 1, -1, -1):
+            index = max(_bisect_key(place.entries, key) - 1, 0)
+            start = place.start + (place.bounds[index - 1] if index else 0)
+            place = self._child(below, start, place.entries[index])
+        index = _bisect_key(place.entries, key)
+        if index and place.entries[index - 1].key == key:
+            return place.start + index - 1, place.entries[index - 1]
+        return place.start + index, None
+
+    def leaves(self) -> Iterable[Place]:
+        """The leaves from left to right."""
+        position = 0
+        while position < self.total:
+            place = self.node_at(0, position)
+            yield place
+            position = place.stop
+
+
+def _bounds(entries: list[Entry]) -> list[int]:
+    return list(accumulate([entry.weight for entry in entries]))
+
+
+def _bisect_key(entries: list[Entry], key: bytes) -> int:
+    return bisect_right(entries, key, key=_key_of)
+
+
+def _key_of(entry: Entry) -> bytes:
+    return entry.key
+
+
+class _Cutter:
+    """Gathers entries and cuts them into groups."""
+
+    def __init__(self, layout: Layout, level: int) -> None:
+        self._layout = layout
+        self._level = level
+        self._filled = 0
+        self._open: list[Entry] = []
+        self.groups: list[Group] = []
+
+    @property
+    def at_cut(self) -> bool:
+        return not self._open
+
+    def feed(self, entries: Sequence[Entry]) -> None:
+        layout, level = self._layout, self._level
+        for entry in entries:
+            size = layout.size(level, entry)
+            self._filled += size
+            self._open.append(entry)
+            if self._filled >= NODE_MIN and cuts_after(
+                self._filled, size, layout.mark(level, entry)
+            ):
+                self._cut(closed=True)
+
+    def finish(self) -> None:
+        if self._open:
+            self._cut(closed=False)
+
+    def _cut(self, closed: bool) -> None:
+        self.groups.append(Group(self._open, closed))
+        self._open, self._filled = [], 0
+
+
+def _recut(view: View, level: int, spans: Sequence[Span]) -> list[Region]:
+    """Replace spans at one level, in ascending order and without overlaps."""
+    regions: list[Region] = []
+    pending = list(reversed(spans))
+    while pending:
+        regions.append(_recut_region(view, level, pending))
+    return regions
+
+
+def _recut_region(view: View, level: int, pending: list[Span]) -> Region:
+    """Cut from the node of the next span until a cut meets an old node's end."""
+    cutter = _Cutter(view.layout, level)
+    place = view.node_at(level, pending[-1].start)
+    olds, position, start = [place], place.start, place.start
+    while True:
+        if pending and _reaches(place, pending[-1], view):
+            span = pending.pop()
+            cutter.feed(_between(place, position, span.start))
+            cutter.feed(span.entries)
+            position = span.stop
+            place = _follow(view, level, place, position, olds)
+            continue
+        if position < place.stop:
+            cutter.feed(_between(place, position, place.stop))
+            position = place.stop
+        if cutter.at_cut or position >= view.total:
+            break
+        place = _follow(view, level, place, position, olds)
+    cutter.finish()
+    return Region(start, position, cutter.groups, olds)
+
+
+def _reaches(place: Place, span: Span, view: View) -> bool:
+    """Whether a span starts in this node: at its end only if it is the last one."""
+    return span.start < place.stop or place.stop >= view.total
+
+
+def _follow(view: View, level: int, place: Place, position: int, olds: list[Place]) -> Place:
+    """The node at a position, noted as replaced when it is another one."""
+    if position < place.stop or position >= view.total:
+        return place
+    found = view.node_at(level, position)
+    olds.append(found)
+    return found
+
+
+def _between(place: Place, start: int, stop: int) -> list[Entry]:
+    """The entries of a node over [start, stop); both fall between entries."""
+    if not place.entries or start >= stop:
+        return []
+    low = bisect_right(place.bounds, start - place.start)
+    high = bisect_right(place.bounds, stop - place.start)
+    return place.entries[low:high]
+
+
+class Rebuilt(NamedTuple):
+    """The new top of a tree, the new nodes, and what changed in the leaves."""
+
+    height: int
+    entries: list[Entry]
+    objects: dict[ObjectId, Object]
+    regions: list[Region]
+
+
+def rebuild(view: View, spans: Sequence[Span]) -> Rebuilt:
+    """Replace spans of a tree; spans ascend and do not overlap."""
+    objects: dict[ObjectId, Object] = {}
+    regions = leaf_regions = _recut(view, 0, spans)
+    level = 0
+    while not _covers(view, regions):
+        spans = [_raise_region(view, level, region, objects) for region in regions]
+        level += 1
+        regions = _recut(view, level, spans)
+    region = regions[0]
+    while len(region.groups) > 1:
+        (entries,) = [_raise_region(view, level, region, objects).entries]
+        level += 1
+        cutter = _Cutter(view.layout, level)
+        cutter.feed(entries)
+        cutter.finish()
+        olds = [view.node_at(level, 0)] if level <= view.height else []
+        region = Region(0, view.total, cutter.groups, olds)
+    top = region.groups[0].entries if region.groups else []
+    return _lowest(view, level, top, objects, leaf_regions)
+
+
+def _covers(view: View, regions: list[Region]) -> bool:
+    return len(regions) == 1 and regions[0].start == 0 and regions[0].stop >= view.total
+
+
+def _raise_region(view: View, level: int, region: Region, objects: dict[ObjectId, Object]) -> Span:
+    """Make the nodes of a region, and the span that they replace one level up."""
+    entries = []
+    for index, group in enumerate(region.groups):
+        payload = view.layout.encode(level, group.entries)
+        base = _base(view, region, index, group)
+        made = make_object(view.layout.kind(level), payload, base)
+        objects[made.id] = made
+        entries.append(index_entry(view.layout, made.id, group.entries))
+    return Span(region.start, region.stop, entries)
+
+
+def _base(view: View, region: Region, index: int, group: Group) -> ObjectId | None:
+    """The node that a new one resembles.
+
+    A node that grew at the end of its level until it was full gets none: it is read
+    often from now on, so it is stored whole.
+    """
+    if not region.olds:
+        return None
+    old = region.olds[min(index, len(region.olds) - 1)]
+    sealed = group.closed and old.stop >= view.total
+    return None if sealed else old.id
+
+
+def _lowest(
+    view: View,
+    level: int,
+    top: list[Entry],
+    objects: dict[ObjectId, Object],
+    regions: list[Region],
+) -> Rebuilt:
+    """A top with one entry is no top: take the node beneath it."""
+    while level and len(top) == 1:
+        level -= 1
+        made = objects.pop(top[0].body, None)
+        if made is None:
+            top = view._child(level, 0, top[0]).entries
+        else:
+            top = view.layout.decode(level, made.payload)
+    return Rebuilt(level, top, objects, regions)

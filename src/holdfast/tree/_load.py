@@ -1,0 +1,153 @@
+"""Reading values back, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from holdfast.codec import Codec, default_codec
+from holdfast.codec._decoder import Decoder, pairs_to_dict
+from holdfast.errors import FormatError
+from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, Root, layout_of
+from holdfast.tree._objects import Kind, Object, ObjectId, Reader
+from holdfast.tree._parts import links_in
+
+_MAX_DEPTH = 128
+
+
+def load(root: ObjectId, read: Reader, codec: Codec | None = None) -> Any:
+    """The value of a root.
+
+    Raises MissingObjects, FormatError, or UndeclaredClass; never gives a part of it.
+    """
+    return Loader(read, default_codec if codec is None else codec).root(root)
+
+
+class Loader:
+    """Reads values; objects on one level are fetched together."""
+
+    def __init__(self, read: Reader, codec: Codec) -> None:
+        self._read = read
+        self._codec = codec
+        self._plain = Decoder(codec)
+        self._depth = 0
+
+    def root(self, id: ObjectId) -> Any:
+        """The value of a root object."""
+        (found,) = self._read([id])
+        return self._object(found)
+
+    def part(self, part: bytes) -> Any:
+        """The value of a part."""
+        return self._decode(part)
+
+    def _object(self, found: Object) -> Any:
+        if found.kind == Kind.VALUE:
+            return self._decode(found.payload)
+        if found.kind != Kind.ROOT:
+            raise FormatError(f"object {found.id.hex()[:12]} is not the root of a value")
+        if self._depth >= _MAX_DEPTH:
+            raise FormatError("the value is nested too deeply")
+        self._depth += 1
+        value = self._container(Root.decode(found.payload))
+        self._depth -= 1
+        return value
+
+    def _decode(self, data: bytes) -> Any:
+        """Decode an encoding, with what its links stand for in place."""
+        try:
+            ids = links_in(data)
+        except (ValueError, TypeError) as exc:
+            raise FormatError(f"a node is malformed: {exc}") from exc
+        if not ids:
+            return self._plain.decode(data)
+        values: Iterator[Any] = iter(self._objects(ids))
+        return Decoder(self._codec, lambda id: next(values)).decode(data)
+
+    def _objects(self, ids: list[ObjectId]) -> list[Any]:
+        # Every link gets a value of its own, also where two point to one object.
+        return [self._object(found) for found in self._read(ids)]
+
+    def _container(self, root: Root) -> Any:
+        layout = layout_of(root.code)
+        if layout is CHUNKS:
+            parts: Any = self._bytes(root)
+        elif layout is ITEMS:
+            parts = self._items(root)
+        else:
+            parts = self._mapping(root)
+        return self._plain.close(root.code, list(root.head), parts)
+
+    def _bytes(self, root: Root) -> bytes:
+        if root.data is not None:
+            return root.data
+        entries = self._lowest(CHUNKS, root)
+        chunks = self._read([entry.body for entry in entries])
+        for entry, chunk in zip(entries, chunks, strict=True):
+            if chunk.kind != Kind.CHUNK or len(chunk.payload) != entry.weight:
+                raise FormatError(f"object {chunk.id.hex()[:12]} is not the chunk it should be")
+        return b"".join([chunk.payload for chunk in chunks])
+
+    def _items(self, root: Root) -> list[Any]:
+        if root.height == 0:
+            return self._list(ITEMS.encode(0, root.entries))
+        items: list[Any] = []
+        for entry, leaf in self._leaves(ITEMS, root):
+            values = self._list(leaf.payload)
+            _expect_count(entry, leaf, len(values))
+            items += values
+        return items
+
+    def _mapping(self, root: Root) -> dict[Any, Any]:
+        if root.height == 0:
+            flat = self._list(PAIRS.encode(0, root.entries))
+        else:
+            flat = []
+            for entry, leaf in self._leaves(PAIRS, root):
+                pairs = self._list(leaf.payload)
+                _expect_count(entry, leaf, len(pairs) / 2)
+                flat += pairs
+        mapping = pairs_to_dict(flat[::2], flat[1::2])
+        return mapping if root.order is None else self._ordered(mapping, root.order)
+
+    def _ordered(self, mapping: dict[Any, Any], order: bytes) -> dict[Any, Any]:
+        keys = self._decode(order)
+        try:
+            ordered = {key: mapping[key] for key in keys}
+        except (KeyError, TypeError) as exc:
+            raise FormatError("the order of a dict names a key that it does not have") from exc
+        if len(ordered) != len(mapping):
+            raise FormatError("the order of a dict lacks a key")
+        return ordered
+
+    def _leaves(self, layout: Layout, root: Root) -> Iterator[tuple[Entry, Object]]:
+        entries = self._lowest(layout, root)
+        found = self._read([entry.body for entry in entries])
+        for entry, leaf in zip(entries, found, strict=True):
+            if leaf.kind != layout.leaf:
+                raise FormatError(f"object {leaf.id.hex()[:12]} is not a leaf")
+            yield entry, leaf
+
+    def _lowest(self, layout: Layout, root: Root) -> list[Entry]:
+        """The entries that point to leaves or chunks."""
+        entries = root.entries
+        for level in range(root.height - 1, layout.first_index - 1, -1):
+            found: Sequence[Object] = self._read([entry.body for entry in entries])
+            below: list[Entry] = []
+            for entry, node in zip(entries, found, strict=True):
+                children = layout.read(level, node)
+                _expect_count(entry, node, sum([child.weight for child in children]))
+                below += children
+            entries = below
+        return entries
+
+    def _list(self, payload: bytes) -> list[Any]:
+        content = self._decode(payload)
+        if type(content) is not list:
+            raise FormatError("a node is not a list")
+        return content
+
+
+def _expect_count(entry: Entry, node: Object, count: float) -> None:
+    if entry.weight != count:
+        raise FormatError(f"node {node.id.hex()[:12]} does not hold what its index says")
