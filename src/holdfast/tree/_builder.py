@@ -85,9 +85,6 @@ class Builder:
         inline = self._inline_mapping(title, keys, parts)
         if inline is not None:
             return Built(inline)
-        for key in keys:
-            if len(key) > KEY_MAX:
-                raise NotStorable(f"a key takes {len(key)} bytes; the most is {KEY_MAX}")
         pairs = sorted(map(Entry, keys, parts))
         empty = View(PAIRS, 0, [], self.read)
         return self._tree(title, empty, [Span(0, 0, pairs)], base, order)
@@ -117,6 +114,8 @@ class Builder:
         base: ObjectId | None,
         order: bytes | None = None,
     ) -> Built:
+        if view.layout is PAIRS:
+            _check_keys(spans)
         rebuilt = rebuild(view, spans)
         inline = self._shrunk(title, view, rebuilt, order)
         if inline is not None:
@@ -169,6 +168,12 @@ class Builder:
     ) -> Built:
         """Bytes in several chunks, with spans of chunks replaced."""
         return self._tree(title, view, spans, base)
+
+
+def _check_keys(spans: Sequence[Span]) -> None:
+    longest = max([len(entry.key) for span in spans for entry in span.entries], default=0)
+    if longest > KEY_MAX:
+        raise NotStorable(f"a key takes {longest} bytes; the most is {KEY_MAX}")
 
 
 def in_order(entries: list[Entry], order: bytes) -> list[Entry]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ormsgpack import Ext
+
 from holdfast.codec import Codec
 from holdfast.codec._codes import Code
 from holdfast.codec._msgpack import pack, unpack
@@ -136,6 +138,9 @@ class Embedder:
         """The part of the order of keys, where it is not the sorted one."""
         if title.code == Code.MAP or keys == sorted(keys):
             return None
+        if any(len(key) > INLINE_MAX for key in keys):
+            # Keys never leave their parent, however long they are.
+            return self._builder.sequence(Title(Code.LIST), keys).part
         return self.embed(list(encoded.values()), old)
 
     def _remember_mapping(
@@ -275,9 +280,13 @@ class Embedder:
         return leaves + mirror.leaves[done:]
 
     def _update_mapping(self, mirror: MappingMirror, mapping: dict[Any, Any]) -> bytes:
-        if self._codec.encode(list(mapping)) == mirror.keys_plain:
+        texts = _all_text(mapping) and _all_text(mirror.keys)
+        if self._codec.encode(list(mapping)) == mirror.keys_plain and (
+            # A key that equals only itself, such as nan, is not found by another one.
+            texts or all(key in mapping for key in mirror.keys)
+        ):
             return self._update_values(mirror, mapping, {}, [], mirror.order)
-        if not (_all_text(mapping) and _all_text(mirror.keys)):
+        if not texts:
             beside = {e.key: e.body for place in mirror.view.leaves() for e in place.entries}
             return self._build_mapping(mirror.title, mapping, beside, mirror.id, mirror.order)
         added = {pack(key): key for key in mapping if key not in mirror.keys}
@@ -419,7 +428,8 @@ def _same_chunks(chunks: list[Entry], old: bytes, new: bytes) -> tuple[int, int]
     # The last chunk ends where the data did, not where its content says.
     for entry in chunks[:-1]:
         stop = at + entry.weight
-        if before[at:stop] != after[at:stop]:
+        # Whether a chunk ends here also depends on the two bytes that follow.
+        if before[at : stop + 2] != after[at : stop + 2]:
             break
         kept, at = kept + 1, stop
     return kept, at
@@ -434,7 +444,7 @@ def _old_parts(old: bytes, title: Title) -> dict[Any, bytes]:
         return {index: pack(part) for index, part in enumerate(raw)}
     if type(raw) is dict:
         return {pack(key): pack(part) for key, part in raw.items()}
-    return _extension_parts(old, title)
+    return _extension_parts(old, title) if type(raw) is Ext else {}
 
 
 def _extension_parts(old: bytes, title: Title) -> dict[Any, bytes]:

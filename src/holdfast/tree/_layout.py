@@ -70,6 +70,12 @@ class Layout:
 
     def entries(self, level: int, content: list[Any]) -> list[Entry]:
         """The entries of a node whose payload was unpacked; raises FormatError."""
+        try:
+            return self._entries(level, content)
+        except TypeError as exc:
+            raise FormatError(f"a node is malformed: {exc}") from exc
+
+    def _entries(self, level: int, content: list[Any]) -> list[Entry]:
         leaf = level < self.first_index
         if leaf and not self.keyed:
             return [Entry(b"", pack(part)) for part in content]
@@ -151,7 +157,7 @@ class Root(NamedTuple):
             raise FormatError("a root has a malformed height")
         if (len(content) == 4) != (layout is PAIRS):
             raise FormatError("a root is malformed")
-        order = None if len(content) == 3 or content[3] is None else pack(content[3])
+        order = None if len(content) == 3 or content[3] is None else _order(content[3])
         if layout is CHUNKS and height == 0 and type(content[2]) is bytes:
             return cls(code, head, 0, [], None, content[2])
         return cls(code, head, height, layout.entries(height, _expect(list, content[2])), order)
@@ -159,10 +165,22 @@ class Root(NamedTuple):
 
 def _title(stored: Any) -> tuple[Code, tuple[Any, ...]]:
     parts = stored if type(stored) is list else [stored]
+    # A title is in one form only: a list where there is a head, and no 2.0 for 2.
+    if not parts or type(parts[0]) is not int or (len(parts) == 1) != (parts is not stored):
+        raise FormatError("a root has a malformed title")
     try:
         return Code(parts[0]), tuple(parts[1:])
-    except (ValueError, IndexError) as exc:
-        raise FormatError(f"type code {parts[:1]} is not known") from exc
+    except ValueError as exc:
+        raise FormatError(
+            f"type code {parts[0]} is not known; a newer Holdfast may have written it"
+        ) from exc
+
+
+def _order(content: Any) -> bytes:
+    try:
+        return pack(content)
+    except TypeError as exc:
+        raise FormatError(f"the order of a dict is malformed: {exc}") from exc
 
 
 def _expect(cls: Callable[..., Any], content: Any) -> Any:

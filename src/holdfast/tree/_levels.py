@@ -139,13 +139,15 @@ class _Cutter:
 
     def feed(self, entries: Sequence[Entry]) -> None:
         layout, level = self._layout, self._level
+        # An index of one node would be no smaller than the level below it.
+        fewest = 1 if level < layout.first_index else 2
         for entry in entries:
             size = layout.size(level, entry)
             self._filled += size
             self._open.append(entry)
-            if self._filled >= NODE_MIN and cuts_after(
-                self._filled, size, layout.mark(level, entry)
-            ):
+            if len(self._open) < fewest or self._filled < NODE_MIN:
+                continue
+            if cuts_after(self._filled, size, layout.mark(level, entry)):
                 self._cut(closed=True)
 
     def finish(self) -> None:
@@ -223,6 +225,8 @@ class Rebuilt(NamedTuple):
 
 def rebuild(view: View, spans: Sequence[Span]) -> Rebuilt:
     """Replace spans of a tree; spans ascend and do not overlap."""
+    if not spans:
+        return Rebuilt(view.height, view.top.entries, {}, [])
     objects: dict[ObjectId, Object] = {}
     regions = leaf_regions = _recut(view, 0, spans)
     level = 0

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.codec import Codec, default_codec
+from holdfast.codec._codes import Code
 from holdfast.codec._decoder import Decoder, pairs_to_dict
+from holdfast.codec._msgpack import extension
 from holdfast.errors import FormatError
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, Root, layout_of
 from holdfast.tree._objects import Kind, Object, ObjectId, Reader
 from holdfast.tree._parts import links_in
 
-_MAX_DEPTH = 128
+# Somewhat more than a writer allows, and less than the stack of Python does.
+_MAX_DEPTH = 104
 
 
 def load(root: ObjectId, read: Reader, codec: Codec | None = None) -> Any:
@@ -55,14 +58,18 @@ class Loader:
 
     def _decode(self, data: bytes) -> Any:
         """Decode an encoding, with what its links stand for in place."""
-        try:
-            ids = links_in(data)
-        except (ValueError, TypeError) as exc:
-            raise FormatError(f"a node is malformed: {exc}") from exc
+        ids = links_in(data)
         if not ids:
             return self._plain.decode(data)
-        values: Iterator[Any] = iter(self._objects(ids))
-        return Decoder(self._codec, lambda id: next(values)).decode(data)
+        values = iter(zip(ids, self._objects(ids), strict=True))
+
+        def take(id: ObjectId) -> Any:
+            expected, value = next(values, (None, None))
+            if id != expected:
+                raise FormatError("a link stands where none can be")
+            return value
+
+        return Decoder(self._codec, take).decode(data)
 
     def _objects(self, ids: list[ObjectId]) -> list[Any]:
         # Every link gets a value of its own, also where two point to one object.
@@ -76,6 +83,8 @@ class Loader:
             parts = self._items(root)
         else:
             parts = self._mapping(root)
+        if root.code == Code.ENUM:
+            return self._plain.decode(extension(Code.ENUM, parts))
         return self._plain.close(root.code, list(root.head), parts)
 
     def _bytes(self, root: Root) -> bytes:
@@ -111,13 +120,19 @@ class Loader:
         return mapping if root.order is None else self._ordered(mapping, root.order)
 
     def _ordered(self, mapping: dict[Any, Any], order: bytes) -> dict[Any, Any]:
-        keys = self._decode(order)
+        keys = self._list(order)
+        encode = self._codec.encode
         try:
-            ordered = {key: mapping[key] for key in keys}
-        except (KeyError, TypeError) as exc:
+            if set(map(type, keys)) <= {str}:
+                ordered = {key: mapping[key] for key in keys}
+            else:
+                # By their bytes: nan is not equal to itself, and 1 is equal to True.
+                pairs = {encode(key): (key, value) for key, value in mapping.items()}
+                ordered = dict([pairs[encode(key)] for key in keys])
+        except KeyError as exc:
             raise FormatError("the order of a dict names a key that it does not have") from exc
-        if len(ordered) != len(mapping):
-            raise FormatError("the order of a dict lacks a key")
+        if not len(ordered) == len(mapping) == len(keys):
+            raise FormatError("the order of a dict does not name each key once")
         return ordered
 
     def _leaves(self, layout: Layout, root: Root) -> Iterator[tuple[Entry, Object]]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.codec._codes import Code
-from holdfast.codec._msgpack import pack, unpack
+from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from holdfast.codec._msgpack import nesting_exceeds, pack, unpack
+from holdfast.errors import FormatError
 from holdfast.tree._layout import Root, layout_of
 from holdfast.tree._objects import ID_SIZE, Kind, Object, ObjectId
 
@@ -38,33 +39,57 @@ _NESTED = frozenset({Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT, Code.RECOR
 
 
 def links_in(data: bytes) -> list[ObjectId]:
-    """The links in an encoding, in the order in which they stand."""
-    if not may_hold_links(data):
-        return []
+    """The links in an encoding, in the order in which they stand; raises FormatError."""
     found: list[ObjectId] = []
-
-    def hook(code: int, content: bytes) -> None:
-        if code == Code.LINK:
-            found.append(content)
-        elif code in _NESTED:
-            found.extend(links_in(content))
-
-    unpack(data, hook)
+    try:
+        _gather(data, 0, found)
+    except (ValueError, TypeError) as exc:
+        raise FormatError(f"a node is malformed: {exc}") from exc
     return found
 
 
+def _gather(data: bytes, depth: int, found: list[ObjectId]) -> None:
+    if not may_hold_links(data):
+        return
+    if depth > MAX_NESTED or (depth > FREE_NESTED and nesting_exceeds(data, DEEP_NESTING)):
+        raise FormatError("the bytes are nested too deeply")
+
+    def hook(code: int, content: bytes) -> None:
+        if code in _NESTED:
+            _gather(content, depth + 1, found)
+        elif code == Code.LINK:
+            found.append(_expect_id(content))
+
+    unpack(data, hook)
+
+
+def _expect_id(id: object) -> ObjectId:
+    if type(id) is not bytes or len(id) != ID_SIZE:
+        raise FormatError("a link is malformed")
+    return id
+
+
 def links(source: Object) -> list[ObjectId]:
-    """The objects that a node points to."""
+    """The objects that a node points to; raises FormatError."""
     if source.kind == Kind.CHUNK:
         return []
     if source.kind in (Kind.VALUE, Kind.ITEMS, Kind.PAIRS):
         return links_in(source.payload)
     if source.kind == Kind.ROOT:
         return _root_links(source.payload)
-    content = unpack(source.payload)
-    width = 3 if source.kind == Kind.PAIRS_INDEX else 2
-    ids: list[ObjectId] = content[width - 2 :: width]
-    return ids
+    if source.kind not in _WIDTHS:
+        raise FormatError(f"object {source.id.hex()[:12]} is not part of a value")
+    try:
+        content = unpack(source.payload)
+    except ValueError as exc:
+        raise FormatError(f"a node is malformed: {exc}") from exc
+    width = _WIDTHS[source.kind]
+    if type(content) is not list or len(content) % width:
+        raise FormatError("an index node is malformed")
+    return [_expect_id(id) for id in content[width - 2 :: width]]
+
+
+_WIDTHS = {Kind.ITEMS_INDEX: 2, Kind.PAIRS_INDEX: 3, Kind.CHUNKS_INDEX: 2}
 
 
 def _root_links(payload: bytes) -> list[ObjectId]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.codec import Codec, default_codec
-from holdfast.codec._walk import Walk
 from holdfast.errors import MissingObjects, NotStorable
 from holdfast.tree._builder import Builder
 from holdfast.tree._embed import Embedder
 from holdfast.tree._mirrors import Mirror
 from holdfast.tree._objects import Kind, Object, ObjectId, make_object
 from holdfast.tree._parts import linked, links
+from holdfast.tree._refusals import explain
 
 _STALE: Final = 4096
 """How many forgotten objects may be remembered before they are dropped."""
@@ -47,6 +47,7 @@ class TreeWriter:
     def forget(self) -> None:
         """Start anew: the next write gives every object."""
         self._objects: dict[ObjectId, Object] = {}
+        self._chunks: set[ObjectId] = set()
         self._mirrors: dict[ObjectId, Mirror] = {}
         self._part: bytes | None = None
         self._root: ObjectId | None = None
@@ -63,25 +64,29 @@ class TreeWriter:
         embedder = Embedder(self._codec, builder, self._mirrors)
         try:
             part = embedder.embed(value, self._part)
-        except (NotStorable, RecursionError):
-            # The walk knows the path from the top of the value.
-            Walk(self._codec).encode(value)
-            raise
+        except (NotStorable, RecursionError) as exc:
+            raise explain(self._codec, value, exc) from exc
         root = linked(part)
         if root is None:
-            root = builder.add(make_object(Kind.VALUE, part, self._root))
-        objects, needs = reachable(root, builder.objects, self._objects.__contains__)
+            before = None if self._part is None or linked(self._part) else self._root
+            root = builder.add(make_object(Kind.VALUE, part, before))
+        objects, needs = reachable(root, builder.objects, self._is_known)
         return Written(root, objects, needs, part, embedder.mirrors)
 
     def accept(self, written: Written) -> None:
         """Take a written value as the one that the next is compared with."""
         self._root, self._part = written.root, written.part
         for made in written.objects:
-            if made.kind != Kind.CHUNK:
+            if made.kind == Kind.CHUNK:
+                self._chunks.add(made.id)
+            else:
                 self._objects[made.id] = made
         self._mirrors.update(written.mirrors)
         if len(self._objects) > 2 * self._alive + _STALE:
             self._drop_stale()
+
+    def _is_known(self, id: ObjectId) -> bool:
+        return id in self._objects or id in self._chunks
 
     def _read(self, ids: Sequence[ObjectId]) -> list[Object]:
         missing = [id for id in ids if id not in self._objects]
@@ -91,24 +96,22 @@ class TreeWriter:
 
     def _drop_stale(self) -> None:
         assert self._root is not None
-        alive = {made.id for made in _walk(self._root, self._objects)}
+        alive = _reached(self._root, self._objects)
         self._objects = {id: made for id, made in self._objects.items() if id in alive}
         self._mirrors = {id: mirror for id, mirror in self._mirrors.items() if id in alive}
-        self._alive = len(alive)
+        self._chunks &= alive
+        self._alive = len(self._objects)
 
 
-def _walk(root: ObjectId, objects: dict[ObjectId, Object]) -> Iterable[Object]:
+def _reached(root: ObjectId, objects: dict[ObjectId, Object]) -> set[ObjectId]:
     seen = {root}
     pending = [root]
     while pending:
         found = objects.get(pending.pop())
-        if found is None:
-            continue
-        yield found
-        for id in links(found):
-            if id not in seen:
-                seen.add(id)
-                pending.append(id)
+        fresh = set() if found is None else set(links(found)) - seen
+        seen |= fresh
+        pending += fresh
+    return seen
 
 
 def reachable(
@@ -116,20 +119,20 @@ def reachable(
 ) -> tuple[list[Object], list[ObjectId]]:
     """Of the objects just made, those that a root reaches and nobody had before;
     and what they point to beside each other."""
-    objects: list[Object] = []
-    needs: dict[ObjectId, None] = {}
-    pending, seen = [root], {root}
-    while pending:
-        id = pending.pop()
-        found = made.get(id)
-        if found is None or known(id):
-            needs[id] = None
-            continue
-        objects.append(found)
-        for target in links(found):
-            if target not in seen:
-                seen.add(target)
-                pending.append(target)
     # Children first: an engine that stores in this order never points to nothing.
-    objects.reverse()
-    return objects, list(needs)
+    objects: dict[ObjectId, Object] = {}
+    needs: dict[ObjectId, None] = {}
+    pending, entered = [root], set[ObjectId]()
+    while pending:
+        id = pending[-1]
+        found = made.get(id)
+        if id in objects or id in needs:
+            pending.pop()
+        elif found is None or known(id):
+            needs[id] = None
+        elif id in entered:
+            objects[id] = found
+        else:
+            entered.add(id)
+            pending += reversed(links(found))
+    return list(objects.values()), list(needs)
