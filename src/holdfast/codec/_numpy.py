@@ -70,7 +70,9 @@ def _check_shape(element: Any, shape: Any, order: Any, data: Any) -> None:
 
 def encode_scalar(value: Any) -> bytes:
     """The bytes of a numpy scalar with its type."""
-    encoded = pack([_dtype_name(value.dtype), value.tobytes()])
+    # numpy gives an empty text the bytes of one letter.
+    stored = value.tobytes()[: value.dtype.itemsize]
+    encoded = pack([_dtype_name(value.dtype), stored])
     # numpy drops zeros at the end of a text when it reads one.
     if value.dtype.kind in "SU" and len(decode_scalar(encoded)) != len(value):
         raise NotStorable(f"numpy would drop the zeros at the end of {value!r}; use str or bytes")
