@@ -18,4 +18,6 @@ ENGINE = EngineInfo(
     environment="ours",
     package="holdfast",
     imports="holdfast",
+    note="bytes are all frames that were ever written; the ref move and its entry in the "
+    "operation log are made but not counted",
 )

@@ -61,7 +61,7 @@ SCENARIO = Scenario(
         Metric("commits_cpu", "CPU of all commits", "s"),
         PEAK,
     ),
-    size={"messages": 2000, "seconds": 90},
+    size={"messages": 2000, "seconds": 60},
     quick={"messages": 300, "seconds": 20},
     targets=(
         Target("amplification", 1.5, "new frames over raw payload"),

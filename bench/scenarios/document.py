@@ -31,7 +31,7 @@ SCENARIO = Scenario(
     run=run,
     engines=EVERY,
     metrics=METRICS,
-    size={"documents": 500, "commits": 60, "seconds": 60},
+    size={"documents": 500, "commits": 60, "seconds": 30},
     quick={"documents": 500, "commits": 10, "seconds": 20},
     targets=(
         Target("cpu_ms", 5.0, "CPU per commit"),

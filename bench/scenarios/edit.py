@@ -70,7 +70,7 @@ SCENARIO = Scenario(
         Metric("cpu_ms", "CPU per commit", "ms"),
         PEAK,
     ),
-    size={"sections": 100, "edits": 30, "seconds": 60},
+    size={"sections": 100, "edits": 30, "seconds": 20},
     quick={"sections": 20, "edits": 6, "seconds": 20},
     targets=(Target("worst_kb", 32.0, "new frames of the worst edit"),),
     notes=("A change is in turn a text of 460 characters, a flag or a number.",),

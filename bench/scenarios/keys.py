@@ -61,7 +61,7 @@ SCENARIO = Scenario(
         Metric("load_s", "CPU to load all keys", "s"),
         PEAK,
     ),
-    size={"keys": 100_000, "changes": 60, "seconds": 60},
+    size={"keys": 100_000, "changes": 60, "seconds": 20},
     quick={"keys": 10_000, "changes": 20, "seconds": 20},
     targets=(
         Target("worst_kb", 8.0, "new frames of the worst change"),

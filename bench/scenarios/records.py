@@ -31,7 +31,7 @@ SCENARIO = Scenario(
     run=run,
     engines=EVERY,
     metrics=METRICS,
-    size={"records": 60_000, "commits": 50, "seconds": 60},
+    size={"records": 60_000, "commits": 50, "seconds": 15},
     quick={"records": 60_000, "commits": 5, "seconds": 20},
     targets=(
         Target("cpu_ms", 40.0, "CPU per commit"),
