@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from holdfast.tree import ObjectId
-    from holdfast.tree._merge import PathConflict
+    from holdfast.tree import ObjectId, PathConflict
 
 __all__ = [
     "ClassChanged",

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from holdfast.tree._container import Edited
+from holdfast.tree._diff import Change, diff
+from holdfast.tree._edit import get, insert, put, remove
 from holdfast.tree._load import load
+from holdfast.tree._map import Map
+from holdfast.tree._merge import merge
+from holdfast.tree._mergers import ABSENT, CannotMerge, Merger, Mergers, PathConflict
 from holdfast.tree._objects import (
     ID_SIZE,
     Kind,
@@ -16,15 +22,29 @@ from holdfast.tree._parts import links
 from holdfast.tree._writer import TreeWriter, Written
 
 __all__ = [
+    "ABSENT",
     "ID_SIZE",
+    "CannotMerge",
+    "Change",
+    "Edited",
     "Kind",
+    "Map",
+    "Merger",
+    "Mergers",
     "Object",
     "ObjectId",
+    "PathConflict",
     "Reader",
     "TreeWriter",
     "Written",
+    "diff",
+    "get",
+    "insert",
     "links",
     "load",
     "make_object",
+    "merge",
     "object_id",
+    "put",
+    "remove",
 ]

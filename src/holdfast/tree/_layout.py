@@ -135,7 +135,7 @@ class Root(NamedTuple):
 
     def encode(self) -> bytes:
         """The payload of the root."""
-        title = pack([self.code, *self.head] if self.head else int(self.code))
+        title = pack([int(self.code), *self.head] if self.head else int(self.code))
         if self.data is not None:
             body = pack(self.data)
         else:

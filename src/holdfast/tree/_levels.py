@@ -228,6 +228,8 @@ def rebuild(view: View, spans: Sequence[Span]) -> Rebuilt:
     if not spans:
         return Rebuilt(view.height, view.top.entries, {}, [])
     objects: dict[ObjectId, Object] = {}
+    if not spans:
+        return Rebuilt(view.height, view.top.entries, objects, [])
     regions = leaf_regions = _recut(view, 0, spans)
     level = 0
     while not _covers(view, regions):

@@ -1,0 +1,191 @@
+"""Looking into a part without loading it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ormsgpack import Ext
+
+from holdfast.codec import Codec, Field, Path, format_path
+from holdfast.codec._codes import Code
+from holdfast.codec._msgpack import unpack
+from holdfast.codec._opened import close_sequence
+from holdfast.errors import FormatError, PathNotFound
+from holdfast.tree._builder import Builder, Title
+from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, SETS, Entry, Layout, Root, layout_of
+from holdfast.tree._levels import Span, View
+from holdfast.tree._objects import Kind, Object, ObjectId, Reader, make_object
+from holdfast.tree._parts import link, linked, pack_parts
+from holdfast.tree._writer import reachable
+
+
+class Container(NamedTuple):
+    """A part that has parts. Small ones look like large ones with one node."""
+
+    title: Title
+    view: View
+    order: bytes | None
+    id: ObjectId | None
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether its parts have keys."""
+        return self.view.layout is PAIRS
+
+    @property
+    def is_set(self) -> bool:
+        """Whether its parts are members of a set."""
+        return self.title.code in SETS
+
+    def step(self, codec: Codec, encoded: bytes) -> Any:
+        """The step of a path that an encoded key is."""
+        key = codec.decode(encoded)
+        return Field(key) if self.title.code == Code.RECORD else key
+
+    def keys(self, read: Reader) -> list[bytes]:
+        """The encoded keys in their order."""
+        if self.order is not None:
+            return ordered_keys(self.order, read)
+        return [entry.key for place in self.view.leaves() for entry in place.entries]
+
+    def find(self, codec: Codec, step: Any) -> tuple[int, Entry | None]:
+        """The position of a step of a path, and what is there."""
+        if self.is_mapping:
+            return self.view.locate(codec.encode(_key(step)))
+        if type(step) is not int or self.is_set:
+            raise LookupError(f"{step!r} is not an index")
+        at = step + self.view.total if step < 0 else step
+        if not 0 <= at < self.view.total:
+            return at, None
+        place = self.view.node_at(0, at)
+        return at, place.entries[at - place.start]
+
+
+def _key(step: Any) -> Any:
+    return str(step) if isinstance(step, Field) else step
+
+
+def ordered_keys(order: bytes, read: Reader) -> list[bytes]:
+    """The encoded keys that an order lists."""
+    if linked(order) is None:
+        return pack_parts(order)
+    opened = open_part(order, read)
+    if opened is None or opened.is_mapping:
+        raise FormatError("the order of a dict is malformed")
+    return [entry.body for place in opened.view.leaves() for entry in place.entries]
+
+
+def order_part(builder: Builder, title: Title, keys: list[bytes]) -> bytes | None:
+    """The part of an order of keys, where it is not the sorted one."""
+    if title.code == Code.MAP or keys == sorted(keys):
+        return None
+    return builder.sequence(Title(Code.LIST), keys).part
+
+
+def open_part(part: bytes, read: Reader) -> Container | None:
+    """Look into a part; None if it has no parts of its own."""
+    id = linked(part)
+    if id is not None:
+        return _open_root(id, read)
+    raw = unpack(part)
+    if type(raw) is list:
+        return _inline(Title(Code.LIST), ITEMS, raw, read)
+    if type(raw) is dict:
+        return _inline(Title(Code.DICT), PAIRS, _flat(raw), read)
+    return _open_extension(part, read) if type(raw) is Ext else None
+
+
+def _open_root(id: ObjectId, read: Reader) -> Container | None:
+    (found,) = read([id])
+    if found.kind != Kind.ROOT:
+        raise FormatError(f"object {id.hex()[:12]} is not the root of a part")
+    root = Root.decode(found.payload)
+    layout = layout_of(root.code)
+    if layout is CHUNKS or root.code == Code.CUSTOM:
+        return None
+    view = View(layout, root.height, root.entries, read)
+    return Container(Title(root.code, root.head), view, root.order, id)
+
+
+def _open_extension(part: bytes, read: Reader) -> Container | None:
+    code, content = unpack(part, lambda code, data: (code, data))
+    if code in (Code.TUPLE, *SETS):
+        return _inline(Title(Code(code)), ITEMS, unpack(content), read)
+    if code == Code.DICT:
+        return _inline(Title(Code.DICT), PAIRS, unpack(content), read)
+    if code == Code.RECORD:
+        *head, fields = unpack(content)
+        return _inline(Title(Code.RECORD, tuple(head)), PAIRS, _flat(fields), read)
+    return None
+
+
+def _flat(mapping: dict[Any, Any]) -> list[Any]:
+    return [piece for pair in mapping.items() for piece in pair]
+
+
+def _inline(title: Title, layout: Layout, content: list[Any], read: Reader) -> Container:
+    entries = layout.entries(0, content)
+    if layout is ITEMS:
+        return Container(title, View(layout, 0, entries, read), None, None)
+    keys = [entry.key for entry in entries]
+    order = None if keys == sorted(keys) else close_sequence(Code.LIST, (), keys)
+    return Container(title, View(layout, 0, sorted(entries), read), order, None)
+
+
+def part_of(root: ObjectId, read: Reader) -> bytes:
+    """The part of a whole value."""
+    (found,) = read([root])
+    if found.kind == Kind.VALUE:
+        return found.payload
+    if found.kind != Kind.ROOT:
+        raise FormatError(f"object {root.hex()[:12]} is not the root of a value")
+    return link(root)
+
+
+def find_part(part: bytes, path: Path, read: Reader, codec: Codec) -> bytes:
+    """The part at a path; raises PathNotFound."""
+    for depth, step in enumerate(path):
+        try:
+            opened = open_part(part, read)
+            found = None if opened is None else opened.find(codec, step)[1]
+        except LookupError:
+            found = None
+        if found is None:
+            raise nowhere(path, depth)
+        part = found.body
+    return part
+
+
+def nowhere(path: Path, depth: int) -> PathNotFound:
+    """The error for a path whose step at `depth` leads nowhere."""
+    whole, reached = format_path(path), format_path(path[:depth])
+    return PathNotFound(f"{whole} does not exist: {reached} has no {path[depth]!r}")
+
+
+def edit_sequence(builder: Builder, opened: Container, spans: list[Span]) -> bytes:
+    """The part of a sequence with spans replaced."""
+    return builder.edit_sequence(opened.title, opened.view, spans, opened.id).part
+
+
+def edit_mapping(
+    builder: Builder, opened: Container, spans: list[Span], order: bytes | None
+) -> bytes:
+    """The part of a mapping with spans replaced and a new order."""
+    return builder.edit_mapping(opened.title, opened.view, spans, order, opened.id).part
+
+
+class Edited(NamedTuple):
+    """A new value made from an old one: its root, the new objects, and what they need."""
+
+    root: ObjectId
+    objects: list[Object]
+    needs: list[ObjectId]
+
+
+def finish(builder: Builder, part: bytes, base: ObjectId | None) -> Edited:
+    """Give a part a root."""
+    root = linked(part)
+    if root is None:
+        root = builder.add(make_object(Kind.VALUE, part, base))
+    objects, needs = reachable(root, builder.objects, lambda id: False)
+    return Edited(root, objects, needs)

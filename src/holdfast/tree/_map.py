@@ -1,0 +1,105 @@
+"""`Map`: a sorted mapping that is edited in place of its nodes, at O(log n)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from holdfast.codec import Codec, default_codec
+from holdfast.codec._codes import Code
+from holdfast.errors import FormatError, NotStorable, PathNotFound
+from holdfast.tree._builder import Builder, Title
+from holdfast.tree._container import Container, Edited, finish, open_part
+from holdfast.tree._cuts import KEY_MAX
+from holdfast.tree._embed import Embedder, in_turn
+from holdfast.tree._layout import PAIRS, Entry
+from holdfast.tree._levels import Span, View
+from holdfast.tree._load import Loader
+from holdfast.tree._objects import ObjectId, Reader
+from holdfast.tree._parts import link
+
+_TITLE = Title(Code.MAP)
+
+
+class Map(Mapping[Any, Any]):
+    """A stored mapping, read as it is needed.
+
+    Keys are sorted by their encoding and have no other order. A map never changes:
+    `edit` gives the objects of a new one. Values that were read are the caller's own.
+    """
+
+    def __init__(self, root: ObjectId, read: Reader, codec: Codec | None = None) -> None:
+        self.root = root
+        self._codec = default_codec if codec is None else codec
+        self._read = read
+        self._opened: Container | None = None
+
+    @staticmethod
+    def empty() -> Edited:
+        """The objects of a map without keys."""
+        builder = Builder(_nothing)
+        view = View(PAIRS, 0, [], builder.read)
+        part = builder.edit_mapping(_TITLE, view, [Span(0, 0, [])], None, None).part
+        return finish(builder, part, None)
+
+    def edit(
+        self, changes: Mapping[Any, Any] | None = None, *, remove: Iterable[Any] = ()
+    ) -> Edited:
+        """Set and remove keys; a key to remove that is not there raises PathNotFound."""
+        builder = Builder(self._read)
+        embedder = Embedder(self._codec, builder, {})
+        spans = [self._removal(key) for key in remove]
+        for key, value in (changes or {}).items():
+            spans.append(self._change(embedder, key, value))
+        if not spans:
+            return Edited(self.root, [], [])
+        view = self._container.view
+        part = builder.edit_mapping(_TITLE, view, in_turn(spans), None, self.root).part
+        return finish(builder, part, self.root)
+
+    def _removal(self, key: Any) -> Span:
+        at, entry = self._locate(key)
+        if entry is None:
+            raise PathNotFound(f"the map has no key {key!r}")
+        return Span(at, at + 1, [])
+
+    def _change(self, embedder: Embedder, key: Any, value: Any) -> Span:
+        encoded = self._codec.encode(key)
+        if len(encoded) > KEY_MAX:
+            raise NotStorable(f"a key takes {len(encoded)} bytes; the most is {KEY_MAX}")
+        at, entry = self._container.view.locate(encoded)
+        part = embedder.embed(value, None if entry is None else entry.body)
+        return Span(at, at if entry is None else at + 1, [Entry(encoded, part)])
+
+    @property
+    def _container(self) -> Container:
+        if self._opened is None:
+            opened = open_part(link(self.root), self._read)
+            if opened is None or opened.title != _TITLE:
+                raise FormatError(f"object {self.root.hex()[:12]} is not the root of a map")
+            self._opened = opened
+        return self._opened
+
+    def _locate(self, key: Any) -> tuple[int, Entry | None]:
+        return self._container.view.locate(self._codec.encode(key))
+
+    def __getitem__(self, key: Any) -> Any:
+        _, entry = self._locate(key)
+        if entry is None:
+            raise PathNotFound(f"the map has no key {key!r}")
+        return Loader(self._read, self._codec).part(entry.body)
+
+    def __contains__(self, key: object) -> bool:
+        return self._locate(key)[1] is not None
+
+    def __len__(self) -> int:
+        return self._container.view.total
+
+    def __iter__(self) -> Iterator[Any]:
+        for place in self._container.view.leaves():
+            for entry in place.entries:
+                yield self._codec.decode(entry.key)
+
+
+def _nothing(ids: Any) -> Any:
+    raise FormatError("an empty map has no nodes")
