@@ -35,6 +35,10 @@ MAX_LARGE_DEPTH: Final = 100
 """How many large parts may stand inside one another."""
 
 
+_NO_PARTS = frozenset({type(None), bool, float})
+"""Types that the codec cannot open up, because msgpack has a word for them."""
+
+
 class Embedder:
     """Turns values into parts; `old` is always the part in the same place before.
 
@@ -50,12 +54,12 @@ class Embedder:
 
     def embed(self, value: Any, old: bytes | None = None) -> bytes:
         """The part of a value."""
-        if old is not None:
+        if old is not None and type(value) not in _NO_PARTS:
             id = linked(old)
             mirror = self._known.get(id) if id is not None else None
             if mirror is not None:
                 return self._deeper(self._update, mirror, value)
-        if old is None or not may_hold_links(old):
+        if old is None or type(value) in _NO_PARTS or not may_hold_links(old):
             plain = self._codec.encode(value)
             if len(plain) <= INLINE_MAX:
                 return plain
@@ -229,27 +233,25 @@ class Embedder:
 
     def _changed_between(self, mirror: SequenceMirror, items: list[Any]) -> list[Span]:
         """One span between the leaves that are the same at both ends."""
-        starts = starts_of([leaf.length for leaf in mirror.leaves])
-        total, shift = mirror.view.total, len(items) - mirror.view.total
-        first, last = 0, len(mirror.leaves)
+        leaves, shift = mirror.leaves, len(items) - mirror.view.total
+        starts = starts_of([leaf.length for leaf in leaves])
+        first, last = 0, len(leaves)
         while first < last and starts[first + 1] <= len(items):
             values = items[starts[first] : starts[first + 1]]
-            if not self._leaf_is_same(mirror, first, starts[first], values):
+            if not self._leaf_is_same(mirror.view, leaves[first], starts[first], values):
                 break
             first += 1
         while last > first and starts[last - 1] + shift >= starts[first]:
             values = items[starts[last - 1] + shift : starts[last] + shift]
-            if not self._leaf_is_same(mirror, last - 1, starts[last - 1], values):
+            if not self._leaf_is_same(mirror.view, leaves[last - 1], starts[last - 1], values):
                 break
             last -= 1
-        assert starts[-1] == total
         return self._replaced(mirror.view, starts[first], starts[last], items, shift)
 
-    def _leaf_is_same(self, mirror: SequenceMirror, index: int, at: int, values: list[Any]) -> bool:
-        leaf = mirror.leaves[index]
+    def _leaf_is_same(self, view: View, leaf: Leaf, at: int, values: list[Any]) -> bool:
         if leaf.plain is not None:
             return leaf.is_same(self._codec, values)
-        return not self._changed_in_leaf(mirror.view, at, values)
+        return not self._changed_in_leaf(view, at, values)
 
     def _replaced(
         self, view: View, start: int, stop: int, items: list[Any], shift: int
