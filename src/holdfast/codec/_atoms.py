@@ -56,11 +56,11 @@ def _encode_zone(zone: Any) -> Any:
         named = zone.__getinitargs__()[1:]  # type: ignore[attr-defined]
         return [offset, *named] if named else offset
     zoneinfo = sys.modules.get("zoneinfo")
-    if zoneinfo is not None and type(zone) is zoneinfo.ZoneInfo and zone.key is not None:
+    if zoneinfo is not None and type(zone) is zoneinfo.ZoneInfo and _is_found(zone.key):
         return zone.key
     raise NotStorable(
         f"the time zone {zone!r} is a {type(zone).__module__}.{type(zone).__qualname__}; "
-        "use datetime.timezone or zoneinfo.ZoneInfo"
+        "use datetime.timezone, or a zoneinfo.ZoneInfo that can be found by its key"
     )
 
 
@@ -87,6 +87,14 @@ def _named_zone(key: str) -> Any:
             f"the time zone {key!r} is not known on this machine; "
             "if it is a real one, install the package tzdata"
         ) from exc
+
+
+def _is_found(key: str | None) -> bool:
+    # A zone that was read from a file may have no key, or one of its own.
+    try:
+        return key is not None and _named_zone(key) is not None
+    except FormatError:
+        return False
 
 
 def _encode_date(value: Any) -> bytes:
@@ -151,7 +159,8 @@ def _decode_uuid(data: bytes) -> Any:
 
 
 def _encode_decimal(value: Any) -> bytes:
-    return str(value).encode()
+    # A context may ask for a small e.
+    return str(value).replace("e", "E").encode()
 
 
 def _decode_decimal(data: bytes) -> Any:
@@ -167,7 +176,11 @@ _FLAVOURS = ("PurePosixPath", "PosixPath", "PureWindowsPath", "WindowsPath")
 
 
 def _encode_path(value: Any) -> bytes:
-    return pack([_FLAVOURS.index(type(value).__name__), str(value)])
+    text = str(value)
+    again = type(value)(text)
+    if (again.drive, again.root, again.parts) != (value.drive, value.root, value.parts):
+        raise NotStorable(f"the path {value!r} means another one when it is read as text")
+    return pack([_FLAVOURS.index(type(value).__name__), text])
 
 
 def _decode_path(data: bytes) -> Any:

@@ -15,8 +15,10 @@ from ormsgpack import Ext
 
 from holdfast.codec._atoms import DECODERS, is_canonical_atom
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
-from holdfast.codec._msgpack import nesting_exceeds, pack, unpack
+from holdfast.codec._msgpack import hook_failed, nesting_exceeds, pack, unpack
 from holdfast.codec._numpy import build_array
+from holdfast.codec._records import set_unless_marked
+from holdfast.codec._registry import LONGEST_NAME
 from holdfast.errors import FormatError
 
 _LINK_SIZE = 32
@@ -35,6 +37,8 @@ def _check(data: bytes, depth: int) -> Any:
     except (ValueError, TypeError, RecursionError) as exc:
         if failures:
             raise failures[0] from None
+        if hook_failed(exc):
+            raise KeyboardInterrupt from exc
         raise FormatError(f"the bytes are not a stored value: {exc}") from exc
     if again != data:
         raise FormatError("the bytes are not in the one form that is accepted")
@@ -80,7 +84,8 @@ def _check_dict(content: list[Any]) -> None:
 
 
 def _check_named(content: list[Any]) -> None:
-    sound = len(content) >= 3 and type(content[0]) is str and content[0] != ""
+    sound = len(content) >= 3 and type(content[0]) is str
+    sound = sound and 0 < len(content[0]) <= LONGEST_NAME
     _expect(sound and type(content[1]) is int and content[1] >= 1, "a class name is malformed")
 
 
@@ -90,7 +95,10 @@ def _check_record(content: list[Any]) -> None:
     if len(content) == 4:
         marks = content[2]
         sound = type(marks) is list and all(type(mark) is str for mark in marks)
-        _expect(sound and marks == sorted(set(marks)), "the set fields of a record are malformed")
+        sound = (
+            sound and marks == sorted(set(marks)) and set(marks) != set_unless_marked(content[3])
+        )
+        _expect(sound, "the set fields of a record are malformed")
 
 
 def _check_enum(content: list[Any]) -> None:

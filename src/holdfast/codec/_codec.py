@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 from ormsgpack import Ext
@@ -16,19 +17,21 @@ from holdfast.codec._decoder import Decoder
 from holdfast.codec._msgpack import (
     array_header,
     binary_types,
+    hook_failed,
     is_foreign,
     may_hold_binary,
     nesting_exceeds,
     pack,
 )
-from holdfast.codec._opened import Form, Opened
+from holdfast.codec._opened import Form, Opened, nests
 from holdfast.codec._pickle import PickleKey
 from holdfast.codec._records import take_apart
 from holdfast.codec._registry import Entry, Registry, can_declare, default_name, default_registry
 from holdfast.codec._walk import Walk
 from holdfast.errors import HoldfastError, NotStorable
 
-_interrupts: list[BaseException] = []
+# What a hook raised, by thread: ormsgpack turns every exception into a TypeError of its own.
+_failures: dict[int, BaseException] = {}
 
 
 class Codec:
@@ -61,8 +64,8 @@ class Codec:
         """
         try:
             data = pack(value, self._hooks[0])
-        except TypeError:
-            _raise_interrupts()
+        except TypeError as exc:
+            _raise_interrupt(exc)
             return Walk(self).encode(value), True
         if not may_hold_binary(data):
             return data, False
@@ -76,8 +79,8 @@ class Codec:
         """
         try:
             return pack(value, self._hooks[0])
-        except TypeError:
-            _raise_interrupts()
+        except TypeError as exc:
+            _raise_interrupt(exc)
             return None
 
     def decode(self, data: bytes) -> Any:
@@ -126,18 +129,15 @@ class Codec:
             if atom is not None:
                 return Ext(atom.code, atom.encode(value))
             return self._extension(depth, self.open_up(value))
-        except Exception:
-            raise
         except BaseException as exc:
-            # ormsgpack turns every exception into a TypeError of its own.
-            _interrupts.append(exc)
+            _failures.setdefault(get_ident(), exc)
             raise
 
     def _extension(self, depth: int, opened: Opened) -> Ext:
+        if depth >= MAX_NESTED and nests(opened):
+            raise NotStorable("nested too deeply")
         if opened.form is Form.BYTES and not opened.head:
             return Ext(opened.code, opened.parts)
-        if depth >= MAX_NESTED:
-            raise NotStorable("nested too deeply")
         payload = self._payload(depth + 1, opened)
         if depth + 1 > FREE_NESTED and nesting_exceeds(payload, DEEP_NESTING):
             raise NotStorable("nested too deeply")
@@ -146,8 +146,9 @@ class Codec:
     def _payload(self, depth: int, opened: Opened) -> bytes:
         hook = self._hooks[depth]
         if opened.code in (Code.SET, Code.FROZENSET):
-            # Members are hashable, so none of them is a bytearray.
             members = sorted([pack(member, hook) for member in opened.parts])
+            if is_foreign(set(map(type, opened.parts))) or len(set(members)) < len(members):
+                raise NotStorable("it holds a memoryview, or the same member twice")
             return array_header(len(members)) + b"".join(members)
         content = opened.parts
         if opened.head:
@@ -170,7 +171,9 @@ def _open_declared(entry: Entry, value: Any) -> Opened:
             raise NotStorable(f"encode= of {entry.name} failed: {exc}") from exc
         return Opened(Code.CUSTOM, Form.SEQUENCE, [inner], (entry.name, entry.version))
     if entry.shape in ("enum", "flag"):
-        member = value.value if entry.shape == "flag" else value.name
+        member = value._value_ if entry.shape == "flag" else value._name_
+        if entry.shape == "enum" and entry.cls.__members__.get(member) is not value:  # type: ignore[attr-defined]
+            raise NotStorable(f"{entry.name} has no member of the name {member!r} like this one")
         parts = pack([entry.name, entry.version, member], _large_int)
         return Opened(Code.ENUM, Form.BYTES, parts)
     fields, fields_set = take_apart(entry, value)
@@ -204,6 +207,10 @@ def _refusal(value: Any) -> str:
     )
 
 
-def _raise_interrupts() -> None:
-    if _interrupts:
-        raise _interrupts.pop()
+def _raise_interrupt(exc: TypeError) -> None:
+    """Raise what ended an encoding, unless it was a refusal."""
+    failure = _failures.pop(get_ident(), None)
+    if failure is None and hook_failed(exc):
+        raise KeyboardInterrupt from exc
+    if failure is not None and not isinstance(failure, Exception):
+        raise failure

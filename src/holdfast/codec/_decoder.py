@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.codec import _numpy
 from holdfast.codec._atoms import DECODERS, decode_atom
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
-from holdfast.codec._msgpack import nesting_exceeds, unpack
+from holdfast.codec._msgpack import hook_failed, nesting_exceeds, unpack
 from holdfast.codec._records import put_together
 from holdfast.codec._registry import Entry
 from holdfast.errors import (
     ClassChanged,
     FormatError,
     HoldfastError,
-    InvalidInput,
     NotAllowed,
     UndeclaredClass,
 )
@@ -36,22 +35,26 @@ class Decoder:
         self._codec = codec
         self._link = link
         self._failure: BaseException | None = None
-        self._top = partial(self._hook, 0)
 
     def decode(self, data: bytes) -> Any:
         """The value; raises FormatError, UndeclaredClass or ClassChanged."""
+        return self._unpack(0, data)
+
+    def _unpack(self, depth: int, data: bytes) -> Any:
         try:
-            return unpack(data, self._top)
+            return unpack(data, partial(self._hook, depth))
         except (ValueError, TypeError) as exc:
             self._raise(exc)
         except RecursionError as exc:
             raise FormatError("the bytes are nested too deeply") from exc
 
-    def _raise(self, exc: Exception) -> Any:
+    def _raise(self, exc: Exception) -> NoReturn:
         failure, self._failure = self._failure, None
         if failure is not None:
             # ormsgpack hides what a hook raised.
             raise failure
+        if hook_failed(exc):
+            raise KeyboardInterrupt from exc
         raise FormatError(f"the bytes are not a stored value: {exc}") from exc
 
     def _hook(self, depth: int, code: int, data: bytes) -> Any:
@@ -71,7 +74,7 @@ class Decoder:
     def _container(self, depth: int, code: int, data: bytes) -> Any:
         if depth >= MAX_NESTED or (depth + 1 > FREE_NESTED and nesting_exceeds(data, DEEP_NESTING)):
             raise FormatError("the bytes are nested too deeply")
-        content = unpack(data, partial(self._hook, depth + 1))
+        content = self._unpack(depth + 1, data)
         if not isinstance(content, list):
             raise FormatError(f"extension {code} holds no list")
         if code == Code.DICT:
@@ -139,6 +142,8 @@ class Decoder:
         )
         _expect(sound, "record")
         entry, fields = self._current(head, parts)
+        if type(fields) is not dict or not all(type(name) is str for name in fields):
+            raise ClassChanged(f"the migrations of {entry.name} must give a dict of its fields")
         _expect_shape(entry, "dataclass", "namedtuple", "model", "struct")
         return put_together(entry, fields, fields_set)
 
@@ -193,7 +198,7 @@ def pairs_to_dict(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
     """A dict of stored keys and values; raises FormatError if keys collide."""
     try:
         built = dict(zip(keys, values, strict=True))
-    except (TypeError, ValueError) as exc:
+    except Exception as exc:
         raise FormatError(f"a stored dict is malformed: {exc}") from exc
     if len(built) != len(keys):
         raise FormatError("a stored dict has the same key twice")
@@ -203,7 +208,7 @@ def pairs_to_dict(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
 def _unique(cls: Callable[[list[Any]], Any], parts: list[Any]) -> Any:
     try:
         built = cls(parts)
-    except TypeError as exc:
+    except Exception as exc:
         raise FormatError(f"a stored set is malformed: {exc}") from exc
     if len(built) != len(parts):
         raise FormatError("a stored set has the same member twice")
@@ -233,11 +238,13 @@ def _call(function: Callable[[Any], Any], argument: Any, what: str) -> Any:
     except HoldfastError:
         raise
     except Exception as exc:
-        raise InvalidInput(f"{what} failed: {type(exc).__qualname__}: {exc}") from exc
+        raise ClassChanged(f"{what} failed: {type(exc).__qualname__}: {exc}") from exc
 
 
 def _undeclared(name: str) -> str:
     cls = name.rpartition(".")[2]
+    # The name may come from anywhere, and a reader may paste the line.
+    cls = cls if cls.isidentifier() else "TheClass"
     return (
         f"a stored value is of class {name!r}, which this program did not declare. "
         f"To allow it: holdfast.register({cls}, name={name!r})"

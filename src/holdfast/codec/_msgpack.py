@@ -35,6 +35,16 @@ def unpack(data: bytes, hook: Callable[[int, bytes], Any] = Ext) -> Any:
     return ormsgpack.unpackb(data, ext_hook=hook)
 
 
+def hook_failed(exc: Exception) -> bool:
+    """Whether ormsgpack says that a hook raised something; it does not say what.
+
+    Our hooks note what they raise. Where nothing is noted, an interrupt came just as
+    the hook was entered.
+    """
+    reason = str(exc)
+    return reason == "ext_hook failed" or reason.startswith("Type is not msgpack serializable")
+
+
 def may_hold_binary(data: bytes) -> bool:
     """Whether encoded bytes may contain a binary value; never wrong when it says no."""
     return b"\xc4" in data or b"\xc5" in data or b"\xc6" in data

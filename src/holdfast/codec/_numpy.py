@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ from holdfast.codec._msgpack import pack, unpack
 from holdfast.errors import FormatError, NotStorable
 
 _MAX_DIMENSIONS = 64
+_ELEMENT = re.compile(r"[<>|][biufcSU][0-9]{1,10}|[<>][mM]8(\[[0-9]{0,10}[a-zA-Z]{1,2}\])?")
 
 
 def scalar_types(module: Any) -> list[type]:
@@ -33,14 +35,18 @@ def is_array(value: Any) -> bool:
 
 def array_head(value: Any) -> tuple[str, list[int], str]:
     """Element type, shape and memory order of an array."""
-    order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
-    return _dtype_name(value.dtype), list(value.shape), order
+    if value.dtype.itemsize == 0:
+        raise NotStorable("numpy elements that take no bytes have no exact stored form")
+    return _dtype_name(value.dtype), list(value.shape), _order(value)
 
 
 def array_bytes(value: Any) -> bytes:
     """The elements of an array, in its memory order."""
-    order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
-    return bytes(value.tobytes(order=order))
+    return bytes(value.tobytes(order=_order(value)))
+
+
+def _order(value: Any) -> str:
+    return "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
 
 
 def build_array(dtype: Any, shape: Any, order: Any, data: Any) -> Any:
@@ -49,7 +55,10 @@ def build_array(dtype: Any, shape: Any, order: Any, data: Any) -> Any:
     element = _parse_dtype(dtype)
     _check_shape(element, shape, order, data)
     flat = numpy.frombuffer(data, dtype=element).copy() if data else numpy.empty(0, element)
-    built = flat.reshape(shape, order=order)
+    try:
+        built = flat.reshape(shape, order=order)
+    except ValueError as exc:
+        raise FormatError(f"a stored array has a malformed shape: {exc}") from exc
     if array_head(built) != (dtype, shape, order):
         raise FormatError("a stored array is not in its one form")
     return built
@@ -62,6 +71,7 @@ def _check_shape(element: Any, shape: Any, order: Any, data: Any) -> None:
         and all(type(side) is int and 0 <= side < 2**62 for side in shape)
         and order in ("C", "F")
         and isinstance(data, bytes)
+        and element.itemsize > 0
         and math.prod(shape) * element.itemsize == len(data)
     )
     if not sound:
@@ -87,6 +97,9 @@ def decode_scalar(data: bytes) -> Any:
         raise FormatError("a stored numpy scalar has a malformed size")
     if not stored:
         return element.type()
+    if element.kind == "U":
+        # numpy reports a number that is no letter as an internal error.
+        stored.decode("utf-32-le" if dtype[0] == "<" else "utf-32-be", "surrogatepass")
     return _numpy().frombuffer(stored, dtype=element)[0]
 
 
@@ -106,7 +119,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _parse_dtype(name: Any) -> Any:
-    if not isinstance(name, str) or len(name) > 32 or name[:1] not in "<>|":
+    if not isinstance(name, str) or _ELEMENT.fullmatch(name) is None:
         raise FormatError("a stored numpy element type is malformed")
     numpy = _numpy()
     try:

@@ -31,6 +31,11 @@ class Opened(NamedTuple):
     head: tuple[Any, ...] = ()
 
 
+def nests(opened: Opened) -> bool:
+    """Whether the bytes of a value hold other values, so that its depth counts."""
+    return opened.form is not Form.BYTES or bool(opened.head) or opened.code == Code.ENUM
+
+
 def close_sequence(code: int, head: tuple[Any, ...], parts: list[bytes]) -> bytes:
     """The encoding of a sequence from the encodings of its parts."""
     if code == Code.CUSTOM:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from types import MemberDescriptorType
 from typing import Any
 
 from holdfast.codec._registry import Entry, default_name
@@ -21,9 +22,11 @@ EXTRA = "+"
 def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
     """The fields of an object, and for a pydantic model which of them were set."""
     if entry.shape == "namedtuple":
-        return dict(zip(value._fields, value, strict=True)), None
+        return _tuple_fields(entry, value), None
     if entry.shape == "model":
-        return _model_fields(value), _fields_set(value)
+        fields = _model_fields(value)
+        named = value.__pydantic_fields_set__
+        return fields, None if named == set_unless_marked(fields) else sorted(named)
     names = (
         value.__struct_fields__
         if entry.shape == "struct"
@@ -37,21 +40,24 @@ def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
     return fields, None
 
 
+def _tuple_fields(entry: Entry, value: Any) -> Fields:
+    if len(value) != len(value._fields):
+        raise NotStorable(f"{entry.name}: it has {len(value)} items for {len(value._fields)} names")
+    fields = dict(zip(value._fields, value, strict=True))
+    _refuse_hidden(entry, value, fields)
+    return fields
+
+
 def _refuse_hidden(entry: Entry, value: Any, fields: Fields) -> None:
     hidden = set(getattr(value, "__dict__", ())) - fields.keys()
     for base in type(value).__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        names = {slots} if isinstance(slots, str) else set(slots)
-        hidden |= {name for name in names - fields.keys() if _is_set(value, name)}
+        slots = {name for name, slot in vars(base).items() if type(slot) is MemberDescriptorType}
+        hidden |= {name for name in slots - fields.keys() if hasattr(value, name)}
     if hidden:
         raise NotStorable(
             f"{entry.name}: {sorted(hidden)} are set but are not fields, so they would be lost; "
             "declare them as fields, or give register encode= and decode="
         )
-
-
-def _is_set(value: Any, name: str) -> bool:
-    return name not in ("__dict__", "__weakref__") and hasattr(value, name)
 
 
 def _model_fields(value: Any) -> Fields:
@@ -66,15 +72,28 @@ def _model_fields(value: Any) -> Fields:
     if unset:
         raise NotStorable(f"{default_name(type(value))}: the fields {sorted(unset)} are not set")
     fields = {name: value.__dict__[name] for name in known}
+    private = value.__pydantic_private__ or {}
+    absent = _private_defaults(type(value)).keys() - private.keys()
+    if absent:
+        raise NotStorable(f"{default_name(type(value))}: {sorted(absent)} are not set")
     extra = value.__pydantic_extra__ or {}
     fields |= {EXTRA + name: held for name, held in extra.items()}
-    return fields | (value.__pydantic_private__ or {})
+    return fields | private
 
 
-def _fields_set(value: Any) -> list[str] | None:
-    everything = value.__dict__.keys() | (value.__pydantic_extra__ or {}).keys()
-    named = value.__pydantic_fields_set__
-    return None if named == everything else sorted(named)
+def _private_defaults(cls: Any) -> dict[str, Any]:
+    """The private attributes of a pydantic model that have a default."""
+    undefined = sys.modules["pydantic_core"].PydanticUndefined
+    return {
+        name: attribute
+        for name, attribute in cls.__private_attributes__.items()
+        if attribute.default is not undefined or attribute.default_factory is not None
+    }
+
+
+def set_unless_marked(fields: Fields) -> set[str]:
+    """The fields of a pydantic model that count as set where nothing else is stored."""
+    return {name.removeprefix(EXTRA) for name in fields if not name.startswith("_")}
 
 
 def put_together(entry: Entry, fields: Fields, fields_set: list[str] | None) -> Any:
@@ -86,7 +105,7 @@ def put_together(entry: Entry, fields: Fields, fields_set: list[str] | None) -> 
     if entry.shape == "namedtuple":
         return tuple.__new__(entry.cls, complete.values())
     if entry.shape == "struct":
-        return _build_struct(entry.cls, complete)
+        return _build_struct(entry, complete)
     built: Any = object.__new__(entry.cls)
     for name, value in complete.items():
         object.__setattr__(built, name, value)
@@ -149,8 +168,12 @@ def changed(entry: Entry, unknown: Any, missing: Any) -> ClassChanged:
     )
 
 
-def _build_struct(cls: Any, fields: dict[str, Any]) -> Any:
-    built = cls(**fields)
+def _build_struct(entry: Entry, fields: dict[str, Any]) -> Any:
+    cls: Any = entry.cls
+    try:
+        built = cls(**fields)
+    except Exception as exc:
+        raise ClassChanged(f"{entry.name} refuses its stored fields: {exc}") from exc
     if hasattr(cls, "__post_init__"):
         for name, value in fields.items():
             sys.modules["msgspec"].structs.force_setattr(built, name, value)
@@ -172,14 +195,17 @@ def _build_model(entry: Entry, fields: Fields, fields_set: list[str] | None) -> 
     missing = [name for name in absent if known[name].is_required()]
     if unknown or missing:
         raise changed(entry, unknown, missing)
-    stored = held.keys() | extra.keys()
+    stored = set_unless_marked(fields)
     for name in absent:
         held[name] = known[name].get_default(call_default_factory=True, validated_data=held)
     built = cls.__new__(cls)
     object.__setattr__(built, "__dict__", {name: held[name] for name in known})
     object.__setattr__(built, "__pydantic_extra__", extra if allows_extra else None)
-    named = set(stored) if fields_set is None else set(fields_set)
+    named = stored if fields_set is None else set(fields_set)
     object.__setattr__(built, "__pydantic_fields_set__", named)
+    for name, attribute in _private_defaults(cls).items():
+        if name not in private:
+            private[name] = attribute.get_default()
     owned = private if cls.__private_attributes__ or private else None
     object.__setattr__(built, "__pydantic_private__", owned)
     return built

@@ -14,8 +14,7 @@ Shape: TypeAlias = Literal["dataclass", "namedtuple", "model", "struct", "enum",
 Migration: TypeAlias = Callable[[Any], Any]
 T = TypeVar("T", bound=type)
 
-_LONGEST_NAME = 256
-_BUILT_IN = (str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset)
+LONGEST_NAME = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,6 +105,8 @@ class Registry:
             raise InvalidInput(f"{_label(cls)}: give both encode= and decode=, or neither")
         if type(version) is not int or version < 1:
             raise InvalidInput(f"{_label(cls)}: version must be an integer from 1, not {version!r}")
+        if isinstance(aliases, str):
+            raise InvalidInput(f"{_label(cls)}: aliases is a list of names, not one text")
         shape: Shape = "custom" if encode else _shape_of(cls)
         stored = default_name(cls) if name is None else name
         entry = Entry(cls, stored, version, shape, dict(migrations or {}), encode, decode)
@@ -116,9 +117,9 @@ class Registry:
         for name in names:
             if not isinstance(name, str) or not name:
                 raise InvalidInput(f"{_label(entry.cls)}: a name must be a text, not {name!r}")
-            if len(name) > _LONGEST_NAME:
+            if len(name) > LONGEST_NAME:
                 raise InvalidInput(
-                    f"{_label(entry.cls)}: a name has at most {_LONGEST_NAME} letters"
+                    f"{_label(entry.cls)}: a name has at most {LONGEST_NAME} letters"
                 )
             taken = self.named(name)
             if taken is not None and not _same_class(taken.cls, entry.cls):
@@ -131,10 +132,18 @@ class Registry:
             self._by_name[name] = entry
 
     def of(self, cls: type) -> Entry | None:
-        """The entry of exactly this class."""
+        """The entry of exactly this class, if its name leads back to the class."""
+        found = self._find(cls)
+        if found is None:
+            return None
+        # A class that was declared later under the same name is what would come back.
+        named = self.named(found.name)
+        return found if named is not None and named.cls is cls else None
+
+    def _find(self, cls: type) -> Entry | None:
         found = self._by_class.get(cls)
         if found is None and self._parent is not None:
-            return self._parent.of(cls)
+            return self._parent._find(cls)
         return found
 
     def named(self, name: str) -> Entry | None:
@@ -181,13 +190,18 @@ def _shape_of(cls: Any) -> Shape:
     msgspec = sys.modules.get("msgspec")
     if msgspec is not None and issubclass(cls, msgspec.Struct):
         return "struct"
-    plain = not issubclass(cls, (*_BUILT_IN, BaseException))
-    if plain and dataclasses.is_dataclass(cls):
+    if dataclasses.is_dataclass(cls) and _is_plain(cls):
         return "dataclass"
     raise InvalidInput(
         f"{_label(cls)} is not a dataclass, NamedTuple, pydantic model, msgspec Struct or Enum; "
         "give register both encode= and decode="
     )
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether all that an object holds is in its attributes."""
+    made = [base for base in cls.__mro__ if getattr(base.__new__, "__self__", None) is base]
+    return made == [object]
 
 
 default_registry = Registry()

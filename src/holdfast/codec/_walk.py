@@ -13,7 +13,7 @@ from ormsgpack import Ext
 
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
 from holdfast.codec._msgpack import nesting_exceeds, pack
-from holdfast.codec._opened import Form, Opened
+from holdfast.codec._opened import Form, Opened, nests
 from holdfast.codec._paths import Field, Path, format_path
 from holdfast.errors import NotStorable
 
@@ -58,6 +58,8 @@ class Walk:
             self._refuse(exc.reason, exc)
         if cls is str:
             return value
+        if depth >= MAX_NESTED and nests(opened) and not self._is_plain(opened):
+            self._refuse("it is nested too deeply")
         if opened.form is Form.BYTES:
             return self._extend(opened, [*opened.head, opened.parts], depth)
         if id(value) in self._inside:
@@ -74,31 +76,39 @@ class Walk:
         if opened.code == Code.DICT:
             return self._dict(opened, depth)
         below = depth + 1
-        if below > MAX_NESTED:
-            self._refuse("it is nested too deeply")
         if opened.code == Code.RECORD:
             fields = {name: self._at(Field(name), v, below) for name, v in opened.parts.items()}
             return self._extend(opened, [*opened.head, fields], depth)
         if opened.code == Code.CUSTOM:
             return self._extend(opened, [*opened.head, self._lower(opened.parts[0], below)], depth)
         items = self._items(opened.parts, below)
-        return self._extend(opened, items if opened.code == Code.TUPLE else _in_order(items), depth)
+        if opened.code != Code.TUPLE:
+            items = self._in_order(items)
+        return self._extend(opened, items, depth)
 
     def _items(self, items: list[Any], depth: int) -> list[Any]:
-        return [self._at(index, item, depth) for index, item in enumerate(items)]
+        # A loop, and no call of `_at`, because Python counts frames.
+        lowered = []
+        for index, item in enumerate(items):
+            self._path.append(index)
+            lowered.append(self._lower(item, depth))
+            self._path.pop()
+        return lowered
+
+    def _in_order(self, members: list[Any]) -> list[Any]:
+        by_bytes = {pack(member): member for member in members}
+        if len(by_bytes) < len(members):
+            self._refuse("two of its members are stored as the same bytes (nan twice?)")
+        return [by_bytes[encoded] for encoded in sorted(by_bytes)]
 
     def _dict(self, opened: Opened, depth: int) -> Any:
         value: dict[Any, Any] = opened.parts
-        if all(type(key) is str for key in value):
-            for key in value:
-                self._key(key, depth)
-            return {key: self._at(key, held, depth) for key, held in value.items()}
-        if depth + 1 > MAX_NESTED:
-            self._refuse("it is nested too deeply")
+        if self._is_plain(opened):
+            return self._plain_dict(value, depth)
         flat: list[Any] = []
         seen: set[bytes] = set()
         for key, held in value.items():
-            lowered = self._key(key, depth + 1)
+            lowered = self._at(key, key, depth + 1)
             encoded = pack(lowered)
             if encoded in seen:
                 self._refuse("two of its keys are stored as the same bytes (nan twice?)")
@@ -106,8 +116,19 @@ class Walk:
             flat += [lowered, self._at(key, held, depth + 1)]
         return self._extend(opened, flat, depth)
 
-    def _key(self, key: Any, depth: int) -> Any:
-        return self._at(key, key, depth)
+    def _plain_dict(self, value: dict[str, Any], depth: int) -> dict[str, Any]:
+        lowered = {}
+        for key, held in value.items():
+            self._path.append(key)
+            lowered[self._lower(key, depth)] = self._lower(held, depth)
+            self._path.pop()
+        return lowered
+
+    def _is_plain(self, opened: Opened) -> bool:
+        """Whether msgpack itself has a word for this container."""
+        if opened.code == Code.DICT:
+            return all(type(key) is str for key in opened.parts)
+        return opened.code == Code.LIST
 
     def _at(self, step: Any, value: Any, depth: int) -> Any:
         self._path.append(step)
@@ -129,10 +150,6 @@ class Walk:
     def _refuse(self, reason: str, cause: Exception | None = None) -> NoReturn:
         path = format_path(tuple(self._path))
         raise NotStorable(reason, path) from cause
-
-
-def _in_order(members: list[Any]) -> list[Any]:
-    return sorted(members, key=pack)
 
 
 def _explain(exc: TypeError) -> str:
