@@ -3,6 +3,11 @@
 Keeps every step of an agent as a version and stores only what changed.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from holdfast._version import __version__
 from holdfast.errors import (
     Conflict,
@@ -17,16 +22,52 @@ from holdfast.errors import (
     Unavailable,
 )
 
+if TYPE_CHECKING:
+    from holdfast.codec import Codec, Registry, register
+    from holdfast.store import MemoryStore, Store
+    from holdfast.tree import Map, TreeWriter, diff, load, merge
+
 __all__ = [
+    "Codec",
     "Conflict",
     "Corrupt",
     "Full",
     "HoldfastError",
     "InvalidInput",
+    "Map",
+    "MemoryStore",
     "MergeConflict",
     "NotAllowed",
     "NotFound",
     "NotStorable",
+    "Registry",
+    "Store",
+    "TreeWriter",
     "Unavailable",
     "__version__",
+    "diff",
+    "load",
+    "merge",
+    "register",
 ]
+
+# Loaded when they are first asked for, so that `import holdfast` stays light.
+_HOMES = {
+    "holdfast.codec": ("Codec", "Registry", "register"),
+    "holdfast.store": ("MemoryStore", "Store"),
+    "holdfast.tree": ("Map", "TreeWriter", "diff", "load", "merge"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
