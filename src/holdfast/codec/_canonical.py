@@ -107,9 +107,11 @@ def _check_enum(content: list[Any]) -> None:
 
 
 def _is_member(member: Any) -> bool:
-    if type(member) is Ext:
-        return bool(unpack(pack(member), lambda code, data: code) == Code.INT)
-    return type(member) in (str, int)
+    return type(member) in (str, int) or _is_extension(member, Code.INT)
+
+
+def _is_extension(value: Any, code: Code) -> bool:
+    return type(value) is Ext and bool(unpack(pack(value), lambda found, data: found) == code)
 
 
 def _check_custom(content: list[Any]) -> None:
@@ -119,7 +121,7 @@ def _check_custom(content: list[Any]) -> None:
 
 def _check_array(content: list[Any]) -> None:
     _expect(len(content) == 4, "an array is malformed")
-    if type(content[3]) is bytes:
+    if not _is_extension(content[3], Code.LINK):
         dtype, shape, order, data = content
         build_array(dtype, shape, order, data)
 
