@@ -200,9 +200,11 @@ def _build_model(entry: Entry, fields: Fields, fields_set: list[str] | None) -> 
         held[name] = known[name].get_default(call_default_factory=True, validated_data=held)
     built = cls.__new__(cls)
     object.__setattr__(built, "__dict__", {name: held[name] for name in known})
-    object.__setattr__(built, "__pydantic_extra__", extra if allows_extra else None)
     named = stored if fields_set is None else set(fields_set)
     object.__setattr__(built, "__pydantic_fields_set__", named)
+    if cls.__pydantic_root_model__:
+        return built  # it has no extra and no private values
+    object.__setattr__(built, "__pydantic_extra__", extra if allows_extra else None)
     for name, attribute in _private_defaults(cls).items():
         if name not in private:
             private[name] = attribute.get_default()
