@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import _registry as registry
@@ -100,14 +101,21 @@ def _peers(chosen: list[Scenario], only: set[str] | None) -> Environment | None:
         return None
 
 
-def run(chosen: argparse.Namespace) -> list[Outcome]:
-    """Run the chosen scenarios."""
+def picked(chosen: argparse.Namespace) -> list[Scenario]:
+    """The scenarios that were asked for; all of them if none was."""
     known = registry.scenarios()
-    picked = [known[name] for name in chosen.scenarios] or list(known.values())
-    only = set(chosen.only.split(",")) if chosen.only else None
-    peers = _peers(picked, only)
+    return [known[name] for name in chosen.scenarios] or list(known.values())
+
+
+def run(
+    scenarios: list[Scenario],
+    chosen: argparse.Namespace,
+    only: set[str] | None,
+    peers: Environment | None,
+) -> list[Outcome]:
+    """Run the chosen scenarios."""
     outcomes = []
-    for scenario in picked:
+    for scenario in scenarios:
         size = scenario.quick if chosen.quick else scenario.size
         repeat = chosen.repeat or (1 if chosen.quick else scenario.repeat)
         names = [name for name in scenario.engines if only is None or name in only]
@@ -117,9 +125,11 @@ def run(chosen: argparse.Namespace) -> list[Outcome]:
     return outcomes
 
 
-def write(outcomes: list[Outcome], quick: bool, folder: Path) -> str:
+def write(outcomes: list[Outcome], quick: bool, folder: Path, failed: Sequence[str] = ()) -> str:
     """Write both files; give back the Markdown."""
     about = _about()
+    if failed:
+        about["could not be installed"] = ", ".join(failed)
     text = report.markdown(outcomes, registry.engines(), about, quick)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "latest.md").write_text(text)
@@ -140,8 +150,11 @@ def main() -> int:
     if chosen.list:
         show_list()
         return 0
-    outcomes = run(chosen)
-    print(write(outcomes, chosen.quick, chosen.out))
+    scenarios = picked(chosen)
+    only = set(chosen.only.split(",")) if chosen.only else None
+    peers = _peers(scenarios, only)
+    outcomes = run(scenarios, chosen, only, peers)
+    print(write(outcomes, chosen.quick, chosen.out, peers.failed if peers else ()))
     return exit_code(report.verdicts(outcomes, chosen.quick), chosen.strict)
 
 

@@ -61,7 +61,8 @@ def markdown(
 ) -> str:
     """The whole report."""
     parts = ["# Benchmarks\n", _about(about, quick), _sides(outcomes, infos)]
-    parts.append(_targets(verdicts(outcomes, quick)))
+    if found := verdicts(outcomes, quick):
+        parts.append(_targets(found))
     parts += [_scenario(outcome, infos) for outcome in outcomes]
     return "\n".join(parts)
 
