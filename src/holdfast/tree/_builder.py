@@ -9,7 +9,7 @@ from holdfast.codec._codes import Code
 from holdfast.codec._opened import close_mapping, close_sequence
 from holdfast.errors import NotStorable
 from holdfast.tree._chunks import chunk_objects, cut_bytes
-from holdfast.tree._cuts import INLINE_MAX, KEY_MAX
+from holdfast.tree._cuts import INLINE_MAX, KEY_MAX, NODE_MIN
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Root
 from holdfast.tree._levels import Rebuilt, Span, View, rebuild
 from holdfast.tree._objects import Kind, Object, ObjectId, Reader, make_object
@@ -117,24 +117,21 @@ class Builder:
         if view.layout is PAIRS:
             _check_keys(spans)
         rebuilt = rebuild(view, spans)
-        inline = self._shrunk(title, view, rebuilt, order)
+        self.objects.update(rebuilt.objects)
+        view = View(view.layout, rebuilt.height, rebuilt.entries, self.read)
+        inline = self._shrunk(title, view, order)
         if inline is not None:
             return Built(inline)
-        self.objects.update(rebuilt.objects)
         root = Root(title.code, title.head, rebuilt.height, rebuilt.entries, order)
         id = self.add(make_object(Kind.ROOT, root.encode(), base))
-        return Built(
-            link(id), id, View(view.layout, rebuilt.height, rebuilt.entries, self.read), rebuilt
-        )
+        return Built(link(id), id, view, rebuilt)
 
-    def _shrunk(
-        self, title: Title, view: View, rebuilt: Rebuilt, order: bytes | None
-    ) -> bytes | None:
+    def _shrunk(self, title: Title, view: View, order: bytes | None) -> bytes | None:
         """The inline form of what became small."""
-        if rebuilt.height or view.layout is CHUNKS or title.code == Code.MAP:
+        if view.layout is CHUNKS or title.code == Code.MAP:
             return None
-        entries = rebuilt.entries
-        if sum([len(entry.key) + len(entry.body) for entry in entries]) > INLINE_MAX:
+        entries = _few_entries(view)
+        if entries is None:
             return None
         if view.layout is ITEMS:
             inline = close_sequence(title.code, title.head, [entry.body for entry in entries])
@@ -168,6 +165,21 @@ class Builder:
     ) -> Built:
         """Bytes in several chunks, with spans of chunks replaced."""
         return self._tree(title, view, spans, base)
+
+
+def _few_entries(view: View) -> list[Entry] | None:
+    """The entries of all leaves, unless they are too long for their parent."""
+    # Every leaf but the last one is at least this long.
+    if view.height and (len(view.top.entries) - 1) * NODE_MIN > INLINE_MAX:
+        return None
+    entries: list[Entry] = []
+    size = 0
+    for place in view.leaves():
+        size += sum([len(entry.key) + len(entry.body) for entry in place.entries])
+        if size > INLINE_MAX:
+            return None
+        entries += place.entries
+    return entries
 
 
 def _check_keys(spans: Sequence[Span]) -> None:

@@ -1,0 +1,148 @@
+"""What the tests of trees share: objects in memory, small nodes, exact comparison."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyfastcdc
+
+from holdfast.codec import Codec
+from holdfast.errors import MissingObjects
+from holdfast.tree import (
+    Kind,
+    Object,
+    ObjectId,
+    TreeWriter,
+    Written,
+    _builder,
+    _chunks,
+    _cuts,
+    _embed,
+    _levels,
+    _refusals,
+    links,
+    load,
+    make_object,
+)
+from holdfast.tree._layout import Root
+
+
+class Objects(dict[ObjectId, Object]):
+    """A store of objects that checks what it is given."""
+
+    def add(self, written: Written) -> None:
+        """Keep what was written: what is pointed to is always there before."""
+        for needed in written.needs:
+            assert needed in self, "a need is not stored"
+        for made in written.objects:
+            assert make_object(made.kind, made.payload).id == made.id
+            assert all(target in self for target in links(made)), "a child comes too late"
+            self[made.id] = made
+        assert written.root in self
+
+    def put(self, kind: Kind, payload: bytes) -> ObjectId:
+        """Keep a payload that nobody checks."""
+        made = make_object(kind, payload)
+        self[made.id] = made
+        return made.id
+
+    def read(self, ids: Sequence[ObjectId]) -> list[Object]:
+        missing = [id for id in ids if id not in self]
+        if missing:
+            raise MissingObjects(missing)
+        return [self[id] for id in ids]
+
+    def load(self, root: ObjectId, codec: Codec | None = None) -> Any:
+        return load(root, self.read, codec)
+
+
+class History:
+    """A value that is written again and again with one writer."""
+
+    def __init__(self, *values: Any) -> None:
+        self.writer = TreeWriter()
+        self.objects = Objects()
+        for value in values:
+            self.write(value)
+
+    def write(self, value: Any) -> Written:
+        written = self.writer.write(value)
+        self.objects.add(written)
+        self.writer.accept(written)
+        return written
+
+
+def stored(value: Any) -> tuple[ObjectId, Objects]:
+    """The root of a value, and its objects."""
+    written, objects = TreeWriter().write(value), Objects()
+    objects.add(written)
+    return written.root, objects
+
+
+def root_of(value: Any) -> ObjectId:
+    """The root that a fresh writer gives."""
+    return TreeWriter().write(value).root
+
+
+def height_of(value: Any) -> int | None:
+    """How many levels of indexes a value has; None if it is one small object."""
+    root, objects = stored(value)
+    found = objects[root]
+    return Root.decode(found.payload).height if found.kind == Kind.ROOT else None
+
+
+def size_of(written: Written) -> int:
+    """The bytes of all new objects."""
+    return sum(len(made.payload) for made in written.objects)
+
+
+_SMALL_CUTTER = partial(
+    pyfastcdc.FastCDC, 256, min_size=64, max_size=1024, normalized_chunking=1, seed=0
+)
+
+
+@contextlib.contextmanager
+def small_nodes() -> Iterator[None]:
+    """Nodes so small that a little value is a tall tree."""
+    sizes = {"NODE_MIN": 48, "NODE_TARGET": 160, "NODE_MAX": 512, "_SPAN": 112, "INLINE_MAX": 64}
+    with contextlib.ExitStack() as stack:
+        for module in (_cuts, _levels, _builder, _embed, _refusals):
+            here: dict[str, Any] = {
+                name: size for name, size in sizes.items() if hasattr(module, name)
+            }
+            stack.enter_context(mock.patch.multiple(module, **here))
+        cutter = _SMALL_CUTTER()
+        stack.enter_context(mock.patch.multiple(_chunks, CHUNK_MIN=64, _cutter=lambda: cutter))
+        yield
+
+
+_MUTABLE = (list, dict, set, bytearray, np.ndarray)
+
+
+def parts_of(value: Any) -> list[tuple[Any, Any]]:
+    """The steps and parts directly inside a value, members of sets excepted."""
+    if type(value) is dict:
+        return list(value.items())
+    if type(value) in (list, tuple):
+        return list(enumerate(value))
+    names = getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None)
+    names = names or list(getattr(value, "__dataclass_fields__", ()))
+    names = names or list(getattr(type(value), "__pydantic_fields__", ()))
+    return [(name, getattr(value, name)) for name in names]
+
+
+def mutable_objects(value: Any) -> list[Any]:
+    """Every mutable object in a value, once for each place where it stands."""
+    found, pending = [], [value]
+    while pending:
+        one = pending.pop()
+        parts = parts_of(one)
+        if isinstance(one, _MUTABLE) or (parts and not isinstance(one, tuple)):
+            found.append(one)
+        pending += [part for _, part in parts]
+    return found
