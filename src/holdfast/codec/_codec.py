@@ -130,7 +130,9 @@ class Codec:
                 return Ext(atom.code, atom.encode(value))
             return self._extension(depth, self.open_up(value))
         except BaseException as exc:
-            _failures.setdefault(get_ident(), exc)
+            # Inside an extension, ormsgpack has hidden an interrupt already.
+            hidden = KeyboardInterrupt() if hook_failed(exc) else exc
+            _failures.setdefault(get_ident(), hidden)
             raise
 
     def _extension(self, depth: int, opened: Opened) -> Ext:

@@ -11,7 +11,7 @@ from holdfast.codec._atoms import DECODERS, decode_atom
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
 from holdfast.codec._msgpack import hook_failed, nesting_exceeds, unpack
 from holdfast.codec._records import put_together
-from holdfast.codec._registry import Entry
+from holdfast.codec._registry import LONGEST_NAME, Entry
 from holdfast.errors import (
     ClassChanged,
     FormatError,
@@ -74,6 +74,8 @@ class Decoder:
     def _container(self, depth: int, code: int, data: bytes) -> Any:
         if depth >= MAX_NESTED or (depth + 1 > FREE_NESTED and nesting_exceeds(data, DEEP_NESTING)):
             raise FormatError("the bytes are nested too deeply")
+        if code not in _NESTED:
+            raise FormatError(_unknown(code))
         content = self._unpack(depth + 1, data)
         if not isinstance(content, list):
             raise FormatError(f"extension {code} holds no list")
@@ -101,7 +103,7 @@ class Decoder:
             return decode_atom(code, parts)
         if code == Code.PICKLE:
             return self._unpickle(parts)
-        raise FormatError(f"type code {code} is not known; a newer Holdfast may have written it")
+        raise FormatError(_unknown(code))
 
     def _make_set(self, head: list[Any], parts: list[Any]) -> Any:
         return _unique(set, parts)
@@ -157,7 +159,8 @@ class Decoder:
     def _current(self, head: list[Any], stored: Any) -> tuple[Entry, Any]:
         """The declared class, and the stored parts brought to its version."""
         name, version = head[0], head[1]
-        _expect(type(name) is str and type(version) is int and version >= 1, "class name")
+        _expect(type(name) is str and 0 < len(name) <= LONGEST_NAME, "class name")
+        _expect(type(version) is int and version >= 1, "class version")
         entry = self._codec.registry.named(name)
         if entry is None:
             raise UndeclaredClass(name, _undeclared(name))
@@ -192,6 +195,7 @@ _MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
     Code.CUSTOM: Decoder._make_custom,
 }
 _HEADED = frozenset({Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM})
+_NESTED = _HEADED | {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT}
 
 
 def pairs_to_dict(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
@@ -239,6 +243,10 @@ def _call(function: Callable[[Any], Any], argument: Any, what: str) -> Any:
         raise
     except Exception as exc:
         raise ClassChanged(f"{what} failed: {type(exc).__qualname__}: {exc}") from exc
+
+
+def _unknown(code: int) -> str:
+    return f"type code {code} is not known; a newer Holdfast may have written it"
 
 
 def _undeclared(name: str) -> str:

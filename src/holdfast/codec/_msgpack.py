@@ -35,7 +35,7 @@ def unpack(data: bytes, hook: Callable[[int, bytes], Any] = Ext) -> Any:
     return ormsgpack.unpackb(data, ext_hook=hook)
 
 
-def hook_failed(exc: Exception) -> bool:
+def hook_failed(exc: BaseException) -> bool:
     """Whether ormsgpack says that a hook raised something; it does not say what.
 
     Our hooks note what they raise. Where nothing is noted, an interrupt came just as

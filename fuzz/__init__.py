@@ -1,0 +1,1 @@
+"""Fuzzers. `make soak` runs every `fuzz_*.py`; `make test` runs a seeded slice."""
