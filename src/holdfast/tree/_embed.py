@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from itertools import groupby
 from typing import Any, Final
 
 from ormsgpack import Ext
@@ -23,6 +25,7 @@ from holdfast.tree._mirrors import (
     Mirror,
     Pairs,
     SequenceMirror,
+    first_changed,
     interleave,
     leaf_of,
     pairs_of,
@@ -214,13 +217,13 @@ class Embedder:
 
     def _changed_in_place(self, mirror: SequenceMirror, items: list[Any]) -> list[Span]:
         """The spans that differ in a sequence of the same length."""
-        spans, at, codec = [], 0, self._codec
-        for leaf in mirror.leaves:
-            stop = at + leaf.length
-            values = items[at:stop]
-            if not leaf.is_same(codec, values):
-                spans += self._changed_in_leaf(mirror.view, at, values)
-            at = stop
+        spans, leaves = [], mirror.leaves
+        starts = starts_of([leaf.length for leaf in leaves])
+        order = range(len(leaves))
+        while (at := first_changed(self._codec, leaves, starts, order, items, 0)) is not None:
+            values = items[starts[at] : starts[at + 1]]
+            spans += self._changed_in_leaf(mirror.view, starts[at], values)
+            order = range(at + 1, len(leaves))
         return spans
 
     def _changed_in_leaf(self, view: View, at: int, values: list[Any]) -> list[Span]:
@@ -235,23 +238,28 @@ class Embedder:
         """One span between the leaves that are the same at both ends."""
         leaves, shift = mirror.leaves, len(items) - mirror.view.total
         starts = starts_of([leaf.length for leaf in leaves])
-        first, last = 0, len(leaves)
-        while first < last and starts[first + 1] <= len(items):
-            values = items[starts[first] : starts[first + 1]]
-            if not self._leaf_is_same(mirror.view, leaves[first], starts[first], values):
-                break
-            first += 1
-        while last > first and starts[last - 1] + shift >= starts[first]:
-            values = items[starts[last - 1] + shift : starts[last] + shift]
-            if not self._leaf_is_same(mirror.view, leaves[last - 1], starts[last - 1], values):
-                break
-            last -= 1
+        fitting = bisect_right(starts, len(items)) - 1
+        first = self._first_changed(mirror, starts, range(fitting), items, 0)
+        # Where items were taken out, the values of the first leaves are not looked at twice.
+        lowest = max(first, bisect_left(starts, starts[first] - shift))
+        behind = range(len(leaves) - 1, lowest - 1, -1)
+        last = self._first_changed(mirror, starts, behind, items, shift) + 1
         return self._replaced(mirror.view, starts[first], starts[last], items, shift)
 
-    def _leaf_is_same(self, view: View, leaf: Leaf, at: int, values: list[Any]) -> bool:
-        if leaf.plain is not None:
-            return leaf.is_same(self._codec, values)
-        return not self._changed_in_leaf(view, at, values)
+    def _first_changed(
+        self, mirror: SequenceMirror, starts: list[int], order: range, items: list[Any], shift: int
+    ) -> int:
+        """The first leaf in an order that changed, or where the order ends."""
+        while True:
+            at = first_changed(self._codec, mirror.leaves, starts, order, items, shift)
+            if at is None:
+                return order.stop
+            values = items[starts[at] + shift : starts[at + 1] + shift]
+            if mirror.leaves[at].plain is not None or self._changed_in_leaf(
+                mirror.view, starts[at], values
+            ):
+                return at
+            order = range(at + order.step, order.stop, order.step)
 
     def _replaced(
         self, view: View, start: int, stop: int, items: list[Any], shift: int
@@ -410,12 +418,13 @@ def in_turn(spans: list[Span]) -> list[Span]:
     """Spans in ascending order, with those that insert in one place as one."""
     spans.sort(key=lambda span: (span.start, span.stop, [entry.key for entry in span.entries]))
     joined: list[Span] = []
-    for span in spans:
-        last = joined[-1] if joined else None
-        if last is not None and last.start == last.stop == span.start == span.stop:
-            joined[-1] = Span(span.start, span.stop, [*last.entries, *span.entries])
-        else:
-            joined.append(span)
+    for at, together in groupby(spans, key=lambda span: (span.start, span.stop)):
+        several = list(together)
+        if len(several) > 1:
+            assert at[0] == at[1], "two changes of one key"
+            entries = [entry for span in several for entry in span.entries]
+            several = [Span(*at, entries)]
+        joined += several
     return joined
 
 

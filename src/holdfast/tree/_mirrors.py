@@ -43,6 +43,23 @@ class Leaf(NamedTuple):
         return codec.encode_again(values) == self.plain
 
 
+def first_changed(
+    codec: Codec, leaves: list[Leaf], starts: list[int], order: range, items: list[Any], shift: int
+) -> int | None:
+    """The first leaf, in an order, that its values do not look like any more.
+
+    The values of a leaf stand `shift` after its start. This loop runs over the whole
+    state at every commit, so it does no more than it must.
+    """
+    again = codec.encode_again
+    for index in order:
+        _, plain, binary = leaf = leaves[index]
+        values = items[starts[index] + shift : starts[index + 1] + shift]
+        if again(values) != plain or (binary and not leaf.is_same(codec, values)):
+            return index
+    return None
+
+
 class Pairs(NamedTuple):
     """One leaf of a mapping: its keys, and its leaf of keys and values."""
 

@@ -32,7 +32,8 @@ def linked(part: bytes) -> ObjectId | None:
 
 def may_hold_links(data: bytes) -> bool:
     """Whether an encoding may hold links; never wrong when it says no."""
-    return _LINK in data
+    # One byte is found ten times faster than three, and it is rare.
+    return b"\xc7" in data and _LINK in data
 
 
 _NESTED = frozenset({Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT, Code.RECORD, Code.CUSTOM})
