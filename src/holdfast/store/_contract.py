@@ -116,9 +116,10 @@ class Store(Engine):
         """Store objects and move refs of one space: all of it, or nothing.
 
         `needs` names every object that the new ones point to and that is not among
-        them. `epoch` is the space's epoch when the writer learned that they exist;
-        while it is current they need not be looked up. `operation` is metadata for
-        the log.
+        them. They are looked up, unless `epoch` is still the space's own: the epoch at
+        which a commit that wrote or needed them succeeded, or of a `view` whose refs
+        reach them. That they could be read says too little. `operation` is metadata
+        for the log.
 
         A write id makes the commit safe to repeat: the same write returns the
         operation that was recorded. Without one, a fresh id is made.

@@ -98,7 +98,7 @@ def decode_frame(frame: bytes, base_payload: bytes | None = None) -> tuple[Kind,
     A frame with a base needs that object's payload. Raises `FormatError` for bytes
     that are no frame; never takes more memory than `MAX_PAYLOAD` allows.
     """
-    tag, kind, length, base, _, start = parse_header(frame)
+    tag, kind, length, base, start = _parse(frame)
     body = frame[start:]
     if tag == _RAW:
         if len(body) != length:
@@ -120,23 +120,8 @@ def decode_frame(frame: bytes, base_payload: bytes | None = None) -> tuple[Kind,
 
 def parse_header(frame: bytes) -> FrameHeader:
     """Read a frame's header, checking all of it; `FormatError` if it is none."""
-    if len(frame) < 3:
-        raise FormatError(f"a frame of {len(frame)} bytes is too short")
-    tag, kind = frame[0], _KINDS[frame[1]]
-    if kind is None:
-        raise FormatError(f"a frame holds an object of unknown kind {frame[1]}")
-    length, start = _read_varint(frame, 2)
-    if length > MAX_PAYLOAD:
-        raise FormatError(f"a frame promises {length} bytes; the most is {MAX_PAYLOAD}")
-    if tag <= _LAST_DICTIONARY:
-        return FrameHeader(tag, kind, length, None, 0, start)
-    depth = tag - _DELTA
-    if not 1 <= depth <= MAX_DEPTH:
-        raise FormatError(f"a frame has the unknown tag {tag}")
-    base = frame[start : start + ID_SIZE]
-    if len(base) != ID_SIZE:
-        raise FormatError("a frame ends inside the id of its base")
-    return FrameHeader(tag, kind, length, base, depth, start + ID_SIZE)
+    tag, kind, length, base, start = _parse(frame)
+    return FrameHeader(tag, kind, length, base, 0 if base is None else tag - _DELTA, start)
 
 
 def frame_base(frame: bytes) -> ObjectId | None:
@@ -147,6 +132,25 @@ def frame_base(frame: bytes) -> ObjectId | None:
 def frame_depth(frame: bytes) -> int:
     """How many frames must be read before this one."""
     return parse_header(frame).depth
+
+
+def _parse(frame: bytes) -> tuple[int, Kind, int, ObjectId | None, int]:
+    if len(frame) < 3:
+        raise FormatError(f"a frame of {len(frame)} bytes is too short")
+    tag, kind = frame[0], _KINDS[frame[1]]
+    if kind is None:
+        raise FormatError(f"a frame holds an object of unknown kind {frame[1]}")
+    length, start = _read_varint(frame, 2)
+    if length > MAX_PAYLOAD:
+        raise FormatError(f"a frame promises {length} bytes; the most is {MAX_PAYLOAD}")
+    if tag <= _LAST_DICTIONARY:
+        return tag, kind, length, None, start
+    if not 1 <= tag - _DELTA <= MAX_DEPTH:
+        raise FormatError(f"a frame has the unknown tag {tag}")
+    base = frame[start : start + ID_SIZE]
+    if len(base) != ID_SIZE:
+        raise FormatError("a frame ends inside the id of its base")
+    return tag, kind, length, base, start + ID_SIZE
 
 
 def _decompress(decompressor: zstandard.ZstdDecompressor, blocks: bytes, length: int) -> bytes:
@@ -176,16 +180,17 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes, start: int) -> tuple[int, int]:
-    number = shift = 0
-    for place in range(start, min(start + 4, len(data))):
-        byte = data[place]
+    byte, number, shift, end = 0x80, 0, 0, start
+    while byte > 0x7F:
+        if end == len(data) or shift > 21:
+            raise FormatError("a frame's length is cut off or too long")
+        byte = data[end]
         number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if byte == 0 and place > start:
-                raise FormatError("a length is not in its shortest spelling")
-            return number, place + 1
         shift += 7
-    raise FormatError("a frame's length is cut off or too long")
+        end += 1
+    if byte == 0 and end > start + 1:
+        raise FormatError("a length is not in its shortest spelling")
+    return number, end
 
 
 def _check_length(length: int) -> None:

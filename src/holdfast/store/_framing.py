@@ -11,7 +11,7 @@ from holdfast.store._frames import MAX_DEPTH, encode_delta, encode_whole
 from holdfast.tree._objects import Object, ObjectId
 
 DEFAULT_CACHE_BYTES = 16 * 1024 * 1024
-_SMALLEST_DELTA = 64  # A base's id alone takes 32 bytes.
+_SMALLEST_DELTA = 192  # Below this, the id of a base eats the gain.
 
 
 class Framed(NamedTuple):
@@ -139,6 +139,7 @@ def _frame(one: Object, base: tuple[ObjectId, Known] | None) -> Framed:
     # A delta of less than half is clearly good; only else is a second look worth its time.
     if 2 * len(delta) > len(one.payload):
         whole = encode_whole(one.kind, one.payload)
-        if 4 * len(whole) <= 5 * len(delta):
+        went_back = id != one.base
+        if went_back or 4 * len(whole) <= 5 * len(delta):
             return Framed(one.id, whole, None, 0)
     return Framed(one.id, delta, id, depth)

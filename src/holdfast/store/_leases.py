@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from holdfast.errors import InvalidInput, LeaseHeld, LeaseLost
+from holdfast.errors import Conflict, InvalidInput, LeaseHeld, LeaseLost
 from holdfast.store._records import Lease, LeaseRecord
 
 _MOST_SIGHTINGS = 4096
+_TRIES = 1000  # A race is lost a few times; an engine that never agrees is broken.
 
 
 class LeaseEngine(Protocol):
@@ -51,7 +52,7 @@ class LeaseKeeper:
     def acquire(self, space: str, name: str, holder: str, duration: float) -> Lease:
         """Take a lease that is free, this holder's own, or silent for too long."""
         duration = check_duration(duration)
-        while True:
+        for _ in range(_TRIES):
             record = self._engine._lease(space, name)
             if record is not None and record.holder != holder:
                 self._wait_for(space, record)
@@ -60,11 +61,12 @@ class LeaseKeeper:
             if granted is not None:
                 self._forget(space, name)
                 return _lease(space, granted, before)
+        raise _never_still(space, name)
 
     def renew(self, lease: Lease, duration: float | None) -> Lease:
         """Count the lease's time from now; `LeaseLost` if it went to somebody else."""
         wanted = lease.duration if duration is None else check_duration(duration)
-        while True:
+        for _ in range(_TRIES):
             before = self._clock()
             record = self._engine._lease(lease.space, lease.name)
             if record is None or record.token != lease.token:
@@ -75,15 +77,17 @@ class LeaseKeeper:
             renewed = record._replace(beat=record.beat + 1, duration=wanted)
             if self._engine._swap_lease(lease.space, record, renewed):
                 return _lease(lease.space, renewed, before)
+        raise _never_still(lease.space, lease.name)
 
     def release(self, lease: Lease) -> bool:
         """Give a lease back; False if it was lost before."""
-        while True:
+        for _ in range(_TRIES):
             record = self._engine._lease(lease.space, lease.name)
             if record is None or record.token != lease.token:
                 return False
             if self._engine._swap_lease(lease.space, record, None):
                 return True
+        raise _never_still(lease.space, lease.name)
 
     def saw(self, space: str, record: LeaseRecord) -> float:
         """Note a lease that was read; how many seconds until it may be taken over."""
@@ -122,6 +126,10 @@ def check_duration(duration: float) -> float:
     if not (isinstance(duration, int | float) and math.isfinite(duration) and duration > 0):
         raise InvalidInput(f"a lease lasts a positive number of seconds, not {duration!r}")
     return float(duration)
+
+
+def _never_still(space: str, name: str) -> Conflict:
+    return Conflict(f"lease {name!r} of {space!r} changed at each of {_TRIES} tries")
 
 
 def _lease(space: str, record: LeaseRecord, before: float) -> Lease:

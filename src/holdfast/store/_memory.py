@@ -7,7 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Decision, Facts, Presence, Recorded, decide
@@ -126,7 +126,7 @@ class MemoryStore(Store):
     """
 
     capabilities = Capabilities(persists=False, shared=False, wakes=True)
-    poll_seconds = None
+    poll_seconds: ClassVar[float | None] = None
 
     def __init__(
         self,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from uuid import uuid4
 
 from holdfast.errors import InvalidInput
 from holdfast.store._decide import Batch, digest_of
@@ -100,7 +100,7 @@ def check_fences(space: str, fence: Fence | Sequence[Fence] | None) -> tuple[Fen
 def check_write_id(write_id: str | None) -> str:
     """A write id, made here if the caller has none."""
     if write_id is None:
-        return uuid4().hex
+        return os.urandom(16).hex()
     if not isinstance(write_id, str) or not 1 <= len(write_id) <= MAX_WRITE_ID:
         raise InvalidInput(f"a write id has 1 to {MAX_WRITE_ID} characters, not {write_id!r:.80}")
     if not write_id.isascii() or not write_id.isprintable():

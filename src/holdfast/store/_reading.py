@@ -13,6 +13,8 @@ from holdfast.tree._objects import Kind, Object, ObjectId, object_id
 FrameReader: TypeAlias = Callable[[Sequence[ObjectId]], Mapping[ObjectId, bytes]]
 """Fetches frames; leaves out what is missing, and may add the frames of bases."""
 
+_FIRST_DELTA = b"\x40"  # Frames that begin with a smaller byte are whole.
+
 
 def read_objects(ids: Sequence[ObjectId], fetch: FrameReader) -> list[Object]:
     """The objects, verified, in the order asked for.
@@ -20,16 +22,13 @@ def read_objects(ids: Sequence[ObjectId], fetch: FrameReader) -> list[Object]:
     Raises `MissingObjects` with all that are absent, and `DamagedObject` for the
     first whose bytes are not what its name says.
     """
-    frames = fetch_chains(list(dict.fromkeys(ids)), fetch)
-    missing = [id for id in dict.fromkeys(ids) if id not in frames]
+    distinct = list(dict.fromkeys(ids))
+    frames = fetch_chains(distinct, fetch)
+    missing = [id for id in distinct if id not in frames]
     if missing:
         raise MissingObjects(missing)
     chains = Chains(frames)
-    read: dict[ObjectId, Object] = {}
-    for id in ids:
-        if id not in read:
-            kind, payload = chains.verified(id)
-            read[id] = Object(id, kind, payload)
+    read = {id: Object(id, *chains.verified(id)) for id in distinct}
     return [read[id] for id in ids]
 
 
@@ -57,7 +56,8 @@ def fetch_chains(ids: Sequence[ObjectId], fetch: FrameReader) -> dict[ObjectId, 
             break
         found = fetch(wanted)
         frames.update(found)
-        bases = {_base_or_none(frame) for frame in found.values()}
+        deltas = [frame for frame in found.values() if frame[:1] >= _FIRST_DELTA]
+        bases = {_base_or_none(frame) for frame in deltas}
         wanted = [base for base in bases if base is not None and base not in frames]
     return frames
 
@@ -72,10 +72,10 @@ class Chains:
 
     def verified(self, id: ObjectId) -> tuple[Kind, bytes]:
         """Kind and payload of an object, checked against its name."""
-        kind, payload = self._decode(id)
-        if object_id(kind, payload) != id:
+        decoded = self._decode(id)
+        if object_id(*decoded) != id:
             self._blame(id)
-        return kind, payload
+        return decoded
 
     def header(self, id: ObjectId) -> FrameHeader:
         """The header of a frame, parsed once."""
@@ -106,7 +106,7 @@ class Chains:
 
     def _decode(self, id: ObjectId) -> tuple[Kind, bytes]:
         frame = self.frames[id]
-        if frame[:1] < b"\x40":
+        if frame[:1] < _FIRST_DELTA:
             return _decoded(id, frame, None)
         payload: bytes | None = None
         for one in reversed(self.chain(id)):
@@ -141,6 +141,6 @@ def _decoded(id: ObjectId, frame: bytes, base_payload: bytes | None) -> tuple[Ki
 
 def _base_or_none(frame: bytes) -> ObjectId | None:
     try:
-        return parse_header(frame).base if frame[:1] >= b"\x40" else None
+        return parse_header(frame).base
     except FormatError:
         return None  # Decoding will say which object it is.
