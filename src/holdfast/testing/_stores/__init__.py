@@ -1,0 +1,34 @@
+"""The contract suite for stores, one class per group of promises."""
+
+from __future__ import annotations
+
+from holdfast.testing._stores._asynchronous import AsynchronousContract
+from holdfast.testing._stores._base import Clock
+from holdfast.testing._stores._collection import CollectionContract
+from holdfast.testing._stores._commits import CommitContract
+from holdfast.testing._stores._concurrency import ConcurrencyContract
+from holdfast.testing._stores._leases import LeaseContract
+from holdfast.testing._stores._life import LifeContract
+from holdfast.testing._stores._names import NameContract
+from holdfast.testing._stores._objects import ObjectContract
+from holdfast.testing._stores._watching import WatchContract
+
+__all__ = ["Clock", "StoreContract"]
+
+
+class StoreContract(
+    ObjectContract,
+    CommitContract,
+    NameContract,
+    LeaseContract,
+    CollectionContract,
+    WatchContract,
+    ConcurrencyContract,
+    AsynchronousContract,
+    LifeContract,
+):
+    """What every store promises, as tests.
+
+    Subclass it in a test file and give the fixture `open_store`. Override `damage`
+    where stored bytes can be reached.
+    """
