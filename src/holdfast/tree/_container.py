@@ -10,12 +10,13 @@ from holdfast.codec import Codec, Field, Path, format_path
 from holdfast.codec._codes import Code
 from holdfast.codec._msgpack import unpack
 from holdfast.codec._opened import close_sequence
-from holdfast.errors import FormatError, PathNotFound
+from holdfast.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from holdfast.tree._builder import Builder, Title
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, SETS, Entry, Layout, Root, layout_of
 from holdfast.tree._levels import Span, View
 from holdfast.tree._objects import Kind, Object, ObjectId, Reader, make_object
-from holdfast.tree._parts import link, linked, pack_parts
+from holdfast.tree._parts import link, linked
+from holdfast.tree._sorted import Sorted
 from holdfast.tree._writer import reachable
 
 
@@ -44,42 +45,47 @@ class Container(NamedTuple):
 
     def keys(self, read: Reader) -> list[bytes]:
         """The encoded keys in their order."""
-        if self.order is not None:
-            return ordered_keys(self.order, read)
-        return [entry.key for place in self.view.leaves() for entry in place.entries]
+        if self.order is None:
+            return [entry.key for place in self.view.leaves() for entry in place.entries]
+        listed = open_order(self.order, read)
+        return [entry.body for place in listed.view.leaves() for entry in place.entries]
 
-    def find(self, codec: Codec, step: Any) -> tuple[int, Entry | None]:
-        """The position of a step of a path, and what is there."""
+    def find(self, step: Any, read: Reader, codec: Codec) -> tuple[int, Entry | None]:
+        """The position of a step of a path, and what is there.
+
+        Raises NotStorable for a step that cannot be a key.
+        """
         if self.is_mapping:
-            return self.view.locate(codec.encode(_key(step)))
-        if type(step) is not int or self.is_set:
-            raise LookupError(f"{step!r} is not an index")
+            return self.view.locate(codec.encode(as_key(step)))
+        if self.is_set:
+            return self._find_member(codec.encode(step), Sorted(self.view, read, codec))
+        if type(step) is not int:
+            return 0, None
         at = step + self.view.total if step < 0 else step
         if not 0 <= at < self.view.total:
             return at, None
         place = self.view.node_at(0, at)
         return at, place.entries[at - place.start]
 
+    def _find_member(self, encoded: bytes, members: Sorted) -> tuple[int, Entry | None]:
+        at = members.position(encoded)
+        if at == self.view.total or members.at(at) != encoded:
+            return at, None
+        place = self.view.node_at(0, at)
+        return at, place.entries[at - place.start]
 
-def _key(step: Any) -> Any:
-    return str(step) if isinstance(step, Field) else step
+
+def as_key(step: Any) -> Any:
+    """The key for which a step of a path stands."""
+    return str(step) if type(step) is Field else step
 
 
-def ordered_keys(order: bytes, read: Reader) -> list[bytes]:
-    """The encoded keys that an order lists."""
-    if linked(order) is None:
-        return pack_parts(order)
+def open_order(order: bytes, read: Reader) -> Container:
+    """Look into the order of a dict."""
     opened = open_part(order, read)
-    if opened is None or opened.is_mapping:
+    if opened is None or opened.title != Title(Code.LIST):
         raise FormatError("the order of a dict is malformed")
-    return [entry.body for place in opened.view.leaves() for entry in place.entries]
-
-
-def order_part(builder: Builder, title: Title, keys: list[bytes]) -> bytes | None:
-    """The part of an order of keys, where it is not the sorted one."""
-    if title.code == Code.MAP or keys == sorted(keys):
-        return None
-    return builder.sequence(Title(Code.LIST), keys).part
+    return opened
 
 
 def open_part(part: bytes, read: Reader) -> Container | None:
@@ -142,13 +148,20 @@ def part_of(root: ObjectId, read: Reader) -> bytes:
     return link(root)
 
 
+def checked(path: Path) -> Path:
+    """Refuse what is not a path."""
+    if not isinstance(path, tuple):
+        raise InvalidInput(f"a path is a tuple of keys, indexes and fields, not {path!r}")
+    return path
+
+
 def find_part(part: bytes, path: Path, read: Reader, codec: Codec) -> bytes:
     """The part at a path; raises PathNotFound."""
     for depth, step in enumerate(path):
+        opened = open_part(part, read)
         try:
-            opened = open_part(part, read)
-            found = None if opened is None else opened.find(codec, step)[1]
-        except LookupError:
+            found = None if opened is None else opened.find(step, read, codec)[1]
+        except NotStorable:
             found = None
         if found is None:
             raise nowhere(path, depth)
@@ -187,5 +200,7 @@ def finish(builder: Builder, part: bytes, base: ObjectId | None) -> Edited:
     root = linked(part)
     if root is None:
         root = builder.add(make_object(Kind.VALUE, part, base))
-    objects, needs = reachable(root, builder.objects, lambda id: False)
+    made = builder.objects
+    # What came out as its own predecessor is not new.
+    objects, needs = reachable(root, made, lambda id: made[id].base == id)
     return Edited(root, objects, needs)

@@ -9,6 +9,7 @@ from holdfast.codec import Codec, Path, default_codec, format_path
 from holdfast.tree._compare import differing, hunks
 from holdfast.tree._container import Container, open_part, part_of
 from holdfast.tree._load import Loader
+from holdfast.tree._marks import kind_of
 from holdfast.tree._objects import ObjectId, Reader
 
 ChangeKind: TypeAlias = Literal["added", "removed", "changed", "reordered"]
@@ -60,6 +61,11 @@ def _nothing() -> None:
     return None
 
 
+def _any(found: Iterator[Change], otherwise: Change) -> Iterator[Change]:
+    yield next(found, otherwise)
+    yield from found
+
+
 class _Differ:
     def __init__(self, read: Reader, codec: Codec) -> None:
         self._read = read
@@ -80,10 +86,13 @@ class _Differ:
         if old == new:
             return
         before, after = open_part(old, self._read), open_part(new, self._read)
-        if before is None or after is None or before.title != after.title:
-            yield Change(path, "changed", self._lazy(old), self._lazy(new))
+        changed = Change(path, "changed", self._lazy(old), self._lazy(new))
+        if before is None or after is None or kind_of(before.title) != kind_of(after.title):
+            yield changed
         elif before.is_mapping:
-            yield from self._mappings(path, before, after)
+            found = self._mappings(path, before, after)
+            # Of two models only one may know that a field was set.
+            yield from found if before.title == after.title else _any(found, changed)
         elif before.is_set:
             yield from self._sets(path, before, after)
         else:

@@ -5,52 +5,67 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.codec import Codec, Path, default_codec
+from holdfast.codec import Codec, Path, default_codec, format_path
 from holdfast.codec._codes import Code
-from holdfast.errors import InvalidInput
-from holdfast.tree._builder import Builder, Title
+from holdfast.errors import InvalidInput, NotStorable
+from holdfast.tree._builder import Builder
 from holdfast.tree._container import (
     Container,
     Edited,
+    as_key,
+    checked,
     edit_mapping,
     edit_sequence,
     find_part,
     finish,
     nowhere,
     open_part,
-    order_part,
     part_of,
 )
+from holdfast.tree._cuts import KEY_MAX
 from holdfast.tree._embed import Embedder
 from holdfast.tree._layout import Entry
 from holdfast.tree._levels import Span
 from holdfast.tree._load import Loader
+from holdfast.tree._marks import is_marked, marks_of, with_marks
 from holdfast.tree._objects import ObjectId, Reader
-from holdfast.tree._parts import linked
+from holdfast.tree._order import edited_order
+from holdfast.tree._refusals import explain
+from holdfast.tree._sorted import Sorted
 
 
 def get(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None) -> Any:
     """The value at a path; only the nodes on the way are read. Raises PathNotFound."""
     known = default_codec if codec is None else codec
-    part = find_part(part_of(root, read), path, read, known)
+    part = find_part(part_of(root, read), checked(path), read, known)
     return Loader(read, known).part(part)
 
 
 def put(root: ObjectId, path: Path, value: Any, read: Reader, codec: Codec | None = None) -> Edited:
-    """Replace the value at a path, or add a key to a dict."""
+    """Replace the value at a path, or add a key at the end of a dict.
+
+    What is around it keeps its type, also a tuple or an object. Raises PathNotFound
+    where only the last step may be missing, and NotStorable.
+    """
     return _Edit(root, path, read, codec).apply(lambda edit, old: edit.embed(value, old))
 
 
 def remove(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None) -> Edited:
-    """Take a key out of a dict, or an item out of a list."""
+    """Take a key out of a dict, an item out of a list or tuple, a member out of a set.
+
+    Raises PathNotFound, and InvalidInput for a field of an object.
+    """
     return _Edit(root, path, read, codec).apply(lambda edit, old: None)
 
 
 def insert(
     root: ObjectId, path: Path, value: Any, read: Reader, codec: Codec | None = None
 ) -> Edited:
-    """Insert an item into a list before the index that ends the path."""
-    if not path:
+    """Insert an item into a list or tuple before the index that ends the path.
+
+    An index of -1 is that of the last item, and the length is that of the end.
+    """
+    if not checked(path):
         raise InvalidInput("insert needs a path that ends with the index of a list")
     edit = _Edit(root, path[:-1], read, codec)
     return edit.apply(lambda edit, old: edit.inserted(old, path[-1], value))
@@ -61,13 +76,13 @@ class _Edit:
 
     def __init__(self, root: ObjectId, path: Path, read: Reader, codec: Codec | None) -> None:
         self._root = root
-        self._path = path
+        self._path = checked(path)
         self._codec = default_codec if codec is None else codec
         self._builder = Builder(read)
         self._embedder = Embedder(self._codec, self._builder, {})
 
     def embed(self, value: Any, old: bytes | None) -> bytes:
-        return self._embedder.embed(value, old)
+        return embed_at(self._embedder, self._codec, self._path, value, old)
 
     def apply(self, change: Callable[[_Edit, bytes | None], bytes | None]) -> Edited:
         part = self._descend(part_of(self._root, self._builder.read), 0, change)
@@ -83,50 +98,92 @@ class _Edit:
         opened = None if part is None else open_part(part, self._builder.read)
         if opened is None:
             raise nowhere(self._path, depth)
-        try:
-            at, entry = opened.find(self._codec, self._path[depth])
-        except LookupError:
-            raise nowhere(self._path, depth) from None
+        at, entry = self._find(opened, self._path[depth])
         last = depth == len(self._path) - 1
-        if entry is None and not (last and opened.is_mapping):
+        if entry is None and not (last and opened.title.code in (Code.DICT, Code.MAP)):
             raise nowhere(self._path, depth)
         new = self._descend(None if entry is None else entry.body, depth + 1, change)
         if new is None and entry is None:
             raise nowhere(self._path, depth)
-        return self._replace(opened, depth, at, entry, new)
+        if not opened.is_mapping:
+            return self._replace_item(opened, depth, at, new)
+        return self._replace_value(opened, depth, at, entry, new)
 
-    def _replace(
+    def _find(self, opened: Container, step: Any) -> tuple[int, Entry | None]:
+        try:
+            return opened.find(step, self._builder.read, self._codec)
+        except NotStorable:
+            return 0, None
+
+    def _replace_item(self, opened: Container, depth: int, at: int, new: bytes | None) -> bytes:
+        if opened.is_set and new is not None:
+            place = format_path(self._path[: depth + 1])
+            raise InvalidInput(f"{place} is a member of a set, which can only be removed")
+        entries = [] if new is None else [Entry(b"", new)]
+        return edit_sequence(self._builder, opened, [Span(at, at + 1, entries)])
+
+    def _replace_value(
         self, opened: Container, depth: int, at: int, entry: Entry | None, new: bytes | None
     ) -> bytes:
-        if not opened.is_mapping:
-            entries = [] if new is None else [Entry(b"", new)]
-            return edit_sequence(self._builder, opened, [Span(at, at + 1, entries)])
-        step = self._path[depth]
-        key = self._codec.encode(str(step) if isinstance(step, str) else step)
-        order = self._order(opened, key, added=entry is None, removed=new is None)
-        stop = at if entry is None else at + 1
-        span = Span(at, stop, [] if new is None else [Entry(key, new)])
+        if entry is None:
+            key = self._new_key(opened)
+            at, _ = opened.view.locate(key)
+        else:
+            key = entry.key
+        if opened.title.code == Code.RECORD:
+            opened = self._marked(opened, depth, key, new)
+        order = edited_order(
+            self._builder, opened, [key] if new is None else [], [key] if entry is None else []
+        )
+        span = Span(at, at if entry is None else at + 1, [] if new is None else [Entry(key, new)])
         return edit_mapping(self._builder, opened, [span], order)
 
-    def _order(self, opened: Container, key: bytes, added: bool, removed: bool) -> bytes | None:
-        if not added and not removed:
-            return opened.order
-        if added and opened.order is not None and linked(opened.order) is not None:
-            listed = open_part(opened.order, self._builder.read)
-            assert listed is not None
-            end = listed.view.total
-            return edit_sequence(self._builder, listed, [Span(end, end, [Entry(b"", key)])])
+    def _new_key(self, opened: Container) -> bytes:
+        """The encoding of the last step as a key that the mapping does not have."""
+        key, place = as_key(self._path[-1]), format_path(self._path)
+        try:
+            hash(key)
+            encoded = self._codec.encode(key)
+        except NotStorable as exc:
+            raise NotStorable(exc.reason, place) from exc
+        except TypeError as exc:
+            raise NotStorable(f"a key must be hashable: {exc}", place) from exc
+        if len(encoded) > KEY_MAX:
+            raise NotStorable(f"a key takes {len(encoded)} bytes; the most is {KEY_MAX}", place)
+        if opened.title.code == Code.DICT:
+            twin = Sorted(opened.view, self._builder.read, self._codec).twin(encoded)
+            if twin is not None:
+                raise NotStorable(f"the dict has the key {twin!r}, which equals {key!r}", place)
+        return encoded
+
+    def _marked(self, opened: Container, depth: int, key: bytes, new: bytes | None) -> Container:
+        """A record of which a field is set."""
+        name = str(self._path[depth])
+        if new is None:
+            raise InvalidInput(f"{format_path(self._path)} is a field, which cannot be removed")
+        if not is_marked(opened.title) or name.startswith("_"):
+            return opened
         keys = opened.keys(self._builder.read)
-        changed = [*keys, key] if added else [one for one in keys if one != key]
-        return order_part(self._builder, opened.title, changed)
+        marks = marks_of(opened.title, keys) | {name.removeprefix("+")}
+        return opened._replace(title=with_marks(opened.title, keys, marks))
 
     def inserted(self, part: bytes | None, index: Any, value: Any) -> bytes:
         opened = None if part is None else open_part(part, self._builder.read)
-        if opened is None or opened.title != Title(Code.LIST):
-            raise InvalidInput("insert works on lists only")
+        if opened is None or opened.title.code not in (Code.LIST, Code.TUPLE):
+            raise InvalidInput("insert works on lists and tuples only")
         total = opened.view.total
         if type(index) is not int or not -total <= index <= total:
             raise InvalidInput(f"{index!r} is not an index of a list of {total} items")
         at = index + total if index < 0 else index
-        span = Span(at, at, [Entry(b"", self.embed(value, None))])
-        return edit_sequence(self._builder, opened, [span])
+        part = embed_at(self._embedder, self._codec, (*self._path, index), value, None)
+        return edit_sequence(self._builder, opened, [Span(at, at, [Entry(b"", part)])])
+
+
+def embed_at(embedder: Embedder, codec: Codec, path: Path, value: Any, old: bytes | None) -> bytes:
+    """The part of a value that will stand at a path; raises NotStorable."""
+    try:
+        return embedder.embed(value, old)
+    except (NotStorable, RecursionError) as exc:
+        refusal = explain(codec, value, exc)
+        place = format_path(path) + refusal.path.removeprefix("value")
+        raise NotStorable(refusal.reason, place) from exc

@@ -7,10 +7,11 @@ from typing import Any
 
 from holdfast.codec import Codec, default_codec
 from holdfast.codec._codes import Code
-from holdfast.errors import FormatError, NotStorable, PathNotFound
+from holdfast.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from holdfast.tree._builder import Builder, Title
 from holdfast.tree._container import Container, Edited, finish, open_part
 from holdfast.tree._cuts import KEY_MAX
+from holdfast.tree._edit import embed_at
 from holdfast.tree._embed import Embedder, in_turn
 from holdfast.tree._layout import PAIRS, Entry
 from holdfast.tree._levels import Span, View
@@ -45,31 +46,39 @@ class Map(Mapping[Any, Any]):
     def edit(
         self, changes: Mapping[Any, Any] | None = None, *, remove: Iterable[Any] = ()
     ) -> Edited:
-        """Set and remove keys; a key to remove that is not there raises PathNotFound."""
+        """Set and remove keys.
+
+        Raises PathNotFound for a key to remove that is not there, InvalidInput for a
+        key that is named twice, and NotStorable.
+        """
         builder = Builder(self._read)
         embedder = Embedder(self._codec, builder, {})
-        spans = [self._removal(key) for key in remove]
+        spans: dict[bytes, Span] = {}
+        for key in remove:
+            _add(spans, key, *self._removal(key))
         for key, value in (changes or {}).items():
-            spans.append(self._change(embedder, key, value))
+            _add(spans, key, *self._change(embedder, key, value))
         if not spans:
-            return Edited(self.root, [], [])
+            return Edited(self.root, [], [self.root])
         view = self._container.view
-        part = builder.edit_mapping(_TITLE, view, in_turn(spans), None, self.root).part
+        ordered = in_turn(list(spans.values()))
+        part = builder.edit_mapping(_TITLE, view, ordered, None, self.root).part
         return finish(builder, part, self.root)
 
-    def _removal(self, key: Any) -> Span:
+    def _removal(self, key: Any) -> tuple[bytes, Span]:
         at, entry = self._locate(key)
         if entry is None:
             raise PathNotFound(f"the map has no key {key!r}")
-        return Span(at, at + 1, [])
+        return entry.key, Span(at, at + 1, [])
 
-    def _change(self, embedder: Embedder, key: Any, value: Any) -> Span:
+    def _change(self, embedder: Embedder, key: Any, value: Any) -> tuple[bytes, Span]:
         encoded = self._codec.encode(key)
         if len(encoded) > KEY_MAX:
             raise NotStorable(f"a key takes {len(encoded)} bytes; the most is {KEY_MAX}")
         at, entry = self._container.view.locate(encoded)
-        part = embedder.embed(value, None if entry is None else entry.body)
-        return Span(at, at if entry is None else at + 1, [Entry(encoded, part)])
+        old = None if entry is None else entry.body
+        part = embed_at(embedder, self._codec, (key,), value, old)
+        return encoded, Span(at, at if entry is None else at + 1, [Entry(encoded, part)])
 
     @property
     def _container(self) -> Container:
@@ -81,7 +90,11 @@ class Map(Mapping[Any, Any]):
         return self._opened
 
     def _locate(self, key: Any) -> tuple[int, Entry | None]:
-        return self._container.view.locate(self._codec.encode(key))
+        try:
+            encoded = self._codec.encode(key)
+        except NotStorable:
+            return 0, None
+        return self._container.view.locate(encoded)
 
     def __getitem__(self, key: Any) -> Any:
         _, entry = self._locate(key)
@@ -99,6 +112,21 @@ class Map(Mapping[Any, Any]):
         for place in self._container.view.leaves():
             for entry in place.entries:
                 yield self._codec.decode(entry.key)
+
+    def __eq__(self, other: object) -> bool:
+        # By content: keys that Python takes for the same may stand beside each other.
+        if isinstance(other, Map):
+            return self.root == other.root
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+
+def _add(spans: dict[bytes, Span], key: Any, encoded: bytes, span: Span) -> None:
+    if encoded in spans:
+        raise InvalidInput(f"the key {key!r} is to be changed twice")
+    spans[encoded] = span
 
 
 def _nothing(ids: Any) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from holdfast.codec import Codec, Path, default_codec
 from holdfast.codec._codes import Code
-from holdfast.errors import MergeConflict
+from holdfast.errors import InvalidInput, MergeConflict
 from holdfast.tree._builder import Builder
 from holdfast.tree._compare import differing, hunks
 from holdfast.tree._container import (
@@ -17,13 +16,14 @@ from holdfast.tree._container import (
     edit_sequence,
     finish,
     open_part,
-    order_part,
     part_of,
 )
+from holdfast.tree._edit import embed_at
 from holdfast.tree._embed import Embedder, in_turn
 from holdfast.tree._layout import Entry
 from holdfast.tree._levels import Span, View
 from holdfast.tree._load import Loader
+from holdfast.tree._marks import kind_of, marks_of, with_marks
 from holdfast.tree._mergers import (
     ABSENT,
     CannotMerge,
@@ -31,9 +31,13 @@ from holdfast.tree._mergers import (
     Mergers,
     PathConflict,
     Rules,
+    take_ours,
+    take_theirs,
 )
 from holdfast.tree._objects import ObjectId, Reader
-from holdfast.tree._runs import Hunk, Overlap, combine, single
+from holdfast.tree._order import merged_order
+from holdfast.tree._runs import Hunk, Overlap, combine, same_or_overlap, single
+from holdfast.tree._sorted import Sorted
 
 
 def merge(
@@ -48,8 +52,12 @@ def merge(
     """One value with the changes of both sides since `base`.
 
     Where both changed the same place, the merger for its path, type or prefix decides
-    (see `Rules`). Without one, dicts merge by key, lists by item, sets by member, and
-    the rest raises MergeConflict with every such path. Key order is that of ours.
+    (see `Rules`). Without one, dicts merge by key, objects by field, lists by item, sets
+    by member, and the rest raises MergeConflict with every such path. Indexes in these
+    paths are those of ours.
+
+    The order of a dict's keys is that of ours, and what theirs added comes last; where
+    ours has the keys and the order of base, it is that of theirs.
     """
     known = default_codec if codec is None else codec
     merging = _Merge(read, known, Rules(mergers or {}, known.encode))
@@ -57,7 +65,8 @@ def merge(
     part = merging.parts((), start, part_of(ours, read), part_of(theirs, read))
     if merging.conflicts:
         raise MergeConflict(merging.conflicts)
-    assert part is not None
+    if part is None:
+        raise InvalidInput("a merger removed the top of the value")
     return finish(merging.builder, part, ours)
 
 
@@ -85,15 +94,26 @@ class _Merge:
             return self._call(merger, path, base, ours, theirs)
         left = None if ours is None else open_part(ours, self.builder.read)
         right = None if theirs is None else open_part(theirs, self.builder.read)
-        if left is not None and right is not None and left.title == right.title:
+        if left is not None and right is not None and _alike(left, right):
             return self._containers(path, base, left, right, (ours, theirs))
         return self._settle(path, base, ours, theirs)
 
     def _of_type(self, ours: bytes | None, theirs: bytes | None) -> Merger | None:
         if not self._rules.by_type or ours is None or theirs is None:
             return None
-        cls = type(self._loader.part(ours))
-        return self._rules.of_type(cls) if type(self._loader.part(theirs)) is cls else None
+        cls = self._class_of(ours)
+        merger = None if cls is None else self._rules.of_type(cls)
+        return merger if merger is not None and self._class_of(theirs) is cls else None
+
+    def _class_of(self, part: bytes) -> type | None:
+        """The class of a value; a container is not loaded for it."""
+        opened = open_part(part, self.builder.read)
+        if opened is None:
+            return type(self._loader.part(part))
+        if opened.title.code == Code.RECORD:
+            entry = self._codec.registry.named(opened.title.head[0])
+            return None if entry is None else entry.cls
+        return _CLASSES.get(opened.title.code)
 
     def _settle(
         self, path: Path, base: bytes | None, ours: bytes | None, theirs: bytes | None
@@ -114,14 +134,20 @@ class _Merge:
         ours: bytes | None,
         theirs: bytes | None,
     ) -> bytes | None:
-        if ours == theirs and not merger.on_equal:
+        if merger.function is take_ours or (ours == theirs and not merger.on_equal):
             return ours
+        if merger.function is take_theirs:
+            return theirs
         try:
             merged = merger.function(self._load(base), self._load(ours), self._load(theirs))
         except CannotMerge as exc:
-            self._conflict(path, base, ours, theirs, str(exc))
+            # Equal changes need no merger: it only might have made more of them.
+            if ours != theirs:
+                self._conflict(path, base, ours, theirs, str(exc) or str(merger.function))
             return ours
-        return None if merged is ABSENT else self._embedder.embed(merged, ours)
+        if merged is ABSENT:
+            return None
+        return embed_at(self._embedder, self._codec, path, merged, ours)
 
     def _load(self, part: bytes | None) -> Any:
         return ABSENT if part is None else self._loader.part(part)
@@ -146,88 +172,111 @@ class _Merge:
         parts: tuple[bytes | None, bytes | None],
     ) -> bytes | None:
         before = None if base is None else open_part(base, self.builder.read)
-        if before is None or before.title != ours.title:
+        if before is None or not _alike(before, ours):
             before = None
         if ours.is_mapping:
             return self._mappings(path, before or self._empty(ours), ours, theirs)
         merger = self._rules.beneath(path)
         if merger is not None:
             return self._call(merger, path, base, *parts)
-        if parts[0] == parts[1]:
-            return parts[0]
         if ours.is_set:
-            return self._sets(before or self._empty(ours), ours, theirs)
+            return self._sets(path, before or self._empty(ours), ours, theirs)
+        known = len(self.conflicts)
         if before is not None:
             try:
                 return self._sequences(path, before, ours, theirs)
             except Overlap:
-                pass
-        self._conflict(path, base, *parts)
+                # The conflict of the whole says it all.
+                del self.conflicts[known:]
+        if parts[0] != parts[1]:
+            self._conflict(path, base, *parts)
         return parts[0]
 
     def _empty(self, like: Container) -> Container:
         view = View(like.view.layout, 0, [], self.builder.read)
-        return Container(like.title, view, None, None)
+        return Container(kind_of(like.title), view, None, None)
 
     def _mappings(self, path: Path, base: Container, ours: Container, theirs: Container) -> bytes:
         before, after = differing(base.view, theirs.view, self.builder.read)
         old = {entry.key: entry.body for entry in before}
         new = {entry.key: entry.body for entry in after}
         spans: list[Span] = []
+        gone, added = set[bytes](), set[bytes]()
         for key in sorted(old.keys() | new.keys()):
             at, entry = ours.view.locate(key)
             our = None if entry is None else entry.body
             inner = (*path, ours.step(self._codec, key))
             part = self.parts(inner, old.get(key), our, new.get(key))
-            if part != our:
-                stop = at if entry is None else at + 1
-                spans.append(Span(at, stop, [] if part is None else [Entry(key, part)]))
-        order = self._order(base, ours, theirs, spans)
+            if part == our:
+                continue
+            if our is None:
+                added.add(key)
+            elif part is None:
+                gone.add(key)
+            stop = at if our is None else at + 1
+            spans.append(Span(at, stop, [] if part is None else [Entry(key, part)]))
+        self._refuse_twins(path, ours, gone, {key: new.get(key) for key in added})
+        order = merged_order(self.builder, (base, ours, theirs), gone, added)
+        ours = self._marked(base, ours, theirs, gone, added)
         return edit_mapping(self.builder, ours, in_turn(spans), order)
 
-    def _order(
-        self, base: Container, ours: Container, theirs: Container, spans: Sequence[Span]
-    ) -> bytes | None:
-        added = {span.entries[0].key for span in spans if span.start == span.stop}
-        shrunk = any(not span.entries for span in spans)
-        if ours.title.code == Code.MAP:
-            return None
-        if not added and not shrunk and theirs.order == base.order:
-            return ours.order
+    def _refuse_twins(
+        self, path: Path, ours: Container, gone: set[bytes], added: dict[bytes, bytes | None]
+    ) -> None:
+        """Note a conflict where ours has a key or member that Python takes for a new one."""
+        if ours.title.code in (Code.MAP, Code.RECORD):
+            return
+        known = Sorted(ours.view, self.builder.read, self._codec)
+        for key, part in sorted(added.items()):
+            twin = known.twin(key, gone)
+            if twin is not None:
+                inner = (*path, ours.step(self._codec, key))
+                self._conflict(inner, None, None, part, f"ours has {twin!r}, which equals it")
+
+    def _marked(
+        self,
+        base: Container,
+        ours: Container,
+        theirs: Container,
+        gone: set[bytes],
+        added: set[bytes],
+    ) -> Container:
+        """Ours with the marks of both sides, where it is a model that has some."""
+        if ours.title == theirs.title:
+            return ours
         read = self.builder.read
-        before, left, right = base.keys(read), ours.keys(read), theirs.keys(read)
-        gone = self._gone(ours, spans)
-        # Who did not touch the order follows the one who did.
-        first, second = (right, left) if left == before else (left, right)
-        present = (set(left) - gone) | added
-        keys = [key for key in dict.fromkeys([*first, *second]) if key in present]
-        return order_part(self.builder, ours.title, keys)
+        before, left, right = (marks_of(one.title, one.keys(read)) for one in (base, ours, theirs))
+        marks = (left | right) - (before - left) - (before - right)
+        keys = (set(ours.keys(read)) - gone) | added
+        return ours._replace(title=with_marks(ours.title, keys, marks))
 
-    def _gone(self, ours: Container, spans: Sequence[Span]) -> set[bytes]:
-        removed = [span for span in spans if not span.entries]
-        places = [(span.start, ours.view.node_at(0, span.start)) for span in removed]
-        return {place.entries[at - place.start].key for at, place in places}
-
-    def _sets(self, base: Container, ours: Container, theirs: Container) -> bytes:
+    def _sets(self, path: Path, base: Container, ours: Container, theirs: Container) -> bytes:
         before, after = differing(base.view, theirs.view, self.builder.read)
-        gone = {entry.body for entry in before} - {entry.body for entry in after}
-        kept = [e.body for place in ours.view.leaves() for e in place.entries]
-        members = dict.fromkeys(part for part in kept if part not in gone)
-        members |= dict.fromkeys(entry.body for entry in after)
-        parts = sorted(members, key=lambda part: self._codec.encode(self._loader.part(part)))
-        return self.builder.sequence(ours.title, parts, ours.id).part
+        known = Sorted(ours.view, self.builder.read, self._codec)
+        gone = self._members(before)
+        added = self._members(after)
+        spans: list[Span] = []
+        for member in sorted(gone.keys() | added.keys()):
+            at = known.position(member)
+            there = at < ours.view.total and known.at(at) == member
+            if member in added and not there:
+                spans.append(Span(at, at, [Entry(b"", added[member])]))
+            elif member in gone and there:
+                spans.append(Span(at, at + 1, []))
+        self._refuse_twins(path, ours, set(gone), dict(added))
+        return edit_sequence(self.builder, ours, in_turn(spans))
+
+    def _members(self, entries: list[Entry]) -> dict[bytes, bytes]:
+        """The parts of members by their encodings."""
+        return {self._codec.encode(self._loader.part(entry.body)): entry.body for entry in entries}
 
     def _sequences(self, path: Path, base: Container, ours: Container, theirs: Container) -> bytes:
         def settle(our: Hunk, their: Hunk) -> list[Any]:
-            if our.new == their.new and not self._rules.run_on_equal(path):
-                return our.new
-            if not len(our.old) == len(our.new) == len(their.new) == 1:
-                raise Overlap
-            inner = (*path, our.new_start)
-            bodies = [run[0].body for run in (our.old, our.new, their.new)]
-            part = self.parts(inner, bodies[0], bodies[1], bodies[2])
-            assert part is not None
-            return [Entry(b"", part)]
+            if len(our.old) == len(our.new) == len(their.new) == 1:
+                bodies = [run[0].body for run in (our.old, our.new, their.new)]
+                part = self.parts((*path, our.new_start), *bodies)
+                return [] if part is None else [Entry(b"", part)]
+            return same_or_overlap(our, their)
 
         read = self.builder.read
         left = single(hunks(base.view, ours.view, read))
@@ -235,3 +284,16 @@ class _Merge:
         steps = combine(left, right, settle)
         spans = [Span(step.start, step.stop, step.new) for step in steps]
         return edit_sequence(self.builder, ours, spans)
+
+
+_CLASSES = {
+    Code.LIST: list,
+    Code.TUPLE: tuple,
+    Code.DICT: dict,
+    Code.SET: set,
+    Code.FROZENSET: frozenset,
+}
+
+
+def _alike(one: Container, other: Container) -> bool:
+    return kind_of(one.title) == kind_of(other.title)

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast.codec import Path, format_path
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, NotStorable
+from holdfast.tree._container import as_key
 from holdfast.tree._runs import Overlap, combine, hunks_of, same_or_overlap
 
 
@@ -44,13 +45,16 @@ class Merger(NamedTuple):
 MergerLike: TypeAlias = Merger | Callable[[Any, Any, Any], Any] | str
 Mergers: TypeAlias = Mapping[Any, MergerLike]
 Encode: TypeAlias = Callable[[Any], bytes]
+_Steps: TypeAlias = tuple[bytes, ...]
 
 
-def _ours(base: Any, ours: Any, theirs: Any) -> Any:
+def take_ours(base: Any, ours: Any, theirs: Any) -> Any:
+    """Ours, whatever theirs is."""
     return ours
 
 
-def _theirs(base: Any, ours: Any, theirs: Any) -> Any:
+def take_theirs(base: Any, ours: Any, theirs: Any) -> Any:
+    """Theirs, whatever ours is."""
     return theirs
 
 
@@ -60,7 +64,7 @@ def _add(base: Any, ours: Any, theirs: Any) -> Any:
         raise CannotMerge("add needs numbers")
     try:
         return ours + theirs - start
-    except TypeError as exc:
+    except (TypeError, ArithmeticError) as exc:
         raise CannotMerge("add needs numbers of one kind") from exc
 
 
@@ -92,7 +96,11 @@ def _union(encode: Encode, base: Any, ours: Any, theirs: Any) -> Any:
         {encode(member): member for member in members} for members in (start, ours, theirs)
     )
     gone = (before.keys() - left.keys()) | (before.keys() - right.keys())
-    return type(ours)([member for key, member in (left | right).items() if key not in gone])
+    members = [member for key, member in (left | right).items() if key not in gone]
+    merged = type(ours)(members)
+    if len(merged) < len(members):
+        raise CannotMerge("the union holds members that Python takes for the same")
+    return merged
 
 
 def _text(base: Any, ours: Any, theirs: Any) -> Any:
@@ -112,8 +120,8 @@ def _text(base: Any, ours: Any, theirs: Any) -> Any:
 def built_in(encode: Encode) -> dict[str, Merger]:
     """The mergers that have names."""
     return {
-        "ours": Merger(_ours),
-        "theirs": Merger(_theirs),
+        "ours": Merger(take_ours),
+        "theirs": Merger(take_theirs),
         "append": Merger(partial(_append, encode), on_equal=True),
         "union": Merger(partial(_union, encode)),
         "add": Merger(_add, on_equal=True),
@@ -131,37 +139,48 @@ class Rules:
     """
 
     def __init__(self, mergers: Mergers, encode: Encode) -> None:
+        if not isinstance(mergers, Mapping):
+            raise InvalidInput(f"mergers are a dict from paths or types, not {mergers!r}")
+        self._encode = encode
         self._names = built_in(encode)
-        self._paths: dict[Path, Merger] = {}
-        self._prefixes: list[tuple[Path, Merger]] = []
+        self._paths: dict[_Steps, Merger] = {}
+        self._prefixes: list[tuple[_Steps, Merger]] = []
         self._types: dict[type, Merger] = {}
         for key, merger in mergers.items():
             self._add(key, self._merger(merger))
         self._prefixes.sort(key=lambda rule: -len(rule[0]))
 
     def _merger(self, given: MergerLike) -> Merger:
-        if isinstance(given, Merger):
-            return given
         if isinstance(given, str):
             if given not in self._names:
                 known = ", ".join(self._names)
                 raise InvalidInput(f"there is no merger {given!r}; the named ones are {known}")
             return self._names[given]
-        if not callable(given):
-            raise InvalidInput(f"a merger is a name or a function, not {given!r}")
-        return Merger(given)
+        merger = given if isinstance(given, Merger) else Merger(given)
+        if not callable(merger.function):
+            raise InvalidInput(f"a merger is a name or a function, not {merger.function!r}")
+        return merger
 
     def _add(self, key: Any, merger: Merger) -> None:
         if isinstance(key, type):
             self._types[key] = merger
-        elif isinstance(key, str):
-            self._paths[(key,)] = merger
-        elif not isinstance(key, tuple):
+            return
+        path = (key,) if isinstance(key, str) else key
+        if not isinstance(path, tuple):
             raise InvalidInput(f"a merger is for a path, a prefix or a type, not for {key!r}")
-        elif key[-1:] == (...,):
-            self._prefixes.append((key[:-1], merger))
+        prefix = path[-1:] == (...,)
+        try:
+            steps = self._steps(path[:-1] if prefix else path)
+        except NotStorable as exc:
+            raise InvalidInput(f"a merger is for {key!r}, which is no path: {exc.reason}") from exc
+        if prefix:
+            self._prefixes.append((steps, merger))
         else:
-            self._paths[key] = merger
+            self._paths[steps] = merger
+
+    def _steps(self, path: Path) -> _Steps:
+        # Equality is that of bytes: a rule for 1 is none for True.
+        return tuple([self._encode(as_key(step)) for step in path])
 
     @property
     def by_type(self) -> bool:
@@ -170,7 +189,7 @@ class Rules:
 
     def at(self, path: Path) -> Merger | None:
         """The merger for exactly this path."""
-        return self._paths.get(path) if self._paths else None
+        return self._paths.get(self._steps(path)) if self._paths else None
 
     def of_type(self, cls: type) -> Merger | None:
         """The merger for exactly this type."""
@@ -178,24 +197,25 @@ class Rules:
 
     def beneath(self, path: Path) -> Merger | None:
         """The merger of the longest prefix of a path."""
+        steps = self._steps(path) if self._prefixes else ()
         for prefix, merger in self._prefixes:
-            if path[: len(prefix)] == prefix:
+            if steps[: len(prefix)] == prefix:
                 return merger
         return None
 
     def run_on_equal(self, path: Path) -> bool:
         """Whether equal changes at a path or beneath it still need a merger."""
-        depth = len(path)
-        return (
-            any(merger.on_equal for merger in self._types.values())
-            or any(m.on_equal and known[:depth] == path for known, m in self._paths.items())
-            or any(m.on_equal and _related(known, path) for known, m in self._prefixes)
-        )
+        if any(merger.on_equal for merger in self._types.values()):
+            return True
+        steps, depth = self._steps(path), len(path)
+        return any(
+            merger.on_equal and known[:depth] == steps for known, merger in self._paths.items()
+        ) or any(merger.on_equal and _related(known, steps) for known, merger in self._prefixes)
 
 
-def _related(prefix: Path, path: Path) -> bool:
-    shorter = min(len(prefix), len(path))
-    return prefix[:shorter] == path[:shorter]
+def _related(prefix: _Steps, steps: _Steps) -> bool:
+    shorter = min(len(prefix), len(steps))
+    return prefix[:shorter] == steps[:shorter]
 
 
 class PathConflict(NamedTuple):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 _LARGEST: Final = 1_000_000
-"""Two runs whose lengths multiply to more are not aligned but paired by position."""
+"""Two runs whose lengths multiply to more are not aligned as a whole."""
 
 
 class Hunk(NamedTuple):
@@ -35,7 +37,11 @@ class Overlap(Exception):
     """Both sides changed the same items."""
 
 
-def split(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int, int, int]]:
+Run: TypeAlias = tuple[int, int, int, int]
+"""Items [low, high) that became [new_low, new_high)."""
+
+
+def split(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
     """The runs [low, high) of `old` that became [new_low, new_high) of `new`."""
     head, shortest = 0, min(len(old), len(new))
     while head < shortest and old[head] == new[head]:
@@ -44,17 +50,61 @@ def split(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int, int, i
     while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
     left, right = old[head : len(old) - tail], new[head : len(new) - tail]
-    if not left and not right:
-        return []
-    if not left or not right or len(left) * len(right) > _LARGEST:
-        return [(head, head + len(left), head, head + len(right))]
-    return [
-        (head + low, head + high, head + new_low, head + new_high)
-        for low, high, new_low, new_high in _opcodes(left, right)
-    ]
+    runs = _aligned(left, right) if _is_short(left, right) else _anchored(left, right)
+    return [(head + a, head + b, head + c, head + d) for a, b, c, d in runs]
 
 
-def _opcodes(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int, int, int]]:
+def _is_short(old: Sequence[Any], new: Sequence[Any]) -> bool:
+    return len(old) * len(new) <= _LARGEST
+
+
+def _anchored(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    """The runs between items that each side has once and that stand in the same order."""
+    runs: list[Run] = []
+    low = new_low = 0
+    for high, new_high in [*_anchors(old, new), (len(old), len(new))]:
+        left, right = old[low:high], new[new_low:new_high]
+        inner = _aligned(left, right) if _is_short(left, right) else _whole(left, right)
+        runs += [(low + a, low + b, new_low + c, new_low + d) for a, b, c, d in inner]
+        low, new_low = high + 1, new_high + 1
+    return runs
+
+
+def _anchors(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:
+    """The longest chain of pairs of positions at which such items stand."""
+    counts, new_counts = Counter(old), Counter(new)
+    places = {item: at for at, item in enumerate(new) if new_counts[item] == 1}
+    # Patience: each pile ends with the least position that ends a chain of its length.
+    ends: list[int] = []
+    links: list[_Link] = []
+    for at, item in enumerate(old):
+        if counts[item] == 1 and item in places:
+            pile = bisect_left(ends, places[item])
+            ends[pile : pile + 1] = [places[item]]
+            links[pile : pile + 1] = [_Link(at, places[item], links[pile - 1] if pile else None)]
+    chain: list[tuple[int, int]] = []
+    link = links[-1] if links else None
+    while link is not None:
+        chain.append((link.at, link.place))
+        link = link.before
+    return chain[::-1]
+
+
+class _Link(NamedTuple):
+    at: int
+    place: int
+    before: _Link | None
+
+
+def _whole(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    return [(0, len(old), 0, len(new))] if old or new else []
+
+
+def _aligned(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    return _opcodes(old, new) if old and new else _whole(old, new)
+
+
+def _opcodes(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
     from difflib import SequenceMatcher
 
     matcher = SequenceMatcher(None, old, new, autojunk=False)
