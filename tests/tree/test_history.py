@@ -128,7 +128,7 @@ class EditedInSmallNodes(Edited):
 
 class EditedInRealNodes(Edited):
     scale = 2048
-    most = 3000
+    most = 1000
 
 
 TestEditedInSmallNodes = EditedInSmallNodes.TestCase

@@ -38,15 +38,13 @@ class Loader:
     def root(self, id: ObjectId) -> Any:
         """The value of a root object."""
         (found,) = self._read([id])
-        return self._object(found)
+        return self._decode(found.payload) if found.kind == Kind.VALUE else self._object(found)
 
     def part(self, part: bytes) -> Any:
         """The value of a part."""
         return self._decode(part)
 
     def _object(self, found: Object) -> Any:
-        if found.kind == Kind.VALUE:
-            return self._decode(found.payload)
         if found.kind != Kind.ROOT:
             raise FormatError(f"object {found.id.hex()[:12]} is not the root of a value")
         if self._depth >= _MAX_DEPTH:
