@@ -45,7 +45,9 @@ def verdicts(outcomes: Iterable[Outcome], quick: bool) -> list[Verdict]:
 
 def _verdict(outcome: Outcome, target: Target, quick: bool) -> Verdict:
     units = {metric.key: metric.unit for metric in outcome.scenario.metrics}
-    measured = outcome.sides[OURS].figures.get(target.metric)
+    ours = outcome.sides[OURS]
+    # A side that failed in one repetition proves nothing by the others.
+    measured = None if ours.failure else ours.figures.get(target.metric)
     unit = units.get(target.metric, "")
     return Verdict(outcome.scenario.name, target, unit, measured, judged=not quick)
 

@@ -114,6 +114,13 @@ def test_a_side_of_ours_that_failed_is_not_measured() -> None:
     assert "it broke" in text
 
 
+def test_a_side_of_ours_that_failed_once_proves_nothing() -> None:
+    mixed = outcome([1.0])
+    mixed.sides["holdfast"].failure = "it broke the second time"
+
+    assert {one.result for one in report.verdicts([mixed], quick=False)} == {"not measured"}
+
+
 def test_the_markdown_shows_median_spread_target_and_notes() -> None:
     text = report.markdown([outcome([1.0, 2.0, 5.0])], registry.engines(), {"cpu": "X"}, False)
 
