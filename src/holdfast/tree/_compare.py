@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from holdfast.tree._layout import Entry
 from holdfast.tree._levels import View
 from holdfast.tree._objects import Reader
-from holdfast.tree._runs import Hunk, split
+from holdfast.tree._runs import Hunk, split, split_nodes
 
 
 def differing(old: View, new: View, read: Reader) -> tuple[list[Entry], list[Entry]]:
@@ -46,8 +46,8 @@ def hunks(old: View, new: View, read: Reader) -> Iterator[Hunk]:
 
 
 def _align(view: View, level: int, block: Hunk, read: Reader) -> Iterator[Hunk]:
-    for part in split([entry.body for entry in block.old], [entry.body for entry in block.new]):
-        low, high, new_low, new_high = part
+    bodies = [entry.body for entry in block.old], [entry.body for entry in block.new]
+    for low, high, new_low, new_high in split_nodes(*bodies) if level else split(*bodies):
         start = block.start + _weight(block.old[:low])
         new_start = block.new_start + _weight(block.new[:new_low])
         inner = Hunk(start, block.old[low:high], new_start, block.new[new_low:new_high])

@@ -42,30 +42,50 @@ Run: TypeAlias = tuple[int, int, int, int]
 
 
 def split(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
-    """The runs [low, high) of `old` that became [new_low, new_high) of `new`."""
+    """The runs of `old` that became others in `new`."""
+    head, left, right = _trimmed(old, new)
+    runs = _anchored(left, right, _aligned) if _is_long(left, right) else _aligned(left, right)
+    return _moved(runs, head, head)
+
+
+def split_nodes(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    """The same for nodes of a sequence, which stand for long runs of items.
+
+    Nodes that are there several times say little about what became of which.
+    """
+    head, left, right = _trimmed(old, new)
+    return _moved(_anchored(left, right, _whole_but_ends), head, head)
+
+
+def _trimmed(old: Sequence[Any], new: Sequence[Any]) -> tuple[int, Sequence[Any], Sequence[Any]]:
+    """How many items are the same at the start, and what is left without those at the end."""
     head, shortest = 0, min(len(old), len(new))
     while head < shortest and old[head] == new[head]:
         head += 1
     tail = 0
     while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
-    left, right = old[head : len(old) - tail], new[head : len(new) - tail]
-    runs = _aligned(left, right) if _is_short(left, right) else _anchored(left, right)
-    return [(head + a, head + b, head + c, head + d) for a, b, c, d in runs]
+    return head, old[head : len(old) - tail], new[head : len(new) - tail]
 
 
-def _is_short(old: Sequence[Any], new: Sequence[Any]) -> bool:
-    return len(old) * len(new) <= _LARGEST
+def _moved(runs: list[Run], by: int, new_by: int) -> list[Run]:
+    return [(by + a, by + b, new_by + c, new_by + d) for a, b, c, d in runs]
 
 
-def _anchored(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+def _is_long(old: Sequence[Any], new: Sequence[Any]) -> bool:
+    return len(old) * len(new) > _LARGEST
+
+
+def _anchored(
+    old: Sequence[Any],
+    new: Sequence[Any],
+    between: Callable[[Sequence[Any], Sequence[Any]], list[Run]],
+) -> list[Run]:
     """The runs between items that each side has once and that stand in the same order."""
     runs: list[Run] = []
     low = new_low = 0
     for high, new_high in [*_anchors(old, new), (len(old), len(new))]:
-        left, right = old[low:high], new[new_low:new_high]
-        inner = _aligned(left, right) if _is_short(left, right) else _whole(left, right)
-        runs += [(low + a, low + b, new_low + c, new_low + d) for a, b, c, d in inner]
+        runs += _moved(between(old[low:high], new[new_low:new_high]), low, new_low)
         low, new_low = high + 1, new_high + 1
     return runs
 
@@ -100,8 +120,15 @@ def _whole(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
     return [(0, len(old), 0, len(new))] if old or new else []
 
 
+def _whole_but_ends(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    head, left, right = _trimmed(old, new)
+    return _moved(_whole(left, right), head, head)
+
+
 def _aligned(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
-    return _opcodes(old, new) if old and new else _whole(old, new)
+    if not old or not new or _is_long(old, new):
+        return _whole(old, new)
+    return _opcodes(old, new)
 
 
 def _opcodes(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
