@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import random
 import uuid
@@ -196,4 +197,12 @@ def _read_unchecked(data: bytes) -> None:
 
 
 def _names_classes(data: bytes) -> bool:
-    return any(bytes([code]) in data for code in _OF_CLASSES)
+    found: set[int] = set()
+
+    def note(code: int, content: bytes) -> None:
+        found.add(code)
+        with contextlib.suppress(ValueError):
+            unpack(content, note)
+
+    unpack(data, note)
+    return not found.isdisjoint(_OF_CLASSES)

@@ -27,6 +27,7 @@ from holdfast.codec import Codec, encode
 from holdfast.codec._codes import DEEP_NESTING, MAX_NESTED
 from holdfast.errors import InvalidInput, NotStorable
 from tests.sample_types import Color, Item, Note, Open, Person, Point, Slim
+from tests.strategies import same
 
 T = TypeVar("T")
 
@@ -518,12 +519,17 @@ def test_a_member_that_an_enum_does_not_list_is_refused() -> None:
         encode(stray)
 
 
-@pytest.mark.skipif(
-    str(pathlib.PureWindowsPath("./c:")) != "c:", reason="this Python writes such paths exactly"
-)
-def test_a_path_that_reads_as_another_one_is_refused() -> None:
-    with pytest.raises(NotStorable, match="means another one"):
-        encode(pathlib.PureWindowsPath("./c:"))
+@pytest.mark.parametrize("text", ["./c:", "//.//", "./c:/a", "//a/b", "c:a"])
+def test_a_path_that_reads_as_another_one_is_refused(text: str) -> None:
+    path = pathlib.PureWindowsPath(text)
+
+    # Older versions of Python write some of them as the text of another path.
+    try:
+        data = encode(path)
+    except NotStorable as exc:
+        assert "means another one" in str(exc)  # noqa: PT017 - either outcome is right
+    else:
+        assert same(Codec().decode(data), path)
 
 
 # Long paths and odd steps stay readable
