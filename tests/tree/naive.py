@@ -12,7 +12,7 @@ import pydantic
 
 from holdfast.codec import Field, Path, default_codec
 from holdfast.tree import ABSENT, Change, Edited, ObjectId, links, make_object
-from holdfast.tree._runs import Hunk, Overlap, combine, hunks_of, same_or_overlap, single
+from holdfast.tree._runs import Overlap, Step, combine, hunks_of, new_items, single
 from tests.sample_types import Item, Note, Person, Point, Slim, Spot
 from tests.tree.support import Objects
 
@@ -228,7 +228,7 @@ class NaiveMerge:
                 return _merged_sets(type(ours)() if before is ABSENT else before, ours, theirs)
             if type(ours) in (list, tuple) and before is not ABSENT:
                 return self._lists(before, ours, theirs, path)
-            if is_record(ours) and before is not ABSENT:
+            if is_record(ours):
                 return self._records(before, ours, theirs, path)
         self.conflicts.append(token(path))
         return ours
@@ -246,8 +246,12 @@ class NaiveMerge:
         return merged
 
     def _records(self, base: Any, ours: Any, theirs: Any, path: Path) -> Any:
-        old, our, their = (fields_of(one) for one in (base, ours, theirs))
-        fields = {k: self.merge(old[k], our[k], their[k], (*path, Field(k))) for k in our}
+        old = {} if base is ABSENT else fields_of(base)
+        our, their = fields_of(ours), fields_of(theirs)
+        fields = {
+            name: self.merge(old.get(name, ABSENT), our[name], their[name], (*path, Field(name)))
+            for name in our
+        }
         merged = with_fields(ours, fields)
         if isinstance(merged, pydantic.BaseModel):
             merged.__pydantic_fields_set__ |= theirs.__pydantic_fields_set__
@@ -258,24 +262,25 @@ class NaiveMerge:
         values = {encode(item): item for one in (base, ours, theirs) for item in one}
         known = len(self.conflicts)
 
-        def settle(our: Hunk, their: Hunk) -> list[Any]:
-            if len(our.old) == len(our.new) == len(their.new) == 1:
-                parts = [values[run[0]] for run in (our.old, our.new, their.new)]
-                merged = self.merge(parts[0], parts[1], parts[2], (*path, our.new_start))
-                part = encode(merged)
-                values[part] = merged
-                return [part]
-            return same_or_overlap(our, their)
-
         try:
-            steps = combine(single(hunks_of(old, left)), single(hunks_of(old, right)), settle)
+            steps = combine(single(hunks_of(old, left)), single(hunks_of(old, right)))
+            for step in reversed(steps):
+                items = self._items(step, values, (*path, step.start))
+                left[step.start : step.stop] = items
         except Overlap:
             del self.conflicts[known:]
             self.conflicts.append(token(path))
             return ours
-        for step in reversed(steps):
-            left[step.start : step.stop] = step.new
         return type(ours)([values[item] for item in left])
+
+    def _items(self, step: Step, values: dict[bytes, Any], path: Path) -> list[bytes]:
+        our, their = step.ours, step.theirs
+        if our is None or not len(our.old) == len(our.new) == len(their.new) == 1:
+            return new_items(step)
+        base, ours, theirs = (values[run[0]] for run in (our.old, our.new, their.new))
+        merged = self.merge(base, ours, theirs, path)
+        values[encode(merged)] = merged
+        return [encode(merged)]
 
 
 def _merged_sets(base: Any, ours: Any, theirs: Any) -> Any:

@@ -36,7 +36,7 @@ from holdfast.tree._mergers import (
 )
 from holdfast.tree._objects import ObjectId, Reader
 from holdfast.tree._order import merged_order
-from holdfast.tree._runs import Hunk, Overlap, combine, same_or_overlap, single
+from holdfast.tree._runs import Hunk, Overlap, combine, new_items, single
 from holdfast.tree._sorted import Sorted
 
 
@@ -271,19 +271,24 @@ class _Merge:
         return {self._codec.encode(self._loader.part(entry.body)): entry.body for entry in entries}
 
     def _sequences(self, path: Path, base: Container, ours: Container, theirs: Container) -> bytes:
-        def settle(our: Hunk, their: Hunk) -> list[Any]:
-            if len(our.old) == len(our.new) == len(their.new) == 1:
-                bodies = [run[0].body for run in (our.old, our.new, their.new)]
-                part = self.parts((*path, our.new_start), *bodies)
-                return [] if part is None else [Entry(b"", part)]
-            return same_or_overlap(our, their)
-
         read = self.builder.read
         left = single(hunks(base.view, ours.view, read))
         right = single(hunks(base.view, theirs.view, read))
-        steps = combine(left, right, settle)
-        spans = [Span(step.start, step.stop, step.new) for step in steps]
+        spans: list[Span] = []
+        for step in combine(left, right):
+            if step.ours is not None and _is_one_item(step.ours, step.theirs):
+                runs = step.ours.old, step.ours.new, step.theirs.new
+                part = self.parts((*path, step.start), *[run[0].body for run in runs])
+                entries = [] if part is None else [Entry(b"", part)]
+            else:
+                entries = new_items(step)
+            if step.ours is None or entries != step.ours.new:
+                spans.append(Span(step.start, step.stop, entries))
         return edit_sequence(self.builder, ours, spans)
+
+
+def _is_one_item(ours: Hunk, theirs: Hunk) -> bool:
+    return len(ours.old) == len(ours.new) == len(theirs.new) == 1
 
 
 _CLASSES = {

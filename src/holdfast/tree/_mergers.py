@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from holdfast.codec import Path, format_path
 from holdfast.errors import InvalidInput, NotStorable
 from holdfast.tree._container import as_key
-from holdfast.tree._runs import Overlap, combine, hunks_of, same_or_overlap
+from holdfast.tree._runs import Overlap, combine, hunks_of, new_items
 
 
 class Absent:
@@ -109,11 +109,10 @@ def _text(base: Any, ours: Any, theirs: Any) -> Any:
         raise CannotMerge("text needs texts")
     before, left, right = (one.splitlines(keepends=True) for one in (start, ours, theirs))
     try:
-        steps = combine(hunks_of(before, left), hunks_of(before, right), same_or_overlap)
+        for step in reversed(combine(hunks_of(before, left), hunks_of(before, right))):
+            left[step.start : step.stop] = new_items(step)
     except Overlap as exc:
         raise CannotMerge("both sides changed the same lines") from exc
-    for step in reversed(steps):
-        left[step.start : step.stop] = step.new
     return "".join(left)
 
 

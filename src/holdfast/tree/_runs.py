@@ -24,13 +24,22 @@ class Hunk(NamedTuple):
         """Where the old items end."""
         return self.start + len(self.old)
 
+    @property
+    def grows(self) -> bool:
+        """Whether there are more items than before."""
+        return len(self.new) > len(self.old)
+
 
 class Step(NamedTuple):
-    """One thing to do to ours: the items [start, stop) become `new`."""
+    """One thing to do to ours: the items [start, stop) become those of theirs.
+
+    Where ours changed exactly the same items, its change is `ours`.
+    """
 
     start: int
     stop: int
-    new: list[Any]
+    theirs: Hunk
+    ours: Hunk | None
 
 
 class Overlap(Exception):
@@ -157,13 +166,10 @@ def single(hunks: Iterable[Hunk]) -> list[Hunk]:
     return apart
 
 
-def combine(
-    ours: list[Hunk], theirs: list[Hunk], settle: Callable[[Hunk, Hunk], list[Any]]
-) -> list[Step]:
+def combine(ours: list[Hunk], theirs: list[Hunk]) -> list[Step]:
     """What theirs changes in ours, in ascending order.
 
-    `settle` decides where both changed exactly the same items; it may raise Overlap.
-    Raises Overlap where the changes meet in another way.
+    Raises Overlap where the changes meet, but not in exactly the same items.
     """
     steps: list[Step] = []
     shift, at = 0, 0
@@ -172,26 +178,27 @@ def combine(
             shift += len(ours[at].new) - len(ours[at].old)
             at += 1
         if at == len(ours) or _before(their, ours[at]):
-            steps.append(Step(their.start + shift, their.stop + shift, their.new))
+            steps.append(Step(their.start + shift, their.stop + shift, their, None))
             continue
         our = ours[at]
         if (our.start, our.stop) != (their.start, their.stop):
             raise Overlap
-        settled = settle(our, their)
-        if settled != our.new:
-            steps.append(Step(our.new_start, our.new_start + len(our.new), settled))
+        steps.append(Step(our.new_start, our.new_start + len(our.new), their, our))
     return steps
 
 
 def _before(one: Hunk, other: Hunk) -> bool:
-    """Whether a hunk ends before another starts; two insertions in one place meet."""
-    if one.start == one.stop == other.start == other.stop:
+    """Whether a hunk ends before another starts.
+
+    Two that touch and both grow meet: both may have inserted in the same place.
+    """
+    if one.stop == other.start and one.grows and other.grows:
         return False
     return one.stop <= other.start
 
 
-def same_or_overlap(ours: Hunk, theirs: Hunk) -> list[Any]:
-    """Settle equal changes only."""
-    if ours.new != theirs.new:
+def new_items(step: Step) -> list[Any]:
+    """What a step puts in place; raises Overlap if the sides changed it differently."""
+    if step.ours is not None and step.ours.new != step.theirs.new:
         raise Overlap
-    return ours.new
+    return step.theirs.new
