@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from ormsgpack import Ext
 
+from fuzz.mutations import Mutator
+from fuzz.trees import judge_object, tree_seeds
 from holdfast.codec import encode
 from holdfast.codec._codes import Code
 from holdfast.codec._msgpack import extension, pack, unpack
@@ -272,7 +274,7 @@ def test_links_of_a_malformed_node_are_ids_or_refused(kind: Kind, payload: bytes
 
 # Fuzzing: valid payloads, bent a little and named anew.
 
-_SAMPLES = 400
+_SAMPLES = 1000
 
 
 def _bend(payload: bytes, rolls: random.Random) -> bytes:
@@ -327,3 +329,14 @@ def test_a_sound_object_under_a_kind_that_it_is_not_is_another_object() -> None:
     payload = encode([1, 2])
 
     assert objects.put(Kind.VALUE, payload) != objects.put(Kind.ITEMS, payload)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shaken_nodes_raise_nothing_but_our_errors(seed: int) -> None:
+    seeds = tree_seeds()
+    rolls = random.Random(seed)
+    for turn in range(_SAMPLES * (50 if SOAK else 2)):
+        start = rolls.choice(seeds)
+        bent = Mutator(seed * 10**7 + turn, [start[1:]]).bend()
+        kind = start[:1] if rolls.random() < 0.9 else bytes([rolls.choice(list(Kind))])
+        judge_object(kind + bent)
