@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ormsgpack import unpackb
+
 from holdfast.codec import _numpy
 from holdfast.codec._atoms import DECODERS, decode_atom
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
-from holdfast.codec._msgpack import hook_failed, nesting_exceeds, unpack
+from holdfast.codec._msgpack import hook_failed, nesting_exceeds
 from holdfast.codec._records import put_together
 from holdfast.codec._registry import LONGEST_NAME, Entry
 from holdfast.errors import (
@@ -35,18 +37,20 @@ class Decoder:
         self._codec = codec
         self._link = link
         self._failure: BaseException | None = None
+        self._first_hook = partial(self._hook, 0)
 
     def decode(self, data: bytes) -> Any:
         """The value; raises FormatError, UndeclaredClass or ClassChanged."""
-        return self._unpack(0, data)
+        try:
+            return unpackb(data, ext_hook=self._first_hook)
+        except (ValueError, TypeError, RecursionError) as exc:
+            self._raise(exc)
 
     def _unpack(self, depth: int, data: bytes) -> Any:
         try:
-            return unpack(data, partial(self._hook, depth))
-        except (ValueError, TypeError) as exc:
+            return unpackb(data, ext_hook=partial(self._hook, depth))
+        except (ValueError, TypeError, RecursionError) as exc:
             self._raise(exc)
-        except RecursionError as exc:
-            raise FormatError("the bytes are nested too deeply") from exc
 
     def _raise(self, exc: Exception) -> NoReturn:
         failure, self._failure = self._failure, None

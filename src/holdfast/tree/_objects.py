@@ -36,7 +36,8 @@ class Kind(IntEnum):
     """A version: the root of a value, its parents, and what is known about the step."""
 
 
-_PREFIX = {kind: bytes([kind]) for kind in Kind}
+KIND_BYTES = [bytes([kind]) for kind in range(max(Kind) + 1)]
+"""What stands before the payload where an object is hashed, by kind."""
 
 
 class Object(NamedTuple):
@@ -58,9 +59,7 @@ Reader: TypeAlias = Callable[[Sequence[ObjectId]], Sequence[Object]]
 
 def object_id(kind: Kind, payload: bytes) -> ObjectId:
     """The name of an object."""
-    digest = sha256(_PREFIX[kind])
-    digest.update(payload)
-    return digest.digest()
+    return sha256(KIND_BYTES[kind] + payload).digest()
 
 
 def make_object(kind: Kind, payload: bytes, base: ObjectId | None = None) -> Object:
