@@ -65,32 +65,36 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 
 def with_fields(value: Any, fields: dict[str, Any]) -> Any:
-    """The same object with other values in its fields."""
+    """The same object with these values in its fields."""
     if isinstance(value, tuple):
         return type(value)(**fields)
     made = copy.copy(value)
+    if isinstance(made, pydantic.BaseModel):
+        return _with_model_fields(made, fields)
     for name, held in fields.items():
-        _set_field(made, name, held)
+        if isinstance(made, msgspec.Struct):
+            msgspec.structs.force_setattr(made, name, held)
+        else:
+            object.__setattr__(made, name, held)
     return made
 
 
-def _set_field(made: Any, name: str, held: Any) -> None:
-    if isinstance(made, msgspec.Struct):
-        msgspec.structs.force_setattr(made, name, held)
-    elif not isinstance(made, pydantic.BaseModel):
-        object.__setattr__(made, name, held)
-    elif name.startswith("+"):
-        made.__pydantic_extra__ = (made.__pydantic_extra__ or {}) | {name[1:]: held}
-    elif name.startswith("_"):
-        made.__pydantic_private__ = (made.__pydantic_private__ or {}) | {name: held}
-    else:
-        if not identical(made.__dict__[name], held):
+def _with_model_fields(made: Any, fields: dict[str, Any]) -> Any:
+    extra = {name[1:]: held for name, held in fields.items() if name.startswith("+")}
+    private = {name: held for name, held in fields.items() if name.startswith("_")}
+    for name in made.__dict__:
+        if not identical(made.__dict__[name], fields[name]):
             made.__pydantic_fields_set__.add(name)
-        made.__dict__[name] = held
+        made.__dict__[name] = fields[name]
+    if made.__pydantic_extra__ is not None:
+        made.__pydantic_extra__ = extra
+    if made.__pydantic_private__ is not None:
+        made.__pydantic_private__ = private
+    return made
 
 
 def content(value: Any) -> Any:
-    """What a value holds, without the order of its dicts."""
+    """What a value holds, without the order of its dicts and which fields were set."""
     if value is ABSENT:
         return "absent"
     if type(value) is dict:
@@ -98,12 +102,7 @@ def content(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value).__name__, [content(item) for item in value]
     if is_record(value):
-        names = sorted(getattr(value, "__pydantic_fields_set__", ()))
-        return (
-            type(value).__name__,
-            sorted((k, content(v)) for k, v in fields_of(value).items()),
-            names,
-        )
+        return type(value).__name__, sorted((k, content(v)) for k, v in fields_of(value).items())
     return encode(value)
 
 
@@ -353,12 +352,7 @@ class Maker:
         if is_record(value):
             fields = fields_of(value)
             name = self.random.choice(sorted(fields))
-            return with_fields(
-                value,
-                {name: self._changed(fields[name])}
-                if not isinstance(value, tuple)
-                else fields | {name: self._changed(fields[name])},
-            )
+            return with_fields(value, fields | {name: self._changed(fields[name])})
         return self.value(1)
 
     def _changed_dict(self, value: dict[Any, Any], deeper: bool) -> dict[Any, Any]:

@@ -168,7 +168,9 @@ class _Edit:
         return opened._replace(title=with_marks(opened.title, keys, marks))
 
     def inserted(self, part: bytes | None, index: Any, value: Any) -> bytes:
-        opened = None if part is None else open_part(part, self._builder.read)
+        if part is None:
+            raise nowhere(self._path, len(self._path) - 1)
+        opened = open_part(part, self._builder.read)
         if opened is None or opened.title.code not in (Code.LIST, Code.TUPLE):
             raise InvalidInput("insert works on lists and tuples only")
         total = opened.view.total
