@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -19,12 +20,7 @@ from holdfast.tree import (
     ObjectId,
     TreeWriter,
     Written,
-    _builder,
     _chunks,
-    _cuts,
-    _embed,
-    _levels,
-    _refusals,
     links,
     load,
     make_object,
@@ -106,12 +102,15 @@ _SMALL_CUTTER = partial(
 )
 
 
+_TREE = "holdfast.tree."
+
+
 @contextlib.contextmanager
 def small_nodes() -> Iterator[None]:
     """Nodes so small that a little value is a tall tree."""
     sizes = {"NODE_MIN": 48, "NODE_TARGET": 160, "NODE_MAX": 512, "_SPAN": 112, "INLINE_MAX": 64}
     with contextlib.ExitStack() as stack:
-        for module in (_cuts, _levels, _builder, _embed, _refusals):
+        for module in [found for name, found in sys.modules.items() if name.startswith(_TREE)]:
             here: dict[str, Any] = {
                 name: size for name, size in sizes.items() if hasattr(module, name)
             }
