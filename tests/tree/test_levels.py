@@ -16,9 +16,8 @@ from holdfast.errors import FormatError
 from holdfast.tree import Kind, Object, links, make_object
 from holdfast.tree._builder import Builder
 from holdfast.tree._cuts import INLINE_MAX, KEY_MAX, NODE_MAX, NODE_MIN, cuts_after, mark
-from holdfast.tree._embed import in_turn
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, layout_of
-from holdfast.tree._levels import Rebuilt, Span, View, rebuild
+from holdfast.tree._levels import Rebuilt, Span, View, in_turn, rebuild
 from tests.tree.support import Objects, small_nodes
 
 

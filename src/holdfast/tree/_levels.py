@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from holdfast.errors import FormatError
@@ -25,6 +25,20 @@ class Span(NamedTuple):
     start: int
     stop: int
     entries: Sequence[Entry]
+
+
+def in_turn(spans: list[Span]) -> list[Span]:
+    """Spans in ascending order, with those that insert in one place as one."""
+    spans.sort(key=lambda span: (span.start, span.stop, [entry.key for entry in span.entries]))
+    joined: list[Span] = []
+    for at, together in groupby(spans, key=lambda span: (span.start, span.stop)):
+        several = list(together)
+        if len(several) > 1:
+            assert at[0] == at[1], "two changes of one key"
+            entries = [entry for span in several for entry in span.entries]
+            several = [Span(*at, entries)]
+        joined += several
+    return joined
 
 
 class Place(NamedTuple):

@@ -12,9 +12,9 @@ from holdfast.tree._builder import Builder, Title
 from holdfast.tree._container import Container, Edited, finish, open_part
 from holdfast.tree._cuts import KEY_MAX
 from holdfast.tree._edit import embed_at
-from holdfast.tree._embed import Embedder, in_turn
+from holdfast.tree._embed import Embedder
 from holdfast.tree._layout import PAIRS, Entry
-from holdfast.tree._levels import Span, View
+from holdfast.tree._levels import Span, View, in_turn
 from holdfast.tree._load import Loader
 from holdfast.tree._objects import ObjectId, Reader
 from holdfast.tree._parts import link

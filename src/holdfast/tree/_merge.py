@@ -19,9 +19,9 @@ from holdfast.tree._container import (
     part_of,
 )
 from holdfast.tree._edit import embed_at
-from holdfast.tree._embed import Embedder, in_turn
+from holdfast.tree._embed import Embedder
 from holdfast.tree._layout import Entry
-from holdfast.tree._levels import Span, View
+from holdfast.tree._levels import Span, View, in_turn
 from holdfast.tree._load import Loader
 from holdfast.tree._marks import kind_of, marks_of, with_marks
 from holdfast.tree._mergers import (
@@ -34,6 +34,7 @@ from holdfast.tree._mergers import (
     take_ours,
     take_theirs,
 )
+from holdfast.tree._nesting import refuse_deep
 from holdfast.tree._objects import ObjectId, Reader
 from holdfast.tree._order import merged_order
 from holdfast.tree._runs import Hunk, Overlap, combine, new_items, single
@@ -67,7 +68,7 @@ def merge(
         raise MergeConflict(merging.conflicts)
     if part is None:
         raise InvalidInput("a merger removed the top of the value")
-    return finish(merging.builder, part, ours)
+    return refuse_deep(finish(merging.builder, part, ours))
 
 
 class _Merge:
