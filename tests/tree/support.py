@@ -111,10 +111,8 @@ def small_nodes() -> Iterator[None]:
     sizes = {"NODE_MIN": 48, "NODE_TARGET": 160, "NODE_MAX": 512, "_SPAN": 112, "INLINE_MAX": 64}
     with contextlib.ExitStack() as stack:
         for module in [found for name, found in sys.modules.items() if name.startswith(_TREE)]:
-            here: dict[str, Any] = {
-                name: size for name, size in sizes.items() if hasattr(module, name)
-            }
-            stack.enter_context(mock.patch.multiple(module, **here))
+            for name in sizes.keys() & vars(module).keys():
+                stack.enter_context(mock.patch.object(module, name, sizes[name]))
         cutter = _SMALL_CUTTER()
         stack.enter_context(mock.patch.multiple(_chunks, CHUNK_MIN=64, _cutter=lambda: cutter))
         yield
