@@ -166,13 +166,17 @@ def _apply(value: Any, changes: list[tuple[Path, Change]]) -> Any:
     return with_fields(value, fields)
 
 
+def _key(step: Any) -> bytes:
+    return encode(str(step)) if type(step) is Field else encode(step)
+
+
 def _inside(changes: list[tuple[Path, Change]], step: Any) -> list[tuple[Path, Change]]:
-    at = encode(str(step)) if type(step) is Field else encode(step)
+    at = _key(step)
     return [
         (path[1:], change)
         for path, change in changes
         if path
-        and encode(str(path[0]) if type(path[0]) is Field else path[0]) == at
+        and _key(path[0]) == at
         and (len(path) > 1 or change.kind in ("changed", "reordered"))
     ]
 
@@ -187,15 +191,17 @@ def _apply_to_list(items: list[Any], changes: list[tuple[Path, Change]]) -> list
 
 
 def _apply_to_dict(held: dict[Any, Any], changes: list[tuple[Path, Change]]) -> dict[Any, Any]:
-    gone = {token(path) for path, change in changes if len(path) == 1 and change.kind == "removed"}
+    gone = {
+        _key(path[0]) for path, change in changes if len(path) == 1 and change.kind == "removed"
+    }
     made = {
         key: _apply(part, _inside(changes, key))
         for key, part in held.items()
-        if token((key,)) not in gone
+        if encode(key) not in gone
     }
     for path, change in changes:
         if len(path) == 1 and change.kind == "added":
-            made[path[0]] = change.new
+            made[str(path[0]) if type(path[0]) is Field else path[0]] = change.new
     for path, change in changes:
         if not path:
             assert change.kind == "reordered"

@@ -82,7 +82,13 @@ def changed_at(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
         return change(value)
     part = changed_at(part_at(value, path[:1]), path[1:], change)
     if is_record(value):
-        return with_fields(value, fields_of(value) | {str(path[0]): part})
+        made = with_fields(value, fields_of(value) | {str(path[0]): part})
+        if isinstance(value, Person):
+            made.__pydantic_fields_set__.clear()
+            made.__pydantic_fields_set__.update(
+                value.model_fields_set, path if len(path) == 1 else ()
+            )
+        return made
     if type(value) is dict:
         return {
             key: part if encode(key) == encode(path[0]) else held for key, held in value.items()
@@ -296,6 +302,16 @@ def test_a_field_of_a_model_that_is_put_counts_as_set() -> None:
     assert same(Held(person).put(("age",), 5), expected)
 
 
+def test_a_field_of_a_model_that_is_changed_inside_does_not_count_as_set() -> None:
+    person = Person(name="a")
+    person.__dict__["age"] = [{"years": 1}]
+    held = Held(person)
+
+    assert held.put(("age", 0, "years"), 5).model_fields_set == {"name"}
+    assert held.insert(("age", 0), 5).model_fields_set == {"name"}
+    assert held.put(("age",), person.age).model_fields_set == {"name", "age"}
+
+
 def test_private_and_extra_values_of_a_model_can_be_put() -> None:
     made = Open.model_validate({"known": 1, "colour": 2})
     expected = copy.deepcopy(made)
@@ -372,6 +388,37 @@ def test_a_value_that_cannot_be_stored_is_refused_with_its_path() -> None:
     with pytest.raises(NotStorable) as caught:
         Held({"a": [1, 2]}).insert(("a", 1), object())
     assert caught.value.path == 'value["a"][1]'
+
+
+def nested(depth: int, wrap: Any) -> Any:
+    value = "deep"
+    for _ in range(depth):
+        value = wrap(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("wrap", "step", "most"),
+    [
+        (lambda part: [part], 0, 255),
+        (lambda part: {"a": part}, "a", 255),
+        (lambda part: (part,), 0, 32),
+        (lambda part: {1: part}, 1, 32),
+        (Note, "text", 32),
+        (lambda part: [*range(3_000), part], -1, 100),
+    ],
+    ids=["list", "dict", "tuple", "keys", "object", "large"],
+)
+def test_what_is_put_deep_inside_is_stored_as_far_as_a_writer_stores_it(
+    wrap: Any, step: Any, most: int
+) -> None:
+    half = most // 2
+    held, path = Held(nested(half, wrap)), (step,) * half
+    deepest = held.put(path, nested(most - half, wrap))
+
+    assert encode(deepest) == encode(nested(most, wrap))
+    with pytest.raises(NotStorable, match="nested too deeply"):
+        held.put(path, nested(most - half + 1, wrap))
 
 
 def test_only_the_last_step_may_be_new() -> None:

@@ -28,6 +28,7 @@ from holdfast.tree._layout import Entry
 from holdfast.tree._levels import Span
 from holdfast.tree._load import Loader
 from holdfast.tree._marks import is_marked, marks_of, with_marks
+from holdfast.tree._nesting import refuse_deep
 from holdfast.tree._objects import ObjectId, Reader
 from holdfast.tree._order import edited_order
 from holdfast.tree._refusals import explain
@@ -67,16 +68,19 @@ def insert(
     """
     if not checked(path):
         raise InvalidInput("insert needs a path that ends with the index of a list")
-    edit = _Edit(root, path[:-1], read, codec)
-    return edit.apply(lambda edit, old: edit.inserted(old, path[-1], value))
+    edit = _Edit(root, path, read, codec, above=1)
+    return edit.apply(lambda edit, old: edit.inserted(old, value))
 
 
 class _Edit:
-    """One edit of one place."""
+    """One edit of one place, or of the container some steps above it."""
 
-    def __init__(self, root: ObjectId, path: Path, read: Reader, codec: Codec | None) -> None:
+    def __init__(
+        self, root: ObjectId, path: Path, read: Reader, codec: Codec | None, above: int = 0
+    ) -> None:
         self._root = root
         self._path = checked(path)
+        self._stop = len(path) - above
         self._codec = default_codec if codec is None else codec
         self._builder = Builder(read)
         self._embedder = Embedder(self._codec, self._builder, {})
@@ -88,18 +92,18 @@ class _Edit:
         part = self._descend(part_of(self._root, self._builder.read), 0, change)
         if part is None:
             raise InvalidInput("the top of a value cannot be removed")
-        return finish(self._builder, part, self._root)
+        return refuse_deep(finish(self._builder, part, self._root))
 
     def _descend(
         self, part: bytes | None, depth: int, change: Callable[[_Edit, bytes | None], bytes | None]
     ) -> bytes | None:
-        if depth == len(self._path):
+        if depth == self._stop:
             return change(self, part)
         opened = None if part is None else open_part(part, self._builder.read)
         if opened is None:
             raise nowhere(self._path, depth)
         at, entry = self._find(opened, self._path[depth])
-        last = depth == len(self._path) - 1
+        last = depth == self._stop - 1
         if entry is None and not (last and opened.title.code in (Code.DICT, Code.MAP)):
             raise nowhere(self._path, depth)
         new = self._descend(None if entry is None else entry.body, depth + 1, change)
@@ -161,24 +165,25 @@ class _Edit:
         name = str(self._path[depth])
         if new is None:
             raise InvalidInput(f"{format_path(self._path)} is a field, which cannot be removed")
-        if not is_marked(opened.title) or name.startswith("_"):
+        inside = depth < len(self._path) - 1
+        if inside or not is_marked(opened.title) or name.startswith("_"):
             return opened
         keys = opened.keys(self._builder.read)
         marks = marks_of(opened.title, keys) | {name.removeprefix("+")}
         return opened._replace(title=with_marks(opened.title, keys, marks))
 
-    def inserted(self, part: bytes | None, index: Any, value: Any) -> bytes:
+    def inserted(self, part: bytes | None, value: Any) -> bytes:
         if part is None:
-            raise nowhere(self._path, len(self._path) - 1)
+            raise nowhere(self._path, self._stop - 1)
         opened = open_part(part, self._builder.read)
         if opened is None or opened.title.code not in (Code.LIST, Code.TUPLE):
             raise InvalidInput("insert works on lists and tuples only")
-        total = opened.view.total
+        total, index = opened.view.total, self._path[-1]
         if type(index) is not int or not -total <= index <= total:
             raise InvalidInput(f"{index!r} is not an index of a list of {total} items")
         at = index + total if index < 0 else index
-        part = embed_at(self._embedder, self._codec, (*self._path, index), value, None)
-        return edit_sequence(self._builder, opened, [Span(at, at, [Entry(b"", part)])])
+        entry = Entry(b"", self.embed(value, None))
+        return edit_sequence(self._builder, opened, [Span(at, at, [entry])])
 
 
 def embed_at(embedder: Embedder, codec: Codec, path: Path, value: Any, old: bytes | None) -> bytes:
