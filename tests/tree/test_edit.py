@@ -405,7 +405,7 @@ def nested(depth: int, wrap: Any) -> Any:
         (lambda part: (part,), 0, 32),
         (lambda part: {1: part}, 1, 32),
         (Note, "text", 32),
-        (lambda part: [*range(3_000), part], -1, 100),
+        (lambda part: [*["x" * 80] * 30, part], -1, 100),
     ],
     ids=["list", "dict", "tuple", "keys", "object", "large"],
 )

@@ -34,15 +34,22 @@ _NESTED = frozenset(
 
 def refuse_deep(edited: Edited) -> Edited:
     """Refuse what a writer would refuse as nested too deeply; raises NotStorable."""
+    if any(made.kind in _WRAPPED and _is_deep(made) for made in edited.objects):
+        raise NotStorable("it is nested too deeply")
+    # Only new roots can stand deeper than before.
+    roots = sum(made.kind == Kind.ROOT for made in edited.objects)
+    if roots > MAX_LARGE_DEPTH and _large_depth(edited) > MAX_LARGE_DEPTH:
+        raise NotStorable("it is nested too deeply")
+    return edited
+
+
+def _large_depth(edited: Edited) -> int:
+    """How many new roots stand inside one another."""
     depths: dict[ObjectId, int] = {}
     for made in edited.objects:
         below = max([depths.get(id, 0) for id in links(made)], default=0)
         depths[made.id] = below + (made.kind == Kind.ROOT)
-        if made.kind in _WRAPPED and _is_deep(made):
-            raise NotStorable("it is nested too deeply")
-    if depths.get(edited.root, 0) > MAX_LARGE_DEPTH:
-        raise NotStorable("it is nested too deeply")
-    return edited
+    return depths.get(edited.root, 0)
 
 
 def _is_deep(made: Object) -> bool:
