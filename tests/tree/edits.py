@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast.codec import Field, Path, format_path
+from holdfast.codec import Field, Path, encode, format_path
 from tests.sample_types import Item, Money, Note, Person, Point, Slim
 from tests.tree.support import parts_of
 
@@ -157,7 +157,7 @@ class Editor:
             lambda: items.__setitem__(slice(at, until), [self.small() for _ in range(3)]),
             lambda: items.__delitem__(slice(at, until)),
             items.reverse,
-            lambda: items.sort(key=repr),
+            lambda: items.sort(key=encode),
             lambda: items.extend(items[:20]) if len(items) < 500 else None,
             lambda: items.__setitem__(slice(at, at + 2), items[at : at + 2][::-1]),
             lambda: roll.random() < 0.1 and items.clear(),
@@ -182,7 +182,7 @@ class Editor:
 
     def edit_set(self, value: Any) -> None:
         roll, members = self._random, self._pick(value, set)
-        members.discard(roll.choice(sorted(members, key=repr)) if members else 0)
+        members.discard(roll.choice(sorted(members, key=encode)) if members else 0)
         members.add(self.key())
 
     def edit_text(self, value: Any) -> None:

@@ -223,7 +223,7 @@ def test_the_last_leaf_has_a_base_until_it_is_full() -> None:
     *full, _ = [history.objects[id] for id in links(root)]
     growing = [made for made in history.objects.values() if made.base is not None]
 
-    assert len(full) >= 15
+    assert len(full) >= 8
     assert all(leaf.kind == Kind.ITEMS and leaf.base is None for leaf in full)
     assert len(growing) >= 60
 

@@ -15,7 +15,15 @@ from holdfast.codec._codes import Code
 from holdfast.errors import FormatError
 from holdfast.tree import Kind, Object, links, make_object
 from holdfast.tree._builder import Builder
-from holdfast.tree._cuts import INLINE_MAX, KEY_MAX, NODE_MAX, NODE_MIN, cuts_after, mark
+from holdfast.tree._cuts import (
+    INLINE_MAX,
+    KEY_MAX,
+    NODE_MAX,
+    NODE_MIN,
+    NODE_TARGET,
+    cuts_after,
+    mark,
+)
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, layout_of
 from holdfast.tree._levels import Rebuilt, Span, View, in_turn, rebuild
 from tests.tree.support import Objects, small_nodes
@@ -187,7 +195,7 @@ def test_nodes_of_random_items_are_about_as_large_as_wanted() -> None:
     rebuilt, _ = _build(ITEMS, [_item(at, rolls.randrange(200)) for at in range(20_000)])
     sizes = _sizes(ITEMS, rebuilt)
 
-    assert 3000 < sum(sizes) / len(sizes) < 5000
+    assert 0.75 * NODE_TARGET < sum(sizes) / len(sizes) < 1.25 * NODE_TARGET
 
 
 @pytest.mark.parametrize("length", [3000, 5000, KEY_MAX - 10])

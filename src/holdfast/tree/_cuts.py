@@ -16,8 +16,8 @@ INLINE_MAX: Final = 2048
 KEY_MAX: Final = 65536
 """The longest encoding of a dict's key."""
 
-NODE_MIN: Final = 1024
-NODE_TARGET: Final = 4096
+NODE_MIN: Final = 2048
+NODE_TARGET: Final = 6144
 NODE_MAX: Final = 16384
 
 _SPAN = NODE_TARGET - NODE_MIN
