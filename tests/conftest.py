@@ -20,7 +20,7 @@ _COMMON = settings(
 settings.register_profile(
     "ci", _COMMON, derandomize=True, database=None, max_examples=200, stateful_step_count=50
 )
-settings.register_profile("soak", _COMMON, max_examples=10_000, stateful_step_count=100)
+settings.register_profile("soak", _COMMON, max_examples=2_000, stateful_step_count=100)
 settings.load_profile("soak" if SOAK else "ci")
 
 

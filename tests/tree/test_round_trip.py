@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.codec import Codec
+from holdfast.codec import Codec, check_canonical
 from holdfast.tree import Kind, TreeWriter
 from tests.sample_types import Coin, Item, Money, Note, Open, Person, Point, Slim, Spot
 from tests.strategies import same, storable_atoms, storable_keys, storable_values
@@ -42,6 +42,22 @@ def test_a_small_value_comes_back_as_it_was(value: Any) -> None:
 def test_a_value_in_small_nodes_comes_back_as_it_was(value: Any) -> None:
     with small_nodes():
         assert same(_round_trip(value), value)
+
+
+@given(storable_values(max_leaves=40))
+def test_every_node_with_parts_is_canonical(value: Any) -> None:
+    with small_nodes():
+        _, objects = stored(value)
+
+    for node in objects.values():
+        if node.kind in (Kind.VALUE, Kind.ITEMS, Kind.PAIRS):
+            check_canonical(node.payload)
+
+
+def test_a_node_with_a_set_of_large_members_is_canonical() -> None:
+    _, objects = stored([{letter * 3000 for letter in "abcdefgh"}])
+
+    check_canonical(next(node.payload for node in objects.values() if node.kind == Kind.VALUE))
 
 
 @given(storable_values(max_leaves=30), storable_values(max_leaves=30))
