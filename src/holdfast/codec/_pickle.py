@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
-import pickle
 from typing import Any
 
 from holdfast.errors import FormatError, InvalidInput, NotAllowed, NotStorable
@@ -29,6 +27,8 @@ class PickleKey:
 
     def seal(self, value: Any) -> bytes:
         """Pickle and sign a value."""
+        import pickle
+
         try:
             data = pickle.dumps(value, protocol=5)
         except Exception as exc:
@@ -37,6 +37,9 @@ class PickleKey:
 
     def open(self, sealed: bytes) -> Any:
         """Check the signature, then unpickle."""
+        import hmac
+        import pickle
+
         tag, data = sealed[:_TAG_SIZE], sealed[_TAG_SIZE:]
         if not hmac.compare_digest(tag, self._tag(data)):
             raise NotAllowed("a stored pickle was not signed with this program's key")
@@ -46,4 +49,6 @@ class PickleKey:
             raise FormatError(f"a stored pickle cannot be loaded: {exc}") from exc
 
     def _tag(self, data: bytes) -> bytes:
+        import hmac
+
         return hmac.digest(self._key, _DOMAIN + data, "sha256")
