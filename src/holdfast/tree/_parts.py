@@ -95,12 +95,10 @@ _WIDTHS = {Kind.ITEMS_INDEX: 2, Kind.PAIRS_INDEX: 3, Kind.CHUNKS_INDEX: 2}
 
 def _root_links(payload: bytes) -> list[ObjectId]:
     root = Root.decode(payload)
+    if root.data is not None or root.height < layout_of(root.code).first_index:
+        return links_in(payload)
     order = [] if root.order is None else links_in(root.order)
-    if root.data is not None:
-        return order
-    if root.height >= layout_of(root.code).first_index:
-        return [entry.body for entry in root.entries] + order
-    return [id for entry in root.entries for id in links_in(entry.body)] + order
+    return [entry.body for entry in root.entries] + order
 
 
 def pack_parts(part: bytes) -> list[bytes]:
