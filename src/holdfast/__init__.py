@@ -24,8 +24,8 @@ from holdfast.errors import (
 
 if TYPE_CHECKING:
     from holdfast.codec import Codec, Registry, register
-    from holdfast.store import MemoryStore, Store
-    from holdfast.tree import Map, TreeWriter, diff, load, merge
+    from holdfast.store import MemoryStore, Move, Store
+    from holdfast.tree import Map, TreeWriter, diff, get, load, merge, put
 
 __all__ = [
     "Codec",
@@ -37,6 +37,7 @@ __all__ = [
     "Map",
     "MemoryStore",
     "MergeConflict",
+    "Move",
     "NotAllowed",
     "NotFound",
     "NotStorable",
@@ -46,16 +47,18 @@ __all__ = [
     "Unavailable",
     "__version__",
     "diff",
+    "get",
     "load",
     "merge",
+    "put",
     "register",
 ]
 
 # Loaded when they are first asked for, so that `import holdfast` stays light.
 _HOMES = {
     "holdfast.codec": ("Codec", "Registry", "register"),
-    "holdfast.store": ("MemoryStore", "Store"),
-    "holdfast.tree": ("Map", "TreeWriter", "diff", "load", "merge"),
+    "holdfast.store": ("MemoryStore", "Move", "Store"),
+    "holdfast.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -107,6 +107,7 @@ class Registry:
             raise InvalidInput(f"{_label(cls)}: version must be an integer from 1, not {version!r}")
         if isinstance(aliases, str):
             raise InvalidInput(f"{_label(cls)}: aliases is a list of names, not one text")
+        _check_migrations(cls, version, migrations)
         shape: Shape = "custom" if encode else _shape_of(cls)
         stored = default_name(cls) if name is None else name
         entry = Entry(cls, stored, version, shape, dict(migrations or {}), encode, decode)
@@ -152,6 +153,18 @@ class Registry:
         if found is None and self._parent is not None:
             return self._parent.named(name)
         return found
+
+
+def _check_migrations(cls: Any, version: int, migrations: Any) -> None:
+    steps = {} if migrations is None else migrations
+    if not isinstance(steps, Mapping) or not all(map(callable, steps.values())):
+        raise InvalidInput(f"{_label(cls)}: migrations is a dict of version to function")
+    unused = [step for step in steps if type(step) is not int or not 1 <= step < version]
+    if unused:
+        raise InvalidInput(
+            f"{_label(cls)}: migrations {unused} lead nowhere: each leads from a version "
+            f"below {version} to the next"
+        )
 
 
 def default_name(cls: type) -> str:

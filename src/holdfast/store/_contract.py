@@ -48,8 +48,8 @@ _PAGE = 256  # Operations that `watch` reads at a time.
 class Store(Engine):
     """Objects and spaces on one engine.
 
-    Safe to share between threads. Every method has an asynchronous twin: `aread`
-    for `read`, and so on.
+    Safe to share between threads. Every method that asks the engine has an asynchronous
+    twin: `aread` for `read`, and so on.
     """
 
     capabilities: ClassVar[Capabilities]

@@ -37,7 +37,10 @@ def encode_part(text: str) -> str:
 def decode_part(part: str) -> str:
     """The text that a part spells."""
     if not isinstance(part, str) or not _PART.fullmatch(part):
-        raise InvalidName(f"{_show(part)} is not a percent-encoded part of a name")
+        raise InvalidName(
+            f"{_show(part)} is not a percent-encoded part of a name: "
+            "space_name() and ref_name() spell names from any texts"
+        )
     try:
         text = _ESCAPE.sub(_unescape, part).encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:
@@ -65,7 +68,10 @@ def split_name(name: str) -> tuple[str, str]:
     """The two texts of a space's or ref's name; the reverse of the two above."""
     parts = name.split("/") if isinstance(name, str) else ()
     if len(parts) != 2:
-        raise InvalidName(f"{_show(name)} must have two parts with one slash between them")
+        raise InvalidName(
+            f"{_show(name)} must have two parts with one slash between them, as in 'tenant/space' "
+            "and 'kind/name': space_name() and ref_name() make them"
+        )
     _check_length(name)
     return decode_part(parts[0]), decode_part(parts[1])
 

@@ -77,7 +77,9 @@ def check_moves(space: str, moves: Iterable[Move]) -> tuple[Move, ...]:
     checked = tuple(moves)
     for move in checked:
         if not isinstance(move, Move):
-            raise InvalidInput(f"moves must be Moves, not {type(move).__name__}")
+            raise InvalidInput(
+                f"moves is a list of Move(name, expected, target); it holds a {type(move).__name__}"
+            )
         check_name(space, move.name)
         check_ids([id for id in (move.expected, move.target) if id is not None], "moves")
     if len({move.name for move in checked}) != len(checked):

@@ -219,7 +219,10 @@ def check_ids(ids: Iterable[ObjectId], what: str) -> list[ObjectId]:
     listed = list(ids)
     for one in listed:
         if type(one) is not bytes or len(one) != ID_SIZE:
-            raise InvalidInput(f"{what} must be object ids of {ID_SIZE} bytes, not {one!r:.80}")
+            hint = "; bytes.fromhex() reads one that was shown" if isinstance(one, str) else ""
+            raise InvalidInput(
+                f"{what} must be a list of object ids of {ID_SIZE} bytes, not {one!r:.80}{hint}"
+            )
     return listed
 
 

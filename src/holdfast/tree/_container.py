@@ -104,7 +104,9 @@ def open_part(part: bytes, read: Reader) -> Container | None:
 def _open_root(id: ObjectId, read: Reader) -> Container | None:
     (found,) = read([id])
     if found.kind != Kind.ROOT:
-        raise FormatError(f"object {id.hex()[:12]} is not the root of a part")
+        raise FormatError(
+            f"object {id.hex()[:12]} is a {found.kind.name}, not the root of a large part or map"
+        )
     root = Root.decode(found.payload)
     layout = layout_of(root.code)
     if layout is CHUNKS or root.code == Code.CUSTOM:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from holdfast.codec import Codec, default_codec
-from holdfast.errors import MissingObjects, NotStorable
+from holdfast.errors import FormatError, InvalidInput, MissingObjects, NotStorable
 from holdfast.tree._builder import Builder
 from holdfast.tree._embed import Embedder
+from holdfast.tree._load import load
 from holdfast.tree._mirrors import Mirror
-from holdfast.tree._objects import Kind, Object, ObjectId, make_object
+from holdfast.tree._objects import Kind, Object, ObjectId, Reader, make_object
 from holdfast.tree._parts import linked, links
 from holdfast.tree._refusals import explain
 
@@ -18,7 +20,8 @@ _STALE: Final = 4096
 """How many forgotten objects may be remembered before they are dropped."""
 
 
-class Written(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
     """A value that became objects.
 
     `objects` are new since the last accepted value; `needs` are those that they point
@@ -26,10 +29,11 @@ class Written(NamedTuple):
     """
 
     root: ObjectId
-    objects: list[Object]
-    needs: list[ObjectId]
-    part: bytes
-    mirrors: dict[ObjectId, Mirror]
+    objects: list[Object] = field(repr=False)
+    needs: list[ObjectId] = field(repr=False)
+    _part: bytes = field(repr=False)
+    _mirrors: dict[ObjectId, Mirror] = field(repr=False)
+    _since: object = field(repr=False)
 
 
 class TreeWriter:
@@ -46,12 +50,33 @@ class TreeWriter:
 
     def forget(self) -> None:
         """Start anew: the next write gives every object."""
+        self._since = object()
         self._objects: dict[ObjectId, Object] = {}
         self._chunks: set[ObjectId] = set()
         self._mirrors: dict[ObjectId, Mirror] = {}
         self._part: bytes | None = None
         self._root: ObjectId | None = None
         self._alive = 0
+
+    def resume(self, root: ObjectId, read: Reader) -> Any:
+        """Load a stored value and go on from it, as after a restart.
+
+        The next write gives only what differs from that value.
+        """
+        value = load(root, read, self._codec)
+        self.forget()
+        written = self.write(value)
+        if written.root != root:
+            raise FormatError(
+                f"object {root.hex()[:12]} is not in the one form of its value; "
+                "a class that changed since? Write the loaded value without resume"
+            )
+        self.accept(written)
+        return value
+
+    def __repr__(self) -> str:
+        at = "nothing yet" if self._root is None else self._root.hex()[:12]
+        return f"<TreeWriter at {at}>"
 
     @property
     def root(self) -> ObjectId | None:
@@ -71,17 +96,28 @@ class TreeWriter:
             before = None if self._part is None or linked(self._part) else self._root
             root = builder.add(make_object(Kind.VALUE, part, before))
         objects, needs = reachable(root, builder.objects, self._is_known)
-        return Written(root, objects, needs, part, embedder.mirrors)
+        return Written(root, objects, needs, part, embedder.mirrors, self._since)
 
     def accept(self, written: Written) -> None:
-        """Take a written value as the one that the next is compared with."""
-        self._root, self._part = written.root, written.part
+        """Take a written value as the one that the next is compared with.
+
+        Raises InvalidInput if another one was accepted since it was written.
+        """
+        if not isinstance(written, Written):
+            raise InvalidInput(f"accept takes what write gave, not a {type(written).__name__}")
+        if written._since is not self._since:
+            raise InvalidInput(
+                "this value was written before another one was accepted, by another writer, or "
+                "before forget(): write it again"
+            )
+        self._since = object()
+        self._root, self._part = written.root, written._part
         for made in written.objects:
             if made.kind == Kind.CHUNK:
                 self._chunks.add(made.id)
             else:
                 self._objects[made.id] = made
-        self._mirrors.update(written.mirrors)
+        self._mirrors.update(written._mirrors)
         if len(self._objects) > 2 * self._alive + _STALE:
             self._drop_stale()
 
