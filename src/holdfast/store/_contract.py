@@ -15,8 +15,16 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, TypeVar
 
-from holdfast.errors import InvalidInput, StoreClosed
+from holdfast.errors import StoreClosed
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
+from holdfast.store._checks import (
+    check_aliases,
+    check_backend,
+    expect,
+    expect_clock,
+    expect_timeout,
+    expect_whole,
+)
 from holdfast.store._decide import Batch, Reframe
 from holdfast.store._engine import Engine
 from holdfast.store._framing import DEFAULT_CACHE_BYTES, FrameWriter, Known
@@ -65,11 +73,13 @@ class Store(Engine):
         threads: int = 16,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
-        self.backend_id = _check_backend(backend_id)
-        self.backend_aliases = tuple(_check_backend(alias) for alias in backend_aliases)
+        expect_whole(threads, 1, "threads")
+        expect_whole(cache_bytes, 0, "cache_bytes")
+        self.backend_id = check_backend(backend_id)
+        self.backend_aliases = check_aliases(backend_aliases)
         self._frame_writer = FrameWriter(self._read_bases, cache_bytes)
+        self._clock = expect_clock(clock)
         self._lease_keeper = LeaseKeeper(self, clock)
-        self._clock = clock
         self._threads = Threads(threads)
         self._wakes: set[Callable[[], None]] = set()
         self._state_lock = threading.Lock()
@@ -162,8 +172,8 @@ class Store(Engine):
         """At most `limit` operations of a space, from number `after + 1` on."""
         self._check_open()
         check_space(space)
-        if after < 0 or limit < 1:
-            raise InvalidInput(f"after={after} and limit={limit} do not name operations")
+        expect_whole(after, 0, "after")
+        expect_whole(limit, 1, "limit")
         return self._operations(space, after, limit)
 
     def watch(
@@ -176,6 +186,8 @@ class Store(Engine):
         """
         self._check_open()
         check_space(space)
+        expect_whole(after, 0, "after")
+        expect_timeout(timeout)
         return watch(
             lambda number: self.operations(space, number, _PAGE),
             partial(self._waking, space),
@@ -195,18 +207,19 @@ class Store(Engine):
         self._check_open()
         check_space(space)
         check_name(space, name)
-        if not isinstance(holder, str) or not holder:
-            raise InvalidInput(f"a lease's holder is a name, not {holder!r:.80}")
+        expect(isinstance(holder, str) and holder != "", "a lease's holder is a name", holder)
         return self._lease_keeper.acquire(space, name, holder, duration)
 
     def renew(self, lease: Lease, duration: float | None = None) -> Lease:
         """Begin the lease's time again; `LeaseLost` if it is no longer this holder's."""
         self._check_open()
+        _expect_lease(lease)
         return self._lease_keeper.renew(lease, duration)
 
     def release(self, lease: Lease) -> bool:
         """Give a lease back; False if it had been lost."""
         self._check_open()
+        _expect_lease(lease)
         return self._lease_keeper.release(lease)
 
     def holds(self, lease: Lease) -> bool:
@@ -214,6 +227,7 @@ class Store(Engine):
 
         Asks nobody. Under a lease that holds, nobody else has been granted it.
         """
+        _expect_lease(lease)
         return self._clock() < lease.deadline
 
     def leases(self, space: str, prefix: str = "") -> list[LeaseRecord]:
@@ -370,6 +384,8 @@ class Store(Engine):
         """The asynchronous twin of `watch`; no thread waits for it."""
         self._check_open()
         check_space(space)
+        expect_whole(after, 0, "after")
+        expect_timeout(timeout)
         return awatch(
             lambda number: self.aoperations(space, number, _PAGE),
             partial(self._waking, space),
@@ -388,7 +404,5 @@ class Store(Engine):
         await self.aclose()
 
 
-def _check_backend(name: str) -> str:
-    if not isinstance(name, str) or not name:
-        raise InvalidInput(f"a backend id is a name, not {name!r:.80}")
-    return name
+def _expect_lease(given: Lease) -> None:
+    expect(isinstance(given, Lease), "a lease is what acquire() gave", given)

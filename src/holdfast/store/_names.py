@@ -76,15 +76,26 @@ def split_name(name: str) -> tuple[str, str]:
     return decode_part(parts[0]), decode_part(parts[1])
 
 
-@lru_cache(maxsize=4096)
 def check_space(space: str) -> None:
     """Raise `InvalidName` unless this names a space."""
+    # Before the cache, which takes only what can be hashed.
+    _check_string(space)
+    _check_space(space)
+
+
+def check_name(space: str, name: str) -> None:
+    """Raise `InvalidName` unless this names a ref or lease of that space."""
+    _check_string(name)
+    _check_name(space, name)
+
+
+@lru_cache(maxsize=4096)
+def _check_space(space: str) -> None:
     split_name(space)
 
 
 @lru_cache(maxsize=4096)
-def check_name(space: str, name: str) -> None:
-    """Raise `InvalidName` unless this names a ref or lease of that space."""
+def _check_name(space: str, name: str) -> None:
     split_name(name)
     _check_length(f"{space}/{name}")
 
@@ -95,9 +106,13 @@ def check_prefix(prefix: str) -> None:
         raise InvalidName(f"no name begins with {_show(prefix)}: names are percent-encoded")
 
 
+def _check_string(name: str) -> None:
+    if not isinstance(name, str):
+        raise InvalidName(f"a name must be a string, not {type(name).__name__}")
+
+
 def _check_text(text: str) -> None:
-    if not isinstance(text, str):
-        raise InvalidName(f"a name must be a string, not {type(text).__name__}")
+    _check_string(text)
     if text == "":
         raise InvalidName("a part of a name is empty")
     if text in (".", ".."):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.errors import InvalidInput
+from holdfast.store._checks import expect, expect_whole
 from holdfast.store._decide import Batch, digest_of
 from holdfast.store._frames import MAX_PAYLOAD
 from holdfast.store._names import check_name, check_space
@@ -34,7 +35,9 @@ def prepare(
     """A batch without its frames; `InvalidInput` for what no store would take."""
     check_space(space)
     checked = check_moves(space, moves)
-    metadata = check_metadata(operation or {})
+    if epoch is not None:
+        expect_whole(epoch, 0, "an epoch")
+    metadata = check_metadata({} if operation is None else operation)
     targets = frozenset(move.target for move in checked if move.target is not None)
     return Batch(
         space=space,
@@ -91,11 +94,15 @@ def check_fences(space: str, fence: Fence | Sequence[Fence] | None) -> tuple[Fen
     """One fence, several or none."""
     if fence is None:
         return ()
-    checked = (fence,) if isinstance(fence, Fence) else tuple(fence)
+    checked: tuple[Fence, ...]
+    if isinstance(fence, Iterable) and not isinstance(fence, str | bytes):
+        checked = tuple(fence)
+    else:
+        checked = (fence,)
     for one in checked:
-        if not isinstance(one, Fence):
-            raise InvalidInput(f"a fence must be a Fence, not {type(one).__name__}")
+        expect(isinstance(one, Fence), "a fence must be a Fence", one)
         check_name(space, one.name)
+        expect_whole(one.token, 1, "the token of a fence")
     return checked
 
 

@@ -196,6 +196,8 @@ def decode_operation(space: str, data: bytes) -> Operation:
 
 def check_metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """A copy of an operation's metadata; `InvalidInput` if it cannot be stored."""
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput(f"an operation's metadata is a dict, not {metadata!r:.80}")
     copy = dict(metadata)
     for key, value in copy.items():
         if type(key) is not str or type(value) not in _SCALARS:

@@ -7,6 +7,8 @@ from enum import IntEnum
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
+from holdfast.errors import InvalidInput
+
 ObjectId: TypeAlias = bytes
 """The SHA-256 of kind byte and payload, 32 bytes."""
 
@@ -64,4 +66,6 @@ def object_id(kind: Kind, payload: bytes) -> ObjectId:
 
 def make_object(kind: Kind, payload: bytes, base: ObjectId | None = None) -> Object:
     """Name a payload."""
+    if type(kind) is not Kind:
+        raise InvalidInput(f"{kind!r} is not a kind of object")
     return Object(object_id(kind, payload), kind, payload, base)

@@ -1,0 +1,116 @@
+"""What no store could use is refused with an error of ours, before anything happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast.errors import InvalidInput, InvalidName
+from holdfast.store import Fence, MemoryStore, Move, Store
+from holdfast.testing._stores._base import MAIN, SPACE, value
+from holdfast.tree import make_object
+
+
+@pytest.fixture
+def store() -> Store:
+    return MemoryStore()
+
+
+@pytest.mark.parametrize("token", [None, 0, -1, True, "1", 1.0, []])
+def test_a_fence_needs_a_token_that_could_have_been_granted(store: Store, token: Any) -> None:
+    with pytest.raises(InvalidInput, match="token of a fence"):
+        store.commit(SPACE, fence=Fence(MAIN, token))
+    with pytest.raises(InvalidInput, match="token of a fence"):
+        store.commit(SPACE, fence=[Fence(MAIN, token)])
+
+
+@pytest.mark.parametrize("fence", ["x", b"x", 5, [5], [None], (MAIN, 1)])
+def test_what_is_no_fence_is_refused(store: Store, fence: Any) -> None:
+    with pytest.raises(InvalidInput, match="must be a Fence"):
+        store.commit(SPACE, fence=fence)
+
+
+@pytest.mark.parametrize("epoch", [True, False, "1", 1.0, -1, []])
+def test_what_is_no_epoch_is_refused(store: Store, epoch: Any) -> None:
+    with pytest.raises(InvalidInput, match="epoch"):
+        store.commit(SPACE, epoch=epoch)
+
+
+@pytest.mark.parametrize("operation", ["x", "", 0, False, [], [("a", 1)], b""])
+def test_metadata_that_is_no_mapping_is_refused(store: Store, operation: Any) -> None:
+    with pytest.raises(InvalidInput, match="metadata is a dict"):
+        store.commit(SPACE, operation=operation)
+
+
+@pytest.mark.parametrize("name", [[], {}, bytearray(b"a/b"), 5, None])
+def test_a_name_that_is_no_text_is_refused(store: Store, name: Any) -> None:
+    one = value("one")
+    attempts: list[Callable[[], object]] = [
+        lambda: store.commit(name),
+        lambda: store.commit(SPACE, [one], moves=[Move(name, None, one.id)]),
+        lambda: store.commit(SPACE, fence=Fence(name, 1)),
+        lambda: store.ref(SPACE, name),
+        lambda: store.ref(name, MAIN),
+        lambda: store.view(name),
+        lambda: store.acquire(SPACE, name, "me", 1.0),
+        lambda: store.watch(name),
+    ]
+
+    for attempt in attempts:
+        with pytest.raises(InvalidName):
+            attempt()
+
+
+@pytest.mark.parametrize("after", [None, -1, "x", 1.0, True])
+def test_what_is_no_number_of_an_operation_is_refused(store: Store, after: Any) -> None:
+    for attempt in (store.operations, store.watch, store.awatch):
+        with pytest.raises(InvalidInput, match="after"):
+            attempt(SPACE, after)
+    with pytest.raises(InvalidInput, match="limit"):
+        store.operations(SPACE, limit=after)
+
+
+@pytest.mark.parametrize("timeout", ["x", float("nan"), float("inf"), 1e300, True, []])
+def test_what_nobody_could_wait_for_is_refused(store: Store, timeout: Any) -> None:
+    for attempt in (store.watch, store.awatch):
+        with pytest.raises(InvalidInput, match="timeout"):
+            attempt(SPACE, 0, timeout)
+
+
+@pytest.mark.parametrize("lease", [None, "x", 5, Fence(MAIN, 1)])
+def test_what_is_no_lease_is_refused(store: Store, lease: Any) -> None:
+    for attempt in (store.renew, store.release, store.holds):
+        with pytest.raises(InvalidInput, match="a lease is"):
+            attempt(lease)
+
+
+@pytest.mark.parametrize("duration", ["x", [], float("nan"), 0, -1])
+def test_a_lease_is_renewed_for_a_positive_time(store: Store, duration: Any) -> None:
+    lease = store.acquire(SPACE, MAIN, "me", 1.0)
+
+    with pytest.raises(InvalidInput, match="lasts"):
+        store.renew(lease, duration)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clock": 1},
+        {"clock": None},
+        {"backend_aliases": "x"},
+        {"backend_aliases": 5},
+        {"backend_aliases": [5]},
+        {"backend_id": ""},
+    ],
+)
+def test_a_store_is_not_opened_with_what_it_cannot_use(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        MemoryStore(**options)
+
+
+@pytest.mark.parametrize("kind", [1, 99, -1, None, "VALUE"])
+def test_an_object_has_a_kind(kind: Any) -> None:
+    with pytest.raises(InvalidInput, match="kind of object"):
+        make_object(kind, b"x")
