@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from holdfast.errors import FormatError, NewerFormat
@@ -47,10 +48,8 @@ def judge(data: bytes) -> None:
     """The first byte chooses a decoder; it may refuse the rest, and nothing else."""
     if not data:
         return
-    try:
+    with contextlib.suppress(FormatError, NewerFormat):
         DECODERS[data[0] % len(DECODERS)](data[1:])
-    except (FormatError, NewerFormat):
-        pass
 
 
 def store_seeds() -> list[bytes]:

@@ -22,6 +22,7 @@ from holdfast.tree._runs import (
     split,
     split_nodes,
 )
+from holdfast.tree._shortest import kept_items
 from tests.tree.naive import encode
 from tests.tree.support import Objects, small_nodes, stored
 
@@ -97,10 +98,10 @@ def test_nodes_are_split_into_runs_that_cover_what_differs(old: list[int], new: 
     assert bool(found) is (old != new)
 
 
-@given(old=_ITEMS, new=_ITEMS, largest=st.sampled_from([0, 1, 20, 200]))
-def test_long_lists_are_split_too(old: list[int], new: list[int], largest: int) -> None:
+@given(old=_ITEMS, new=_ITEMS, most=st.sampled_from([0, 1, 5, 20]))
+def test_long_lists_are_split_too(old: list[int], new: list[int], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_runs, "_LARGEST", largest)
+        patch.setattr(_runs, "_MOST_EDITS", most)
         found = hunks_of(old, new)
 
     assert applied(old, found) == new
@@ -113,13 +114,37 @@ def test_items_that_only_came_are_all_that_is_told(kept: list[int], more: Any) -
     new = list(kept)
     for at, item in more:
         new.insert(at, item)
-    for largest in (0, 1_000_000):
+    for most in (0, 500):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_runs, "_LARGEST", largest)
+            patch.setattr(_runs, "_MOST_EDITS", most)
             found = hunks_of(kept, new)
 
         assert [hunk.old for hunk in found] == [[] for _ in found]
         assert sum(len(hunk.new) for hunk in found) == len(more)
+
+
+@given(old=_ITEMS, new=_ITEMS)
+def test_the_shortest_way_keeps_as_much_as_can_be_kept(old: list[int], new: list[int]) -> None:
+    kept = kept_items(old, new, 1000)
+
+    assert kept is not None
+    assert [old[at] for at, _ in kept] == [new[at] for _, at in kept]
+    assert all(a < b and c < d for (a, c), (b, d) in pairwise(kept))
+    assert len(kept) == _longest_common(old, new)
+
+
+def _longest_common(old: list[int], new: list[int]) -> int:
+    row = [0] * (len(new) + 1)
+    for item in old:
+        above = row
+        row = [0]
+        for at, other in enumerate(new):
+            row.append(above[at] + 1 if item == other else max(row[at], above[at + 1]))
+    return row[-1]
+
+
+def test_a_way_that_is_too_long_is_not_looked_for() -> None:
+    assert kept_items([1, 2, 3], [4, 5, 6], 5) is None
 
 
 def test_few_changes_of_a_very_long_list_are_told_one_by_one() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput, MissingObjects
+from holdfast.codec import Codec
+from holdfast.errors import InvalidInput, MissingObjects, NotStorable
 from holdfast.tree import Edited, TreeWriter, load
 from tests.tree.support import Objects, stored
 
@@ -100,3 +102,59 @@ def test_a_written_value_shows_its_root_and_not_its_content() -> None:
     written = TreeWriter().write(_state(1000))
 
     assert len(repr(written)) < 300
+
+
+def test_a_long_life_holds_few_old_versions_of_a_large_text() -> None:
+    writer, text = TreeWriter(), "a large text " * 100_000
+    for step in range(60):
+        writer.accept(writer.write({"text": text + str(step)}))
+    held = sum(mirror.size for mirror in writer._mirrors.values())
+
+    assert held < 30 * len(text)
+
+
+def test_texts_that_come_and_go_are_not_held_for_ever() -> None:
+    writer = TreeWriter()
+    for step in range(60):
+        writer.accept(writer.write({f"draft {step}": f"{step} " * 400_000}))
+    held = sum(mirror.size for mirror in writer._mirrors.values())
+
+    assert held < 30_000_000
+
+
+def test_a_known_set_that_gets_nan_twice_is_refused_as_a_new_one_is() -> None:
+    writer, members = TreeWriter(), set(range(5000))
+    writer.accept(writer.write(members))
+    members |= {float("nan")}
+    members.add(float("nan"))
+
+    for one in (writer, TreeWriter()):
+        with pytest.raises(NotStorable, match="nan twice"):
+            one.write(members)
+
+
+@dataclass(eq=False)
+class _Key:
+    number: int
+
+
+def test_keys_that_were_changed_in_place_and_moved_are_seen() -> None:
+    codec = Codec(types=[_Key])
+    keys = [_Key(number) for number in range(400)]
+    mapping = {key: f"value of {key.number} " * 3 for key in keys}
+    writer = TreeWriter(codec)
+    writer.accept(writer.write(mapping))
+    keys[0].number, keys[1].number = 1, 0
+    first, second, *rest = mapping.items()
+    moved = dict([second, first, *rest])
+
+    assert writer.write(moved).root == TreeWriter(codec).write(moved).root
+
+
+@pytest.mark.parametrize("item", [{1: "x" * 200}, [bytearray(200)], ("x" * 200,), {b"x" * 200}])
+def test_items_that_take_the_longer_way_are_compared_and_not_written_again(item: Any) -> None:
+    writer, items = TreeWriter(), [item] * 10 + [[number] for number in range(2000)]
+    writer.accept(writer.write(items))
+    items.append("one more")
+
+    assert len(writer.write(items).objects) <= 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from holdfast.tree._layout import Entry
 from holdfast.tree._levels import View
@@ -47,9 +48,9 @@ def hunks(old: View, new: View, read: Reader) -> Iterator[Hunk]:
 
 def _align(view: View, level: int, block: Hunk, read: Reader) -> Iterator[Hunk]:
     bodies = [entry.body for entry in block.old], [entry.body for entry in block.new]
+    starts, new_starts = _starts(block.start, block.old), _starts(block.new_start, block.new)
     for low, high, new_low, new_high in split_nodes(*bodies) if level else split(*bodies):
-        start = block.start + _weight(block.old[:low])
-        new_start = block.new_start + _weight(block.new[:new_low])
+        start, new_start = starts[low], new_starts[new_low]
         inner = Hunk(start, block.old[low:high], new_start, block.new[new_low:new_high])
         if level == 0:
             yield inner
@@ -59,5 +60,6 @@ def _align(view: View, level: int, block: Hunk, read: Reader) -> Iterator[Hunk]:
             yield from _align(view, level - 1, Hunk(start, old, new_start, new), read)
 
 
-def _weight(entries: list[Entry]) -> int:
-    return sum([entry.weight for entry in entries])
+def _starts(first: int, entries: list[Entry]) -> list[int]:
+    """The position of each entry, and of the end."""
+    return list(accumulate([entry.weight for entry in entries], initial=first))

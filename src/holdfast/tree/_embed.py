@@ -103,7 +103,7 @@ class Embedder:
         self, title: Title, items: list[Any], beside: dict[Any, bytes], base: ObjectId | None
     ) -> bytes:
         if title.code in SETS:
-            items = sorted(items, key=self.codec.encode)
+            items = self.in_order(items)
         parts = [self.embed(item, beside.get(index)) for index, item in enumerate(items)]
         built = self.builder.sequence(title, parts, base)
         if built.id is not None:
@@ -111,6 +111,13 @@ class Embedder:
             leaves = self.leaves(built.view, built.rebuilt, items, built.rebuilt.regions[0])
             self.mirrors[built.id] = SequenceMirror(built.id, title, built.view, leaves)
         return built.part
+
+    def in_order(self, members: list[Any]) -> list[Any]:
+        """The members of a set in the order of their encodings."""
+        encoded = {self.codec.encode(member): member for member in members}
+        if len(encoded) != len(members):
+            raise NotStorable("two of its members are stored as the same bytes (nan twice?)")
+        return [encoded[key] for key in sorted(encoded)]
 
     def build_mapping(
         self,
@@ -155,8 +162,9 @@ class Embedder:
     ) -> None:
         assert built.id is not None and built.view is not None
         keys = dict.fromkeys(mapping)
+        plain = self.codec.encode(list(keys))
         self.mirrors[built.id] = MappingMirror(
-            built.id, title, built.view, leaves, keys, self.codec.encode(list(keys)), order
+            built.id, title, built.view, leaves, keys, plain, order
         )
 
     def leaves(self, view: View, rebuilt: Rebuilt, items: list[Any], region: Region) -> list[Leaf]:

@@ -38,9 +38,8 @@ class Leaf(NamedTuple):
         """Whether values would be stored as they were."""
         if self.plain is None:
             return False
-        if self.binary:
-            return codec.encode(values) == self.plain
-        return codec.encode_again(values) == self.plain
+        again = None if self.binary else codec.encode_again(values)
+        return (codec.encode(values) if again is None else again) == self.plain
 
 
 def first_changed(
@@ -55,7 +54,9 @@ def first_changed(
     for index in order:
         _, plain, binary = leaf = leaves[index]
         values = items[starts[index] + shift : starts[index + 1] + shift]
-        if again(values) != plain or (binary and not leaf.is_same(codec, values)):
+        # What cannot be encoded in one call, or could be imitated, takes the longer way.
+        unsure = plain is None or again(values) != plain or binary
+        if unsure and not leaf.is_same(codec, values):
             return index
     return None
 
@@ -80,6 +81,11 @@ class SequenceMirror(NamedTuple):
     view: View
     leaves: list[Leaf]
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds beside what others hold too."""
+        return 16 * len(self.leaves)
+
 
 class MappingMirror(NamedTuple):
     """A mapping."""
@@ -92,6 +98,11 @@ class MappingMirror(NamedTuple):
     keys_plain: bytes
     order: bytes | None
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds beside what others hold too."""
+        return 100 * len(self.keys) + len(self.keys_plain)
+
 
 class BytesMirror(NamedTuple):
     """A large string or large bytes."""
@@ -101,6 +112,11 @@ class BytesMirror(NamedTuple):
     view: View | None
     chunks: list[Entry]
     source: Any
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds beside what others hold too."""
+        return len(self.source) + 100 * len(self.chunks)
 
     def is_same(self, value: Any) -> bool:
         """Whether a text or bytes are what they were; both are immutable."""

@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-_LARGEST: Final = 1_000_000
-"""Two runs whose lengths multiply to more are not aligned as a whole."""
+from holdfast.tree._shortest import kept_items
+
+_MOST_EDITS: Final = 500
+_MOST_STEPS: Final = 4_000_000
+"""Beyond so many edits, or steps along the items, the shortest way is not looked for."""
 
 
 class Hunk(NamedTuple):
@@ -53,8 +56,8 @@ Run: TypeAlias = tuple[int, int, int, int]
 def split(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
     """The runs of `old` that became others in `new`."""
     head, left, right = _trimmed(old, new)
-    runs = _anchored(left, right, _aligned) if _is_long(left, right) else _aligned(left, right)
-    return _moved(runs, head, head)
+    runs = _shortest(left, right)
+    return _moved(_anchored(left, right, _between) if runs is None else runs, head, head)
 
 
 def split_nodes(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
@@ -79,10 +82,6 @@ def _trimmed(old: Sequence[Any], new: Sequence[Any]) -> tuple[int, Sequence[Any]
 
 def _moved(runs: list[Run], by: int, new_by: int) -> list[Run]:
     return [(by + a, by + b, new_by + c, new_by + d) for a, b, c, d in runs]
-
-
-def _is_long(old: Sequence[Any], new: Sequence[Any]) -> bool:
-    return len(old) * len(new) > _LARGEST
 
 
 def _anchored(
@@ -134,17 +133,25 @@ def _whole_but_ends(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
     return _moved(_whole(left, right), head, head)
 
 
-def _aligned(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
-    if not old or not new or _is_long(old, new):
+def _between(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    runs = _shortest(old, new)
+    return _whole_but_ends(old, new) if runs is None else runs
+
+
+def _shortest(old: Sequence[Any], new: Sequence[Any]) -> list[Run] | None:
+    """The runs of the shortest way, or None if that is too long to look for."""
+    if not old or not new:
         return _whole(old, new)
-    return _opcodes(old, new)
-
-
-def _opcodes(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
-    from difflib import SequenceMatcher
-
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    return [code[1:] for code in matcher.get_opcodes() if code[0] != "equal"]
+    kept = kept_items(old, new, min(_MOST_EDITS, _MOST_STEPS // (len(old) + len(new))))
+    if kept is None:
+        return None
+    runs: list[Run] = []
+    low = new_low = 0
+    for at, new_at in [*kept, (len(old), len(new))]:
+        if at > low or new_at > new_low:
+            runs.append((low, at, new_low, new_at))
+        low, new_low = at + 1, new_at + 1
+    return runs
 
 
 def hunks_of(old: list[Any], new: list[Any]) -> list[Hunk]:

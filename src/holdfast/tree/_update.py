@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec._msgpack import pack
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 def update_sequence(work: Embedder, mirror: SequenceMirror, items: list[Any]) -> bytes:
     if mirror.title.code in SETS:
-        items = sorted(items, key=work.codec.encode)
+        items = work.in_order(items)
     if len(items) == mirror.view.total:
         spans = _changed_in_place(work, mirror, items)
     else:
@@ -134,8 +135,7 @@ def _spliced_leaves(
 def update_mapping(work: Embedder, mirror: MappingMirror, mapping: dict[Any, Any]) -> bytes:
     texts = _all_text(mapping) and _all_text(mirror.keys)
     if work.codec.encode(list(mapping)) == mirror.keys_plain and (
-        # A key that equals only itself, such as nan, is not found by another one.
-        texts or all(key in mapping for key in mirror.keys)
+        texts or _same_keys(mapping, mirror.keys)
     ):
         return _update_values(work, mirror, mapping, {}, [], mirror.order)
     if not texts:
@@ -145,6 +145,15 @@ def update_mapping(work: Embedder, mirror: MappingMirror, mapping: dict[Any, Any
     gone = [key for key in mirror.keys if key not in mapping]
     order = _new_order(work, mirror, mapping, gone)
     return _update_values(work, mirror, mapping, added, gone, order)
+
+
+def _same_keys(keys: Iterable[Any], old: Iterable[Any]) -> bool:
+    """Whether an old key finds what the new key in its place stands for.
+
+    A key that equals only itself, such as nan, is found by no other; and one that was
+    changed in place is found where it no longer belongs.
+    """
+    return all(one is other or one == other for one, other in zip(keys, old, strict=True))
 
 
 def _new_order(
@@ -172,8 +181,13 @@ def _update_values(
         return link(mirror.id)
     built = work.builder.edit_mapping(mirror.title, mirror.view, in_turn(spans), order, mirror.id)
     if built.id is not None:
+        assert built.view is not None
         leaves = _spliced_pairs(work, mirror, built, mapping, added)
-        work.remember_mapping(mirror.title, built, leaves, mapping, order)
+        if added or gone or order != mirror.order:
+            work.remember_mapping(mirror.title, built, leaves, mapping, order)
+        else:
+            same = mirror._replace(id=built.id, view=built.view, leaves=leaves)
+            work.mirrors[built.id] = same
     return built.part
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from holdfast.tree._objects import Kind, Object, ObjectId, Reader, make_object
 from holdfast.tree._parts import linked, links
 from holdfast.tree._refusals import explain
 
-_STALE: Final = 4096
-"""How many forgotten objects may be remembered before they are dropped."""
+_STALE: Final = 16 << 20
+"""How many bytes that are no longer needed may be held before they are dropped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +57,7 @@ class TreeWriter:
         self._part: bytes | None = None
         self._root: ObjectId | None = None
         self._alive = 0
+        self._added = 0
 
     def resume(self, root: ObjectId, read: Reader) -> Any:
         """Load a stored value and go on from it, as after a restart.
@@ -118,7 +119,8 @@ class TreeWriter:
             else:
                 self._objects[made.id] = made
         self._mirrors.update(written._mirrors)
-        if len(self._objects) > 2 * self._alive + _STALE:
+        self._added += _size(written.objects, written._mirrors.values())
+        if self._added > self._alive + _STALE:
             self._drop_stale()
 
     def _is_known(self, id: ObjectId) -> bool:
@@ -136,7 +138,14 @@ class TreeWriter:
         self._objects = {id: made for id, made in self._objects.items() if id in alive}
         self._mirrors = {id: mirror for id, mirror in self._mirrors.items() if id in alive}
         self._chunks &= alive
-        self._alive = len(self._objects)
+        self._alive = _size(self._objects.values(), self._mirrors.values())
+        self._added = 0
+
+
+def _size(objects: Iterable[Object], mirrors: Iterable[Mirror]) -> int:
+    """About how many bytes objects and mirrors hold."""
+    held = sum([len(made.payload) + 200 for made in objects if made.kind != Kind.CHUNK])
+    return held + sum([mirror.size for mirror in mirrors])
 
 
 def _reached(root: ObjectId, objects: dict[ObjectId, Object]) -> set[ObjectId]:
