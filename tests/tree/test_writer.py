@@ -123,7 +123,8 @@ def test_texts_that_come_and_go_are_not_held_for_ever() -> None:
 
 
 def test_a_known_set_that_gets_nan_twice_is_refused_as_a_new_one_is() -> None:
-    writer, members = TreeWriter(), set(range(5000))
+    writer = TreeWriter()
+    members: set[Any] = set(range(5000))
     writer.accept(writer.write(members))
     members |= {float("nan")}
     members.add(float("nan"))
