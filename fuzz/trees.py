@@ -77,5 +77,5 @@ def _count(kind: Kind, payload: bytes) -> int:
             return max(len(content) // (1 + (kind == Kind.PAIRS)), 1)
         width = 3 if kind == Kind.PAIRS_INDEX else 2
         return int(max(sum(content[width - 1 :: width]), 1)) % 2**63
-    except (ValueError, TypeError, LookupError):
+    except (ValueError, TypeError, LookupError, ArithmeticError):
         return 1
