@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +15,7 @@ import holdfast
 from holdfast import errors
 
 ROOT = Path(__file__).parent.parent
+MODULES = ["holdfast", "holdfast.codec", "holdfast.tree", "holdfast.store", "holdfast.testing"]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -61,6 +62,16 @@ def test_the_reference_names_every_error_with_its_code(name: str) -> None:
     code = getattr(errors, name).code
 
     assert re.search(rf"`{name}` *\| `{code}` ", page)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_reference_lists_the_public_names_of_a_module(name: str) -> None:
+    page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
+    _, _, rest = page.partition(f"\n## {name}\n")
+    table, _, _ = rest.partition("\n#")
+
+    listed = re.findall(r"^\| `(\w+)` \| \w.*\. \|$", table, re.MULTILINE)
+    assert sorted(listed) == sorted(import_module(name).__all__)
 
 
 def test_every_error_is_public_and_has_a_code_of_its_own() -> None:
