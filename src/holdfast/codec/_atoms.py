@@ -56,11 +56,11 @@ def _encode_zone(zone: Any) -> Any:
         named = zone.__getinitargs__()[1:]  # type: ignore[attr-defined]
         return [offset, *named] if named else offset
     zoneinfo = sys.modules.get("zoneinfo")
-    if zoneinfo is not None and type(zone) is zoneinfo.ZoneInfo and _is_found(zone.key):
+    if zoneinfo is not None and type(zone) is zoneinfo.ZoneInfo and _is_found(zone):
         return zone.key
     raise NotStorable(
         f"the time zone {zone!r} is a {type(zone).__module__}.{type(zone).__qualname__}; "
-        "use datetime.timezone, or a zoneinfo.ZoneInfo that can be found by its key"
+        "use datetime.timezone, or a zoneinfo.ZoneInfo that was found by its key"
     )
 
 
@@ -89,11 +89,13 @@ def _named_zone(key: str) -> Any:
         ) from exc
 
 
-def _is_found(key: str | None) -> bool:
-    # A zone that was read from a file may have no key, or one of its own.
+def _is_found(zone: Any) -> bool:
+    # A zone that was read from a file may have no key, or that of another zone. It
+    # refuses to be pickled; the error is not named here, because that loads pickle.
     try:
-        return key is not None and _named_zone(key) is not None
-    except FormatError:
+        zone.__reduce__()
+        return zone.key is not None and _named_zone(zone.key) is not None
+    except Exception:  # noqa: BLE001 - whatever it is, the zone is not found by its key
         return False
 
 

@@ -15,7 +15,7 @@ from ormsgpack import Ext
 
 from holdfast.codec._atoms import DECODERS, is_canonical_atom
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
-from holdfast.codec._msgpack import hook_failed, nesting_exceeds, pack, unpack
+from holdfast.codec._msgpack import hidden_failure, nesting_exceeds, pack, unpack
 from holdfast.codec._numpy import build_array
 from holdfast.codec._records import set_unless_marked
 from holdfast.codec._registry import LONGEST_NAME
@@ -38,8 +38,9 @@ def _check(data: bytes, depth: int) -> Any:
     except (ValueError, TypeError, RecursionError) as exc:
         if failures:
             raise failures[0] from None
-        if hook_failed(exc):
-            raise KeyboardInterrupt from exc
+        hidden = hidden_failure(exc)
+        if hidden is not None:
+            raise hidden from exc
         raise FormatError(f"the bytes are not a stored value: {exc}") from exc
     if again != data:
         raise FormatError("the bytes are not in the one form that is accepted")

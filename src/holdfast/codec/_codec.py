@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -12,12 +12,12 @@ from ormsgpack import Ext
 from holdfast.codec import _numpy
 from holdfast.codec._atoms import atom_of
 from holdfast.codec._canonical import check_canonical
-from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, NO_ROOM, Code
 from holdfast.codec._decoder import Decoder
 from holdfast.codec._msgpack import (
     array_header,
     binary_types,
-    hook_failed,
+    hidden_failure,
     is_foreign,
     may_hold_binary,
     nesting_exceeds,
@@ -28,7 +28,7 @@ from holdfast.codec._pickle import PickleKey
 from holdfast.codec._records import take_apart
 from holdfast.codec._registry import Entry, Registry, can_declare, default_name, default_registry
 from holdfast.codec._walk import Walk
-from holdfast.errors import HoldfastError, NotStorable
+from holdfast.errors import FormatError, HoldfastError, NotStorable
 
 # What a hook raised, by thread: ormsgpack turns every exception into a TypeError of its own.
 _failures: dict[int, BaseException] = {}
@@ -54,7 +54,10 @@ class Codec:
 
     def encode(self, value: Any) -> bytes:
         """The one encoding of a value; raises NotStorable with the path inside it."""
-        return self.encode_noting_binary(value)[0]
+        try:
+            return self.encode_noting_binary(value)[0]
+        except RecursionError as exc:
+            raise NotStorable(NO_ROOM) from exc
 
     def encode_noting_binary(self, value: Any) -> tuple[bytes, bool]:
         """The encoding, and whether the value holds bytes.
@@ -88,8 +91,11 @@ class Codec:
 
         Only the one accepted encoding of a value is decoded.
         """
-        check_canonical(data)
-        return Decoder(self).decode(data)
+        try:
+            check_canonical(data)
+            return Decoder(self).decode(data)
+        except RecursionError as exc:
+            raise FormatError(NO_ROOM) from exc
 
     def open_up(self, value: Any) -> Opened:
         """The parts of a value, those of a set in no order; raises NotStorable."""
@@ -130,9 +136,7 @@ class Codec:
                 return Ext(atom.code, atom.encode(value))
             return self._extension(depth, self.open_up(value))
         except BaseException as exc:
-            # Inside an extension, ormsgpack has hidden an interrupt already.
-            hidden = KeyboardInterrupt() if hook_failed(exc) else exc
-            _failures.setdefault(get_ident(), hidden)
+            _failures.setdefault(get_ident(), exc)
             raise
 
     def _extension(self, depth: int, opened: Opened) -> Ext:
@@ -148,7 +152,7 @@ class Codec:
     def _payload(self, depth: int, opened: Opened) -> bytes:
         hook = self._hooks[depth]
         if opened.code in (Code.SET, Code.FROZENSET):
-            members = sorted([pack(member, hook) for member in opened.parts])
+            members = sorted([_pack_inside(member, hook) for member in opened.parts])
             if is_foreign(set(map(type, opened.parts))) or len(set(members)) < len(members):
                 raise NotStorable("it holds a memoryview, or the same member twice")
             return array_header(len(members)) + b"".join(members)
@@ -156,7 +160,7 @@ class Codec:
         if opened.head:
             last = opened.parts[0] if opened.code == Code.CUSTOM else opened.parts
             content = [*opened.head, last]
-        payload = pack(content, hook)
+        payload = _pack_inside(content, hook)
         if may_hold_binary(payload) and is_foreign(binary_types(content)):
             raise NotStorable("it holds a bytearray")
         return payload
@@ -176,17 +180,20 @@ def _open_declared(entry: Entry, value: Any) -> Opened:
         member = value._value_ if entry.shape == "flag" else value._name_
         if entry.shape == "enum" and entry.cls.__members__.get(member) is not value:  # type: ignore[attr-defined]
             raise NotStorable(f"{entry.name} has no member of the name {member!r} like this one")
-        parts = pack([entry.name, entry.version, member], _large_int)
-        return Opened(Code.ENUM, Form.BYTES, parts)
+        return Opened(Code.ENUM, Form.BYTES, _member_bytes(entry, member))
     fields, fields_set = take_apart(entry, value)
     marks = () if fields_set is None else (fields_set,)
     return Opened(Code.RECORD, Form.MAPPING, fields, (entry.name, entry.version, *marks))
 
 
-def _large_int(value: Any) -> Ext:
-    atom = atom_of(type(value))
-    assert atom is not None
-    return Ext(atom.code, atom.encode(value))
+def _member_bytes(entry: Entry, member: Any) -> bytes:
+    large = type(member) is int and not -(2**63) <= member < 2**64
+    atom = atom_of(int) if large else None
+    stored = member if atom is None else Ext(atom.code, atom.encode(member))
+    try:
+        return pack([entry.name, entry.version, stored])
+    except TypeError as exc:
+        raise NotStorable(f"{entry.name} has a member {member!r} of an odd type") from exc
 
 
 def _utf8(value: str) -> bytes:
@@ -209,10 +216,21 @@ def _refusal(value: Any) -> str:
     )
 
 
+def _pack_inside(value: Any, hook: Callable[[Any], Ext]) -> bytes:
+    """Encode what stands inside an extension, where an interrupt may have been hidden."""
+    try:
+        return pack(value, hook)
+    except TypeError as exc:
+        hidden = None if get_ident() in _failures else hidden_failure(exc)
+        if hidden is not None:
+            raise hidden from exc
+        raise
+
+
 def _raise_interrupt(exc: TypeError) -> None:
     """Raise what ended an encoding, unless it was a refusal."""
     failure = _failures.pop(get_ident(), None)
-    if failure is None and hook_failed(exc):
-        raise KeyboardInterrupt from exc
+    if failure is None:
+        failure = hidden_failure(exc)
     if failure is not None and not isinstance(failure, Exception):
         raise failure

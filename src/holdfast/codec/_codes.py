@@ -45,3 +45,6 @@ FREE_NESTED: Final = 3
 
 DEEP_NESTING: Final = 64
 """Below that, lists and dicts nest at most this deep, so that the stack stays bounded."""
+
+NO_ROOM: Final = "the call stack has no room left for a value nested this deep"
+"""Why a value is refused that is not too deep, but the stack of its caller is."""

@@ -11,7 +11,7 @@ from ormsgpack import unpackb
 from holdfast.codec import _numpy
 from holdfast.codec._atoms import DECODERS, decode_atom
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
-from holdfast.codec._msgpack import hook_failed, nesting_exceeds
+from holdfast.codec._msgpack import hidden_failure, nesting_exceeds
 from holdfast.codec._records import put_together
 from holdfast.codec._registry import LONGEST_NAME, Entry
 from holdfast.errors import (
@@ -57,8 +57,9 @@ class Decoder:
         if failure is not None:
             # ormsgpack hides what a hook raised.
             raise failure
-        if hook_failed(exc):
-            raise KeyboardInterrupt from exc
+        hidden = hidden_failure(exc)
+        if hidden is not None:
+            raise hidden from exc
         raise FormatError(f"the bytes are not a stored value: {exc}") from exc
 
     def _hook(self, depth: int, code: int, data: bytes) -> Any:

@@ -35,14 +35,30 @@ def unpack(data: bytes, hook: Callable[[int, bytes], Any] = Ext) -> Any:
     return ormsgpack.unpackb(data, ext_hook=hook)
 
 
-def hook_failed(exc: BaseException) -> bool:
-    """Whether ormsgpack says that a hook raised something; it does not say what.
+def hidden_failure(exc: BaseException) -> BaseException | None:
+    """What a hook raised without noting it, where ormsgpack says that a hook failed.
 
-    Our hooks note what they raise. Where nothing is noted, an interrupt came just as
-    the hook was entered.
+    Our hooks note what they raise, and ormsgpack says nothing of it. Where nothing is
+    noted, the hook was not entered: the call stack was full, or an interrupt came.
+    Only for what ormsgpack raised itself.
     """
     reason = str(exc)
-    return reason == "ext_hook failed" or reason.startswith("Type is not msgpack serializable")
+    if reason != "ext_hook failed" and not reason.startswith("Type is not msgpack serializable"):
+        return None
+    try:
+        _descend(_MARGIN)
+    except RecursionError as full:
+        return full
+    return KeyboardInterrupt()
+
+
+_MARGIN = 8
+"""With so many frames left, a hook may have failed for want of frames."""
+
+
+def _descend(frames: int) -> None:
+    if frames:
+        _descend(frames - 1)
 
 
 def may_hold_binary(data: bytes) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Iterable
 from types import MemberDescriptorType
 from typing import Any
 
@@ -20,7 +21,19 @@ EXTRA = "+"
 
 
 def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
-    """The fields of an object, and for a pydantic model which of them were set."""
+    """The fields of an object, and for a pydantic model which of them were set.
+
+    Raises NotStorable, also for whatever the class itself raises meanwhile.
+    """
+    try:
+        return _take_apart(entry, value)
+    except (NotStorable, RecursionError, MemoryError):
+        raise
+    except Exception as exc:
+        raise NotStorable(f"{entry.name}: its fields cannot be read: {_shown(exc)}") from exc
+
+
+def _take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
     if entry.shape == "namedtuple":
         return _tuple_fields(entry, value), None
     if entry.shape == "model":
@@ -32,12 +45,28 @@ def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
         if entry.shape == "struct"
         else [field.name for field in dataclasses.fields(value)]
     )
-    try:
-        fields = {name: getattr(value, name) for name in names}
-    except AttributeError as exc:
-        raise NotStorable(f"{entry.name}: the field {exc.name!r} is not set") from exc
+    fields = _attributes(entry, value, names)
     _refuse_hidden(entry, value, fields)
     return fields, None
+
+
+def _attributes(entry: Entry, value: Any, names: Iterable[str]) -> Fields:
+    fields: Fields = {}
+    name = ""
+    try:
+        for name in names:
+            fields[name] = getattr(value, name)
+    except (RecursionError, MemoryError):
+        raise
+    except Exception as exc:
+        unset = isinstance(exc, AttributeError) and exc.name == name
+        reason = "is not set" if unset else f"cannot be read: {_shown(exc)}"
+        raise NotStorable(f"{entry.name}: the field {name!r} {reason}") from exc
+    return fields
+
+
+def _shown(exc: Exception) -> str:
+    return f"{type(exc).__qualname__}: {exc}"
 
 
 def _tuple_fields(entry: Entry, value: Any) -> Fields:
