@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import Codec
+from holdfast.codec import Codec, Registry
 from holdfast.errors import InvalidInput, MissingObjects, NotStorable
-from holdfast.tree import Edited, TreeWriter, load
+from holdfast.tree import Edited, Kind, TreeWriter, load
 from tests.tree.support import Objects, stored
 
 
@@ -159,3 +159,27 @@ def test_items_that_take_the_longer_way_are_compared_and_not_written_again(item:
     items.append("one more")
 
     assert len(writer.write(items).objects) <= 4
+
+
+def test_resuming_a_value_of_an_older_class_gives_everything_next() -> None:
+    @dataclass
+    class Old:
+        name: str
+
+    @dataclass
+    class New:
+        title: str
+
+    before, after = Registry(), Registry()
+    before.register(Old, name="note")
+    after.register(New, name="note", version=2, migrations={1: lambda old: {"title": old["name"]}})
+    objects = Objects()
+    objects.add(TreeWriter(Codec(before)).write([Old("x" * 3000)]))
+    root = next(id for id, made in objects.items() if made.kind == Kind.VALUE)
+    writer = TreeWriter(Codec(after))
+
+    value = writer.resume(root, objects.read)
+
+    assert value == [New("x" * 3000)]
+    assert writer.root is None
+    assert writer.write(value).needs == []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.codec import Codec, default_codec
-from holdfast.errors import FormatError, InvalidInput, MissingObjects, NotStorable
+from holdfast.errors import InvalidInput, MissingObjects, NotStorable
 from holdfast.tree._builder import Builder
 from holdfast.tree._embed import Embedder
 from holdfast.tree._load import load
@@ -62,17 +62,14 @@ class TreeWriter:
     def resume(self, root: ObjectId, read: Reader) -> Any:
         """Load a stored value and go on from it, as after a restart.
 
-        The next write gives only what differs from that value.
+        The next write gives only what differs from that value; or everything, where a
+        class changed since it was stored.
         """
         value = load(root, read, self._codec)
         self.forget()
         written = self.write(value)
-        if written.root != root:
-            raise FormatError(
-                f"object {root.hex()[:12]} is not in the one form of its value; "
-                "a class that changed since? Write the loaded value without resume"
-            )
-        self.accept(written)
+        if written.root == root:
+            self.accept(written)
         return value
 
     def __repr__(self) -> str:
