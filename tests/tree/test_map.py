@@ -312,9 +312,17 @@ def test_only_the_root_of_a_map_opens_as_one() -> None:
     chunk = make_object(Kind.CHUNK, b"x")
     objects[chunk.id] = chunk
 
-    for id in (root, small, chunk.id):
-        with pytest.raises(FormatError, match="is not the root of a"):
+    for id in (root, small):
+        with pytest.raises(FormatError, match="holds a value, not a map; use load or get"):
             len(Map(id, objects.read))
+    with pytest.raises(FormatError, match="is a CHUNK, not the root of a"):
+        len(Map(chunk.id, objects.read))
+
+
+@pytest.mark.parametrize("root", [b"", b"short", bytes(33), "0" * 32, None, bytearray(32)])
+def test_what_is_no_id_is_no_root_of_a_map(root: Any) -> None:
+    with pytest.raises(InvalidInput, match="a root is an object id"):
+        Map(root, Objects().read)
 
 
 def test_paths_lead_into_maps() -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from holdfast.codec._codes import Code
 from holdfast.codec._opened import close_mapping, close_sequence
-from holdfast.errors import NotStorable
+from holdfast.errors import FormatError, NotStorable
 from holdfast.tree._chunks import chunk_objects, cut_bytes
 from holdfast.tree._cuts import INLINE_MAX, KEY_MAX, NODE_MIN
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Root
@@ -191,4 +191,7 @@ def _check_keys(spans: Sequence[Span]) -> None:
 def in_order(entries: list[Entry], order: bytes) -> list[Entry]:
     """Entries of a mapping in the order of its keys."""
     by_key = {entry.key: entry for entry in entries}
-    return [by_key[key] for key in pack_parts(order)]
+    keys = pack_parts(order)
+    if len(keys) != len(by_key) or by_key.keys() != set(keys):
+        raise FormatError("the order of a dict does not name each key once")
+    return [by_key[key] for key in keys]

@@ -8,15 +8,16 @@ from ormsgpack import Ext
 
 from holdfast.codec import Codec, Field, Path, format_path
 from holdfast.codec._codes import Code
-from holdfast.codec._msgpack import unpack
 from holdfast.codec._opened import close_sequence
 from holdfast.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from holdfast.tree._builder import Builder, Title
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, SETS, Entry, Layout, Root, layout_of
 from holdfast.tree._levels import Span, View
-from holdfast.tree._objects import Kind, Object, ObjectId, Reader, make_object
-from holdfast.tree._parts import link, linked
+from holdfast.tree._marks import field_of
+from holdfast.tree._objects import ID_SIZE, Kind, Object, ObjectId, Reader, make_object
+from holdfast.tree._parts import link, linked, unpack_list, unpack_part
 from holdfast.tree._sorted import Sorted
+from holdfast.tree._stack import expect_room
 from holdfast.tree._writer import reachable
 
 
@@ -40,8 +41,9 @@ class Container(NamedTuple):
 
     def step(self, codec: Codec, encoded: bytes) -> Any:
         """The step of a path that an encoded key is."""
-        key = codec.decode(encoded)
-        return Field(key) if self.title.code == Code.RECORD else key
+        if self.title.code == Code.RECORD:
+            return Field(field_of(encoded))
+        return codec.decode(encoded)
 
     def keys(self, read: Reader) -> list[bytes]:
         """The encoded keys in their order."""
@@ -89,11 +91,12 @@ def open_order(order: bytes, read: Reader) -> Container:
 
 
 def open_part(part: bytes, read: Reader) -> Container | None:
-    """Look into a part; None if it has no parts of its own."""
+    """Look into a part; None if it has no parts of its own. Raises FormatError."""
     id = linked(part)
     if id is not None:
-        return _open_root(id, read)
-    raw = unpack(part)
+        (found,) = read([id])
+        return open_root(id, found, read)
+    raw = unpack_part(part)
     if type(raw) is list:
         return _inline(Title(Code.LIST), ITEMS, raw, read)
     if type(raw) is dict:
@@ -101,8 +104,8 @@ def open_part(part: bytes, read: Reader) -> Container | None:
     return _open_extension(part, read) if type(raw) is Ext else None
 
 
-def _open_root(id: ObjectId, read: Reader) -> Container | None:
-    (found,) = read([id])
+def open_root(id: ObjectId, found: Object, read: Reader) -> Container | None:
+    """Look into the root of a large part that was fetched. Raises FormatError."""
     if found.kind != Kind.ROOT:
         raise FormatError(
             f"object {id.hex()[:12]} is a {found.kind.name}, not the root of a large part or map"
@@ -112,19 +115,43 @@ def _open_root(id: ObjectId, read: Reader) -> Container | None:
     if layout is CHUNKS or root.code == Code.CUSTOM:
         return None
     view = View(layout, root.height, root.entries, read)
-    return Container(Title(root.code, root.head), view, root.order, id)
+    if view.total >= _MOST_PARTS or (root.height and not root.entries):
+        raise FormatError("a root does not hold what its height says")
+    return Container(_title(root.code, root.head), view, root.order, id)
 
 
 def _open_extension(part: bytes, read: Reader) -> Container | None:
-    code, content = unpack(part, lambda code, data: (code, data))
+    code, content = unpack_part(part, lambda code, data: (code, data))
     if code in (Code.TUPLE, *SETS):
-        return _inline(Title(Code(code)), ITEMS, unpack(content), read)
+        return _inline(Title(Code(code)), ITEMS, unpack_list(content), read)
     if code == Code.DICT:
-        return _inline(Title(Code.DICT), PAIRS, unpack(content), read)
+        return _inline(Title(Code.DICT), PAIRS, unpack_list(content), read)
     if code == Code.RECORD:
-        *head, fields = unpack(content)
-        return _inline(Title(Code.RECORD, tuple(head)), PAIRS, _flat(fields), read)
+        *head, fields = unpack_list(content) or [None]
+        if type(fields) is not dict:
+            raise FormatError("a stored record has no fields")
+        return _inline(_title(Code.RECORD, tuple(head)), PAIRS, _flat(fields), read)
     return None
+
+
+_MOST_PARTS = 2**62
+"""More than there can be, and so few that a sum of counts can be written."""
+
+
+def _title(code: Code, head: tuple[Any, ...]) -> Title:
+    """The title of a container; raises FormatError."""
+    if not (_is_record_head(head) if code == Code.RECORD else not head):
+        raise FormatError("the title of a stored container is malformed")
+    return Title(code, head)
+
+
+def _is_record_head(head: tuple[Any, ...]) -> bool:
+    match head:
+        case [str(), int()]:
+            return True
+        case [str(), int(), list(marks)]:
+            return all(type(mark) is str for mark in marks)
+    return False
 
 
 def _flat(mapping: dict[Any, Any]) -> list[Any]:
@@ -142,12 +169,20 @@ def _inline(title: Title, layout: Layout, content: list[Any], read: Reader) -> C
 
 def part_of(root: ObjectId, read: Reader) -> bytes:
     """The part of a whole value."""
+    check_root(root)
     (found,) = read([root])
     if found.kind == Kind.VALUE:
         return found.payload
     if found.kind != Kind.ROOT:
         raise FormatError(f"object {root.hex()[:12]} is not the root of a value")
     return link(root)
+
+
+def check_root(root: ObjectId) -> ObjectId:
+    """Refuse what is not the id of an object."""
+    if type(root) is not bytes or len(root) != ID_SIZE:
+        raise InvalidInput(f"a root is an object id of {ID_SIZE} bytes, not {root!r:.80}")
+    return root
 
 
 def checked(path: Path) -> Path:
@@ -163,7 +198,8 @@ def find_part(part: bytes, path: Path, read: Reader, codec: Codec) -> bytes:
         opened = open_part(part, read)
         try:
             found = None if opened is None else opened.find(step, read, codec)[1]
-        except NotStorable:
+        except NotStorable as exc:
+            expect_room(exc)
             found = None
         if found is None:
             raise nowhere(path, depth)

@@ -11,6 +11,7 @@ from holdfast.tree._container import Container, open_part, part_of
 from holdfast.tree._load import Loader
 from holdfast.tree._marks import kind_of
 from holdfast.tree._objects import ObjectId, Reader
+from holdfast.tree._stack import reading, reading_on
 
 ChangeKind: TypeAlias = Literal["added", "removed", "changed", "reordered"]
 
@@ -34,11 +35,13 @@ class Change:
         self._new = new
 
     @property
+    @reading
     def old(self) -> Any:
         """The value before; None if it was added."""
         return self._old()
 
     @property
+    @reading
     def new(self) -> Any:
         """The value after; None if it was removed."""
         return self._new()
@@ -54,7 +57,7 @@ def diff(
     if old == new:
         return iter(())
     differ = _Differ(read, default_codec if codec is None else codec)
-    return differ.parts((), part_of(old, read), part_of(new, read))
+    return reading_on(differ.parts((), part_of(old, read), part_of(new, read)))
 
 
 def _nothing() -> None:

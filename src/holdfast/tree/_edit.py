@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.codec import Codec, Path, default_codec, format_path
+from holdfast.codec._canonical import check_canonical
 from holdfast.codec._codes import Code
 from holdfast.errors import InvalidInput, NotStorable
 from holdfast.tree._builder import Builder
@@ -31,26 +32,36 @@ from holdfast.tree._marks import is_marked, marks_of, with_marks
 from holdfast.tree._nesting import refuse_deep
 from holdfast.tree._objects import ObjectId, Reader
 from holdfast.tree._order import edited_order
+from holdfast.tree._parts import linked, may_hold_links
 from holdfast.tree._refusals import explain
 from holdfast.tree._sorted import Sorted
+from holdfast.tree._stack import expect_room, reading, writing
 
 
+@reading
 def get(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None) -> Any:
-    """The value at a path; only the nodes on the way are read. Raises PathNotFound."""
+    """The value at a path; only the nodes on the way are read. Raises PathNotFound.
+
+    A path names fields as they are stored, before any migration of their class.
+    """
     known = default_codec if codec is None else codec
     part = find_part(part_of(root, read), checked(path), read, known)
     return Loader(read, known).part(part)
 
 
+@writing
 def put(root: ObjectId, path: Path, value: Any, read: Reader, codec: Codec | None = None) -> Edited:
     """Replace the value at a path, or add a key at the end of a dict.
 
-    What is around it keeps its type, also a tuple or an object. Raises PathNotFound
-    where only the last step may be missing, and NotStorable.
+    What is around it keeps its type, also a tuple or an object. A path names fields as
+    they are stored: an object of an older version of its class stays one, with the
+    fields of that version. Raises PathNotFound where only the last step may be missing,
+    and NotStorable.
     """
     return _Edit(root, path, read, codec).apply(lambda edit, old: edit.embed(value, old))
 
 
+@writing
 def remove(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None) -> Edited:
     """Take a key out of a dict, an item out of a list or tuple, a member out of a set.
 
@@ -59,6 +70,7 @@ def remove(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None)
     return _Edit(root, path, read, codec).apply(lambda edit, old: None)
 
 
+@writing
 def insert(
     root: ObjectId, path: Path, value: Any, read: Reader, codec: Codec | None = None
 ) -> Edited:
@@ -116,7 +128,8 @@ class _Edit:
     def _find(self, opened: Container, step: Any) -> tuple[int, Entry | None]:
         try:
             return opened.find(step, self._builder.read, self._codec)
-        except NotStorable:
+        except NotStorable as exc:
+            expect_room(exc)
             return 0, None
 
     def _replace_item(self, opened: Container, depth: int, at: int, new: bytes | None) -> bytes:
@@ -187,7 +200,12 @@ class _Edit:
 
 
 def embed_at(embedder: Embedder, codec: Codec, path: Path, value: Any, old: bytes | None) -> bytes:
-    """The part of a value that will stand at a path; raises NotStorable."""
+    """The part of a value that will stand at a path; raises NotStorable.
+
+    The old part is from anywhere, so FormatError is raised if it is malformed.
+    """
+    if old is not None and may_hold_links(old) and linked(old) is None:
+        check_canonical(old)
     try:
         return embedder.embed(value, old)
     except (NotStorable, RecursionError) as exc:

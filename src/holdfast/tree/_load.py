@@ -13,12 +13,14 @@ from holdfast.errors import FormatError
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, Root, layout_of
 from holdfast.tree._objects import Kind, Object, ObjectId, Reader
 from holdfast.tree._parts import links_in, may_hold_links
+from holdfast.tree._stack import reading
 
 # Somewhat more than a writer allows, and less than the stack of Python does.
 _MAX_DEPTH = 104
 _BATCH = 128  # Leaves that are fetched together: what they hold fits a processor's cache.
 
 
+@reading
 def load(root: ObjectId, read: Reader, codec: Codec | None = None) -> Any:
     """The value of a root.
 
@@ -43,6 +45,7 @@ class Loader:
 
     def part(self, part: bytes) -> Any:
         """The value of a part."""
+        self._depth = 0  # also after a value that was refused
         return self._decode(part)
 
     def _object(self, found: Object) -> Any:

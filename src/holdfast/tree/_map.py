@@ -9,15 +9,15 @@ from holdfast.codec import Codec, default_codec
 from holdfast.codec._codes import Code
 from holdfast.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from holdfast.tree._builder import Builder, Title
-from holdfast.tree._container import Container, Edited, finish, open_part
+from holdfast.tree._container import Container, Edited, check_root, finish, open_root
 from holdfast.tree._cuts import KEY_MAX
 from holdfast.tree._edit import embed_at
 from holdfast.tree._embed import Embedder
 from holdfast.tree._layout import PAIRS, Entry
 from holdfast.tree._levels import Span, View, in_turn
 from holdfast.tree._load import Loader
-from holdfast.tree._objects import ObjectId, Reader
-from holdfast.tree._parts import link
+from holdfast.tree._objects import Kind, ObjectId, Reader
+from holdfast.tree._stack import expect_room, reading, writing
 
 _TITLE = Title(Code.MAP)
 
@@ -30,7 +30,7 @@ class Map(Mapping[Any, Any]):
     """
 
     def __init__(self, root: ObjectId, read: Reader, codec: Codec | None = None) -> None:
-        self.root = root
+        self.root = check_root(root)
         self._codec = default_codec if codec is None else codec
         self._read = read
         self._opened: Container | None = None
@@ -43,6 +43,7 @@ class Map(Mapping[Any, Any]):
         part = builder.edit_mapping(_TITLE, view, [Span(0, 0, [])], None, None).part
         return finish(builder, part, None)
 
+    @writing
     def edit(
         self, changes: Mapping[Any, Any] | None = None, *, remove: Iterable[Any] = ()
     ) -> Edited:
@@ -83,19 +84,25 @@ class Map(Mapping[Any, Any]):
     @property
     def _container(self) -> Container:
         if self._opened is None:
-            opened = open_part(link(self.root), self._read)
+            (found,) = self._read([self.root])
+            value = found.kind == Kind.VALUE
+            opened = None if value else open_root(self.root, found, self._read)
             if opened is None or opened.title != _TITLE:
-                raise FormatError(f"object {self.root.hex()[:12]} is not the root of a map")
+                raise FormatError(
+                    f"object {self.root.hex()[:12]} holds a value, not a map; use load or get"
+                )
             self._opened = opened
         return self._opened
 
     def _locate(self, key: Any) -> tuple[int, Entry | None]:
         try:
             encoded = self._codec.encode(key)
-        except NotStorable:
+        except NotStorable as exc:
+            expect_room(exc)
             return 0, None
         return self._container.view.locate(encoded)
 
+    @reading
     def __getitem__(self, key: Any) -> Any:
         _, entry = self._locate(key)
         if entry is None:
@@ -111,7 +118,15 @@ class Map(Mapping[Any, Any]):
     def __iter__(self) -> Iterator[Any]:
         for place in self._container.view.leaves():
             for entry in place.entries:
-                yield self._codec.decode(entry.key)
+                yield self._key(entry)
+
+    def _key(self, entry: Entry) -> Any:
+        key = self._codec.decode(entry.key)
+        try:
+            hash(key)
+        except Exception as exc:
+            raise FormatError(f"a stored key of a map is malformed: {exc}") from exc
+        return key
 
     def __eq__(self, other: object) -> bool:
         # By content: keys that Python takes for the same may stand beside each other.

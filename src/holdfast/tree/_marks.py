@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.codec._msgpack import unpack
 from holdfast.codec._records import set_unless_marked
+from holdfast.errors import FormatError
 from holdfast.tree._builder import Title
+from holdfast.tree._parts import unpack_part
 
 _UNMARKED = 2
 """The head of a record is its name and its version, and then such marks."""
@@ -36,4 +37,12 @@ def with_marks(title: Title, keys: Iterable[bytes], marks: set[str]) -> Title:
 
 
 def _unless_marked(keys: Iterable[bytes]) -> set[str]:
-    return set_unless_marked({unpack(key): None for key in keys})
+    return set_unless_marked({field_of(key): None for key in keys})
+
+
+def field_of(key: bytes) -> str:
+    """The name of a field from its encoded key; raises FormatError."""
+    name = unpack_part(key)
+    if type(name) is not str:
+        raise FormatError("a field of a record has no name")
+    return name

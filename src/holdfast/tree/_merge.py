@@ -39,8 +39,10 @@ from holdfast.tree._objects import ObjectId, Reader
 from holdfast.tree._order import merged_order
 from holdfast.tree._runs import Hunk, Overlap, combine, new_items, single
 from holdfast.tree._sorted import Sorted
+from holdfast.tree._stack import writing
 
 
+@writing
 def merge(
     base: ObjectId | None,
     ours: ObjectId,

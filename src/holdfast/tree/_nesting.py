@@ -10,7 +10,7 @@ from holdfast.errors import NotStorable
 from holdfast.tree._container import Edited
 from holdfast.tree._embed import MAX_LARGE_DEPTH
 from holdfast.tree._objects import Kind, Object, ObjectId
-from holdfast.tree._parts import links
+from holdfast.tree._parts import links, unpack_part
 
 _MAX_PLAIN: Final = 255
 """How deep ormsgpack writes lists and dicts."""
@@ -68,7 +68,7 @@ def _extensions_are_deep(data: bytes, depth: int) -> bool:
         if code in _NESTED:
             inner.append(content)
 
-    unpack(data, hook)
+    unpack_part(data, hook)
     return any(
         depth >= MAX_NESTED
         or (depth >= FREE_NESTED and nesting_exceeds(content, DEEP_NESTING))

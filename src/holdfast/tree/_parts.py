@@ -6,10 +6,13 @@ one part, so parts are equal exactly where values are.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
+
+from ormsgpack import Ext
 
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
-from holdfast.codec._msgpack import nesting_exceeds, pack, unpack
+from holdfast.codec._msgpack import hidden_failure, nesting_exceeds, pack, unpack
 from holdfast.errors import FormatError
 from holdfast.tree._layout import Root, layout_of
 from holdfast.tree._objects import ID_SIZE, Kind, Object, ObjectId
@@ -36,16 +39,35 @@ def may_hold_links(data: bytes) -> bool:
     return b"\xc7" in data and _LINK in data
 
 
+def unpack_part(data: bytes, hook: Callable[[int, bytes], Any] = Ext) -> Any:
+    """Unpack bytes from anywhere, one level of extensions deep; raises FormatError.
+
+    The hook raises nothing.
+    """
+    try:
+        return unpack(data, hook)
+    except (ValueError, TypeError) as exc:
+        hidden = hidden_failure(exc)
+        if hidden is not None:
+            raise hidden from exc
+        raise FormatError(f"a node is malformed: {exc}") from exc
+
+
+def unpack_list(data: bytes) -> list[Any]:
+    """Unpack bytes that are a list; raises FormatError."""
+    content = unpack_part(data)
+    if type(content) is not list:
+        raise FormatError("a part that must be a list is none")
+    return content
+
+
 _NESTED = frozenset({Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT, Code.RECORD, Code.CUSTOM})
 
 
 def links_in(data: bytes) -> list[ObjectId]:
     """The links in an encoding, in the order in which they stand; raises FormatError."""
     found: list[ObjectId] = []
-    try:
-        _gather(data, 0, found)
-    except (ValueError, TypeError) as exc:
-        raise FormatError(f"a node is malformed: {exc}") from exc
+    _gather(data, 0, found)
     return found
 
 
@@ -55,13 +77,13 @@ def _gather(data: bytes, depth: int, found: list[ObjectId]) -> None:
     if depth > MAX_NESTED or (depth > FREE_NESTED and nesting_exceeds(data, DEEP_NESTING)):
         raise FormatError("the bytes are nested too deeply")
 
-    def hook(code: int, content: bytes) -> None:
+    extensions: list[tuple[int, bytes]] = []
+    unpack_part(data, lambda code, content: extensions.append((code, content)))
+    for code, content in extensions:
         if code in _NESTED:
             _gather(content, depth + 1, found)
         elif code == Code.LINK:
             found.append(_expect_id(content))
-
-    unpack(data, hook)
 
 
 def _expect_id(id: object) -> ObjectId:
@@ -80,12 +102,8 @@ def links(source: Object) -> list[ObjectId]:
         return _root_links(source.payload)
     if source.kind not in _WIDTHS:
         raise FormatError(f"object {source.id.hex()[:12]} is not part of a value")
-    try:
-        content = unpack(source.payload)
-    except ValueError as exc:
-        raise FormatError(f"a node is malformed: {exc}") from exc
-    width = _WIDTHS[source.kind]
-    if type(content) is not list or len(content) % width:
+    content, width = unpack_list(source.payload), _WIDTHS[source.kind]
+    if len(content) % width:
         raise FormatError("an index node is malformed")
     return [_expect_id(id) for id in content[width - 2 :: width]]
 
@@ -102,5 +120,8 @@ def _root_links(payload: bytes) -> list[ObjectId]:
 
 
 def pack_parts(part: bytes) -> list[bytes]:
-    """The parts of an encoded list."""
-    return [pack(one) for one in unpack(part)]
+    """The parts of an encoded list; raises FormatError."""
+    try:
+        return [pack(one) for one in unpack_list(part)]
+    except TypeError as exc:
+        raise FormatError(f"a list is malformed: {exc}") from exc

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from holdfast.codec import Codec
+from holdfast.errors import FormatError
 from holdfast.tree._levels import View
 from holdfast.tree._load import Loader
 from holdfast.tree._objects import Reader
@@ -58,7 +59,7 @@ class Sorted:
             if other == encoded or other in without:
                 continue
             found = self._codec.decode(other)
-            if len({wanted, found}) == 1:
+            if _are_twins(wanted, found):
                 return found
         return None
 
@@ -68,3 +69,10 @@ class Sorted:
             return
         for low, high in _ODD:
             yield from range(self.position(low), self.position(high))
+
+
+def _are_twins(one: Any, other: Any) -> bool:
+    try:
+        return len({one, other}) == 1
+    except Exception as exc:
+        raise FormatError(f"a stored key or member is malformed: {exc}") from exc
