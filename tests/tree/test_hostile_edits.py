@@ -121,13 +121,17 @@ def test_a_key_that_cannot_be_hashed_is_refused() -> None:
 
 
 @pytest.mark.parametrize("inside", [b"\xc1", pack([5]), pack({})])
-def test_a_malformed_part_beside_links_is_refused_when_it_is_replaced(inside: bytes) -> None:
+@pytest.mark.parametrize("code", [Code.RECORD, Code.TUPLE, Code.LIST])
+def test_a_malformed_part_can_be_replaced(inside: bytes, code: Code) -> None:
     inner, objects = stored(_LARGE)
     link = Ext(Code.LINK, inner)
-    bent = objects.put(Kind.VALUE, pack({"a": [link, Ext(Code.RECORD, inside)]}))
+    new = [_LARGE, Note("n"), tuple(_LARGE)]
 
-    with pytest.raises(FormatError):
-        put(bent, ("a",), [_LARGE, Note("n", _LARGE)], objects.read)
+    for old in ([link, Ext(code, inside), Ext(code, inside)], Ext(code, inside)):
+        bent = objects.put(Kind.VALUE, pack({"a": old}))
+        edited = put(bent, ("a",), new, objects.read)
+
+        assert edited.root == stored({"a": new})[0]
 
 
 # Fuzzing: sound values, of which one object is bent.

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.codec import Codec, Path, default_codec, format_path
 from holdfast.codec._canonical import check_canonical
 from holdfast.codec._codes import Code
-from holdfast.errors import InvalidInput, NotStorable
+from holdfast.errors import HoldfastError, InvalidInput, NotStorable
 from holdfast.tree._builder import Builder
 from holdfast.tree._container import (
     Container,
@@ -200,15 +200,23 @@ class _Edit:
 
 
 def embed_at(embedder: Embedder, codec: Codec, path: Path, value: Any, old: bytes | None) -> bytes:
-    """The part of a value that will stand at a path; raises NotStorable.
-
-    The old part is from anywhere, so FormatError is raised if it is malformed.
-    """
-    if old is not None and may_hold_links(old) and linked(old) is None:
-        check_canonical(old)
+    """The part of a value that will stand at a path; raises NotStorable."""
     try:
-        return embedder.embed(value, old)
+        return embedder.embed(value, old if old is not None and _helps(old) else None)
     except (NotStorable, RecursionError) as exc:
         refusal = explain(codec, value, exc)
         place = format_path(path) + refusal.path.removeprefix("value")
         raise NotStorable(refusal.reason, place) from exc
+
+
+def _helps(old: bytes) -> bool:
+    """Whether an old part, which is from anywhere, can save work: only for its links."""
+    if linked(old) is not None:
+        return True
+    if not may_hold_links(old):
+        return False
+    try:
+        check_canonical(old)
+    except HoldfastError:
+        return False
+    return True
