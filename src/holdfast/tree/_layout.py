@@ -14,6 +14,9 @@ from holdfast.tree._objects import ID_SIZE, Kind, Object, ObjectId
 
 MAX_HEIGHT: Final = 32
 
+INDEXED_SIZE: Final = ID_SIZE + 4
+"""What an entry of an index adds to its node beside the key, as cuts count it."""
+
 
 class Entry(NamedTuple):
     """One entry of a node.
@@ -43,10 +46,6 @@ class Layout:
     def kind(self, level: int) -> Kind:
         """The kind of nodes at a level; leaves are level 0."""
         return self.index if level >= self.first_index else self.leaf
-
-    def size(self, level: int, entry: Entry) -> int:
-        """What an entry adds to a node, as cuts count it."""
-        return len(entry.key) + (ID_SIZE + 4 if level >= self.first_index else len(entry.body))
 
     def mark(self, level: int, entry: Entry) -> int:
         """What decides about a cut after an entry: in a map only the key does."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from holdfast.errors import FormatError
 from holdfast.tree._cuts import NODE_MIN, cuts_after
-from holdfast.tree._layout import Entry, Layout, index_entry
+from holdfast.tree._layout import INDEXED_SIZE, Entry, Layout, index_entry
 from holdfast.tree._objects import Object, ObjectId, Reader, make_object
 
 
@@ -153,13 +153,15 @@ class _Cutter:
 
     def feed(self, entries: Sequence[Entry]) -> None:
         layout, level = self._layout, self._level
+        indexed = level >= layout.first_index
         # An index of one node would be no smaller than the level below it.
-        fewest = 1 if level < layout.first_index else 2
+        fewest = 2 if indexed else 1
         for entry in entries:
-            size = layout.size(level, entry)
+            key, body, _ = entry
+            size = len(key) + (INDEXED_SIZE if indexed else len(body))
             self._filled += size
             self._open.append(entry)
-            if len(self._open) < fewest or self._filled < NODE_MIN:
+            if self._filled < NODE_MIN or len(self._open) < fewest:
                 continue
             if cuts_after(self._filled, size, layout.mark(level, entry)):
                 self._cut(closed=True)
