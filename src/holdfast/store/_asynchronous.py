@@ -130,8 +130,10 @@ class Bell:
         """Return when rung, or after so many seconds."""
         import asyncio
 
+        # Not `wait_for`: before Python 3.12 it forgets a cancellation that comes with the ring.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._rung.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
 
 
 async def _wait(start: Callable[[], Future[R]]) -> R:
