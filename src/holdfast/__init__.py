@@ -24,7 +24,7 @@ from holdfast.errors import (
 
 if TYPE_CHECKING:
     from holdfast.codec import Codec, Registry, register
-    from holdfast.store import MemoryStore, Move, Store
+    from holdfast.store import MemoryStore, Move, SqliteStore, Store, open  # noqa: A004
     from holdfast.tree import Map, TreeWriter, diff, get, load, merge, put
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "NotFound",
     "NotStorable",
     "Registry",
+    "SqliteStore",
     "Store",
     "TreeWriter",
     "Unavailable",
@@ -50,6 +51,7 @@ __all__ = [
     "get",
     "load",
     "merge",
+    "open",
     "put",
     "register",
 ]
@@ -57,7 +59,7 @@ __all__ = [
 # Loaded when they are first asked for, so that `import holdfast` stays light.
 _HOMES = {
     "holdfast.codec": ("Codec", "Registry", "register"),
-    "holdfast.store": ("MemoryStore", "Move", "Store"),
+    "holdfast.store": ("MemoryStore", "Move", "SqliteStore", "Store", "open"),
     "holdfast.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

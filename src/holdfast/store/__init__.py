@@ -1,9 +1,13 @@
 """Stores: where objects and refs live.
 
-`Store` is the contract. `MemoryStore` is the smallest engine. Whoever writes an engine
-subclasses `Store`, supplies the methods of `Engine`, and runs
-`holdfast.testing.StoreContract` on it.
+`Store` is the contract. `MemoryStore` is the smallest engine, `SqliteStore` the embedded
+one, and `open` finds the engine for a path or URL. Whoever writes an engine subclasses
+`Store`, supplies the methods of `Engine`, and runs `holdfast.testing.StoreContract` on it.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from holdfast.store._contract import Store
 from holdfast.store._decide import (
@@ -39,6 +43,7 @@ from holdfast.store._names import (
     space_name,
     split_name,
 )
+from holdfast.store._open import open  # noqa: A004 - as in `gzip.open`
 from holdfast.store._packs import (
     FOOTER_SIZE,
     Entry,
@@ -69,6 +74,9 @@ from holdfast.store._records import (
     encode_header,
     encode_operation,
 )
+
+if TYPE_CHECKING:
+    from holdfast.store._sqlite import SqliteStore
 
 __all__ = [
     "FOOTER_SIZE",
@@ -101,6 +109,7 @@ __all__ = [
     "Reframe",
     "Scalar",
     "Sizes",
+    "SqliteStore",
     "Store",
     "Stored",
     "View",
@@ -119,6 +128,7 @@ __all__ = [
     "frame_base",
     "frame_depth",
     "index_size",
+    "open",
     "open_pack",
     "operation_of",
     "parse_header",
@@ -128,3 +138,13 @@ __all__ = [
     "space_name",
     "split_name",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when it is first asked for, because it brings sqlite3.
+    if name != "SqliteStore":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from holdfast.store._sqlite import SqliteStore
+
+    globals()[name] = SqliteStore
+    return SqliteStore

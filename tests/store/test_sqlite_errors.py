@@ -1,0 +1,267 @@
+"""What the embedded store says when its folder, its disk or its file is not as it should be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import (
+    Corrupt,
+    FormatError,
+    HoldfastError,
+    NewerFormat,
+    NotAllowed,
+    StoreClosed,
+    StoreFull,
+    Unavailable,
+)
+from holdfast.store import Header, SqliteStore, encode_header
+from holdfast.store import _sqlite_packs as packs
+from holdfast.testing._stores._base import MAIN, SPACE, noise, point, value
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a store that was filled and closed."""
+    with SqliteStore(tmp_path / "store") as store:
+        store.commit(SPACE, [value(noise(500, seed)) for seed in range(100)])
+        point(store, value("one"))
+    return tmp_path / "store"
+
+
+@contextmanager
+def database(folder: Path) -> Iterator[sqlite3.Connection]:
+    db = sqlite3.connect(folder / "store.db", isolation_level=None)
+    yield db
+    db.close()
+
+
+def as_nobody(call: Callable[[], object]) -> str:
+    """What a process that may write nowhere gets: the name of an error, or nothing."""
+    ours, theirs = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            if os.getuid() == 0:
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            call()
+        except HoldfastError as error:
+            os.write(theirs, type(error).__name__.encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with open(ours, encoding="utf-8") as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+# Files that are no store.
+
+
+@pytest.mark.parametrize("content", [b"hello", noise(10_000)])
+def test_a_garbage_file_is_no_store(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "store.db").write_bytes(content)
+
+    with pytest.raises(FormatError, match="Restore it from a copy, or choose another folder"):
+        SqliteStore(tmp_path)
+
+    assert (tmp_path / "store.db").read_bytes() == content
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(FormatError, match="A store is a folder"):
+        SqliteStore(tmp_path / "file")
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    with database(tmp_path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    before = (tmp_path / "store.db").read_bytes()
+
+    with pytest.raises(FormatError, match="another program"):
+        SqliteStore(tmp_path)
+
+    assert (tmp_path / "store.db").read_bytes() == before
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"")
+
+    with SqliteStore(tmp_path) as store:
+        assert store.commit(SPACE).sequence == 1
+
+
+def test_newer_tables_are_refused(folder: Path) -> None:
+    with database(folder) as db:
+        db.execute("PRAGMA user_version = 2")
+
+    with pytest.raises(NewerFormat, match="version 2"):
+        SqliteStore(folder)
+
+
+def test_a_newer_format_is_refused(folder: Path) -> None:
+    with database(folder) as db:
+        header = encode_header(Header(b"x" * 16, format=2))
+        db.execute("UPDATE facts SET value = ? WHERE name = 'header'", (header,))
+
+    with pytest.raises(NewerFormat, match="format 2"):
+        SqliteStore(folder)
+
+
+@pytest.mark.parametrize("harm", ["DELETE FROM facts", "DROP TABLE facts"])
+def test_a_store_without_a_header_is_corrupt(folder: Path, harm: str) -> None:
+    with database(folder) as db:
+        db.execute(harm)
+
+    with pytest.raises(Corrupt):
+        SqliteStore(folder)
+
+
+def test_a_damaged_database_is_corrupt(folder: Path) -> None:
+    path = folder / "store.db"
+    content = bytearray(path.read_bytes())
+    content[4096:] = noise(len(content) - 4096)
+    path.write_bytes(content)
+
+    with pytest.raises(Corrupt, match="Restore it from a copy"):
+        SqliteStore(folder)
+
+
+def test_a_truncated_database_is_never_read_as_another(folder: Path) -> None:
+    path = folder / "store.db"
+    os.truncate(path, path.stat().st_size // 2)
+
+    with pytest.raises(Corrupt), SqliteStore(folder) as store:
+        store.read([one.id for one in store.scan()])
+
+
+# Folders and disks.
+
+
+def test_a_missing_parent_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="does not exist"):
+        SqliteStore(tmp_path / "absent" / "store")
+
+
+def test_a_database_that_vanished_is_not_made_anew(folder: Path) -> None:
+    store = SqliteStore(folder)
+    store._database._here().close(30)  # So that the next call needs a new connection.
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+    with pytest.raises(Unavailable):
+        store.commit(SPACE)
+
+    assert not (folder / "store.db").exists()
+    store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_folder_that_may_not_be_written_is_not_allowed() -> None:
+    # Not in the folder of the test, which another user cannot even enter.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        point(store := SqliteStore(folder / "store"), value("one"))
+        store.close()
+        for path in (folder, folder / "store"):
+            path.chmod(0o555)
+
+        assert as_nobody(lambda: SqliteStore(folder / "new")) == "NotAllowed"
+        assert as_nobody(lambda: SqliteStore(folder / "store").commit(SPACE)) == "NotAllowed"
+
+        for path in (folder, folder / "store"):
+            path.chmod(0o755)
+
+
+def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store")
+    point(store, value("one"))
+    limit = store._database.read_once(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
+    store._database.read_once(lambda db: db.execute(f"PRAGMA max_page_count = {limit}").fetchall())
+
+    with pytest.raises(StoreFull, match="make room and try again"):
+        store.commit(SPACE, [value(noise(100_000))])
+
+    assert store.ref(SPACE, MAIN) == (MAIN, value("one").id, 1)
+    assert store.read([value("one").id]) == [value("one")]
+    # The limit went with the connection: there is room again.
+    assert store.commit(SPACE, [value(noise(100_000))]).sequence == 2
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(errno.ENOSPC, StoreFull), (errno.EROFS, NotAllowed), (errno.EIO, Unavailable)],
+)
+def test_a_large_pack_that_cannot_be_written_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[Exception]
+) -> None:
+    store = SqliteStore(tmp_path / "store")
+    large = value(noise(packs.LARGE + 1))
+
+    def refuse(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuse)
+        with pytest.raises(expected) as caught:
+            point(store, large)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert store.spaces() == []
+    assert list((tmp_path / "store" / "packs").glob("*")) == []
+
+    point(store, large)
+    assert store.read([large.id]) == [large]
+    store.close()
+
+
+# Others.
+
+
+def test_a_writer_waits_no_longer_than_it_was_told(folder: Path) -> None:
+    store = SqliteStore(folder, busy_seconds=0.05)
+    with database(folder) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable, match=r"busy with other writers for 0\.05 seconds"):
+            store.commit(SPACE)
+        other.execute("ROLLBACK")
+
+    assert store.commit(SPACE).sequence == 3
+    store.close()
+
+
+def test_an_engine_that_is_closed_says_so(folder: Path) -> None:
+    store = SqliteStore(folder)
+    store._database.close()
+
+    with pytest.raises(StoreClosed):
+        store.commit(SPACE)
+    with pytest.raises(StoreClosed):
+        store.refs(SPACE)
+
+
+def test_every_error_of_sqlite_has_its_cause(folder: Path) -> None:
+    store = SqliteStore(folder)
+    with pytest.raises(Corrupt) as caught:
+        store._database.write(lambda db: db.execute("SELECT nothing FROM nowhere"))
+
+    assert isinstance(caught.value.__cause__, sqlite3.Error)
+    assert store.commit(SPACE).sequence == 3
+    store.close()
