@@ -35,7 +35,7 @@ MAX_DEPTH = 8
 _RAW = 0
 _ALONE = 63
 _DELTA = 64
-# Level 3 would save 5 % of the bytes and take half as long again, also on reading.
+# Level 3 would save 5 % of the bytes and compress half as long again.
 _LEVEL = 1
 _USES_DICTIONARY = 2048  # Longer payloads gain little from one, and are read faster alone.
 _SMALLEST_COMPRESSED = 24  # Below this, zstd's own overhead eats the gain.
