@@ -18,6 +18,7 @@ from holdfast.store import _sqlite_schema as schema
 from holdfast.store import _sqlite_spaces as spaces
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Decision, Presence, decide
+from holdfast.store._disk import Disk
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
 from holdfast.store._records import (
     Capabilities,
@@ -55,6 +56,11 @@ class SqliteStore(Store):
     capabilities = Capabilities(persists=True, shared=True, wakes=False)
     poll_seconds: ClassVar[float | None] = 0.02
 
+    # What tests of crashes put their own in the place of.
+    _disk: ClassVar[Disk] = Disk()
+    _vfs: ClassVar[str | None] = None
+    """The name of SQLite's own layer for files; None is its default."""
+
     def __init__(
         self,
         path: str | PathLike[str] = ".holdfast",
@@ -81,7 +87,7 @@ class SqliteStore(Store):
         self._packs = self.path / PACKS
         self._listeners: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
         self._listening = threading.Lock()
-        self._database = Database(self.path, durability, busy_seconds)
+        self._database = Database(self.path, durability, busy_seconds, self._vfs)
         try:
             self._header = self._open()
         except BaseException:
@@ -107,9 +113,9 @@ class SqliteStore(Store):
         if database.read(schema.is_new):
             # Before anybody can commit to it, the names are safe from a power loss.
             with translated(self.path):
-                self._packs.mkdir(exist_ok=True)
-                packs.sync_folder(self.path)
-                packs.sync_folder(self.path.parent)
+                self._disk.make_folder(self._packs)
+                self._disk.sync_folder(self.path)
+                self._disk.sync_folder(self.path.parent)
             database.write(schema.create)
         return database.read(schema.read_header)
 
@@ -117,7 +123,7 @@ class SqliteStore(Store):
         if self.path.exists() and not self.path.is_dir():
             raise FormatError(f"{self.path} is a file. A store is a folder; choose another name.")
         with translated(self.path):
-            self.path.mkdir(exist_ok=True)
+            self._disk.make_folder(self.path)
 
     def _close(self) -> None:
         self._database.close()
@@ -155,7 +161,7 @@ class SqliteStore(Store):
         if sum(len(one.frame) for one in frames) <= packs.LARGE:
             return None
         with translated(self.path):
-            return packs.write_ahead(self._packs, frames)
+            return packs.write_ahead(self._disk, self._packs, frames)
 
     def _land_batch(
         self, batch: Batch, ahead: packs.Ahead | None, db: sqlite3.Connection
@@ -168,10 +174,14 @@ class SqliteStore(Store):
                 spaces.apply(db, space, batch, decision, facts, ahead)
                 return decision
         except BaseException:
-            _discard(ahead)
+            self._discard(ahead)
             raise
-        _discard(ahead)
+        self._discard(ahead)
         return decision
+
+    def _discard(self, ahead: packs.Ahead | None) -> None:
+        if ahead is not None:
+            self._disk.discard([ahead.path])
 
     # Spaces.
 
@@ -333,13 +343,13 @@ class SqliteStore(Store):
         return self._database.write(work)
 
     def _delete(self, ids: Sequence[ObjectId]) -> list[ObjectId]:
-        self._database.write(lambda db: packs.remove_orphans(db, self._packs))
+        self._database.write(lambda db: packs.remove_orphans(db, self._disk, self._packs))
         gone: list[ObjectId] = []
         for some in _portions(ids):
             deleted = self._database.write(
-                partial(packs.delete_objects, folder=self._packs, ids=some)
+                partial(packs.delete_objects, disk=self._disk, folder=self._packs, ids=some)
             )
-            packs.remove_files(self._packs / file for file in deleted.files)
+            self._disk.discard(self._packs / file for file in deleted.files)
             gone += deleted.ids
         return gone
 
@@ -348,8 +358,3 @@ def _portions(ids: Sequence[ObjectId]) -> Iterator[Sequence[ObjectId]]:
     """Few at a time, so that a large collection lets others write in between."""
     for start in range(0, len(ids), _CHANGED_AT_A_TIME):
         yield ids[start : start + _CHANGED_AT_A_TIME]
-
-
-def _discard(ahead: packs.Ahead | None) -> None:
-    if ahead is not None:
-        packs.remove_files([ahead.path])

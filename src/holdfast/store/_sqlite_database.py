@@ -35,8 +35,11 @@ _abandoned: list[object] = []
 class Database:
     """A database in a folder. Safe to share between threads and to carry over a fork."""
 
-    def __init__(self, folder: Path, durability: str, busy_seconds: float) -> None:
+    def __init__(
+        self, folder: Path, durability: str, busy_seconds: float, vfs: str | None = None
+    ) -> None:
         self.folder = folder
+        self._vfs = "" if vfs is None else f"&vfs={vfs}"
         self._busy_seconds = busy_seconds
         self._pragmas = (
             f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}",
@@ -171,7 +174,7 @@ class Database:
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         db = sqlite3.connect(
-            f"{(self.folder / DATABASE).as_uri()}?mode={mode}",
+            f"{(self.folder / DATABASE).as_uri()}?mode={mode}{self._vfs}",
             uri=True,
             timeout=0,  # We wait ourselves, in turn.
             isolation_level=None,

@@ -8,13 +8,13 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.store._decide import Presence
+from holdfast.store._disk import Disk
 from holdfast.store._frames import parse_header
 from holdfast.store._framing import Framed
 from holdfast.store._packs import Entry, build_pack, seal_pack
@@ -88,21 +88,18 @@ def scan_after(db: sqlite3.Connection, after: ObjectId, limit: int) -> list[Stor
     ]
 
 
-def write_ahead(folder: Path, frames: Iterable[Framed]) -> Ahead:
+def write_ahead(disk: Disk, folder: Path, frames: Iterable[Framed]) -> Ahead:
     """Put frames into a file of its own, which survives a power loss."""
     pack = build_pack(frames)
     path = folder / f"{os.urandom(16).hex()}.pack"
     try:
         if not folder.is_dir():  # Left out of a copy, because it was empty.
-            folder.mkdir(exist_ok=True)
-            sync_folder(folder.parent)
-        with open(path, "xb") as file:
-            file.write(seal_pack(pack))
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(folder)
+            disk.make_folder(folder)
+            disk.sync_folder(folder.parent)
+        disk.create(path, seal_pack(pack), sync=True)
+        disk.sync_folder(folder)
     except BaseException:
-        remove_files([path])
+        disk.discard([path])
         raise
     return Ahead(path, len(pack.data), {entry.id: entry for entry in pack.entries})
 
@@ -131,7 +128,9 @@ def mark(db: sqlite3.Connection, ids: Iterable[ObjectId], condemned: bool) -> No
     )
 
 
-def delete_objects(db: sqlite3.Connection, folder: Path, ids: Sequence[ObjectId]) -> Deleted:
+def delete_objects(
+    db: sqlite3.Connection, disk: Disk, folder: Path, ids: Sequence[ObjectId]
+) -> Deleted:
     """Delete the condemned ones, and rewrite packs that are less than half alive then."""
     places = {
         id: pack for id, pack, condemned in _select(db, "id, pack, condemned", ids) if condemned
@@ -146,13 +145,13 @@ def delete_objects(db: sqlite3.Connection, folder: Path, ids: Sequence[ObjectId]
         ).fetchone()
         if row is not None:
             thin[pack] = row[0]
-    emptied = _repack(db, folder, thin) if thin else []
+    emptied = _repack(db, disk, folder, thin) if thin else []
     db.executemany("DELETE FROM packs WHERE number = ?", ((pack,) for pack in emptied))
     files = [file for pack in emptied if (file := thin[pack]) is not None]
     return Deleted([id for id in ids if id in places], files)
 
 
-def remove_orphans(db: sqlite3.Connection, folder: Path) -> None:
+def remove_orphans(db: sqlite3.Connection, disk: Disk, folder: Path) -> None:
     """Remove old files that no pack names, left by writers that were killed.
 
     Inside a transaction, so that no pack can come to name one meanwhile.
@@ -163,25 +162,7 @@ def remove_orphans(db: sqlite3.Connection, folder: Path) -> None:
     with os.scandir(folder) as files:
         for file in files:
             if file.name not in named and time.time() - file.stat().st_mtime > _FORGOTTEN:
-                remove_files([Path(file.path)])
-
-
-def remove_files(paths: Iterable[Path]) -> None:
-    """Remove files that nobody needs; what cannot be removed is an orphan, and harmless."""
-    for path in paths:
-        with suppress(OSError):
-            path.unlink()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power loss."""
-    if os.name == "nt":
-        return  # Windows syncs names with their files, and opens no folders.
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+                disk.discard([Path(file.path)])
 
 
 def _select(db: sqlite3.Connection, columns: str, ids: Iterable[ObjectId]) -> Iterator[Any]:
@@ -268,7 +249,9 @@ def _count_out(db: sqlite3.Connection, id: ObjectId) -> None:
     )
 
 
-def _repack(db: sqlite3.Connection, folder: Path, thin: Mapping[int, str | None]) -> list[int]:
+def _repack(
+    db: sqlite3.Connection, disk: Disk, folder: Path, thin: Mapping[int, str | None]
+) -> list[int]:
     """Move what is alive in these packs into new ones; the packs that are empty now.
 
     Frames and marks stay as they are. A pack that cannot be read whole stays too.
@@ -285,9 +268,9 @@ def _repack(db: sqlite3.Connection, folder: Path, thin: Mapping[int, str | None]
         batch += [Framed(id, frame, None, 0) for id, frame in found.frames.items()]
         held += sum(length for _, _, length in inside)
         if held > _REPACKED_AT_A_TIME:
-            _move(db, folder, batch, held)
+            _move(db, disk, folder, batch, held)
             batch, held = [], 0
-    _move(db, folder, batch, held)
+    _move(db, disk, folder, batch, held)
     return emptied
 
 
@@ -305,13 +288,15 @@ def _living(
     return inside
 
 
-def _move(db: sqlite3.Connection, folder: Path, frames: Sequence[Framed], size: int) -> None:
+def _move(
+    db: sqlite3.Connection, disk: Disk, folder: Path, frames: Sequence[Framed], size: int
+) -> None:
     if not frames:
         return
     pack = build_pack(frames)
     file = data = None
     if size > LARGE:
-        file = write_ahead(folder, frames).path.name
+        file = write_ahead(disk, folder, frames).path.name
     else:
         data = pack.data
     added = db.execute(
