@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.tree._commits import Commit, make_commit, read_commit
 from holdfast.tree._container import Edited
 from holdfast.tree._diff import Change, diff
 from holdfast.tree._edit import get, insert, put, remove
@@ -26,6 +27,7 @@ __all__ = [
     "ID_SIZE",
     "CannotMerge",
     "Change",
+    "Commit",
     "Edited",
     "Kind",
     "Map",
@@ -42,9 +44,11 @@ __all__ = [
     "insert",
     "links",
     "load",
+    "make_commit",
     "make_object",
     "merge",
     "object_id",
     "put",
+    "read_commit",
     "remove",
 ]

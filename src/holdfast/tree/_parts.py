@@ -14,6 +14,7 @@ from ormsgpack import Ext
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
 from holdfast.codec._msgpack import hidden_failure, nesting_exceeds, pack, unpack
 from holdfast.errors import FormatError
+from holdfast.tree._commits import commit_links
 from holdfast.tree._layout import Root, layout_of
 from holdfast.tree._objects import ID_SIZE, Kind, Object, ObjectId
 
@@ -93,9 +94,11 @@ def _expect_id(id: object) -> ObjectId:
 
 
 def links(source: Object) -> list[ObjectId]:
-    """The objects that a node points to; raises FormatError."""
+    """The objects that an object points to; raises FormatError."""
     if source.kind == Kind.CHUNK:
         return []
+    if source.kind == Kind.COMMIT:
+        return commit_links(source)
     if source.kind in (Kind.VALUE, Kind.ITEMS, Kind.PAIRS):
         return links_in(source.payload)
     if source.kind == Kind.ROOT:
