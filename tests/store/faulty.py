@@ -79,14 +79,20 @@ class ForgetsCondemnation(MemoryStore):
 
 
 class DeletesTheLiving(MemoryStore):
-    def _delete(self, ids: Sequence[ObjectId]) -> list[ObjectId]:
-        self._condemn(ids)
-        return super()._delete(ids)
+    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
+        self._condemn(ids, collection)
+        return super()._delete(ids, collection)
+
+
+class DeletesWhatOthersCondemned(MemoryStore):
+    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
+        self._condemn([id for id in ids if id in self._data.condemned], collection)
+        return super()._delete(ids, collection)
 
 
 class NeverRevives(MemoryStore):
     def _apply(self, space: _Space, batch: Batch, decision: Decision) -> None:
-        doomed = set(self._data.condemned)
+        doomed = dict(self._data.condemned)
         super()._apply(space, batch, decision)
         self._data.condemned |= doomed
 

@@ -247,15 +247,17 @@ class Store(Engine):
         self._check_open()
         return self._scan()
 
-    def condemn(self, ids: Iterable[ObjectId]) -> list[ObjectId]:
+    def condemn(self, ids: Iterable[ObjectId], collection: int = 1) -> list[ObjectId]:
         """Mark objects for deletion; the ids that are condemned now.
 
         What a living object is stored against stays alive. A condemned object can be
-        read, but no new commit can need it; writing it again revives it.
+        read, but no new commit can need it; writing it again revives it. `collection`
+        tells collections apart: what one condemned, another cannot `delete`.
         """
         self._check_open()
+        expect_whole(collection, 1, "collection")
         asked = list(dict.fromkeys(check_ids(ids, "what is condemned")))
-        self._condemn(asked)
+        self._condemn(asked, collection)
         self._revive_bases()
         found = self._presence(asked)
         return [id for id in asked if id in found and found[id].condemned]
@@ -274,12 +276,13 @@ class Store(Engine):
         self._check_open()
         return self._raise_epochs()
 
-    def delete(self, ids: Iterable[ObjectId]) -> list[ObjectId]:
-        """Delete those of the objects that are still condemned; their ids."""
+    def delete(self, ids: Iterable[ObjectId], collection: int = 1) -> list[ObjectId]:
+        """Delete those of the objects that this collection condemned last; their ids."""
         self._check_open()
+        expect_whole(collection, 1, "collection")
         asked = list(dict.fromkeys(check_ids(ids, "what is deleted")))
         self._frame_writer.forget(asked)
-        return self._delete(asked)
+        return self._delete(asked, collection)
 
     # Life.
 

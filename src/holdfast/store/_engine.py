@@ -99,8 +99,11 @@ class Engine(ABC):
         """Every object, once."""
 
     @abstractmethod
-    def _condemn(self, ids: Sequence[ObjectId]) -> None:
-        """Mark objects as condemned; absent ones are passed over."""
+    def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
+        """Mark objects as condemned by a collection; absent ones are passed over.
+
+        The number takes the place of an earlier collection's.
+        """
 
     @abstractmethod
     def _revive(self, ids: Sequence[ObjectId]) -> None:
@@ -111,8 +114,8 @@ class Engine(ABC):
         """Raise every space's epoch, and that of spaces to come, to one new number."""
 
     @abstractmethod
-    def _delete(self, ids: Sequence[ObjectId]) -> list[ObjectId]:
-        """Delete objects that are condemned at this moment; their ids.
+    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
+        """Delete objects that bear the mark of this collection at this moment; their ids.
 
         Packs that are less than half alive then are rewritten. A frame may be made
         whole by that, but never deeper.

@@ -70,7 +70,8 @@ class _Data:
         self.spaces: dict[str, _Space] = {}
         self.packs: dict[int, bytes] = {}
         self.index: dict[ObjectId, _Place] = {}
-        self.condemned: set[ObjectId] = set()
+        self.condemned: dict[ObjectId, int] = {}
+        """Which collection condemned what."""
         self.alive_bytes: dict[int, int] = {}
         self.last_pack = 0
         self.written_bytes = 0
@@ -93,7 +94,7 @@ class _Data:
 
     def remove(self, id: ObjectId) -> int | None:
         """Take an object out of the index; the pack that it was in."""
-        self.condemned.discard(id)
+        self.condemned.pop(id, None)
         place = self.index.pop(id, None)
         if place is None:
             return None
@@ -107,7 +108,7 @@ class _Data:
         for id, place in self.index.items():
             if place.pack in thin:
                 moved.append(Framed(id, self.frame(id), None, place.depth))
-        doomed = self.condemned.intersection(one.id for one in moved)
+        doomed = {one.id: self.condemned[one.id] for one in moved if one.id in self.condemned}
         self.add(moved)
         self.condemned |= doomed
         for number in thin:
@@ -289,23 +290,24 @@ class MemoryStore(Store):
             header = parse_header(frame)
             yield Stored(id, header.kind, header.length, len(frame), header.base, condemned)
 
-    def _condemn(self, ids: Sequence[ObjectId]) -> None:
+    def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
         with self._data.lock:
-            self._data.condemned.update(id for id in ids if id in self._data.index)
+            self._data.condemned.update((id, collection) for id in ids if id in self._data.index)
 
     def _revive(self, ids: Sequence[ObjectId]) -> None:
         with self._data.lock:
-            self._data.condemned.difference_update(ids)
+            for id in ids:
+                self._data.condemned.pop(id, None)
 
     def _raise_epochs(self) -> int:
         with self._data.lock:
             self._data.epoch += 1
             return self._data.epoch
 
-    def _delete(self, ids: Sequence[ObjectId]) -> list[ObjectId]:
+    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
         data = self._data
         with data.lock:
-            deleted = [id for id in ids if id in data.condemned]
+            deleted = [id for id in ids if data.condemned.get(id) == collection]
             touched = {data.remove(id) for id in deleted}
             data.repack({pack for pack in touched if pack is not None})
             return deleted

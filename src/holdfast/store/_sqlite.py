@@ -326,13 +326,13 @@ class SqliteStore(Store):
                 return
             after = page[-1].id
 
-    def _condemn(self, ids: Sequence[ObjectId]) -> None:
+    def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
         for some in _portions(ids):
-            self._database.write(partial(packs.mark, ids=some, condemned=True))
+            self._database.write(partial(packs.mark, ids=some, collection=collection))
 
     def _revive(self, ids: Sequence[ObjectId]) -> None:
         for some in _portions(ids):
-            self._database.write(partial(packs.mark, ids=some, condemned=False))
+            self._database.write(partial(packs.mark, ids=some, collection=0))
 
     def _raise_epochs(self) -> int:
         def work(db: sqlite3.Connection) -> int:
@@ -342,12 +342,18 @@ class SqliteStore(Store):
 
         return self._database.write(work)
 
-    def _delete(self, ids: Sequence[ObjectId]) -> list[ObjectId]:
+    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
         self._database.write(lambda db: packs.remove_orphans(db, self._disk, self._packs))
         gone: list[ObjectId] = []
         for some in _portions(ids):
             deleted = self._database.write(
-                partial(packs.delete_objects, disk=self._disk, folder=self._packs, ids=some)
+                partial(
+                    packs.delete_objects,
+                    disk=self._disk,
+                    folder=self._packs,
+                    ids=some,
+                    collection=collection,
+                )
             )
             self._disk.discard(self._packs / file for file in deleted.files)
             gone += deleted.ids

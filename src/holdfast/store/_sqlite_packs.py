@@ -121,19 +121,21 @@ def add_frames(
     _add_row(db, frames)
 
 
-def mark(db: sqlite3.Connection, ids: Iterable[ObjectId], condemned: bool) -> None:
-    """Condemn objects, or take that back."""
+def mark(db: sqlite3.Connection, ids: Iterable[ObjectId], collection: int) -> None:
+    """Condemn objects by a collection, or take that back with 0."""
     db.executemany(
-        "UPDATE objects SET condemned = ? WHERE id = ?", ((int(condemned), id) for id in ids)
+        "UPDATE objects SET condemned = ? WHERE id = ?", ((collection, id) for id in ids)
     )
 
 
 def delete_objects(
-    db: sqlite3.Connection, disk: Disk, folder: Path, ids: Sequence[ObjectId]
+    db: sqlite3.Connection, disk: Disk, folder: Path, ids: Sequence[ObjectId], collection: int
 ) -> Deleted:
-    """Delete the condemned ones, and rewrite packs that are less than half alive then."""
+    """Delete what a collection condemned, and rewrite packs that are less than half alive then."""
     places = {
-        id: pack for id, pack, condemned in _select(db, "id, pack, condemned", ids) if condemned
+        id: pack
+        for id, pack, condemned in _select(db, "id, pack, condemned", ids)
+        if condemned == collection
     }
     for id in places:
         _count_out(db, id)

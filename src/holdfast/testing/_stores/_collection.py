@@ -65,6 +65,21 @@ class CollectionContract(Base):
             second.read([drop.id])
         assert store.delete([drop.id]) == []
 
+    def test_a_collection_deletes_only_what_it_condemned_last(
+        self, store: Store, second: Store
+    ) -> None:
+        mine, ours, saved = value("mine"), value("ours"), value("saved")
+        every = [mine.id, ours.id, saved.id]
+        store.commit(SPACE, [mine, ours, saved])
+        store.condemn(every, collection=7)
+        store.commit(SPACE, [saved])
+        second.condemn([ours.id, saved.id], collection=8)
+
+        assert store.delete(every, collection=7) == [mine.id]
+
+        assert store.read([ours.id, saved.id]) == [ours, saved]
+        assert second.delete(every, collection=8) == [ours.id, saved.id]
+
     def test_a_deleted_object_can_be_written_again(self, store: Store) -> None:
         one = value("one")
         store.commit(SPACE, [one])
