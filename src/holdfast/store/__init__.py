@@ -7,6 +7,7 @@ one, and `open` finds the engine for a path or URL. Whoever writes an engine sub
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.store._contract import Store
@@ -76,6 +77,8 @@ from holdfast.store._records import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.store._checking import Problem, Report
+    from holdfast.store._collecting import Collected, Progress
     from holdfast.store._sqlite import SqliteStore
 
 __all__ = [
@@ -87,6 +90,7 @@ __all__ = [
     "REMEMBERED_WRITES",
     "Batch",
     "Capabilities",
+    "Collected",
     "Decision",
     "Durability",
     "Engine",
@@ -104,9 +108,12 @@ __all__ = [
     "Operation",
     "Pack",
     "Presence",
+    "Problem",
+    "Progress",
     "Recorded",
     "Ref",
     "Reframe",
+    "Report",
     "Scalar",
     "Sizes",
     "SqliteStore",
@@ -140,11 +147,19 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Loaded when it is first asked for, because it brings sqlite3.
-    if name != "SqliteStore":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from holdfast.store._sqlite import SqliteStore
+# Loaded when they are first asked for: some bring sqlite3, and most programs need few.
+_HOMES = {
+    "Collected": "_collecting",
+    "Problem": "_checking",
+    "Progress": "_collecting",
+    "Report": "_checking",
+    "SqliteStore": "_sqlite",
+}
 
-    globals()[name] = SqliteStore
-    return SqliteStore
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"holdfast.store.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found

@@ -31,6 +31,13 @@ def expect_timeout(given: object) -> None:
         expect(sound, "a timeout is a number of seconds, or None to wait for ever", given)
 
 
+def expect_seconds(given: object, what: str) -> None:
+    """Refuse what is not a number of seconds from 0 on."""
+    number = isinstance(given, int | float) and not isinstance(given, bool)
+    sound = number and 0 <= given <= threading.TIMEOUT_MAX  # type: ignore[operator]
+    expect(sound, f"{what} is a number of seconds", given)
+
+
 def expect_clock(given: Callable[[], float]) -> Callable[[], float]:
     """A clock, checked."""
     expect(callable(given), "a clock is a function that gives seconds", given)

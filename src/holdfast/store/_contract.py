@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from holdfast.errors import StoreClosed
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
@@ -22,6 +22,7 @@ from holdfast.store._checks import (
     check_backend,
     expect,
     expect_clock,
+    expect_seconds,
     expect_timeout,
     expect_whole,
 )
@@ -48,7 +49,14 @@ from holdfast.store._records import (
 from holdfast.store._watching import Patience, awatch, watch
 from holdfast.tree._objects import Object, ObjectId
 
+if TYPE_CHECKING:
+    from holdfast.store._checking import Report
+    from holdfast.store._collecting import Collected, Progress
+
 S = TypeVar("S", bound="Store")
+
+RECENT = 1000
+"""How many of a space's latest operations a collection keeps undoable."""
 
 _PAGE = 256  # Operations that `watch` reads at a time.
 
@@ -284,6 +292,42 @@ class Store(Engine):
         self._frame_writer.forget(asked)
         return self._delete(asked, collection)
 
+    # Care.
+
+    def gc(
+        self,
+        *,
+        recent: int = RECENT,
+        grace: float = 0.0,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Collected:
+        """Delete the objects that no ref and no recent operation reaches.
+
+        Others may write meanwhile. `recent` is how many of each space's operations can
+        still be undone afterwards; `grace` is how many seconds to wait before deleting,
+        for readers of what has just been dropped. `dry_run` only tells. Raises
+        `MissingObjects` or `DamagedObject`, with nothing deleted, if what is reached
+        cannot be seen: run `check` then.
+        """
+        self._check_open()
+        expect_whole(recent, 1, "recent")
+        expect_seconds(grace, "grace")
+        from holdfast.store._collecting import collect
+
+        return collect(self, recent, grace, dry_run, progress)
+
+    def check(self, *, read_data: bool = False, progress: Progress | None = None) -> Report:
+        """Look for damage and say what was found; changes nothing.
+
+        Looks at logs and refs, and at what they reach, but not at the bytes of large
+        strings. With `read_data` every byte of every object is read and verified.
+        """
+        self._check_open()
+        from holdfast.store._checking import check
+
+        return check(self, read_data, progress)
+
     # Life.
 
     def close(self) -> None:
@@ -380,6 +424,8 @@ class Store(Engine):
     arevive = twin(revive)
     araise_epochs = twin(raise_epochs)
     adelete = twin(delete)
+    agc = twin(gc)
+    acheck = twin(check)
 
     def awatch(
         self, space: str, after: int = 0, timeout: float | None = None

@@ -7,7 +7,7 @@ are made. Each method may be called from many threads at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from holdfast.store._decide import Batch, Presence
 from holdfast.store._records import (
@@ -124,6 +124,13 @@ class Engine(ABC):
     @abstractmethod
     def _close(self) -> None:
         """Let go of files, connections and threads."""
+
+    def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
+        """What is wrong with the engine's own files or tables: each with what it is about.
+
+        Objects, refs and logs are checked by who calls this.
+        """
+        return ()
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake`, from any thread, soon after an operation; the way to stop that.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.testing._stores._asynchronous import AsynchronousContract
 from holdfast.testing._stores._base import Clock
+from holdfast.testing._stores._care import CareContract
 from holdfast.testing._stores._collection import CollectionContract
 from holdfast.testing._stores._commits import CommitContract
 from holdfast.testing._stores._concurrency import ConcurrencyContract
@@ -22,6 +23,7 @@ class StoreContract(
     NameContract,
     LeaseContract,
     CollectionContract,
+    CareContract,
     WatchContract,
     ConcurrencyContract,
     AsynchronousContract,

@@ -1,0 +1,168 @@
+"""Collection: what nothing reaches any more is deleted, beside writers who go on.
+
+The order is the whole matter. Mark what is reached; condemn the rest; raise the epochs,
+after which no writer trusts what it knew; mark again, from what was done meanwhile, and
+revive what that reaches; wait; delete what is still condemned. See design note 003.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from holdfast.store._reaching import walk
+
+if TYPE_CHECKING:
+    from holdfast.store._contract import Store
+    from holdfast.store._records import Operation
+    from holdfast.tree import ObjectId
+
+Progress = Callable[[str, int], None]
+"""Is told what is being done, and how many objects have been dealt with so far."""
+
+_TOLD_AFTER = 1000
+_DELETED_AT_A_TIME = 10_000
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection found and did."""
+
+    kept: int
+    """Objects that stay."""
+    kept_bytes: int
+    """Bytes of their frames."""
+    freed: int
+    """Objects that were deleted, or would be."""
+    freed_bytes: int
+    dry_run: bool
+
+
+def collect(
+    store: Store,
+    recent: int,
+    grace: float = 0.0,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Collected:
+    """Delete what no ref and no recent operation reaches; what that freed.
+
+    Raises what a damaged or missing object raises before anything is condemned: what
+    lies behind it cannot be seen.
+    """
+    tell = _quiet if progress is None else progress
+    marks = Marks(store, recent, tell)
+    marks.mark()
+    doomed, spared, marked = _sort(store, marks.seen)
+    if dry_run:
+        return _result(doomed, spared, dry_run)
+    store.revive(marked)
+    if not doomed:
+        return _result(doomed, spared, dry_run)
+    collection = secrets.randbelow(2**62) + 1
+    condemned = store.condemn(doomed, collection)
+    store.raise_epochs()
+    store.revive(sorted(marks.mark() & doomed.keys()))
+    time.sleep(grace)
+    gone: set[ObjectId] = set()
+    for some in _portions(condemned):
+        gone.update(store.delete(some, collection))
+        tell("deleting", len(gone))
+    spared.update((id, size) for id, size in doomed.items() if id not in gone)
+    return _result({id: doomed[id] for id in gone}, spared, dry_run)
+
+
+class Marks:
+    """What refs and recent operations reach. Marking again looks only at what is new."""
+
+    def __init__(self, store: Store, recent: int, tell: Progress) -> None:
+        self.seen: set[ObjectId] = set()
+        self._store, self._recent, self._tell = store, recent, tell
+        self._looked_at: dict[str, int] = {}
+        """The sequence number up to which a space's operations were looked at."""
+
+    def mark(self) -> set[ObjectId]:
+        """Add what is reached now; what was added."""
+        added: set[ObjectId] = set()
+        for space in self._store.spaces():
+            view = self._store.view(space)
+            added |= self._reach((ref.target for ref in view.refs), strict=True)
+            before = self._looked_at.get(space, 0)
+            self._looked_at[space] = view.sequence
+            after = max(view.sequence - self._recent, 0) if before == 0 else before
+            for operation in operations(self._store, space, after):
+                # What an operation moved away from may have been deleted before.
+                added |= self._reach(ends(operation), strict=False)
+        return added
+
+    def _reach(self, roots: Iterable[ObjectId], strict: bool) -> set[ObjectId]:
+        added: set[ObjectId] = set()
+        for visit in walk(roots, self._store._frames, self.seen):
+            if visit.problem is None:
+                added.add(visit.id)
+            elif strict:
+                raise visit.problem
+            else:
+                # Nothing is kept by a name alone.
+                self.seen.discard(visit.id)
+            if len(added) % _TOLD_AFTER == 0:
+                self._tell("marking", len(self.seen))
+        return added
+
+
+def operations(store: Store, space: str, after: int) -> Iterator[Operation]:
+    """All operations of a space from number `after + 1` on."""
+    while page := store.operations(space, after, _PAGE):
+        yield from page
+        after = page[-1].sequence
+
+
+def ends(operation: Operation) -> list[ObjectId]:
+    """Where an operation moved refs from and to."""
+    found = [id for move in operation.moves for id in (move.expected, move.target)]
+    return [id for id in found if id is not None]
+
+
+def _sort(
+    store: Store, alive: set[ObjectId]
+) -> tuple[dict[ObjectId, int], dict[ObjectId, int], list[ObjectId]]:
+    """The objects that nothing reaches, and those that stay, with their sizes.
+
+    What a living object is stored against stays too. The third are those of the living
+    that a collection condemned and did not live to revive.
+    """
+    doomed: dict[ObjectId, int] = {}
+    spared: dict[ObjectId, int] = {}
+    marked: list[ObjectId] = []
+    bases: dict[ObjectId, ObjectId] = {}
+    for one in store.scan():
+        (spared if one.id in alive else doomed)[one.id] = one.stored
+        if one.base is not None:
+            bases[one.id] = one.base
+        if one.condemned and one.id in alive:
+            marked.append(one.id)
+    for id in list(spared):
+        base = bases.get(id)
+        while base is not None and base in doomed:
+            spared[base] = doomed.pop(base)
+            base = bases.get(base)
+    return doomed, spared, marked
+
+
+def _result(freed: dict[ObjectId, int], kept: dict[ObjectId, int], dry_run: bool) -> Collected:
+    return Collected(len(kept), sum(kept.values()), len(freed), sum(freed.values()), dry_run)
+
+
+def _portions(ids: Iterable[ObjectId]) -> Iterator[list[ObjectId]]:
+    remaining = iter(ids)
+    while some := list(islice(remaining, _DELETED_AT_A_TIME)):
+        yield some
+
+
+def _quiet(step: str, done: int) -> None:
+    pass
