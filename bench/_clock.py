@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
 
+_LOOK_SECONDS = 0.5
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -55,13 +57,23 @@ def available_bytes() -> int | None:
 
 
 class Bounds:
-    """Stops a quadratic side in time: a cap of seconds and a cap of memory."""
+    """Stops a quadratic side in time: caps of seconds, of memory and of its folder."""
 
-    def __init__(self, seconds: float, memory: int = 4 << 30) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        memory: int = 4 << 30,
+        folder: Path | None = None,
+        disk: int = 3_000_000_000,
+    ) -> None:
         available = available_bytes()
         self._memory = memory if available is None else min(memory, available * 6 // 10)
         self._ends = time.monotonic() + seconds
         self._seconds = seconds
+        self._folder, self._disk = folder, disk
+        self._looks = time.monotonic()
+        self.largest = 0
+        """The most bytes that the folder was seen to hold."""
 
     def reached(self) -> str | None:
         """Which cap was reached, in words, or None."""
@@ -69,4 +81,39 @@ class Bounds:
             return f"its time cap of {self._seconds:.0f} s"
         if peak_bytes() > self._memory:
             return f"its memory cap of {self._memory / 1e9:.1f} GB"
+        if self._folder_bytes() > self._disk:
+            return f"its disk cap of {self._disk / 1e9:.1f} GB"
         return None
+
+    def _folder_bytes(self) -> int:
+        # Now and then: a folder may hold thousands of files.
+        if self._folder is None or time.monotonic() < self._looks:
+            return 0
+        found = folder_bytes(self._folder)
+        self._looks = time.monotonic() + _LOOK_SECONDS
+        self.largest = max(self.largest, found)
+        return found
+
+
+def folder_bytes(folder: Path) -> int:
+    """The sizes of all files in a folder, together."""
+    return sum(one.st_size for one in _files(folder))
+
+
+def block_bytes(folder: Path) -> int:
+    """The blocks that the file system gave to a folder, as `du` counts them."""
+    return sum(one.st_blocks for one in (folder.stat(), *_files(folder, folders=True))) * 512
+
+
+def _files(folder: Path, folders: bool = False) -> Iterator[os.stat_result]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield entry.stat(follow_symlinks=False)
+                    continue
+                if folders:
+                    yield entry.stat(follow_symlinks=False)
+                yield from _files(Path(entry.path), folders)
+            except FileNotFoundError:
+                continue  # A log that was just removed.

@@ -5,7 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+
+Durability = Literal["full", "relaxed"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a side on disk keeps what it records, and what a commit has to survive."""
+
+    folder: Path
+    durability: Durability = "full"
+    branch: str = "main"
+    """Several processes may share a folder; each has a branch of its own."""
 
 
 class Engine(ABC):
@@ -27,9 +40,19 @@ class Engine(ABC):
     def read(self) -> Any:
         """The newest version, read back from what is stored."""
 
-    @abstractmethod
     def stored_bytes(self) -> int:
-        """The bytes of everything that is stored."""
+        """The bytes of everything that is stored; on disk, the scenario looks itself."""
+        raise NotImplementedError("what a side on disk stores is the size of its folder")
+
+    def change(self, value: Any, path: tuple[str | int, ...], new: Any) -> None:
+        """Record a version of `value` in which `new` stands at `path`.
+
+        For sides that are told what changed. The others compare, or record everything.
+        """
+        self.commit(value)
+
+    def close(self) -> None:  # noqa: B027 - in memory there is nothing to close
+        """Let go of what is open on disk."""
 
     def load(self, pairs: Mapping[str, Any]) -> None:
         """Record many keys in one version."""
@@ -38,6 +61,8 @@ class Engine(ABC):
 
     def put(self, key: str, value: Any) -> None:
         """Record a version in which one key changed."""
+        if not self._state:  # After a restart.
+            self._state = self.read()
         self._state[key] = value
         self.commit(self._state)
 
@@ -52,7 +77,8 @@ class EngineInfo:
 
     name: str
     label: str
-    open: Callable[[], Engine]
+    open: Callable[..., Engine]
+    """Called without arguments for a side in memory, with a `Place` for one on disk."""
     environment: Literal["ours", "peers"]
     package: str | None = None
     """The distribution whose version is reported."""
@@ -75,18 +101,37 @@ PEAK = Metric("peak_mb", "peak memory of the process", "MB", 0)
 """Measured for every unit."""
 
 
+OURS = "holdfast"
+
+
 @dataclass(frozen=True)
 class Target:
-    """A bound that one of our figures must keep."""
+    """A bound that one of our figures must keep, by itself or beside other sides.
+
+    With `over` the figure is divided by that of each of these sides, with `under` that of
+    each of these sides is divided by ours. The one that is worst for us decides.
+    """
 
     metric: str
     limit: float
     text: str
     bound: Literal["at most", "at least"] = "at most"
+    side: str = OURS
+    over: tuple[str, ...] = ()
+    under: tuple[str, ...] = ()
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The sides that it compares with."""
+        return self.over or self.under
 
     def met(self, value: float) -> bool:
         """Whether the figure keeps the bound."""
         return value <= self.limit if self.bound == "at most" else value >= self.limit
+
+    def ratio(self, ours: float, theirs: float) -> float:
+        """The figure that the bound is for, beside one other side."""
+        return ours / theirs if self.over else theirs / ours
 
 
 @dataclass
@@ -95,6 +140,8 @@ class Measured:
 
     figures: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    courses: dict[str, list[float]] = field(default_factory=dict)
+    """How a figure grew with the work, at equal marks; shorter if a side stopped early."""
 
 
 Run = Callable[[EngineInfo, Mapping[str, int]], Measured]

@@ -8,9 +8,7 @@ from typing import Any
 
 from bench._model import EngineInfo, Metric, Target
 from bench._run import Outcome, Side
-from bench._stats import Summary
-
-OURS = "holdfast"
+from bench._stats import Summary, summarise
 
 
 @dataclass(frozen=True)
@@ -22,10 +20,16 @@ class Verdict:
     unit: str
     measured: Summary | None
     judged: bool
+    beside: str = ""
+    """Which other side decided, in words; empty for a bound on our figure alone."""
+    compared: bool = True
+    """False if our figure is there, and none to compare it with."""
 
     @property
     def result(self) -> str:
-        """pass, miss, not judged (a quick run), or not measured."""
+        """pass, miss, not judged (a quick run), not compared, or not measured."""
+        if not self.compared:
+            return "not compared"
         if self.measured is None:
             return "not measured"
         if not self.judged:
@@ -34,22 +38,68 @@ class Verdict:
 
 
 def verdicts(outcomes: Iterable[Outcome], quick: bool) -> list[Verdict]:
-    """Every target of every scenario that ran with our side."""
+    """Every target of every scenario that ran with the target's side of ours."""
     return [
         _verdict(outcome, target, quick)
         for outcome in outcomes
-        if OURS in outcome.sides
         for target in outcome.scenario.targets
+        if target.side in outcome.sides
     ]
 
 
 def _verdict(outcome: Outcome, target: Target, quick: bool) -> Verdict:
     units = {metric.key: metric.unit for metric in outcome.scenario.metrics}
-    ours = outcome.sides[OURS]
+    ours = outcome.sides[target.side]
     # A side that failed in one repetition proves nothing by the others.
     measured = None if ours.failure else ours.figures.get(target.metric)
-    unit = units.get(target.metric, "")
-    return Verdict(outcome.scenario.name, target, unit, measured, judged=not quick)
+    name, unit = outcome.scenario.name, units.get(target.metric, "")
+    if not target.others:
+        return Verdict(name, target, unit, measured, judged=not quick)
+    if measured is None:
+        return Verdict(name, target, "x", None, judged=not quick)
+    return _compared(outcome, target, quick)
+
+
+def _compared(outcome: Outcome, target: Target, quick: bool) -> Verdict:
+    ours, ratios = outcome.sides[target.side], dict[str, Compared]()
+    for name in target.others:
+        other = outcome.sides.get(name)
+        if other is not None and not other.failure and target.metric in other.figures:
+            ratios[name] = compare(target, ours, other)
+    if not ratios:
+        return Verdict(outcome.scenario.name, target, "x", None, not quick, compared=False)
+    worst = max if target.bound == "at most" else min
+    decides = worst(ratios, key=lambda name: ratios[name].ratio.median)
+    absent = [name for name in target.others if name not in ratios]
+    told = [f"beside {decides}", ratios[decides].where]
+    told.append(f"without {', '.join(absent)}" if absent else "")
+    beside = ", ".join(part for part in told if part)
+    return Verdict(
+        outcome.scenario.name, target, "x", ratios[decides].ratio, not quick, beside=beside
+    )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A figure of ours beside that of one other side, and where in the work."""
+
+    ratio: Summary
+    where: str = ""
+
+
+def compare(target: Target, ours: Side, other: Side) -> Compared:
+    """The ratio of two sides; if one stopped early, at the last mark that both passed."""
+    key = target.metric
+    mine, theirs, where = ours.figures[key], other.figures[key], ""
+    marks, others = ours.courses.get(key, []), other.courses.get(key, [])
+    common = min(len(marks), len(others))
+    if common < max(len(marks), len(others)) and common:
+        mine, theirs = marks[common - 1], others[common - 1]
+        where = f"at mark {common} of {max(len(marks), len(others))}"
+    if len(mine.values) == len(theirs.values):  # Round by round: a busy machine is so to both.
+        pairs = zip(mine.values, theirs.values, strict=True)
+        return Compared(summarise([target.ratio(*pair) for pair in pairs]), where)
+    return Compared(summarise([target.ratio(mine.median, theirs.median)]), where)
 
 
 # -- Markdown ---------------------------------------------------------------------------
@@ -75,7 +125,8 @@ def _about(about: Mapping[str, str], quick: bool) -> str:
         lines.append("- a quick run: smaller sizes, so targets are not judged")
     lines.append(
         "- a figure is the median over fresh processes, with the lowest and highest in "
-        "brackets; sides take turns; times are CPU times; KB and MB are powers of 1,000"
+        "brackets; sides take turns; times are CPU times, unless they are called wall; KB and "
+        "MB are powers of 1,000"
     )
     return "\n".join(lines) + "\n"
 
@@ -92,12 +143,17 @@ def _targets(found: Sequence[Verdict]) -> str:
             verdict.scenario,
             verdict.target.text,
             _bound(verdict),
-            _figure(verdict.measured, verdict.unit, 3),
+            _found(verdict),
             verdict.result,
         ]
         for verdict in found
     ]
     return "## Targets\n\n" + _table(["scenario", "what", "target", "Holdfast", "result"], rows)
+
+
+def _found(verdict: Verdict) -> str:
+    figure = _figure(verdict.measured, verdict.unit, 3)
+    return f"{figure}, {verdict.beside}" if verdict.beside else figure
 
 
 def _bound(verdict: Verdict) -> str:
@@ -182,7 +238,9 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
         "what": verdict.target.text,
         "bound": verdict.target.bound,
         "limit": verdict.target.limit,
+        "side": verdict.target.side,
         "measured": verdict.measured.median if verdict.measured else None,
+        "beside": verdict.beside,
         "result": verdict.result,
     }
 

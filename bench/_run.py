@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench._environment import ROOT, Environment
@@ -25,6 +26,8 @@ class Side:
     notes: list[str] = field(default_factory=list)
     version: str | None = None
     failure: str | None = None
+    courses: dict[str, list[Summary]] = field(default_factory=dict)
+    """Figures at equal marks of the work, as far as every repetition came."""
 
 
 @dataclass
@@ -76,9 +79,21 @@ def _rotated(names: Sequence[str], turn: int) -> list[str]:
 def _unit(
     scenario: Scenario, info: EngineInfo, size: Mapping[str, int], peers: Environment | None
 ) -> dict[str, Any]:
+    # On the disk of the repository, and gone afterwards also when the unit was killed.
+    with TemporaryDirectory(prefix=".bench-work-", dir=ROOT) as folder:
+        return _unit_in(folder, scenario, info, size, peers)
+
+
+def _unit_in(
+    folder: str,
+    scenario: Scenario,
+    info: EngineInfo,
+    size: Mapping[str, int],
+    peers: Environment | None,
+) -> dict[str, Any]:
     python = _interpreter(info, peers)
     command = [str(python), "-m", "bench._unit", scenario.name, info.name, json.dumps(dict(size))]
-    environ = {**os.environ, "PYTHONHASHSEED": "0"}
+    environ = {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": folder}
     environ["PYTHONPATH"] = str(ROOT / "src") if info.environment == "ours" else ""
     try:
         done = subprocess.run(
@@ -115,7 +130,12 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
 def _side(results: list[dict[str, Any]], failure: str | None) -> Side:
     if not results:
         return Side(failure=failure or "never ran")
-    keys = results[0]["figures"]
+    keys, courses_of = results[0]["figures"], results[0]["courses"]
     figures = {key: summarise([one["figures"][key] for one in results]) for key in keys}
     notes = list(dict.fromkeys(note for one in results for note in one["notes"]))
-    return Side(figures, notes, results[0]["version"], failure)
+    courses = {key: _course([one["courses"][key] for one in results]) for key in courses_of}
+    return Side(figures, notes, results[0]["version"], failure, courses)
+
+
+def _course(repetitions: list[list[float]]) -> list[Summary]:
+    return [summarise(marks) for marks in zip(*repetitions, strict=False)]

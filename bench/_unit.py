@@ -27,7 +27,12 @@ def measure(scenario: str, engine: str, size: dict[str, int]) -> dict[str, Any]:
     figures = dict(found.figures)
     figures["unit_cpu_s"] = cpu_seconds()
     figures["peak_mb"] = peak_bytes() / 1e6
-    return {"figures": figures, "notes": found.notes, "version": _version(info)}
+    return {
+        "figures": figures,
+        "notes": found.notes,
+        "courses": found.courses,
+        "version": _version(info),
+    }
 
 
 def main() -> None:

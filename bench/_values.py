@@ -32,6 +32,18 @@ def record(text: Text, number: int) -> dict[str, Any]:
     return {"id": number, "name": text.title(), "score": score, "tags": tags}
 
 
+def small_state(text: Text) -> dict[str, Any]:
+    """The state of an agent, about 600 bytes, with a number of the step."""
+    return {
+        "task": text.title(),
+        "step": 0,
+        "stage": "search",
+        "notes": [text.prose(150), text.prose(150)],
+        "scores": {text.title(): round(text.random.random(), 3) for _ in range(6)},
+        "done": False,
+    }
+
+
 def section(text: Text, number: int) -> dict[str, Any]:
     """One section of about 100 KB: a dict of lists of dicts of lists."""
     return {

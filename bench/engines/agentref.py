@@ -11,10 +11,11 @@ from bench._model import Engine, EngineInfo
 class AgentRef(Engine):
     """Keeps each checkpoint as the reference in JSON, beside the content store."""
 
-    def __init__(self) -> None:
+    def __init__(self, content: Any = None) -> None:
         super().__init__()
         agentref = import_module("agentref")
-        self._content = import_module("agentref.storage").InMemoryCAS()
+        kept = import_module("agentref.storage").InMemoryCAS() if content is None else content
+        self._content = kept
         self._runtime = agentref.create_runtime(backend=self._content)
         field = agentref.Externalized[object]
         bases = (agentref.AgentRefState,)
@@ -25,10 +26,16 @@ class AgentRef(Engine):
 
     def commit(self, value: Any) -> None:
         self._now.value = value
-        self._checkpoints.append(self._now.to_checkpoint_dict()["value"].to_json())
+        self._keep(self._now.to_checkpoint_dict()["value"].to_json())
+
+    def _keep(self, reference: str) -> None:
+        self._checkpoints.append(reference)
+
+    def _newest(self) -> str:
+        return self._checkpoints[-1]
 
     def read(self) -> Any:
-        reference = self._reference.from_json(self._checkpoints[-1])
+        reference = self._reference.from_json(self._newest())
         state = self._class.from_checkpoint_dict({"value": reference}, runtime=self._runtime)
         return state.value
 

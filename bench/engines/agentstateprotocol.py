@@ -12,9 +12,10 @@ from bench._model import Engine, EngineInfo
 class AgentStateProtocol(Engine):
     """The value is one entry of its state, which must be a dict."""
 
-    def __init__(self) -> None:
+    def __init__(self, storage: Any = None) -> None:
         super().__init__()
-        self._agent = import_module("agentstateprotocol").AgentStateProtocol("bench")
+        package = import_module("agentstateprotocol")
+        self._agent = package.AgentStateProtocol("bench", storage_backend=storage)
         self._uncounted: list[Any] = []
         self._bytes = 0
 

@@ -8,26 +8,25 @@ from typing import Any
 
 from bench._model import Engine, EngineInfo
 
-_KEY = "value"
-
 
 class Agex(Engine):
     """The whole value as one key; single keys for keyed work."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Any = None, key: str = "value") -> None:
         super().__init__()
         self._versioned = import_module("agex.state").Versioned
-        self._memory = import_module("agex.state.kv").Memory()
-        self._handle = self._versioned(self._memory)
+        self._kept = import_module("agex.state.kv").Memory() if kept is None else kept
+        self._handle = self._versioned(self._kept)
+        self._key = key
 
     def commit(self, value: Any) -> None:
-        self.put(_KEY, value)
+        self.put(self._key, value)
 
     def read(self) -> Any:
-        return self.get(_KEY)
+        return self.get(self._key)
 
     def stored_bytes(self) -> int:
-        return sum(len(value) for _, value in self._memory.items())
+        return sum(len(value) for _, value in self._kept.items())
 
     def load(self, pairs: Mapping[str, Any]) -> None:
         for key, value in pairs.items():
@@ -39,7 +38,7 @@ class Agex(Engine):
         self._handle.snapshot()
 
     def get(self, key: str) -> Any:
-        return self._versioned(self._memory).get(key)
+        return self._versioned(self._kept).get(key)
 
 
 ENGINE = EngineInfo(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -12,13 +13,18 @@ _KEY = "value"
 
 
 class Kvgit(Engine):
-    """A kvgit worktree on its memory backend, with its default settings."""
+    """A kvgit worktree on a backend, with its default settings."""
 
-    def __init__(self) -> None:
+    def __init__(self, backend: Any = None, branch: str = "main") -> None:
         super().__init__()
         self._kvgit = import_module("kvgit")
-        self._tree = self._kvgit.open("memory")
-        self._backend = self._tree.repo.store
+        self._backend = import_module("kvgit.kv").Memory() if backend is None else backend
+        self._branch = branch
+
+    @cached_property
+    def _tree(self) -> Any:
+        # When it is first needed: it reads all keys, which reading one key does not.
+        return self._kvgit.Repo(self._backend).worktree(self._branch, create=True)
 
     def commit(self, value: Any) -> None:
         self._tree[_KEY] = value
@@ -40,7 +46,7 @@ class Kvgit(Engine):
 
     def get(self, key: str) -> Any:
         # A second repository: the first one would answer from its cache of objects.
-        return self._kvgit.Repo(self._backend).snapshot(branch="main")[key]
+        return self._kvgit.Repo(self._backend).snapshot(branch=self._branch)[key]
 
 
 ENGINE = EngineInfo(

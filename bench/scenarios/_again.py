@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from statistics import median
 from typing import Any
 
 from bench._clock import Bounds, Stopwatch
 from bench._model import PEAK, Engine, Measured, Metric
+from bench._values import payload_bytes
+from bench.scenarios._work import Step, Work, take
 
 METRICS = (
     Metric("commits", "commits", digits=0),
@@ -27,6 +30,31 @@ NOTES = (
 )
 
 
+class Again(Work):
+    """The value, with its counter one higher at each step."""
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self.value = value
+
+    def begin(self, engine: Engine) -> bool:
+        engine.commit(self.value)
+        return True
+
+    def steps(self) -> Iterator[Step]:
+        while True:
+            self.value["counter"] += 1
+            yield self._record
+
+    def _record(self, engine: Engine) -> None:
+        engine.change(self.value, ("counter",), self.value["counter"])
+
+    def check(self, engine: Engine) -> None:
+        assert engine.read() == self.value, "the value did not read back"
+
+    def payload(self) -> int:
+        return payload_bytes(self.value)
+
+
 def hand_over_again(
     engine: Engine,
     value: dict[str, Any],
@@ -36,9 +64,10 @@ def hand_over_again(
 ) -> Measured:
     """Commit, count up, commit again; then change one item in place and read it back."""
     bounds, first, same, fresh = Bounds(seconds), Stopwatch(), Stopwatch(), Stopwatch()
-    first(partial(engine.commit, value))
+    work = Again(value)
+    first(partial(work.begin, engine))
     before = engine.stored_bytes()
-    cap = _count_up(engine, value, same, commits, bounds)
+    cap = take(islice(work.steps(), commits), engine, same, bounds)
     stored = engine.stored_bytes() - before
     _count_up_fresh(engine, value, fresh, max(3, commits // 10))
     figures = {
@@ -50,17 +79,6 @@ def hand_over_again(
         "first_ms": first.cpu[0] * 1e3,
     }
     return Measured(figures, [f"stopped at {len(same.cpu)} commits by {cap}"] if cap else [])
-
-
-def _count_up(
-    engine: Engine, value: dict[str, Any], watch: Stopwatch, commits: int, bounds: Bounds
-) -> str | None:
-    for _ in range(commits):
-        value["counter"] += 1
-        watch(partial(engine.commit, value))
-        if cap := bounds.reached():
-            return cap
-    return None
 
 
 def _count_up_fresh(engine: Engine, value: dict[str, Any], watch: Stopwatch, commits: int) -> None:

@@ -1,6 +1,15 @@
 """Which engines take part."""
 
-OURS = "holdfast"
+from bench import _model
+
+OURS = _model.OURS
 PEERS = ("kvgit", "agex", "agentref", "agentstateprotocol", "langgraph")
 FLOORS = ("pickle", "msgpack", "zstd")
 EVERY = (OURS, *PEERS, *FLOORS)
+
+OURS_ON_DISK = "holdfast-disk"
+TOLD_ON_DISK = "holdfast-told"
+PEERS_ON_DISK = ("kvgit-disk", "agex-disk", "agentref-disk", "agentstateprotocol-disk")
+PICKLE_ON_DISK = "pickle-sqlite"
+BARE_ON_DISK = "bare-sqlite"
+EVERY_ON_DISK = (OURS_ON_DISK, *PEERS_ON_DISK, PICKLE_ON_DISK, BARE_ON_DISK)

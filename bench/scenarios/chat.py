@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -13,25 +13,39 @@ from bench._stats import growth
 from bench._text import Text
 from bench._values import message, payload_bytes
 from bench.scenarios._sides import EVERY
+from bench.scenarios._work import Step, Work, take
 
 
-def _grow(engine: Engine, size: Mapping[str, int]) -> tuple[list[Any], Stopwatch, str | None]:
-    text, bounds, watch = Text(1), Bounds(size["seconds"]), Stopwatch()
-    messages: list[Any] = []
-    for number in range(size["messages"]):
-        messages.append(message(text, number))
-        watch(partial(engine.commit, messages))
-        if cap := bounds.reached():
-            return messages, watch, cap
-    return messages, watch, None
+class Chat(Work):
+    """A list of messages that grows by one at each step."""
+
+    def __init__(self) -> None:
+        self._text = Text(1)
+        self.messages: list[Any] = []
+
+    def steps(self) -> Iterator[Step]:
+        while True:
+            self.messages.append(message(self._text, len(self.messages)))
+            yield self._record
+
+    def _record(self, engine: Engine) -> None:
+        engine.change(self.messages, (len(self.messages) - 1,), self.messages[-1])
+
+    def check(self, engine: Engine) -> None:
+        assert engine.read() == self.messages, "the list did not read back"
+
+    def payload(self) -> int:
+        return payload_bytes(self.messages)
 
 
 def run(info: EngineInfo, size: Mapping[str, int]) -> Measured:
     """Grow the list, then check that it reads back."""
-    engine = info.open()
-    messages, watch, cap = _grow(engine, size)
-    assert engine.read() == messages, "the list did not read back"
-    stored, payload = engine.stored_bytes(), payload_bytes(messages)
+    engine, work, watch = info.open(), Chat(), Stopwatch()
+    steps = islice(work.steps(), size["messages"])
+    cap = take(steps, engine, watch, Bounds(size["seconds"]))
+    work.check(engine)
+    messages = work.messages
+    stored, payload = engine.stored_bytes(), work.payload()
     tail = max(1, len(messages) // 10)
     figures = {
         "messages": len(messages),

@@ -13,15 +13,19 @@ from bench.scenarios._sides import EVERY
 
 
 def _change_inside(value: Any) -> None:
-    documents = value["documents"]
-    documents[len(documents) // 2]["meta"]["tags"].append("changed in place")
+    found = value["documents"]
+    found[len(found) // 2]["meta"]["tags"].append("changed in place")
+
+
+def documents(count: int) -> dict[str, Any]:
+    """A counter beside so many documents of 10 KB."""
+    text = Text(2)
+    return {"counter": 0, "documents": [document(text, number) for number in range(count)]}
 
 
 def run(info: EngineInfo, size: Mapping[str, int]) -> Measured:
     """Make the documents and hand them over again and again."""
-    text = Text(2)
-    documents = [document(text, number) for number in range(size["documents"])]
-    value = {"counter": 0, "documents": documents}
+    value = documents(size["documents"])
     return hand_over_again(info.open(), value, _change_inside, size["commits"], size["seconds"])
 
 

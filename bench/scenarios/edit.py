@@ -2,53 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import count, islice, pairwise
 from statistics import median
 from typing import Any
 
 from bench._clock import Bounds, Stopwatch
 from bench._model import PEAK, Engine, EngineInfo, Measured, Metric, Scenario, Target
 from bench._text import Text
-from bench._values import section
+from bench._values import payload_bytes, section
 from bench.scenarios._sides import EVERY
+from bench.scenarios._work import Step, Work, take
 
 
-def _change(text: Text, sections: list[Any], number: int) -> None:
-    # Around the middle, each time in another part, in turn a text, a flag and a number.
-    part = sections[len(sections) // 2 + number % 3 - 1]["parts"][number % 20]
-    step = part["steps"][number % 10]
-    if number % 3 == 0:
-        step["note"] = text.prose(460)
-    elif number % 3 == 1:
-        step["done"] = not step["done"]
-    else:
-        part["rank"] += 1000
+class Edit(Work):
+    """A nested value of so many sections of 100 KB; each step changes one field."""
 
+    def __init__(self, sections: int) -> None:
+        self._text = Text(4)
+        found = [section(self._text, at) for at in range(sections)]
+        self.value: dict[str, Any] = {"name": "work", "sections": found}
 
-def _edit(
-    engine: Engine, value: dict[str, Any], text: Text, size: Mapping[str, int]
-) -> tuple[list[int], Stopwatch, str | None]:
-    """Change one field at a time; see what each change stored."""
-    bounds, watch = Bounds(size["seconds"]), Stopwatch()
-    grown: list[int] = []
-    for number in range(size["edits"]):
-        before = engine.stored_bytes()
-        _change(text, value["sections"], number)
-        watch(partial(engine.commit, value))
-        grown.append(engine.stored_bytes() - before)
-        if cap := bounds.reached():
-            return grown, watch, cap
-    return grown, watch, None
+    def begin(self, engine: Engine) -> bool:
+        engine.commit(self.value)
+        return True
+
+    def steps(self) -> Iterator[Step]:
+        for number in count():
+            path, new = self._field(number)
+            part: Any = self.value
+            for step in path[:-1]:
+                part = part[step]
+            part[path[-1]] = new
+            yield partial(self._record, path, new)
+
+    def _record(self, path: tuple[str | int, ...], new: Any, engine: Engine) -> None:
+        engine.change(self.value, path, new)
+
+    def check(self, engine: Engine) -> None:
+        assert engine.read() == self.value, "the value did not read back"
+
+    def payload(self) -> int:
+        return payload_bytes(self.value)
+
+    def _field(self, number: int) -> tuple[tuple[str | int, ...], Any]:
+        # Around the middle, each time in another part, in turn a text, a flag and a number.
+        middle = len(self.value["sections"]) // 2 + number % 3 - 1
+        path = ("sections", middle, "parts", number % 20)
+        part = self.value["sections"][middle]["parts"][number % 20]
+        step = (*path, "steps", number % 10)
+        if number % 3 == 0:
+            return (*step, "note"), self._text.prose(460)
+        if number % 3 == 1:
+            return (*step, "done"), not part["steps"][number % 10]["done"]
+        return (*path, "rank"), part["rank"] + 1000
 
 
 def run(info: EngineInfo, size: Mapping[str, int]) -> Measured:
     """Make the value, edit it, and check that it reads back."""
-    text, engine = Text(4), info.open()
-    value = {"name": "work", "sections": [section(text, at) for at in range(size["sections"])]}
-    engine.commit(value)
-    grown, watch, cap = _edit(engine, value, text, size)
-    assert engine.read() == value, "the value did not read back"
+    engine, work, watch = info.open(), Edit(size["sections"]), Stopwatch()
+    work.begin(engine)
+    stored = [engine.stored_bytes()]
+    cap = take(
+        islice(work.steps(), size["edits"]),
+        engine,
+        watch,
+        Bounds(size["seconds"]),
+        after=lambda: stored.append(engine.stored_bytes()),
+    )
+    work.check(engine)
+    grown = [after - before for before, after in pairwise(stored)]
     figures = {
         "edits": len(grown),
         "worst_kb": max(grown) / 1e3,

@@ -2,42 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import count, islice, pairwise
 from statistics import median
-from typing import Any
 
 from bench._clock import Bounds, Stopwatch
 from bench._model import PEAK, Engine, EngineInfo, Measured, Metric, Scenario, Target
 from bench._text import Text
-from bench._values import record
+from bench._values import payload_bytes, record
 from bench.scenarios._sides import EVERY
+from bench.scenarios._work import Step, Work, take
 
 
-def _change(
-    engine: Engine, pairs: dict[str, Any], text: Text, size: Mapping[str, int]
-) -> tuple[list[int], Stopwatch, str | None]:
-    """Change one key at a time; see what each change stored."""
-    bounds, watch, names = Bounds(size["seconds"]), Stopwatch(), list(pairs)
-    grown: list[int] = []
-    for number in range(size["changes"]):
-        before, key = engine.stored_bytes(), text.random.choice(names)
-        pairs[key] = record(text, size["keys"] + number)
-        watch(partial(engine.put, key, pairs[key]))
-        grown.append(engine.stored_bytes() - before)
-        assert number % 10 or engine.get(key) == pairs[key], f"{key} did not read back"
-        if cap := bounds.reached():
-            return grown, watch, cap
-    return grown, watch, None
+class Keys(Work):
+    """So many keys with a small record each; each step changes one."""
+
+    def __init__(self, keys: int) -> None:
+        self._text = Text(5)
+        self.pairs = {f"key-{number:06}": record(self._text, number) for number in range(keys)}
+        self.changed = ""
+
+    def begin(self, engine: Engine) -> bool:
+        engine.load(self.pairs)
+        return True
+
+    def steps(self) -> Iterator[Step]:
+        names = list(self.pairs)
+        for number in count(len(names)):
+            key = self.changed = self._text.random.choice(names)
+            self.pairs[key] = record(self._text, number)
+            yield partial(self._record, key)
+
+    def _record(self, key: str, engine: Engine) -> None:
+        engine.put(key, self.pairs[key])
+
+    def check(self, engine: Engine) -> None:
+        """Look at the key that changed last, and at the first one."""
+        for key in (self.changed, next(iter(self.pairs))):
+            assert engine.get(key) == self.pairs[key], f"{key} did not read back"
+
+    def payload(self) -> int:
+        return payload_bytes(self.pairs)
 
 
 def run(info: EngineInfo, size: Mapping[str, int]) -> Measured:
     """Load the keys, then change one at a time."""
-    text, load = Text(5), Stopwatch()
-    pairs = {f"key-{number:06}": record(text, number) for number in range(size["keys"])}
-    engine = info.open()
-    load(partial(engine.load, pairs))
-    grown, watch, cap = _change(engine, pairs, text, size)
+    engine, work, load, watch = info.open(), Keys(size["keys"]), Stopwatch(), Stopwatch()
+    load(partial(work.begin, engine))
+    stored = [engine.stored_bytes()]
+
+    def after() -> None:
+        stored.append(engine.stored_bytes())
+        if len(stored) % 10 == 0:
+            work.check(engine)
+
+    steps = islice(work.steps(), size["changes"])
+    cap = take(steps, engine, watch, Bounds(size["seconds"]), after)
+    grown = [after - before for before, after in pairwise(stored)]
     figures = {
         "changes": len(grown),
         "worst_kb": max(grown) / 1e3,

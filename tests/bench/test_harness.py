@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -46,6 +47,8 @@ def test_every_scenario_names_known_sides_and_metrics() -> None:
         assert set(scenario.engines) <= set(registry.engines())
         keys = {metric.key for metric in scenario.metrics}
         assert {target.metric for target in scenario.targets} <= keys
+        for target in scenario.targets:
+            assert {target.side, *target.others} <= set(scenario.engines)
         assert scenario.size.keys() == scenario.quick.keys()
 
 
@@ -137,6 +140,78 @@ def test_the_json_holds_every_value() -> None:
     stored = whole["scenarios"]["chat"]["sides"]["holdfast"]["figures"]["stored"]
     assert stored == {"median": 2.0, "low": 1.0, "high": 3.0, "values": [1.0, 3.0]}
     assert [one["result"] for one in whole["targets"]] == ["pass", "pass"]
+
+
+def beside(target: Target, ours: Sequence[float], **others: Sequence[float]) -> report.Verdict:
+    """The verdict on a target; a side without figures has failed."""
+    scenario = replace(SCENARIO, targets=(target,))
+    sides = {"holdfast": Side({"stored": summarise(ours)})}
+    for name, values in others.items():
+        figures = {"stored": summarise(values)} if values else {}
+        sides[name] = Side(figures, failure=None if values else "it broke")
+    return report.verdicts([Outcome(scenario, {}, 1, sides)], quick=False)[0]
+
+
+def test_a_target_can_bound_our_figure_over_that_of_another_side() -> None:
+    target = Target("stored", 1.5, "over the floor", over=("pickle",))
+
+    assert beside(target, [3.0], pickle=[2.0]).result == "pass"
+    assert beside(target, [3.1], pickle=[2.0]).result == "miss"
+
+
+def test_a_target_can_ask_how_far_others_are_above_us() -> None:
+    target = Target("stored", 2.0, "below them", "at least", under=("pickle",))
+
+    assert beside(target, [3.0], pickle=[6.0]).result == "pass"
+    assert beside(target, [3.0], pickle=[5.9]).result == "miss"
+
+
+def test_among_several_sides_the_one_that_is_worst_for_us_decides() -> None:
+    target = Target("stored", 2.0, "below all", "at least", under=("pickle", "zstd"))
+
+    verdict = beside(target, [1.0], pickle=[9.0], zstd=[3.0])
+
+    assert verdict.measured is not None
+    assert verdict.measured.median == 3.0
+    assert verdict.beside == "beside zstd"
+
+
+def test_a_comparison_is_made_round_by_round() -> None:
+    target = Target("stored", 1.5, "over the floor", over=("pickle",))
+
+    verdict = beside(target, [1.0, 10.0, 1.0], pickle=[1.0, 10.0, 2.0])
+
+    assert verdict.measured is not None
+    assert verdict.measured.values == (1.0, 1.0, 0.5)
+
+
+def test_a_side_that_failed_is_named_as_left_out_of_a_comparison() -> None:
+    target = Target("stored", 2.0, "below all", "at least", under=("pickle", "zstd"))
+
+    verdict = beside(target, [1.0], pickle=[9.0], zstd=[])
+
+    assert verdict.beside == "beside pickle, without zstd"
+
+
+def test_a_figure_with_nothing_beside_it_is_not_compared_and_fails_nothing() -> None:
+    target = Target("stored", 2.0, "below all", "at least", under=("pickle",))
+
+    verdict = beside(target, [1.0])
+
+    assert verdict.result == "not compared"
+    assert command.exit_code([verdict], strict=True) == 0
+
+
+def test_a_side_that_stopped_early_is_compared_at_the_last_mark_that_both_passed() -> None:
+    target = Target("stored", 2.0, "below it", "at least", under=("pickle",))
+    ours, other = Side({"stored": summarise([10.0])}), Side({"stored": summarise([12.0])})
+    ours.courses["stored"] = [summarise([mark]) for mark in (1.0, 2.0, 10.0)]
+    other.courses["stored"] = [summarise([mark]) for mark in (4.0, 12.0)]
+
+    found = report.compare(target, ours, other)
+
+    assert found.ratio.median == 6.0
+    assert found.where == "at mark 2 of 3"
 
 
 @pytest.mark.parametrize(
