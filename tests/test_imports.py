@@ -7,7 +7,14 @@ import sys
 
 import pytest
 
-PUBLIC = ["holdfast", "holdfast.errors", "holdfast.codec", "holdfast.tree", "holdfast.store"]
+PUBLIC = [
+    "holdfast",
+    "holdfast.errors",
+    "holdfast.codec",
+    "holdfast.tree",
+    "holdfast.store",
+    "holdfast.history",
+]
 
 FRAMEWORKS = {
     "agents",

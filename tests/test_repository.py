@@ -15,7 +15,14 @@ import holdfast
 from holdfast import errors
 
 ROOT = Path(__file__).parent.parent
-MODULES = ["holdfast", "holdfast.codec", "holdfast.tree", "holdfast.store", "holdfast.testing"]
+MODULES = [
+    "holdfast",
+    "holdfast.codec",
+    "holdfast.tree",
+    "holdfast.store",
+    "holdfast.history",
+    "holdfast.testing",
+]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

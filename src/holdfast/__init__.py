@@ -24,14 +24,17 @@ from holdfast.errors import (
 
 if TYPE_CHECKING:
     from holdfast.codec import Codec, Registry, register
+    from holdfast.history import Branch, History
     from holdfast.store import MemoryStore, Move, SqliteStore, Store, open  # noqa: A004
     from holdfast.tree import Map, TreeWriter, diff, get, load, merge, put
 
 __all__ = [
+    "Branch",
     "Codec",
     "Conflict",
     "Corrupt",
     "Full",
+    "History",
     "HoldfastError",
     "InvalidInput",
     "Map",
@@ -59,6 +62,7 @@ __all__ = [
 # Loaded when they are first asked for, so that `import holdfast` stays light.
 _HOMES = {
     "holdfast.codec": ("Codec", "Registry", "register"),
+    "holdfast.history": ("Branch", "History"),
     "holdfast.store": ("MemoryStore", "Move", "SqliteStore", "Store", "open"),
     "holdfast.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }

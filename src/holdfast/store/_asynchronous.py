@@ -82,7 +82,7 @@ def twin(
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._threads.run(partial(getattr(self, name), *args, **kwargs))
 
-    return _named(run, name)
+    return _named(run, method)
 
 
 def twin_iterator(
@@ -98,12 +98,13 @@ def twin_iterator(
             for item in items:
                 yield item
 
-    return _named(run, name)
+    return _named(run, method)
 
 
-def _named(run: Callable[P, R], name: str) -> Callable[P, R]:
+def _named(run: Callable[P, R], method: Callable[..., Any]) -> Callable[P, R]:
+    name = method.__name__
     run.__name__ = f"a{name}"
-    run.__qualname__ = f"Store.a{name}"
+    run.__qualname__ = method.__qualname__.removesuffix(name) + run.__name__
     run.__doc__ = f"The asynchronous twin of `{name}`."
     return run
 

@@ -59,6 +59,11 @@ class TreeWriter:
         self._alive = 0
         self._added = 0
 
+    def trim(self) -> None:
+        """Forget what is no part of the last accepted value: it may be stored no more."""
+        if self._root is not None:
+            self._drop_stale()
+
     def resume(self, root: ObjectId, read: Reader) -> Any:
         """Load a stored value and go on from it, as after a restart.
 

@@ -1,0 +1,376 @@
+"""A handle on a branch: commits values to it, again and again, beside others who do.
+
+A handle remembers what its caller last saw. If the branch has moved on since, a commit
+keeps the caller's value as a version of its own, and merges it with what others did,
+from what the caller saw. So nothing that was acknowledged is lost, and no change is
+taken back by somebody who did not know of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+
+from holdfast.errors import Conflict, InvalidInput, MissingObjects, RefMoved, WriteIdReused
+from holdfast.history import _refs as refs
+from holdfast.history._attempts import Backoff
+from holdfast.history._commits import StepFields, check_fields, new_write_id
+from holdfast.store import REMEMBERED_WRITES, Move, Operation
+from holdfast.store._asynchronous import Threads, twin
+from holdfast.tree import (
+    Commit,
+    Edited,
+    Mergers,
+    Object,
+    ObjectId,
+    Reader,
+    TreeWriter,
+    make_commit,
+    merge,
+)
+
+if TYPE_CHECKING:
+    from holdfast.history._history import History
+
+_RESENDS = 8
+
+
+class Head(NamedTuple):
+    """A branch as it was seen."""
+
+    commit: Commit | None
+    epoch: int | None
+    """Until when the objects that it reaches need not be looked up."""
+
+
+class Change(NamedTuple):
+    """A new value, as objects."""
+
+    root: ObjectId
+    objects: Sequence[Object]
+    needs: Sequence[ObjectId]
+
+
+class Branch:
+    """One branch of a history, for whoever writes to it.
+
+    The value is handed over whole each time; only what changed is stored. Safe to share
+    between threads, which then take turns. Has asynchronous twins: `acommit`, `aread`,
+    `aupdate`, `arefresh`.
+    """
+
+    def __init__(self, history: History, name: str) -> None:
+        self.history, self.name = history, name
+        self._ref = refs.full_name(refs.BRANCH, name)
+        self._writer = TreeWriter(history.codec)
+        self._lock = threading.RLock()
+        self._head = self._look()
+        self._seen = self._head.commit
+
+    def __repr__(self) -> str:
+        at = "nothing yet" if self._head.commit is None else self._head.commit.short
+        return f"<Branch {self.name!r} of {self.history.space!r} at {at}>"
+
+    @property
+    def head(self) -> Commit | None:
+        """The commit that the branch was at when this handle last looked; None before the first."""
+        return self._head.commit
+
+    @property
+    def seen(self) -> Commit | None:
+        """The commit whose value the caller last read or handed over."""
+        return self._seen
+
+    @property
+    def _threads(self) -> Threads:
+        return self.history.store._threads
+
+    # Reading.
+
+    def refresh(self) -> Commit | None:
+        """Look where the branch is now; what the caller saw stays what it was."""
+        with self._lock:
+            self._head = self._look()
+            return self._head.commit
+
+    def read(self) -> Any:
+        """The newest value, which the next commit goes on from.
+
+        The caller may change it and hand it over. Raises `NotFound` if there is none.
+        """
+        with self._lock:
+            self._head = self._look()
+            commit = self._head.commit
+            if commit is None:
+                raise self.history._unknown(refs.BRANCH, self.name)
+            value = self._writer.resume(commit.root, self.history.store.read)
+            self._seen = commit
+            return value
+
+    # Writing.
+
+    def commit(
+        self,
+        value: Any,
+        *,
+        metadata: Any = None,
+        events: Any = None,
+        mergers: Mergers | None = None,
+        write_id: str | None = None,
+        **fields: Unpack[StepFields],
+    ) -> Commit:
+        """Make a value the newest version, merged with what others did meanwhile.
+
+        `metadata` and `events` are further values about the step; `fields` are those of
+        `Commit` by name: `description`, `logic_step`, `status`, `error`, `agent`,
+        `extension`, `time`. The commit that is returned is the new head. If it has two
+        parents, it holds the changes of others too, and the second parent is the value
+        that was handed over: `read` gives the whole.
+
+        Raises `NotStorable` for a value that cannot be stored, and `MergeConflict` if
+        others changed the same places and no merger settles it; nothing is changed then.
+        With a `write_id`, a commit that is sent twice is made once.
+        """
+        with self._lock:
+            notes = self._notes(metadata, events, fields)
+            for _ in range(_RESENDS):
+                written, epoch = self._writer.write(value), self._head.epoch
+                try:
+                    commit, ours = self._land(
+                        Change(written.root, written.objects, written.needs),
+                        notes,
+                        mergers,
+                        write_id,
+                    )
+                except MissingObjects as error:
+                    # Collected since they were written: then everything is sent again.
+                    missing = error
+                    self._expect_seen(error)
+                    self._writer.forget()
+                    self._head = Head(self._head.commit, None)
+                else:
+                    self._writer.accept(written)
+                    if self._head.epoch != epoch:
+                        # What only older versions hold may have been collected.
+                        self._writer.trim()
+                    self._seen = ours
+                    return commit
+            raise missing
+
+    def update(
+        self,
+        edit: Callable[[ObjectId | None, Reader], Edited],
+        *,
+        metadata: Any = None,
+        events: Any = None,
+        write_id: str | None = None,
+        **fields: Unpack[StepFields],
+    ) -> Commit:
+        """Edit the newest value without reading it whole, however often that takes.
+
+        `edit` is called with the root of the newest value (None before the first) and a
+        reader, and gives what `put`, `remove`, `insert` or `Map.edit` gave. If the branch
+        moves meanwhile, it is called again, so it must do nothing else.
+        """
+        with self._lock:
+            notes = self._notes(metadata, events, fields)
+            backoff = Backoff()
+            while True:
+                head = self._head = self._look()
+                root = None if head.commit is None else head.commit.root
+                edited = edit(root, self.history.store.read)
+                if not isinstance(edited, Edited):
+                    raise InvalidInput(
+                        f"an edit gives what put() or Map.edit() gave, not a "
+                        f"{type(edited).__name__}"
+                    )
+                change = Change(edited.root, edited.objects, edited.needs)
+                try:
+                    return self._send(change, head, notes, write_id or new_write_id())
+                except RefMoved:
+                    backoff.wait()
+
+    # Inside.
+
+    def _land(
+        self, change: Change, notes: Notes, mergers: Mergers | None, write_id: str | None
+    ) -> tuple[Commit, Commit]:
+        """The new head, and the commit that holds the caller's own value."""
+        backoff = Backoff()
+        id = new_write_id() if write_id is None else write_id
+        while True:
+            head = self._head
+            try:
+                if _id(head.commit) == _id(self._seen):
+                    commit = self._send(change, head, notes, id)
+                    return commit, commit
+                return self._merge(change, head, notes, mergers, id)
+            except RefMoved:
+                backoff.wait()
+                self._head = self._look()
+            except WriteIdReused:
+                return self._already(change, id)
+
+    def _send(self, change: Change, head: Head, notes: Notes, write_id: str) -> Commit:
+        """One commit on top of the head."""
+        parents = () if head.commit is None else (head.commit,)
+        commit, made = self._make(change.root, parents, notes)
+        operation = self.history._commits.land(
+            [*change.objects, *notes.objects, made],
+            [*change.needs, change.root, *commit.parents, *notes.roots],
+            [Move(self._ref, _id(head.commit), commit.id)],
+            self._operation("commit"),
+            write_id=write_id,
+            epoch=head.epoch,
+        )
+        return self._landed(commit, operation)
+
+    def _merge(
+        self, change: Change, head: Head, notes: Notes, mergers: Mergers | None, write_id: str
+    ) -> tuple[Commit, Commit]:
+        """The caller's value as a commit of its own, and a second one that merges it."""
+        seen, theirs = self._seen, head.commit
+        if theirs is None:
+            raise Conflict(
+                f"branch {self.name!r} of {self.history.space!r} was removed meanwhile. Open it "
+                "again to begin it anew."
+            )
+        ours, made = self._make(change.root, () if seen is None else (seen,), notes)
+        merged = merge(
+            None if seen is None else seen.root,
+            change.root,
+            theirs.root,
+            self._reader(change.objects),
+            mergers=mergers,
+            codec=self.history.codec,
+        )
+        commit, made_too = self._make(
+            merged.root, (theirs, ours), Notes({**notes.fields, "description": _MERGED})
+        )
+        operation = self.history._commits.land(
+            [*change.objects, *notes.objects, made, *merged.objects, made_too],
+            [
+                *change.needs,
+                change.root,
+                *ours.parents,
+                *notes.roots,
+                *merged.needs,
+                merged.root,
+                theirs.id,
+            ],
+            [Move(self._ref, theirs.id, commit.id)],
+            self._operation("merge"),
+            write_id=write_id,
+        )
+        self.history._commits.remember([ours])
+        return self._landed(commit, operation), ours
+
+    def _landed(self, commit: Commit, operation: Operation) -> Commit:
+        if operation.moves[0].target != commit.id:  # Another call had sent this write before.
+            return self.history._commits.find(operation.moves[0].target or b"")
+        self.history._commits.remember([commit])
+        self._head = Head(commit, operation.epoch)
+        return commit
+
+    def _make(
+        self, root: ObjectId, parents: tuple[Commit, ...], notes: Notes
+    ) -> tuple[Commit, Object]:
+        return make_commit(
+            root,
+            tuple(parent.id for parent in parents),
+            base=parents[0].id if parents else None,
+            generation=1 + max((parent.generation for parent in parents), default=0),
+            **notes.fields,
+        )
+
+    def _notes(self, metadata: Any, events: Any, fields: StepFields) -> Notes:
+        """What is said about a step, ready to be sent."""
+        check_fields(fields)
+        about: dict[str, Any] = {
+            "time": time.time_ns() // 1000,
+            "agent": self.history.agent,
+            "branch": self.name,
+            **fields,
+        }
+        objects: list[Object] = []
+        for name, value in (("metadata", metadata), ("events", events)):
+            if value is not None:
+                written = TreeWriter(self.history.codec).write(value)
+                objects += written.objects
+                about[name] = written.root
+        return Notes(about, objects)
+
+    def _look(self) -> Head:
+        view = self.history.store.view(self.history.space, self._ref)
+        target = next((ref.target for ref in view.refs if ref.name == self._ref), None)
+        commit = None if target is None else self.history._commits.find(target)
+        return Head(commit, view.epoch)
+
+    def _reader(self, objects: Sequence[Object]) -> Reader:
+        """Reads what is about to be stored too."""
+        ours = {one.id: one for one in objects}
+
+        def read(ids: Sequence[ObjectId]) -> list[Object]:
+            others = [id for id in ids if id not in ours]
+            found = dict(zip(others, self.history.store.read(others), strict=True))
+            return [ours.get(id) or found[id] for id in ids]
+
+        return read
+
+    def _operation(self, action: str) -> dict[str, str]:
+        return {"action": action, "branch": self.name}
+
+    def _expect_seen(self, error: MissingObjects) -> None:
+        if self._seen is not None and not {self._seen.id, self._seen.root}.isdisjoint(error.ids):
+            raise Conflict(
+                f"branch {self.name!r} of {self.history.space!r} was moved back, and what this "
+                "handle had seen was collected. Read the branch, then commit again."
+            ) from error
+
+    def _already(self, change: Change, write_id: str) -> tuple[Commit, Commit]:
+        """The commit that an earlier call with this write id made of the same value."""
+        store, space = self.history.store, self.history.space
+        last = store.view(space).sequence
+        for operation in store.operations(space, max(0, last - REMEMBERED_WRITES)):
+            target = operation.moves[0].target if operation.moves else None
+            if operation.write_id == write_id and target is not None:
+                commit = self.history._commits.find(target)
+                ours = commit
+                if operation.metadata.get("action") == "merge":
+                    ours = self.history._commits.find(commit.parents[1])
+                if ours.root == change.root:
+                    self._head = self._look()
+                    return commit, ours
+        raise WriteIdReused(
+            f"write id {write_id!r} stands for another write in {space!r}. Take a new write id "
+            "for a new value."
+        )
+
+    # The asynchronous face.
+
+    arefresh = twin(refresh)
+    aread = twin(read)
+    acommit = twin(commit)
+    aupdate = twin(update)
+
+
+class Notes(NamedTuple):
+    """What is said about a step: the fields of its commit, and the objects they point to."""
+
+    fields: Mapping[str, Any]
+    objects: Sequence[Object] = ()
+
+    @property
+    def roots(self) -> list[ObjectId]:
+        """The roots of the further values."""
+        found = (self.fields.get("metadata"), self.fields.get("events"))
+        return [root for root in found if root is not None]
+
+
+_MERGED = "Merged with what others did meanwhile"
+
+
+def _id(commit: Commit | None) -> ObjectId | None:
+    return None if commit is None else commit.id
