@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from holdfast.errors import StoreClosed
+from holdfast.errors import StoreClosed, StoreFull
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
 from holdfast.store._checks import (
     check_aliases,
@@ -46,6 +46,7 @@ from holdfast.store._records import (
     View,
     check_ids,
 )
+from holdfast.store._room import Room
 from holdfast.store._watching import Patience, awatch, watch
 from holdfast.tree._objects import Object, ObjectId
 
@@ -80,8 +81,11 @@ class Store(Engine):
         clock: Callable[[], float] = time.monotonic,
         threads: int = 16,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        size_limit: int | None = None,
     ) -> None:
         expect_whole(threads, 1, "threads")
+        if size_limit is not None:
+            expect_whole(size_limit, 1, "size_limit")
         expect_whole(cache_bytes, 0, "cache_bytes")
         self.backend_id = check_backend(backend_id)
         self.backend_aliases = check_aliases(backend_aliases)
@@ -89,11 +93,18 @@ class Store(Engine):
         self._clock = expect_clock(clock)
         self._lease_keeper = LeaseKeeper(self, clock)
         self._threads = Threads(threads)
+        self._size_limit = size_limit
+        self._room = Room(self)
         self._wakes: set[Callable[[], None]] = set()
         self._state_lock = threading.Lock()
         self._closed = False
 
     # What the store is.
+
+    @property
+    def size_limit(self) -> int | None:
+        """How many bytes the store may take; None if only the disk says."""
+        return self._size_limit
 
     def answers_to(self, backend_id: str) -> bool:
         """Whether a reference that names this backend is meant for this store."""
@@ -355,6 +366,15 @@ class Store(Engine):
     # Inside.
 
     def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+        """Commit a batch; if the store is full, once more after what nothing reaches is gone."""
+        try:
+            return self._framed(batch, objects)
+        except StoreFull:
+            if not self._room.make():
+                raise
+        return self._framed(batch, objects)
+
+    def _framed(self, batch: Batch, objects: Sequence[Object]) -> Operation:
         """Commit a batch; frames that the engine cannot take are made again, whole."""
         whole: frozenset[ObjectId] = frozenset()
         while True:

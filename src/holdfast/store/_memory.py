@@ -25,6 +25,7 @@ from holdfast.store._records import (
     Stored,
     View,
 )
+from holdfast.store._room import expect_room
 from holdfast.tree._objects import ObjectId
 
 
@@ -135,14 +136,23 @@ class MemoryStore(Store):
         backend_id: str = "memory",
         backend_aliases: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
+        size_limit: int | None = None,
     ) -> None:
-        super().__init__(backend_id=backend_id, backend_aliases=backend_aliases, clock=clock)
+        super().__init__(
+            backend_id=backend_id,
+            backend_aliases=backend_aliases,
+            clock=clock,
+            size_limit=size_limit,
+        )
         self._data = _Data()
 
     def another(self, *, clock: Callable[[], float] = time.monotonic) -> MemoryStore:
         """Another store object on the same memory."""
         store = MemoryStore(
-            backend_id=self.backend_id, backend_aliases=self.backend_aliases, clock=clock
+            backend_id=self.backend_id,
+            backend_aliases=self.backend_aliases,
+            clock=clock,
+            size_limit=self.size_limit,
         )
         store._data = self._data
         return store
@@ -189,6 +199,9 @@ class MemoryStore(Store):
             decision = decide(batch, self._facts(batch))
             if decision.repeated:
                 return decision.operation
+            if decision.frames and self.size_limit is not None:
+                used = sum(len(pack) for pack in self._data.packs.values())
+                expect_room(used, sum(len(one.frame) for one in decision.frames), self.size_limit)
             space = self._data.space(batch.space)
             self._apply(space, batch, decision)
             wakes = tuple(space.wakes)
