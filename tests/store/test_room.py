@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import InvalidInput, StoreFull
 from holdfast.history import History
-from holdfast.store import MemoryStore, SqliteStore, Store
+from holdfast.store import MemoryStore, Store
 
 LIMIT = 600_000
 SPACE = "test/room"
