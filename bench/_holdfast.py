@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from bench._model import Engine, Place
 from holdfast.codec import default_codec
+from holdfast.history import Branch, History
 from holdfast.store import MemoryStore, Move, SqliteStore, Store, ref_name, space_name
-from holdfast.tree import (
-    Commit,
-    Edited,
-    Map,
-    ObjectId,
-    TreeWriter,
-    load,
-    make_commit,
-    put,
-    read_commit,
-)
+from holdfast.tree import Edited, Map, ObjectId, Reader, TreeWriter, load, put
 
 _SPACE = space_name("bench", "value")
 _REF = ref_name("branch", "main")
@@ -77,74 +68,60 @@ def sqlite_store(place: Place) -> Store:
 
 
 class HoldfastDisk(Engine):
-    """A branch of commits in a store on disk. It is not told what changed."""
+    """A branch of a history in a store on disk. It is not told what changed."""
 
     def __init__(self, place: Place, open_store: Callable[[Place], Store]) -> None:
         super().__init__()
-        self._store = open_store(place)
-        self._branch = place.branch
-        self._ref = ref_name("branch", place.branch)
-        self._writer = TreeWriter(default_codec)
-        self._epoch: int | None = None
-        self._head = self._found()
+        self._history = History(open_store(place), _SPACE)
+        self._name = place.branch
+
+    @cached_property
+    def _branch(self) -> Branch:
+        """The handle of who writes, which goes on from the newest value."""
+        branch = self._history.open(self._name)
+        if branch.head is not None:
+            branch.read()
+        return branch
 
     def commit(self, value: Any) -> None:
-        if self._head is not None and self._writer.root != self._head.root:
-            self._writer.resume(self._head.root, self._store.read)
-        written = self._writer.write(value)
-        self._record(Edited(written.root, written.objects, written.needs))
-        self._writer.accept(written)
+        self._branch.commit(value)
 
     def read(self) -> Any:
-        return load(self._root(), self._store.read, default_codec)
+        return self._history.value(self._name)
 
     def load(self, pairs: Mapping[str, Any]) -> None:
-        empty = Map.empty()
-        made = {one.id: [one] for one in empty.objects}
-        edited = Map(empty.root, lambda ids: [made[id][0] for id in ids], default_codec).edit(pairs)
-        self._record(edited)
+        self._update(lambda root, read: Map.empty())
+        self._update(lambda root, read: _map(root, read).edit(pairs))
 
     def put(self, key: str, value: Any) -> None:
-        self._record(Map(self._root(), self._store.read, default_codec).edit({key: value}))
+        self._update(lambda root, read: _map(root, read).edit({key: value}))
 
     def get(self, key: str) -> Any:
-        return Map(self._root(), self._store.read, default_codec)[key]
+        return self._history.map(self._name)[key]
 
     def close(self) -> None:
-        self._store.close()
+        self._history.store.close()
 
-    def _record(self, edited: Edited) -> None:
-        """Write a commit with a new root, and move the branch to it."""
-        head = self._head
-        parents, generation = ((), 1) if head is None else ((head.id,), head.generation + 1)
-        commit, made = make_commit(
-            edited.root,
-            parents,
-            base=head.id if head else None,
-            generation=generation,
-            time=time.time_ns() // 1000,
-            branch=self._branch,
-        )
-        done = self._store.commit(
-            _SPACE,
-            [*edited.objects, made],
-            [*edited.needs, *parents],
-            [Move(self._ref, head.id if head else None, commit.id)],
-            epoch=self._epoch,
-        )
-        self._epoch, self._head = done.epoch, commit
+    def _update(self, edit: Callable[[ObjectId | None, Reader], Edited]) -> None:
+        # The whole value is never read for this.
+        self._editing.update(edit)
 
-    def _found(self) -> Commit | None:
-        ref = self._store.ref(_SPACE, self._ref)
-        return None if ref is None else read_commit(self._store.read([ref.target])[0])
-
-    def _root(self) -> ObjectId:
-        assert self._head is not None, "nothing was committed"
-        return self._head.root
+    @cached_property
+    def _editing(self) -> Branch:
+        return self._history.open(self._name)
 
 
 class HoldfastTold(HoldfastDisk):
     """The same, told the path of what changed, as by a user who knows it."""
 
     def change(self, value: Any, path: tuple[str | int, ...], new: Any) -> None:
-        self._record(put(self._root(), path, new, self._store.read, default_codec))
+        self._update(lambda root, read: put(_expected(root), path, new, read, default_codec))
+
+
+def _map(root: ObjectId | None, read: Reader) -> Map:
+    return Map(_expected(root), read, default_codec)
+
+
+def _expected(root: ObjectId | None) -> ObjectId:
+    assert root is not None, "nothing was committed"
+    return root
