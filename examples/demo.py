@@ -1,26 +1,25 @@
-"""An agent's state grows over steps, is changed, compared and merged.
+"""An agent's state grows over steps, is changed, compared, rolled back and merged.
 
-Run it with `make demo`. Every step is a version; the bytes that were stored stand
-beside what storing each step whole would take.
+Run it with `make demo`. Every step is a commit in a store on disk; the bytes of its folder
+stand beside what storing each step whole would take.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import zstandard
 
 import holdfast
 from holdfast.codec import encode, format_path
-from holdfast.store import Move
-from holdfast.tree import Edited, ObjectId, Written
+from holdfast.history import Commit
 
 STEPS = 400
-SPACE = "demo/agent"
-BRANCH = "branch/main"
 WORDS = (
     "the a cafe near station quiet open late coffee terrace menu review rating price map "
     "search result found better walk minutes good seat window crowded weekend breakfast "
@@ -28,93 +27,110 @@ WORDS = (
 ).split()
 
 
-class Agent:
-    """Keeps a state in a store: each `save` is one version under a ref."""
+class Bill:
+    """Commits states, and counts what storing each of them whole would take."""
 
-    def __init__(self, store: holdfast.MemoryStore) -> None:
-        self.store = store
-        self.writer = holdfast.TreeWriter()
-        self.head: ObjectId | None = None
-        self.whole = self.squeezed = 0
+    def __init__(self, branch: holdfast.Branch) -> None:
+        self.branch = branch
+        self.whole = self.squeezed = self.commits = 0
         self.spent = 0.0
 
-    def save(self, state: dict[str, Any]) -> ObjectId:
-        """Store what changed since the last version, and move the ref to the new one."""
+    def save(self, state: dict[str, Any], description: str) -> Commit:
+        """One step."""
         started = time.process_time()
-        written = self.writer.write(state)
-        self.commit(written)
-        self.writer.accept(written)
+        commit = self.branch.commit(state, description=description)
         self.spent += time.process_time() - started
+        self.commits += 1
         whole = encode(state)
         self.whole += len(whole)
         self.squeezed += len(zstandard.compress(whole, 3))
-        return written.root
-
-    def commit(self, new: Written | Edited) -> None:
-        """Store objects and move the ref, both or neither."""
-        move = Move(BRANCH, self.head, new.root)
-        self.store.commit(SPACE, new.objects, new.needs, [move])
-        self.head = new.root
-
-    def keep(self, new: Written | Edited) -> ObjectId:
-        """Store the objects of another version, without moving the ref."""
-        self.store.commit(SPACE, new.objects, new.needs)
-        return new.root
+        return commit
 
 
 def main() -> None:
     """Tell the story."""
-    say = random.Random(7)
-    store = holdfast.MemoryStore()
-    agent = Agent(store)
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+        tell(Path(folder) / "agent.holdfast")
 
-    title(f"1. An agent works for {STEPS} steps; every step is a version")
+
+def tell(folder: Path) -> None:
+    """Work in a store, close it, and open it again."""
+    say = random.Random(7)
+    store = holdfast.open(folder)
+    history = holdfast.History(store, "demo/agent", agent="cafe finder")
+    bill = Bill(history.open())
+
+    title(f"1. An agent works for {STEPS} steps; every step is a commit on disk")
     state = first_state(say)
-    root = agent.save(state)
+    bill.save(state, "Began")
     for step in range(1, STEPS + 1):
         work(state, step, say)
-        root = agent.save(state)
+        done = bill.save(state, f"Step {step}")
         if step in (1, 10, 100, STEPS):
-            report(agent, step)
-    assert holdfast.load(root, store.read) == state
+            report(bill, step)
 
     title("2. One word is changed deep inside, in place")
-    before = store.sizes.written_bytes
     state["messages"][STEPS // 2]["content"] += " (corrected)"
-    corrected = agent.save(state)
-    line("found by comparison, and stored with", f"{store.sizes.written_bytes - before:,} bytes")
-    show_diff(root, corrected, store)
+    corrected = bill.save(state, "Corrected a message")
+    for change in history.diff(done, corrected):
+        line(f"{change.kind} {format_path(change.path, 'state')}", f"... {change.new[-24:]!r}")
 
-    title("3. Two agents go on from the same version, and meet again")
-    ours = other_version(agent, state, visited=2, note="asked for a table at the window")
-    theirs = other_version(agent, state, visited=3, note="the terrace is closed on Mondays")
-    rules = {"visited": "add", "notes": "append"}
-    merged = holdfast.merge(corrected, ours, theirs, store.read, mergers=rules)
-    agent.commit(merged)
-    result = holdfast.load(merged.root, store.read)
+    title("3. It goes ten steps back, and back on that")
+    tenth = list(history.steps(limit=11))[-1]
+    history.move_branch("main", to=tenth)
+    line("the branch is at", f"{history.resolve().short} {history.resolve().description!r}")
+    history.undo()
+    line("after undo it is at", f"{history.resolve().short} {history.resolve().description!r}")
+
+    title("4. Two agents go on from the same version, and meet again")
+    ours, theirs = history.open(), history.open()
+    mine, yours = ours.read(), theirs.read()
+    mine["visited"], yours["visited"] = 2, 3
+    mine["notes"].append("asked for a table at the window")
+    yours["notes"].append("the terrace is closed on Mondays")
+    theirs.commit(yours, description="Walked to three")
+    meet(ours, mine)
+    result = history.value()
     line("visited: 2 by one, 3 by the other", result["visited"])
     for note in result["notes"]:
         line("note", note)
 
-    title("4. Where no merger is named, a conflict is reported and nothing changes")
-    try:
-        holdfast.merge(corrected, ours, theirs, store.read)
-    except holdfast.MergeConflict as conflict:
-        for one in conflict.conflicts:
-            line(format_path(one.path, "state"), f"{one.base!r} -> {one.ours!r} | {one.theirs!r}")
-
     title("5. A value that cannot come back exactly is refused, with its place")
     try:
-        agent.save({**state, "tools": [{"name": "map", "connection": sys.stdout}]})
+        bill.branch.commit({**state, "tools": [{"name": "map", "connection": sys.stdout}]})
     except holdfast.NotStorable as refusal:
         print(f"   {refusal}")
 
+    title("6. Another process opens the folder, and everything is there")
+    store.close()
+    with holdfast.open(folder) as again:
+        reopened = holdfast.History(again, "demo/agent")
+        line("versions", len(list(reopened.ancestors())))
+        line("operations", len(reopened.operations(limit=10_000)))
+        line("every byte read and verified", "ok" if again.check(read_data=True).ok else "damaged")
+    settle(bill, sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
+
+
+def meet(ours: holdfast.Branch, mine: dict[str, Any]) -> None:
+    """Commit what another agent has changed too."""
+    try:
+        ours.commit(mine, description="Walked to two")
+    except holdfast.MergeConflict as conflict:
+        for one in conflict.conflicts:
+            line(
+                f"conflict {format_path(one.path, 'state')}",
+                f"{one.base!r} -> {one.ours!r} | {one.theirs!r}",
+            )
+    rules = {"visited": "add", "notes": "append"}
+    ours.commit(mine, description="Walked to two", mergers=rules)
+
+
+def settle(bill: Bill, kept: int) -> None:
     title("The bill")
-    kept = store.sizes.frame_bytes
-    line(f"{STEPS + 2} versions, each stored whole", f"{agent.whole / 1e6:,.1f} MB")
-    line("each stored whole and compressed", f"{agent.squeezed / 1e6:,.1f} MB")
-    line("the same versions in Holdfast", f"{kept / 1e6:,.2f} MB")
-    line("that is", f"{agent.whole / kept:,.0f} and {agent.squeezed / kept:,.0f} times less")
+    line(f"{bill.commits} versions, each stored whole", f"{bill.whole / 1e6:,.1f} MB")
+    line("each stored whole and compressed", f"{bill.squeezed / 1e6:,.1f} MB")
+    line("the whole folder of the store", f"{kept / 1e6:,.2f} MB")
+    line("that is", f"{bill.whole / kept:,.0f} and {bill.squeezed / kept:,.0f} times less")
 
 
 def first_state(say: random.Random) -> dict[str, Any]:
@@ -138,22 +154,11 @@ def prose(say: random.Random, words: int) -> str:
     return " ".join(say.choices(WORDS, k=words))
 
 
-def other_version(agent: Agent, state: dict[str, Any], visited: int, note: str) -> ObjectId:
-    changed = {**state, "visited": visited, "notes": [note]}
-    return agent.keep(agent.writer.write(changed))
-
-
-def show_diff(old: ObjectId, new: ObjectId, store: holdfast.MemoryStore) -> None:
-    for change in holdfast.diff(old, new, store.read):
-        line(f"{change.kind} {format_path(change.path, 'state')}", f"... {change.new[-24:]!r}")
-
-
-def report(agent: Agent, step: int) -> None:
-    stored = agent.store.sizes.frame_bytes
-    spent = agent.spent / (step + 1) * 1e3
+def report(bill: Bill, step: int) -> None:
+    spent = bill.spent / bill.commits * 1e3
     line(
-        f"step {step:>3}: stored {stored / 1e3:>7,.0f} KB",
-        f"whole each time {agent.whole / 1e3:>9,.0f} KB   {spent:.2f} ms CPU a step",
+        f"step {step:>3}: {spent:.2f} ms CPU a step",
+        f"whole each time {bill.whole / 1e3:>9,.0f} KB",
     )
 
 
