@@ -109,6 +109,7 @@ _TREE = "holdfast.tree."
 def small_nodes() -> Iterator[None]:
     """Nodes so small that a little value is a tall tree."""
     sizes = {"NODE_MIN": 48, "NODE_TARGET": 160, "NODE_MAX": 512, "_SPAN": 112, "INLINE_MAX": 64}
+    sizes |= {"PIECE_TARGET": 200, "PIECE_MAX": 400, "VALUE_MAX": 500}
     with contextlib.ExitStack() as stack:
         for module in [found for name, found in sys.modules.items() if name.startswith(_TREE)]:
             for name in sizes.keys() & vars(module).keys():

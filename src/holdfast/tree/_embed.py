@@ -13,20 +13,18 @@ from holdfast.codec._opened import Form, Opened
 from holdfast.errors import NotStorable
 from holdfast.tree._builder import Builder, Built, Title
 from holdfast.tree._cuts import INLINE_MAX
-from holdfast.tree._layout import PAIRS, SETS, Entry
-from holdfast.tree._levels import Rebuilt, Region, View
+from holdfast.tree._layout import SETS, Entry
 from holdfast.tree._mirrors import (
     BytesMirror,
-    Leaf,
     MappingMirror,
     Mirror,
     Pairs,
     SequenceMirror,
-    leaf_of,
-    pairs_of,
+    cut_pairs,
 )
 from holdfast.tree._objects import ObjectId
 from holdfast.tree._parts import link, linked, may_hold_links
+from holdfast.tree._pieces import Piece, cut_pieces, held_bytes
 from holdfast.tree._update import update_bytes, update_mapping, update_sequence
 
 MAX_LARGE_DEPTH: Final = 100
@@ -107,10 +105,17 @@ class Embedder:
         parts = [self.embed(item, beside.get(index)) for index, item in enumerate(items)]
         built = self.builder.sequence(title, parts, base)
         if built.id is not None:
-            assert built.view is not None and built.rebuilt is not None
-            leaves = self.leaves(built.view, built.rebuilt, items, built.rebuilt.regions[0])
-            self.mirrors[built.id] = SequenceMirror(built.id, title, built.view, leaves)
+            pieces = cut_pieces(self.codec, items)
+            self.remember_sequence(title, built, pieces, pieces)
         return built.part
+
+    def remember_sequence(
+        self, title: Title, built: Built, pieces: list[Piece], fresh: list[Piece]
+    ) -> None:
+        """Remember a sequence; others hold those of its pieces that are not fresh."""
+        assert built.id is not None and built.view is not None
+        size = held_bytes(fresh, len(pieces))
+        self.mirrors[built.id] = SequenceMirror(built.id, title, built.view, pieces, size)
 
     def in_order(self, members: list[Any]) -> list[Any]:
         """The members of a set in the order of their encodings."""
@@ -135,10 +140,8 @@ class Embedder:
         order = self.order(title, keys, encoded, old_order)
         built = self.builder.mapping(title, keys, parts, order, base)
         if built.id is not None:
-            assert built.view is not None and built.rebuilt is not None
-            region = built.rebuilt.regions[0]
-            leaves = self.pair_leaves(built, region, encoded, mapping)
-            self.remember_mapping(title, built, leaves, mapping, order)
+            runs = cut_pairs(self.codec, [encoded[key] for key in sorted(keys)], mapping)
+            self.remember_mapping(title, built, runs, runs, mapping, order)
         return built.part
 
     def order(
@@ -156,36 +159,19 @@ class Embedder:
         self,
         title: Title,
         built: Built,
-        leaves: list[Pairs],
+        runs: list[Pairs],
+        fresh: list[Pairs],
         mapping: dict[Any, Any],
         order: bytes | None,
     ) -> None:
+        """Remember a mapping; others hold those of its runs that are not fresh."""
         assert built.id is not None and built.view is not None
         keys = dict.fromkeys(mapping)
         plain = self.codec.encode(list(keys))
+        size = held_bytes([run.piece for run in fresh], len(runs)) + 100 * len(keys) + len(plain)
         self.mirrors[built.id] = MappingMirror(
-            built.id, title, built.view, leaves, keys, plain, order
+            built.id, title, built.view, runs, keys, plain, order, size
         )
-
-    def leaves(self, view: View, rebuilt: Rebuilt, items: list[Any], region: Region) -> list[Leaf]:
-        """Remember the leaves of a region; `items` are its values."""
-        leaves, at = [], 0
-        for group in region.groups:
-            payload = view.layout.encode(0, group.entries)
-            values = items[at : at + len(group.entries)]
-            leaves.append(leaf_of(self.codec, values, payload, len(values)))
-            at += len(values)
-        return leaves
-
-    def pair_leaves(
-        self, built: Built, region: Region, encoded: dict[bytes, Any], mapping: dict[Any, Any]
-    ) -> list[Pairs]:
-        leaves = []
-        for group in region.groups:
-            keys = [encoded[entry.key] for entry in group.entries]
-            payload = PAIRS.encode(0, group.entries)
-            leaves.append(pairs_of(self.codec, keys, [mapping[key] for key in keys], payload))
-        return leaves
 
     # Comparing a value with its mirror.
 

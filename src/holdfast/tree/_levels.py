@@ -116,6 +116,28 @@ class View:
             return place.start + index - 1, place.entries[index - 1]
         return place.start + index, None
 
+    def leaf_at(self, position: int) -> tuple[int, int, bytes | None]:
+        """Where the leaf over a position starts and stops, and its payload.
+
+        The leaf of a tree of one node has none of its own.
+        """
+        if not self.height:
+            return 0, self.total, None
+        place = self.node_at(1, position)
+        index = bisect_right(place.bounds, position - place.start)
+        before = place.bounds[index - 1] if index else 0
+        (found,) = self._read([place.entries[index].body])
+        return place.start + before, place.start + place.bounds[index], found.payload
+
+    def entries(self, start: int, stop: int) -> list[Entry]:
+        """The entries of leaves over [start, stop)."""
+        found: list[Entry] = []
+        while start < stop:
+            place = self.node_at(0, start)
+            found += _between(place, start, min(stop, place.stop))
+            start = place.stop
+        return found
+
     def leaves(self) -> Iterable[Place]:
         """The leaves from left to right."""
         position = 0

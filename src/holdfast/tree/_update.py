@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec._msgpack import pack
@@ -11,72 +11,91 @@ from holdfast.tree._chunks import chunk_objects, cut_bytes
 from holdfast.tree._cuts import INLINE_MAX
 from holdfast.tree._layout import SETS, Entry
 from holdfast.tree._levels import Span, View, in_turn
-from holdfast.tree._mirrors import (
-    BytesMirror,
-    Leaf,
-    MappingMirror,
-    Pairs,
-    SequenceMirror,
-    first_changed,
-    interleave,
-    starts_of,
-)
+from holdfast.tree._mirrors import BytesMirror, MappingMirror, Pairs, SequenceMirror, cut_pairs
 from holdfast.tree._parts import link
+from holdfast.tree._pieces import Piece, cut_pieces, first_changed, held_bytes, splice, starts_of
 
 if TYPE_CHECKING:
-    from holdfast.tree._builder import Built
     from holdfast.tree._embed import Embedder
 
 
 def update_sequence(work: Embedder, mirror: SequenceMirror, items: list[Any]) -> bytes:
     if mirror.title.code in SETS:
         items = work.in_order(items)
+    starts = starts_of(mirror.pieces)
     if len(items) == mirror.view.total:
-        spans = _changed_in_place(work, mirror, items)
+        spans = _changed_in_place(work, mirror, starts, items)
     else:
-        spans = _changed_between(work, mirror, items)
+        spans = _changed_between(work, mirror, starts, items)
     if not spans:
         return link(mirror.id)
     built = work.builder.edit_sequence(mirror.title, mirror.view, spans, mirror.id)
     if built.id is not None:
-        assert built.view is not None and built.rebuilt is not None
-        leaves = _spliced_leaves(work, mirror, built, items)
-        work.mirrors[built.id] = SequenceMirror(built.id, mirror.title, built.view, leaves)
+
+        def make(start: int, stop: int, guess: int) -> list[Piece]:
+            return cut_pieces(work.codec, items[start:stop], 1, guess)
+
+        work.remember_sequence(mirror.title, built, *splice(mirror.pieces, spans, make))
     return built.part
 
 
-def _changed_in_place(work: Embedder, mirror: SequenceMirror, items: list[Any]) -> list[Span]:
+def _changed_in_place(
+    work: Embedder, mirror: SequenceMirror, starts: list[int], items: list[Any]
+) -> list[Span]:
     """The spans that differ in a sequence of the same length."""
-    spans, leaves = [], mirror.leaves
-    starts = starts_of([leaf.length for leaf in leaves])
-    order = range(len(leaves))
-    while (at := first_changed(work.codec, leaves, starts, order, items, 0)) is not None:
+    spans, pieces = [], mirror.pieces
+    order = range(len(pieces))
+    while (at := first_changed(work.codec, pieces, starts, order, items, 0)) is not None:
         values = items[starts[at] : starts[at + 1]]
-        spans += _changed_in_leaf(work, mirror.view, starts[at], values)
-        order = range(at + 1, len(leaves))
+        spans += _changed_in_piece(work, mirror.view, pieces[at], starts[at], values)
+        order = range(at + 1, len(pieces))
     return spans
 
 
-def _changed_in_leaf(work: Embedder, view: View, at: int, values: list[Any]) -> list[Span]:
+def _changed_in_piece(
+    work: Embedder, view: View, piece: Piece, at: int, values: list[Any]
+) -> list[Span]:
     spans = []
-    for index, entry in enumerate(view.node_at(0, at).entries):
-        part = work.embed(values[index], entry.body)
-        if part != entry.body:
-            spans.append(Span(at + index, at + index + 1, [Entry(b"", part)]))
+    for start, stop in _changed_leaves(work, view, piece, at, values):
+        for place, entry in enumerate(view.entries(start, stop), start):
+            part = work.embed(values[place - at], entry.body)
+            if part != entry.body:
+                spans.append(Span(place, place + 1, [Entry(b"", part)]))
     return spans
 
 
-def _changed_between(work: Embedder, mirror: SequenceMirror, items: list[Any]) -> list[Span]:
-    """One span between the leaves that are the same at both ends."""
-    leaves, shift = mirror.leaves, len(items) - mirror.view.total
-    starts = starts_of([leaf.length for leaf in leaves])
+def _changed_leaves(
+    work: Embedder, view: View, piece: Piece, at: int, values: list[Any]
+) -> Iterator[tuple[int, int]]:
+    """Where in a piece there are leaves that may have changed, whole or in part."""
+    end, width = at + piece.length, len(values) // piece.length
+    start = at
+    while start < end:
+        first, last, payload = view.leaf_at(start)
+        stop = min(last, end)
+        # A leaf without links holds what encoding its values gave.
+        whole = not piece.binary and (first, last) == (start, stop)
+        some = values[(start - at) * width : (stop - at) * width]
+        if not whole or payload is None or work.codec.encode_again(some) != payload:
+            yield start, stop
+        start = stop
+
+
+def _changed_between(
+    work: Embedder, mirror: SequenceMirror, starts: list[int], items: list[Any]
+) -> list[Span]:
+    """One span between what is the same at both ends."""
+    pieces, view, shift = mirror.pieces, mirror.view, len(items) - mirror.view.total
     fitting = bisect_right(starts, len(items)) - 1
     first = _first_changed(work, mirror, starts, range(fitting), items, 0)
-    # Where items were taken out, the values of the first leaves are not looked at twice.
+    # Where items were taken out, the first values are not looked at twice.
     lowest = max(first, bisect_left(starts, starts[first] - shift))
-    behind = range(len(leaves) - 1, lowest - 1, -1)
+    behind = range(len(pieces) - 1, lowest - 1, -1)
     last = _first_changed(work, mirror, starts, behind, items, shift) + 1
-    return _replaced(work, mirror.view, starts[first], starts[last], items, shift)
+    start, stop = starts[first], starts[last]
+    start = _same_ahead(work, view, start, min(stop, stop + shift), items)
+    stop = _same_behind(work, view, max(start, start - shift), stop, items, shift)
+    return _replaced(work, view, start, stop, items, shift)
 
 
 def _first_changed(
@@ -87,49 +106,46 @@ def _first_changed(
     items: list[Any],
     shift: int,
 ) -> int:
-    """The first leaf in an order that changed, or where the order ends."""
+    """The first piece in an order that changed, or where the order ends."""
     while True:
-        at = first_changed(work.codec, mirror.leaves, starts, order, items, shift)
+        at = first_changed(work.codec, mirror.pieces, starts, order, items, shift)
         if at is None:
             return order.stop
-        values = items[starts[at] + shift : starts[at + 1] + shift]
-        if mirror.leaves[at].plain is not None or _changed_in_leaf(
-            work, mirror.view, starts[at], values
+        piece, values = mirror.pieces[at], items[starts[at] + shift : starts[at + 1] + shift]
+        if piece.plain is not None or _changed_in_piece(
+            work, mirror.view, piece, starts[at], values
         ):
             return at
         order = range(at + order.step, order.stop, order.step)
 
 
+def _same_ahead(work: Embedder, view: View, start: int, stop: int, items: list[Any]) -> int:
+    """Where the first of the items from a position on changed."""
+    for at, entry in enumerate(view.entries(start, stop), start):
+        if work.embed(items[at], entry.body) != entry.body:
+            return at
+    return max(start, stop)
+
+
+def _same_behind(
+    work: Embedder, view: View, start: int, stop: int, items: list[Any], shift: int
+) -> int:
+    """Behind which position all items up to another one are the same."""
+    entries = view.entries(start, stop)
+    while entries and work.embed(items[stop - 1 + shift], entries[-1].body) == entries[-1].body:
+        entries.pop()
+        stop -= 1
+    return stop
+
+
 def _replaced(
     work: Embedder, view: View, start: int, stop: int, items: list[Any], shift: int
 ) -> list[Span]:
-    old: list[bytes] = []
-    if start < stop:
-        old = [entry.body for entry in view.node_at(0, start).entries]
-    beside = dict(enumerate(old))
+    old = view.entries(start, min(stop, view.leaf_at(start)[1])) if start < stop else []
+    beside = {at: entry.body for at, entry in enumerate(old)}
     values = items[start : stop + shift]
     entries = [Entry(b"", work.embed(one, beside.get(at))) for at, one in enumerate(values)]
     return [Span(start, stop, entries)]
-
-
-def _spliced_leaves(
-    work: Embedder, mirror: SequenceMirror, built: Built, items: list[Any]
-) -> list[Leaf]:
-    """The leaves of the old mirror, with those of the changed regions replaced."""
-    assert built.view is not None and built.rebuilt is not None
-    leaves: list[Leaf] = []
-    starts = starts_of([leaf.length for leaf in mirror.leaves])
-    position = {start: index for index, start in enumerate(starts)}
-    done, at = 0, 0
-    for region in built.rebuilt.regions:
-        kept = mirror.leaves[done : position[region.start]]
-        leaves += kept
-        at += region.start - starts[done]
-        fresh = sum([len(group.entries) for group in region.groups])
-        leaves += work.leaves(built.view, built.rebuilt, items[at : at + fresh], region)
-        at += fresh
-        done = position[region.stop]
-    return leaves + mirror.leaves[done:]
 
 
 def update_mapping(work: Embedder, mirror: MappingMirror, mapping: dict[Any, Any]) -> bytes:
@@ -179,15 +195,18 @@ def _update_values(
         spans.append(Span(at, at, [Entry(key, work.embed(mapping[python_key]))]))
     if not spans and order == mirror.order:
         return link(mirror.id)
-    built = work.builder.edit_mapping(mirror.title, mirror.view, in_turn(spans), order, mirror.id)
+    spans = in_turn(spans)
+    built = work.builder.edit_mapping(mirror.title, mirror.view, spans, order, mirror.id)
     if built.id is not None:
-        assert built.view is not None
-        leaves = _spliced_pairs(work, mirror, built, mapping, added)
+        runs, fresh = _spliced_runs(work, mirror, spans, mapping, added)
         if added or gone or order != mirror.order:
-            work.remember_mapping(mirror.title, built, leaves, mapping, order)
+            work.remember_mapping(mirror.title, built, runs, fresh, mapping, order)
         else:
-            same = mirror._replace(id=built.id, view=built.view, leaves=leaves)
-            work.mirrors[built.id] = same
+            assert built.view is not None
+            size = held_bytes([run.piece for run in fresh], len(runs))
+            work.mirrors[built.id] = mirror._replace(
+                id=built.id, view=built.view, runs=runs, size=size
+            )
     return built.part
 
 
@@ -199,58 +218,55 @@ def _changed_values(
     removed: set[bytes],
 ) -> list[Span]:
     spans: list[Span] = []
-    at, codec = 0, work.codec
-    for pairs in mirror.leaves:
-        whole = not gone or gone.isdisjoint(pairs.keys)
-        if not whole or not pairs.leaf.is_same(
-            codec, interleave(pairs.keys, pairs.values(mapping))
-        ):
-            spans += _changed_pairs(work, mirror, mapping, pairs, at, removed)
-        at += len(pairs.keys)
+    at, view = 0, mirror.view
+    for run in mirror.runs:
+        stop = at + run.length
+        if gone and not gone.isdisjoint(run.keys):
+            spans += _changed_pairs(work, view, mapping, run.keys, at, stop, removed)
+        elif not run.piece.is_same(work.codec, values := run.values(mapping)):
+            for low, high in _changed_leaves(work, view, run.piece, at, values):
+                keys = run.keys[low - at : high - at]
+                spans += _changed_pairs(work, view, mapping, keys, low, high, removed)
+        at = stop
     return spans
 
 
 def _changed_pairs(
     work: Embedder,
-    mirror: MappingMirror,
+    view: View,
     mapping: dict[Any, Any],
-    pairs: Pairs,
-    at: int,
+    keys: list[Any],
+    start: int,
+    stop: int,
     removed: set[bytes],
 ) -> list[Span]:
     spans = []
-    entries = mirror.view.node_at(0, at).entries
-    for index, (key, entry) in enumerate(zip(pairs.keys, entries, strict=True)):
+    for at, (key, entry) in enumerate(zip(keys, view.entries(start, stop), strict=True), start):
         if entry.key in removed:
-            spans.append(Span(at + index, at + index + 1, []))
+            spans.append(Span(at, at + 1, []))
             continue
         part = work.embed(mapping[key], entry.body)
         if part != entry.body:
-            spans.append(Span(at + index, at + index + 1, [Entry(entry.key, part)]))
+            spans.append(Span(at, at + 1, [Entry(entry.key, part)]))
     return spans
 
 
-def _spliced_pairs(
+def _spliced_runs(
     work: Embedder,
     mirror: MappingMirror,
-    built: Built,
+    spans: list[Span],
     mapping: dict[Any, Any],
     added: dict[bytes, Any],
-) -> list[Pairs]:
-    assert built.rebuilt is not None
-    leaves: list[Pairs] = []
-    starts = starts_of([len(pairs.keys) for pairs in mirror.leaves])
-    position = {start: index for index, start in enumerate(starts)}
-    done = 0
-    for region in built.rebuilt.regions:
-        first, last = position[region.start], position[region.stop]
-        leaves += mirror.leaves[done:first]
-        encoded = dict(added)
-        for pairs in mirror.leaves[first:last]:
-            encoded |= {work.codec.encode(key): key for key in pairs.keys}
-        leaves += work.pair_leaves(built, region, encoded, mapping)
-        done = last
-    return leaves + mirror.leaves[done:]
+) -> tuple[list[Pairs], list[Pairs]]:
+    keys = [key for run in mirror.runs for key in run.keys]
+    for start, stop, entries in reversed(spans):
+        if len(entries) != stop - start:
+            keys[start:stop] = [added[entry.key] for entry in entries]
+
+    def make(low: int, high: int, guess: int) -> list[Pairs]:
+        return cut_pairs(work.codec, keys[low:high], mapping, guess)
+
+    return splice(mirror.runs, spans, make)
 
 
 def update_bytes(work: Embedder, mirror: BytesMirror, data: bytes, source: Any) -> bytes:
