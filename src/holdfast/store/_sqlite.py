@@ -346,7 +346,9 @@ class SqliteStore(Store):
         self._database.write(lambda db: packs.remove_orphans(db, self._disk, self._packs))
         gone: list[ObjectId] = []
         for some in _portions(ids):
-            deleted = self._database.write(
+            # Files are removed after it, for good: a power loss must not bring back rows that
+            # name them.
+            deleted = self._database.write_through(
                 partial(
                     packs.delete_objects,
                     disk=self._disk,

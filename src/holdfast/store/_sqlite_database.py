@@ -26,6 +26,7 @@ TURN = "store.turn"
 # A checkpoint copies each changed page once, however often it changed: fewer are cheaper.
 _CHECKPOINT_PAGES = 4000
 _SYNCHRONOUS = {"full": "FULL", "relaxed": "NORMAL"}
+_THROUGH = "PRAGMA synchronous = FULL"
 
 # What a parent process had open. It is never used here, nor closed: closing would touch
 # the parent's files.
@@ -41,10 +42,8 @@ class Database:
         self.folder = folder
         self._vfs = "" if vfs is None else f"&vfs={vfs}"
         self._busy_seconds = busy_seconds
-        self._pragmas = (
-            f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}",
-            f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}",
-        )
+        self._usual = f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}"
+        self._pragmas = (self._usual, f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         self._closed = False
         self._processes: dict[int, _Process] = {}
 
@@ -64,15 +63,14 @@ class Database:
         What it raises takes everything back. Raises `Unavailable` when others write for
         too long.
         """
-        with translated(self.folder):
-            process = self._here()
-            patience = Patience(self._busy_seconds, first=0.0002, last=0.002)
-            if not process.queue.enter(patience.remaining):
-                raise too_busy(self.folder, self._busy_seconds)
-            try:
-                return self._written(process, patience, work)
-            finally:
-                process.queue.leave()
+        return self._queued(work, self._usual)
+
+    def write_through(self, work: Callable[[sqlite3.Connection], R]) -> R:
+        """The same, and it survives a power loss when it returns, at every durability.
+
+        For what something outside the database is done upon that cannot be taken back.
+        """
+        return self._queued(work, _THROUGH)
 
     def create(self, is_new: Callable[[sqlite3.Connection], bool]) -> None:
         """Make the file if there is none, and see that it is one that several may use."""
@@ -96,12 +94,29 @@ class Database:
         self._closed = True
         self._here().close(self._busy_seconds)
 
+    def _queued(self, work: Callable[[sqlite3.Connection], R], synchronous: str) -> R:
+        with translated(self.folder):
+            process = self._here()
+            patience = Patience(self._busy_seconds, first=0.0002, last=0.002)
+            if not process.queue.enter(patience.remaining):
+                raise too_busy(self.folder, self._busy_seconds)
+            try:
+                return self._written(process, patience, work, synchronous)
+            finally:
+                process.queue.leave()
+
     def _written(
-        self, process: _Process, patience: Patience, work: Callable[[sqlite3.Connection], R]
+        self,
+        process: _Process,
+        patience: Patience,
+        work: Callable[[sqlite3.Connection], R],
+        synchronous: str,
     ) -> R:
         db = self._take(process)
         sound = False
         try:
+            if synchronous != self._usual:
+                db.execute(synchronous)
             process.turn.take(patience.remaining)
             try:
                 self._begin(db, patience)
@@ -109,13 +124,15 @@ class Database:
                 process.turn.pass_on()
             done = work(db)
             db.execute("COMMIT")
+            if synchronous != self._usual:
+                db.execute(self._usual)
             sound = True
             return done
         except sqlite3.Error:
             raise
         except BaseException:
             db.rollback()
-            sound = True
+            sound = synchronous == self._usual
             raise
         finally:
             process.give_back(db, sound)
