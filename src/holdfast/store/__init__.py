@@ -22,6 +22,7 @@ from holdfast.store._decide import (
     decide,
     operation_of,
 )
+from holdfast.store._disk import Disk
 from holdfast.store._engine import Engine
 from holdfast.store._frames import (
     MAX_DEPTH,
@@ -92,6 +93,7 @@ __all__ = [
     "Capabilities",
     "Collected",
     "Decision",
+    "Disk",
     "Durability",
     "Engine",
     "Entry",

@@ -1,4 +1,4 @@
-"""Suites that hold a part of Holdfast, or of yours, to its contract.
+"""Suites that hold a part of Holdfast, or of yours, to its contract, and faults to test with.
 
     from holdfast.testing import StoreContract
 
@@ -7,15 +7,39 @@
         def open_store(self, tmp_path):
             return lambda clock: MyStore(tmp_path, clock=clock)
 
-Needs pytest. Nothing else in Holdfast imports this package.
+`FaultStore` fails when a test says so. `crash_states` makes the folders that a power loss
+may leave. Needs pytest. Nothing else in Holdfast imports this package.
 """
 
 from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("holdfast.testing._stores")
+pytest.register_assert_rewrite("holdfast.testing._stores", "holdfast.testing._every_call")
 
-from holdfast.testing._stores import Clock, StoreContract  # noqa: E402 - rewritten first
+from holdfast.testing._crashes import (  # noqa: E402 - rewritten first
+    CrashState,
+    Journal,
+    Mark,
+    RecordingDisk,
+    crash_states,
+    recording,
+)
+from holdfast.testing._every_call import Outcome, fail_every_call  # noqa: E402
+from holdfast.testing._faults import Fault, FaultStore  # noqa: E402
+from holdfast.testing._stores import Clock, StoreContract  # noqa: E402
 
-__all__ = ["Clock", "StoreContract"]
+__all__ = [
+    "Clock",
+    "CrashState",
+    "Fault",
+    "FaultStore",
+    "Journal",
+    "Mark",
+    "Outcome",
+    "RecordingDisk",
+    "StoreContract",
+    "crash_states",
+    "fail_every_call",
+    "recording",
+]

@@ -1,0 +1,136 @@
+"""A power loss at any moment: every folder that it may leave opens, and nothing told is gone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.store import SqliteStore
+from holdfast.store import _sqlite_database as database
+from holdfast.store import _sqlite_packs as packs
+from holdfast.testing import Journal, RecordingDisk, crash_states, recording
+from holdfast.testing._crashes._journal import Removed, Synced
+from holdfast.testing._stores._base import SPACE, noise
+from holdfast.tree import Kind, make_object
+from tests.conftest import SOAK
+from tests.store.crashes import Work, check_store
+
+STEPS = 60
+STATES = 10_000 if SOAK else 500  # Of all variants together.
+VARIANTS = [
+    (SqliteStore, "full", 1),
+    (SqliteStore, "full", 2),
+    (SqliteStore, "relaxed", 3),
+    (SqliteStore, "relaxed", 4),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one, because syncs are only noted here."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory, prefix="holdfast-") as made:
+        yield Path(made)
+
+
+@pytest.fixture(autouse=True)
+def checkpoints_are_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_CHECKPOINT_PAGES", 30)
+
+
+def campaign(
+    engine: type[SqliteStore],
+    durability: Literal["full", "relaxed"],
+    seed: int,
+    count: int,
+    folder: Path,
+    disk: RecordingDisk | None = None,
+) -> int:
+    """Work, then lose power in so many ways; how many different ones there were."""
+    journal = disk.journal if disk is not None else Journal(folder / "work")
+    recorded = recording(engine, journal, disk)
+    store = journal.folder / "store"
+    Work(lambda: recorded(store, durability=durability), journal.mark, seed).run(STEPS)
+    found = set[bytes]()
+    for state in crash_states(journal, seed=seed, count=count):
+        found.add(state.digest)
+        with noted(repr(state)):
+            left = state.write_to(folder / "left") / "store"
+            with engine(left, durability=durability) as opened:
+                check_store(opened, state)
+            engine(left, durability=durability).close()
+    return len(found)
+
+
+@contextmanager
+def noted(note: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(note)
+        raise
+
+
+@pytest.mark.parametrize(("engine", "durability", "seed"), VARIANTS)
+def test_a_power_loss_takes_nothing_that_it_may_not(
+    engine: type[SqliteStore], durability: Literal["full", "relaxed"], seed: int, folder: Path
+) -> None:
+    wanted = STATES // len(VARIANTS)
+
+    assert campaign(engine, durability, seed, wanted, folder) == wanted
+
+
+def test_a_pack_is_removed_only_when_the_rows_that_named_it_are_gone_for_good(
+    folder: Path,
+) -> None:
+    journal = Journal(folder / "work")
+    large = make_object(Kind.CHUNK, noise(packs.LARGE + 1))
+    with recording(SqliteStore, journal)(folder / "work/store", durability="relaxed") as store:
+        store.commit(SPACE, [large])
+        store.delete(store.condemn([large.id]))
+        steps = journal.steps
+
+    removed = next(
+        number
+        for number, step in enumerate(steps)
+        if isinstance(step, Removed) and "packs" in step.path
+    )
+    wal = [step for step in steps[:removed] if getattr(step, "path", "").endswith("-wal")]
+    assert isinstance(wal[-1], Synced)
+
+
+def test_the_campaign_finds_a_database_that_never_syncs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_SYNCHRONOUS", {"full": "OFF", "relaxed": "OFF"})
+
+    with pytest.raises((AssertionError, HoldfastError)):
+        campaign(SqliteStore, "full", 1, 100, folder)
+
+
+class ForgetsToSync(RecordingDisk):
+    def create(self, path: Path, data: bytes, *, sync: bool) -> None:
+        super().create(path, data, sync=False)
+
+
+class ForgetsNames(RecordingDisk):
+    def sync_folder(self, folder: Path) -> None:
+        pass
+
+
+@pytest.mark.parametrize("disk", [ForgetsToSync, ForgetsNames])
+def test_the_campaign_finds_a_disk_that(disk: type[RecordingDisk], folder: Path) -> None:
+    broken = disk(Journal(folder / "work"))
+
+    with pytest.raises((AssertionError, HoldfastError)):
+        campaign(SqliteStore, "full", 1, 200, folder, broken)
