@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import NotAllowed, StoreClosed
-from holdfast.store._sqlite_errors import is_busy, too_busy, translated
-from holdfast.store._sqlite_turns import Patience, Queue, Turn
+from holdfast.store._sqlite_errors import is_busy, translated
+from holdfast.store._system_errors import too_busy
+from holdfast.store._turns import Patience, Queue, Turn
 
 R = TypeVar("R")
 

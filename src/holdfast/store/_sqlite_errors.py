@@ -1,25 +1,15 @@
-"""The one place where errors of SQLite and of the file system become Holdfast's."""
+"""The one place where errors of SQLite become Holdfast's."""
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.errors import (
-    Corrupt,
-    FormatError,
-    HoldfastError,
-    NotAllowed,
-    StoreFull,
-    Unavailable,
-)
-
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+from holdfast.errors import Corrupt, FormatError, HoldfastError, Unavailable
+from holdfast.store._system_errors import forbidden, from_system, store_full
 
 
 @contextmanager
@@ -40,44 +30,21 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def too_busy(folder: Path, seconds: float) -> Unavailable:
-    """What a writer is told that waited too long."""
-    return Unavailable(
-        f"the store in {folder} was busy with other writers for {seconds:g} seconds. Nothing was "
-        "written; try again."
-    )
-
-
-def from_system(folder: Path, error: OSError) -> HoldfastError:
-    """What an error of the file system means for a store."""
-    reason = error.strerror or str(error)
-    if error.errno in _NO_ROOM:
-        return _full(folder, reason)
-    if error.errno in _FORBIDDEN:
-        return _forbidden(folder, reason)
-    if error.errno == errno.ENOENT:
-        return Unavailable(
-            f"the store in {folder} cannot be reached: {error.filename or folder} does not exist. "
-            "Make the folder that it is to be in, or mount its disk."
-        )
-    return Unavailable(f"the store in {folder} cannot be reached now: {reason}")
-
-
 def _from_sqlite(folder: Path, error: sqlite3.Error) -> HoldfastError:
     match _code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return Unavailable(f"the store in {folder} is busy: {error}. Try again.")
         case sqlite3.SQLITE_FULL:
-            return _full(folder, str(error))
+            return store_full(folder, str(error))
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
-            return _forbidden(folder, str(error))
+            return forbidden(folder, str(error))
         case sqlite3.SQLITE_NOTADB:
             return FormatError(
                 f"the store in {folder} has a database that is none: {error}. "
                 "Restore it from a copy, or choose another folder."
             )
         case sqlite3.SQLITE_CANTOPEN if not os.access(folder, os.W_OK | os.X_OK):
-            return _forbidden(folder, str(error))
+            return forbidden(folder, str(error))
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_IOERR | sqlite3.SQLITE_NOMEM:
             return Unavailable(
                 f"the store in {folder} cannot be reached now: {error}. If this was a commit, "
@@ -88,20 +55,6 @@ def _from_sqlite(folder: Path, error: sqlite3.Error) -> HoldfastError:
                 f"the database of the store in {folder} is damaged: {error}. "
                 "Restore it from a copy."
             )
-
-
-def _full(folder: Path, reason: str) -> StoreFull:
-    return StoreFull(
-        f"there is no room for the store in {folder}: {reason}. Nothing was written, and what is "
-        "there can be read; make room and try again."
-    )
-
-
-def _forbidden(folder: Path, reason: str) -> NotAllowed:
-    return NotAllowed(
-        f"the store in {folder} cannot be used: {reason}. It needs a folder, and files in it, "
-        "that this program may write."
-    )
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -1,9 +1,9 @@
 """Who writes next: first among the threads of a process, then among the processes.
 
-SQLite lets one writer in at a time, and whoever waits must ask again and again. Left to
+A folder has one writer at a time, and whoever waits must ask again and again. Left to
 that, a writer that has just finished is back before anybody else has asked. So a writer
-first takes a turn: a lock beside the database that only the next writer holds, while it
-waits for SQLite. Who has just finished finds the turn taken, and queues.
+first takes a turn: a lock of its own that only the next writer holds, while it waits for
+the right to write. Who has just finished finds the turn taken, and queues.
 
 A turn is a courtesy. Nothing is wrong if it is not kept, so nobody waits long for one.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # A system without them: writers wait for SQLite alone.
+except ImportError:  # A system without them: then there are no turns.
     fcntl = None  # type: ignore[assignment]
 
 _COURTESY = 1.0  # Seconds to wait for a turn that somebody may hold asleep.

@@ -1,0 +1,61 @@
+"""The one place where errors of the file system become Holdfast's."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast.errors import HoldfastError, NotAllowed, StoreFull, Unavailable
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+@contextmanager
+def system_errors(folder: Path) -> Iterator[None]:
+    """Raise what the file system says inside, in the store of this folder, as Holdfast's."""
+    try:
+        yield
+    except OSError as error:
+        raise from_system(folder, error) from error
+
+
+def from_system(folder: Path, error: OSError) -> HoldfastError:
+    """What an error of the file system means for a store."""
+    reason = error.strerror or str(error)
+    if error.errno in _NO_ROOM:
+        return store_full(folder, reason)
+    if error.errno in _FORBIDDEN:
+        return forbidden(folder, reason)
+    if error.errno == errno.ENOENT:
+        return Unavailable(
+            f"the store in {folder} cannot be reached: {error.filename or folder} does not exist. "
+            "Make the folder that it is to be in, or mount its disk."
+        )
+    return Unavailable(f"the store in {folder} cannot be reached now: {reason}")
+
+
+def too_busy(folder: Path, seconds: float) -> Unavailable:
+    """What a writer is told that waited too long."""
+    return Unavailable(
+        f"the store in {folder} was busy with other writers for {seconds:g} seconds. Nothing was "
+        "written; try again."
+    )
+
+
+def store_full(folder: Path, reason: str) -> StoreFull:
+    """What a writer is told that finds no room."""
+    return StoreFull(
+        f"there is no room for the store in {folder}: {reason}. Nothing was written, and what is "
+        "there can be read; make room and try again."
+    )
+
+
+def forbidden(folder: Path, reason: str) -> NotAllowed:
+    """What somebody is told who may not use the folder."""
+    return NotAllowed(
+        f"the store in {folder} cannot be used: {reason}. It needs a folder, and files in it, "
+        "that this program may write."
+    )
