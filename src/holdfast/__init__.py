@@ -25,7 +25,7 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from holdfast.codec import Codec, Registry, register
     from holdfast.history import Branch, History
-    from holdfast.store import MemoryStore, Move, SqliteStore, Store, open  # noqa: A004
+    from holdfast.store import FileStore, MemoryStore, Move, SqliteStore, Store, open  # noqa: A004
     from holdfast.tree import Map, TreeWriter, diff, get, load, merge, put
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Codec",
     "Conflict",
     "Corrupt",
+    "FileStore",
     "Full",
     "History",
     "HoldfastError",
@@ -63,7 +64,7 @@ __all__ = [
 _HOMES = {
     "holdfast.codec": ("Codec", "Registry", "register"),
     "holdfast.history": ("Branch", "History"),
-    "holdfast.store": ("MemoryStore", "Move", "SqliteStore", "Store", "open"),
+    "holdfast.store": ("FileStore", "MemoryStore", "Move", "SqliteStore", "Store", "open"),
     "holdfast.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -1,8 +1,9 @@
 """Stores: where objects and refs live.
 
 `Store` is the contract. `MemoryStore` is the smallest engine, `SqliteStore` the embedded
-one, and `open` finds the engine for a path or URL. Whoever writes an engine subclasses
-`Store`, supplies the methods of `Engine`, and runs `holdfast.testing.StoreContract` on it.
+one, `FileStore` the one of plain files, and `open` finds the engine for a path or URL.
+Whoever writes an engine subclasses `Store`, supplies the methods of `Engine`, and runs
+`holdfast.testing.StoreContract` on it.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ from holdfast.store._records import (
 if TYPE_CHECKING:
     from holdfast.store._checking import Problem, Report
     from holdfast.store._collecting import Collected, Progress
+    from holdfast.store._files import FileStore
     from holdfast.store._sqlite import SqliteStore
 
 __all__ = [
@@ -99,6 +101,7 @@ __all__ = [
     "Entry",
     "Facts",
     "Fence",
+    "FileStore",
     "FrameHeader",
     "FrameWriter",
     "Framed",
@@ -152,6 +155,7 @@ __all__ = [
 # Loaded when they are first asked for: some bring sqlite3, and most programs need few.
 _HOMES = {
     "Collected": "_collecting",
+    "FileStore": "_files",
     "Problem": "_checking",
     "Progress": "_collecting",
     "Report": "_checking",

@@ -15,7 +15,8 @@ def open(url: str | PathLike[str] | None = None) -> Store:
     """Open a store, and make it if it is not there.
 
     A path is the folder of a `SqliteStore`; without one it is `.holdfast` in the current
-    folder. `memory://` is a new `MemoryStore`. Raises `InvalidInput` for anything else.
+    folder. `file:///path` and `file://name` are folders of a `FileStore`, `memory://` is a
+    new `MemoryStore`. Raises `InvalidInput` for anything else.
     """
     given = DEFAULT_FOLDER if url is None else url
     place = fspath(given) if isinstance(given, str | PathLike) else None
@@ -23,12 +24,33 @@ def open(url: str | PathLike[str] | None = None) -> Store:
         raise InvalidInput(f"a store is opened by a path or a URL, not {url!r:.80}")
     if place == "memory://":
         return MemoryStore()
-    scheme, separator, _ = place.partition("://")
+    scheme, separator, rest = place.partition("://")
     if separator and isinstance(url, str):
+        if scheme == "file":
+            return _open_files(place, rest)
         raise InvalidInput(
             f"no engine opens {scheme}:// here. There are: a path, for a store in that folder, "
-            "and memory://."
+            "file://, for one of plain files, and memory://."
         )
     from holdfast.store._sqlite import SqliteStore
 
     return SqliteStore(place)
+
+
+def _open_files(url: str, rest: str) -> Store:
+    from urllib.parse import unquote
+
+    from holdfast.store._files import FileStore
+
+    host, slash, _ = rest.partition("/")
+    if "?" in rest or "#" in rest:
+        raise InvalidInput(f"{url!r:.200} has a ? or #: spell them %3F and %23 in a file:// URL")
+    if slash and host not in ("", "localhost", ".", ".."):
+        raise InvalidInput(
+            f"{url!r:.200} names the host {host!r:.80}; a store of plain files is on this machine. "
+            f"Write file:///path, or file://./{host}/... for a folder below the current one."
+        )
+    path = unquote(rest.removeprefix("localhost") if slash else rest)
+    if not path or "\0" in path:
+        raise InvalidInput(f"{url!r:.200} names no folder: write file:///path or file://name")
+    return FileStore(path)

@@ -1,4 +1,4 @@
-"""The embedded store among processes: nothing is lost, nobody starves, killing harms nothing."""
+"""Stores in folders among processes: nothing is lost, nobody starves, killing harms nothing."""
 
 from __future__ import annotations
 
@@ -8,19 +8,33 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TypeAlias
 
-from holdfast.store import SqliteStore
+import pytest
+
+from holdfast.store import FileStore, SqliteStore
 from holdfast.testing._stores._base import MAIN, SPACE
+from tests.conftest import SOAK
+from tests.store.workers import ENGINES
 
 ROOT = Path(__file__).parent.parent.parent
 PROCESSES, THREADS, TOTAL = 4, 2, 600
-ROUNDS = 10
+ROUNDS = 200 if SOAK else 10
+
+Engine: TypeAlias = type[FileStore | SqliteStore]
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
+@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each of the engines in turn."""
+    chosen: Engine = request.param
+    return chosen
+
+
+def start(engine: Engine, *arguments: object) -> subprocess.Popen[str]:
     """A worker that is ready to begin."""
     worker = subprocess.Popen(
-        [sys.executable, "-m", "tests.store.sqlite_workers", *map(str, arguments)],
+        [sys.executable, "-m", "tests.store.workers", engine.__name__, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -43,11 +57,13 @@ def acknowledged(lines: str) -> dict[int, bytes]:
     return {int(sequence): bytes.fromhex(id) for sequence, id in pairs}
 
 
-def test_processes_that_share_a_ref_lose_nothing_and_starve_nobody(tmp_path: Path) -> None:
+def test_processes_that_share_a_ref_lose_nothing_and_starve_nobody(
+    engine: Engine, tmp_path: Path
+) -> None:
     folder = tmp_path / "store"
-    SqliteStore(folder).close()
+    engine(folder).close()
     names = [f"process {number}" for number in range(PROCESSES)]
-    workers = [start("share", folder, name, THREADS, TOTAL) for name in names]
+    workers = [start(engine, "share", folder, name, THREADS, TOTAL) for name in names]
 
     for worker in workers:
         begin(worker)
@@ -55,7 +71,7 @@ def test_processes_that_share_a_ref_lose_nothing_and_starve_nobody(tmp_path: Pat
 
     assert [worker.returncode for worker in workers] == [0] * PROCESSES
     told = [acknowledged(output) for output in outputs]
-    with SqliteStore(folder) as store:
+    with engine(folder) as store:
         operations = store.operations(SPACE, limit=10 * TOTAL)
         assert [one.sequence for one in operations] == list(range(1, len(operations) + 1))
         assert sum(map(len, told)) == len(operations) >= TOTAL
@@ -71,19 +87,20 @@ def test_processes_that_share_a_ref_lose_nothing_and_starve_nobody(tmp_path: Pat
     assert 3 * min(done[name] for name in names) >= max(done.values())
 
 
-def test_a_killed_writer_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_a_killed_writer_takes_nothing_that_was_acknowledged(
+    engine: Engine, tmp_path: Path
+) -> None:
     folder, choose = tmp_path / "store", random.Random(2024)
     told: dict[int, bytes] = {}
     for round_number in range(ROUNDS):
-        worker = start("write", folder, round_number)
+        worker = start(engine, "write", folder, round_number)
         begin(worker)
         told |= kill_after(worker, choose.randrange(1, 40))
 
-        with SqliteStore(folder) as store:
+        with engine(folder) as store:
             check(store, told)
-        with sqlite3.connect(folder / "store.db") as db:
-            assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        db.close()
+        if engine is SqliteStore:
+            check_database(folder / "store.db")
     assert len(told) >= ROUNDS
 
 
@@ -96,8 +113,14 @@ def kill_after(worker: subprocess.Popen[str], commits: int) -> dict[int, bytes]:
     return acknowledged(lines)
 
 
-def check(store: SqliteStore, told: dict[int, bytes]) -> None:
-    targets = {one.sequence: one.moves[0].target for one in store.operations(SPACE)}
+def check_database(path: Path) -> None:
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    db.close()
+
+
+def check(store: FileStore | SqliteStore, told: dict[int, bytes]) -> None:
+    targets = {one.sequence: one.moves[0].target for one in store.operations(SPACE, limit=10**6)}
     assert {sequence: targets[sequence] for sequence in told} == told
     head = store.ref(SPACE, MAIN)
     assert head is not None and head.target == targets[len(targets)]

@@ -1,9 +1,9 @@
-"""Processes that the tests of the embedded store start, and kill.
+"""Processes that the tests of stores in folders start, and kill.
 
-    python -m tests.store.sqlite_workers share FOLDER NAME THREADS LAST
-    python -m tests.store.sqlite_workers write FOLDER SEED
+    python -m tests.store.workers ENGINE share FOLDER NAME THREADS LAST
+    python -m tests.store.workers ENGINE write FOLDER SEED
 
-Each says `ready`, and begins when a line comes in.
+The engine is the name of its class. Each says `ready`, and begins when a line comes in.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import sys
 import threading
 
 from holdfast.errors import RefMoved
-from holdfast.store import Move, SqliteStore
+from holdfast.store import FileStore, Move, SqliteStore
 from holdfast.testing._stores._base import MAIN, SPACE, value
 
 BIG = 300_000
+ENGINES: dict[str, type[FileStore | SqliteStore]] = {
+    engine.__name__: engine for engine in (FileStore, SqliteStore)
+}
 
 
-def share(folder: str, name: str, threads: str, last: str) -> None:
+def share(store: FileStore | SqliteStore, name: str, threads: str, last: str) -> None:
     """Move one ref together with others, until the space has its last operation."""
-    store = SqliteStore(folder)
     say("ready")
     sys.stdin.readline()
 
@@ -47,10 +49,9 @@ def share(folder: str, name: str, threads: str, last: str) -> None:
     store.close()
 
 
-def write(folder: str, seed: str) -> None:
+def write(store: FileStore | SqliteStore, seed: str) -> None:
     """Commit version after version, and say each when it is acknowledged."""
     choose = random.Random(int(seed))
-    store = SqliteStore(folder)
     ref = store.ref(SPACE, MAIN)
     before = None if ref is None else ref.target
     payload = b"" if before is None else store.read([before])[0].payload
@@ -70,7 +71,9 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "share":
-        share(*sys.argv[2:])
+    engine, task, folder, *rest = sys.argv[1:]
+    opened = ENGINES[engine](folder)
+    if task == "share":
+        share(opened, *rest)
     else:
-        write(*sys.argv[2:])
+        write(opened, *rest)
