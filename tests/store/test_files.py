@@ -19,7 +19,7 @@ from holdfast.store import _file_objects as objects
 from holdfast.store import _file_spaces as spaces
 from holdfast.store._disk import Disk
 from holdfast.store._file_paths import OBJECTS, condemned_path, folder_name, object_path
-from holdfast.store._file_room import folder_bytes
+from holdfast.store._file_usage import folder_bytes
 from holdfast.testing import StoreContract
 from holdfast.testing._stores._base import (
     MAIN,
@@ -182,7 +182,12 @@ def test_closing_waits_for_a_commit_that_was_begun(
     writer = threading.Thread(target=point, args=(store, value("one")))
     writer.start()
     inside.wait(30)
-    closer = threading.Thread(target=lambda: (store.close(), closed.set()))
+
+    def close() -> None:
+        store.close()
+        closed.set()
+
+    closer = threading.Thread(target=close)
     closer.start()
     assert not closed.wait(0.05)
     go_on.set()
@@ -457,7 +462,7 @@ def test_a_store_keeps_within_its_limit(tmp_path: Path) -> None:
         point(store, kept)
         before = files(store.path)
 
-        with pytest.raises(StoreFull, match="size_limit is 100000"):
+        with pytest.raises(StoreFull, match="size_limit of 100000"):
             store.commit(SPACE, [value(noise(60_000, 2))])
 
         assert files(store.path) == before

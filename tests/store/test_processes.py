@@ -24,7 +24,7 @@ ROUNDS = 200 if SOAK else 10
 Engine: TypeAlias = type[FileStore | SqliteStore]
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+@pytest.fixture(params=list(ENGINES.values()), ids=list(ENGINES))
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each of the engines in turn."""
     chosen: Engine = request.param

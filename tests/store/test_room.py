@@ -10,13 +10,13 @@ import pytest
 
 from holdfast.errors import InvalidInput, StoreFull
 from holdfast.history import History
-from holdfast.store import MemoryStore, Store
+from holdfast.store import FileStore, MemoryStore, Store
 
 LIMIT = 600_000
 SPACE = "test/room"
 
 
-@pytest.fixture(params=[MemoryStore])
+@pytest.fixture(params=[MemoryStore, FileStore])
 def open_limited(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Store]:
     def opened(limit: int) -> Store:
         if request.param is MemoryStore:

@@ -82,6 +82,16 @@ class Objects:
                         size = found.path.stat().st_size
                         yield Stored(id, header.kind, header.length, size, header.base, condemned)
 
+    def examine(self) -> Iterator[tuple[str, str]]:
+        """Files that are no frames, which `scan` passes over."""
+        for folder in self._folders():
+            for id in self._inside(folder):
+                for found in self._find([id], _HEADER_SIZE).values():
+                    try:
+                        parse_header(found.data)
+                    except FormatError as error:
+                        yield str(found.path), f"{error}. Restore it, or remove it."
+
     def _inside(self, folder: Path) -> dict[ObjectId, bool]:
         """The objects of one folder, and whether each is condemned."""
         inside: dict[ObjectId, bool] = {}

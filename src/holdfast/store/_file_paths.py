@@ -52,6 +52,12 @@ def space_folder(spaces: Path, space: str) -> Path:
     return spaces / folder_name(tenant) / folder_name(name)
 
 
+def plain_space(folder: Path) -> str | None:
+    """The name of the space of a folder, if it can be told from that."""
+    tenant, name = folder.parent.name, folder.name
+    return None if "=" in tenant + name else f"{tenant}/{name}"
+
+
 def folder_name(part: str) -> str:
     """A part of a name as the name of a folder that every file system tells apart.
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from holdfast.errors import Corrupt, Unavailable
+from holdfast.errors import FormatError, Unavailable
 from holdfast.store import _file_log as log
 from holdfast.store import _file_small as small
 from holdfast.store._decide import Recorded
 from holdfast.store._disk import Disk
-from holdfast.store._file_paths import LEASES, LOG, SNAPSHOT, SPACES, space_folder
+from holdfast.store._file_paths import LEASES, LOG, SNAPSHOT, SPACES, plain_space, space_folder
 from holdfast.store._file_state import State, damaged
 from holdfast.store._records import Durability
 
@@ -50,6 +50,14 @@ class Spaces:
     def leases(self, space: str) -> small.Leases:
         """The leases of a space."""
         return small.read_leases(space_folder(self._folder, space) / LEASES)
+
+    def examine(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with leases."""
+        for path in sorted(self._folder.glob(f"*/*/{LEASES}")):
+            try:
+                small.read_leases(path)
+            except FormatError as error:
+                yield str(path), str(error)
 
     def _here(self) -> _States:
         pid = os.getpid()
@@ -180,13 +188,11 @@ def _name_of(path: Path) -> str | None:
         data = file.read(_FIRST_LINES)
     first = data.find(b"\n") + 1
     start = log.unseal(data[:first])
+    name = start.get("space") if start else plain_space(path.parent)
     try:
-        if start is None:
-            log.read_lines(data, 0, "", 0)
-            return None
-        name = start.get("space")
-        if not isinstance(name, str):
-            raise Corrupt(f"the log {path} does not say whose it is. Restore it from a copy.")
-        return name if log.read_lines(data[first:], first, name, 0).lines else None
+        lines = log.read_lines(data[first if start else 0 :], first, name or "", 0).lines
     except log.Broken as broken:
-        raise damaged(path, broken.place) from broken
+        if not isinstance(name, str):
+            raise damaged(path, broken.place) from broken
+        return name  # There were operations: who asks for them is told what is wrong.
+    return name if lines else None

@@ -15,14 +15,13 @@ from typing import ClassVar, Literal
 from holdfast.errors import FormatError, InvalidInput
 from holdfast.store import _file_paths as paths
 from holdfast.store import _file_small as small
-from holdfast.store._checks import expect_whole
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Decision, Facts, Presence, Recorded, decide
 from holdfast.store._disk import Disk
 from holdfast.store._file_lock import LOCK, TURN, Lock, WriteLock
 from holdfast.store._file_objects import Objects
-from holdfast.store._file_room import Room
 from holdfast.store._file_spaces import Spaces
+from holdfast.store._file_usage import Usage
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
 from holdfast.store._records import (
     Capabilities,
@@ -83,11 +82,10 @@ class FileStore(Store):
             clock=clock,
             threads=threads,
             cache_bytes=cache_bytes,
+            size_limit=size_limit,
         )
         if durability not in ("full", "relaxed"):
             raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r}")
-        if size_limit is not None:
-            expect_whole(size_limit, 1, "size_limit")
         self.path = Path(path).absolute()
         self._durability: Durability = durability
         self._listeners: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
@@ -95,7 +93,7 @@ class FileStore(Store):
         self._lock = WriteLock(self.path, busy_seconds)
         self._objects = Objects(self.path, self._disk)
         self._log = Spaces(self.path, self._disk, durability)
-        self._room = Room(self.path, size_limit)
+        self._usage = Usage(self.path, size_limit)
         with system_errors(self.path):
             self._header = self._open()
 
@@ -197,8 +195,8 @@ class FileStore(Store):
             # A first look spares others a wait for what would be refused anyway, and says
             # what to write before anybody has to wait for it.
             first = decide(batch, self._facts(batch))
-            if not first.repeated:
-                self._room.take(sum(len(one.frame) for one in first.frames) + _LINE_BYTES)
+            if first.frames:  # Without any, a commit may be what makes room.
+                self._usage.take(sum(len(one.frame) for one in first.frames) + _LINE_BYTES)
             staged = self._objects.stage(first.frames)
             try:
                 with self._writing() as lock:
@@ -338,6 +336,11 @@ class FileStore(Store):
         with system_errors(self.path):
             self._expect_there()
             yield from self._objects.scan()
+
+    def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
+        with system_errors(self.path):
+            yield from self._log.examine()
+            yield from self._objects.examine()
 
     def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
         for some in _portions(ids):

@@ -1,4 +1,4 @@
-"""How much room a store takes, and whether there is some left."""
+"""How many bytes a folder takes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.errors import StoreFull
+from holdfast.store._room import expect_room
 
 _FRESH = 10.0  # Seconds for which a measured figure is trusted.
 _RARELY = 50  # Measuring may take one such part of the time.
 
 
-class Room:
+class Usage:
     """Keeps a store within a number of bytes.
 
     The figure is measured, then counted on with what this store object writes. What others
@@ -35,12 +35,7 @@ class Room:
         with self._lock:
             if time.monotonic() >= self._until or self._used + size > self._limit:
                 self._measure()
-            if self._used + size > self._limit:
-                raise StoreFull(
-                    f"the store in {self._folder} takes {self._used} bytes, and this commit "
-                    f"{size} more; size_limit is {self._limit}. Nothing was written. Delete what "
-                    "is not needed, or raise the limit."
-                )
+            expect_room(self._used, size, self._limit)
             self._used += size
 
     def _measure(self) -> None:
