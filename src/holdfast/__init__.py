@@ -25,7 +25,16 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from holdfast.codec import Codec, Registry, register
     from holdfast.history import Branch, History
-    from holdfast.store import FileStore, MemoryStore, Move, SqliteStore, Store, open  # noqa: A004
+    from holdfast.store import (
+        FileStore,
+        MemoryStore,
+        Move,
+        SqliteStore,
+        Store,
+        amigrate,
+        migrate,
+        open,  # noqa: A004
+    )
     from holdfast.tree import Map, TreeWriter, diff, get, load, merge, put
 
 __all__ = [
@@ -51,10 +60,12 @@ __all__ = [
     "TreeWriter",
     "Unavailable",
     "__version__",
+    "amigrate",
     "diff",
     "get",
     "load",
     "merge",
+    "migrate",
     "open",
     "put",
     "register",
@@ -64,7 +75,16 @@ __all__ = [
 _HOMES = {
     "holdfast.codec": ("Codec", "Registry", "register"),
     "holdfast.history": ("Branch", "History"),
-    "holdfast.store": ("FileStore", "MemoryStore", "Move", "SqliteStore", "Store", "open"),
+    "holdfast.store": (
+        "FileStore",
+        "MemoryStore",
+        "Move",
+        "SqliteStore",
+        "Store",
+        "amigrate",
+        "migrate",
+        "open",
+    ),
     "holdfast.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from holdfast.store._checking import Problem, Report
     from holdfast.store._collecting import Collected, Progress
     from holdfast.store._files import FileStore
+    from holdfast.store._migrating import Migrated, amigrate, migrate
     from holdfast.store._sqlite import SqliteStore
 
 __all__ = [
@@ -109,6 +110,7 @@ __all__ = [
     "Lease",
     "LeaseRecord",
     "MemoryStore",
+    "Migrated",
     "Move",
     "Operation",
     "Pack",
@@ -125,6 +127,7 @@ __all__ = [
     "Store",
     "Stored",
     "View",
+    "amigrate",
     "build_pack",
     "check_repeated",
     "decide",
@@ -140,6 +143,7 @@ __all__ = [
     "frame_base",
     "frame_depth",
     "index_size",
+    "migrate",
     "open",
     "open_pack",
     "operation_of",
@@ -156,10 +160,13 @@ __all__ = [
 _HOMES = {
     "Collected": "_collecting",
     "FileStore": "_files",
+    "Migrated": "_migrating",
     "Problem": "_checking",
     "Progress": "_collecting",
     "Report": "_checking",
     "SqliteStore": "_sqlite",
+    "amigrate": "_migrating",
+    "migrate": "_migrating",
 }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.codec import check_canonical
 from holdfast.errors import Corrupt, FormatError, HoldfastError, MissingObjects
-from holdfast.store._collecting import Progress, ends, operations
+from holdfast.store._collecting import Progress, ends, operations, roots
 from holdfast.store._reaching import BATCH, Visit, walk
 from holdfast.store._reading import read_objects
 from holdfast.tree import Kind, Object, ObjectId, links, read_commit
@@ -110,7 +110,9 @@ class Checker:
     def _check_space(self, space: str) -> None:
         view = self._store.view(space)
         self.refs += len(view.refs)
-        self._reach(space, (ref.target for ref in view.refs), strict=True)
+        sound, arriving = roots(space, view)
+        self._reach(space, sound, strict=True)
+        self._reach(space, arriving, strict=False)
         refs: dict[str, tuple[ObjectId, int]] = {}
         expected = 0
         for operation in operations(self._store, space, 0):

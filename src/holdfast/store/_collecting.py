@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from holdfast.store._own import is_arriving
 from holdfast.store._reaching import walk
 
 if TYPE_CHECKING:
     from holdfast.store._contract import Store
-    from holdfast.store._records import Operation
+    from holdfast.store._records import Operation, View
     from holdfast.tree import ObjectId
 
 Progress = Callable[[str, int], None]
@@ -91,7 +92,9 @@ class Marks:
         added: set[ObjectId] = set()
         for space in self._store.spaces():
             view = self._store.view(space)
-            added |= self._reach((ref.target for ref in view.refs), strict=True)
+            sound, arriving = roots(space, view)
+            added |= self._reach(sound, strict=True)
+            added |= self._reach(arriving, strict=False)
             before = self._looked_at.get(space, 0)
             self._looked_at[space] = view.sequence
             after = max(view.sequence - self._recent, 0) if before == 0 else before
@@ -120,6 +123,15 @@ def operations(store: Store, space: str, after: int) -> Iterator[Operation]:
     while page := store.operations(space, after, _PAGE):
         yield from page
         after = page[-1].sequence
+
+
+def roots(space: str, view: View) -> tuple[list[ObjectId], list[ObjectId]]:
+    """Where refs are: those that lead to something whole, and those that need not."""
+    sound: list[ObjectId] = []
+    arriving: list[ObjectId] = []
+    for name, target, _ in view.refs:
+        (arriving if is_arriving(space, name) else sound).append(target)
+    return sound, arriving
 
 
 def ends(operation: Operation) -> list[ObjectId]:

@@ -31,6 +31,7 @@ from holdfast.store._engine import Engine
 from holdfast.store._framing import DEFAULT_CACHE_BYTES, FrameWriter, Known
 from holdfast.store._leases import LeaseKeeper
 from holdfast.store._names import check_name, check_prefix, check_space
+from holdfast.store._own import OWN_SPACE, alias_ref
 from holdfast.store._prepare import check_objects, prepare
 from holdfast.store._reading import fetch_chains, read_bases, read_objects
 from holdfast.store._records import (
@@ -89,6 +90,7 @@ class Store(Engine):
         expect_whole(cache_bytes, 0, "cache_bytes")
         self.backend_id = check_backend(backend_id)
         self.backend_aliases = check_aliases(backend_aliases)
+        self._known_aliases = set(self.backend_aliases)
         self._frame_writer = FrameWriter(self._read_bases, cache_bytes)
         self._clock = expect_clock(clock)
         self._lease_keeper = LeaseKeeper(self, clock)
@@ -107,8 +109,18 @@ class Store(Engine):
         return self._size_limit
 
     def answers_to(self, backend_id: str) -> bool:
-        """Whether a reference that names this backend is meant for this store."""
-        return backend_id == self.backend_id or backend_id in self.backend_aliases
+        """Whether a reference that names this backend is meant for this store.
+
+        A store answers to its own id, to its aliases, and to those of every store that
+        was migrated into it.
+        """
+        if backend_id == self.backend_id or backend_id in self._known_aliases:
+            return True
+        # Names are only ever added, so one that was found is not looked for again.
+        found = self.ref(OWN_SPACE, alias_ref(backend_id)) is not None
+        if found:
+            self._known_aliases.add(backend_id)
+        return found
 
     # Objects.
 
@@ -427,6 +439,7 @@ class Store(Engine):
 
     # The asynchronous face.
 
+    aanswers_to = twin(answers_to)
     aread = twin(read)
     amissing = twin(missing)
     acommit = twin(commit)

@@ -14,7 +14,7 @@ from holdfast.errors import MissingObjects, StoreClosed
 from holdfast.store import Batch, Move, Operation, Ref, Store, ref_name
 from holdfast.testing._stores._base import MAIN, PATIENCE, SPACE, Base, in_threads, value
 
-WITHOUT_TWIN = {"answers_to", "holds"}  # They ask nobody, so they do not block.
+WITHOUT_TWIN = {"holds"}  # It asks nobody, so it does not block.
 
 
 class AsynchronousContract(Base):

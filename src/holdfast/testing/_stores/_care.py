@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from holdfast.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
-from holdfast.store import Move, Store, ref_name
+from holdfast.store import MemoryStore, Move, Store, migrate, ref_name
 from holdfast.testing._stores._base import MAIN, SPACE, Base, in_threads, noise, value
-from holdfast.tree import Commit, ObjectId, TreeWriter, make_commit
+from holdfast.tree import Commit, ObjectId, TreeWriter, load, make_commit
 
 WRITERS = 4
 COMMITS = 25
@@ -38,6 +38,11 @@ def all_ids(store: Store) -> set[ObjectId]:
     return {one.id for one in store.scan()}
 
 
+def logged(store: Store) -> list[object]:
+    """What the operations did, without what belongs to one store alone."""
+    return [(one.sequence, one.write_id, one.moves, one.time) for one in store.operations(SPACE)]
+
+
 def drop(store: Store, name: str, commit: Commit, operations: int = 1) -> None:
     """Remove a branch, and let so many operations pass."""
     store.commit(SPACE, moves=[Move(ref_name("branch", name), commit.id, None)])
@@ -46,7 +51,7 @@ def drop(store: Store, name: str, commit: Commit, operations: int = 1) -> None:
 
 
 class CareContract(Base):
-    """`gc` and `check`."""
+    """`gc`, `check`, `migrate` and `stats`."""
 
     def test_collection_keeps_what_refs_reach_and_frees_the_rest(self, store: Store) -> None:
         first = step(store, "main", long(1), None)
@@ -161,6 +166,39 @@ class CareContract(Base):
     def test_an_empty_store_is_sound_and_has_nothing_to_collect(self, store: Store) -> None:
         assert store.check(read_data=True).ok
         assert store.gc().freed == 0
+
+    def test_a_store_can_be_migrated_away_and_back(self, store: Store) -> None:
+        away, back = MemoryStore(backend_id="away"), MemoryStore(backend_id="back")
+        first = step(away, "main", long(1), None)
+        second = step(away, "main", long(1) | {"more": 2}, first)
+
+        migrate(away, store)
+        migrate(store, back)
+
+        assert store.refs(SPACE) == back.refs(SPACE) == away.refs(SPACE)
+        assert logged(store) == logged(back) == logged(away)
+        assert load(second.root, back.read) == load(second.root, store.read)
+        assert store.answers_to("away") and back.answers_to(store.backend_id)
+        assert store.check(read_data=True).problems == back.check(read_data=True).problems == ()
+
+    def test_what_is_arriving_is_kept_until_the_migration_is_finished(self, store: Store) -> None:
+        away = MemoryStore(backend_id="away")
+        first = step(away, "main", long(1), None)
+        step(away, "other", long(2), None)
+        away.condemn([first.root])
+        away.delete([first.root])
+
+        with pytest.raises(MissingObjects):
+            migrate(away, store)
+
+        arrived = all_ids(store)
+        assert arrived >= all_ids(away)
+        assert store.check(read_data=True).problems == ()
+        assert store.gc(recent=1).freed == 0
+        away.commit(SPACE, TreeWriter().write(long(1)).objects)
+        migrate(away, store)
+        assert store.refs(SPACE) == away.refs(SPACE)
+        assert store.check(read_data=True).problems == ()
 
     @pytest.mark.parametrize("recent", [0, -1, True, 1.5])
     def test_a_collection_keeps_at_least_one_operation(self, store: Store, recent: int) -> None:

@@ -1,0 +1,42 @@
+"""What a store keeps about itself, in a space of its own.
+
+Refs of kind `alias` name the backends that it answers to since a migration; each points
+to the name, as a value. Refs of kind `arriving` lead to what a migration has brought so
+far. What those reach is kept by collection, but it need not be whole: that is what makes
+them different from all other refs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+from holdfast.codec._msgpack import array_header
+from holdfast.store._names import ref_name
+from holdfast.tree._objects import Kind, Object, ObjectId, make_object
+from holdfast.tree._parts import link
+
+OWN_SPACE = "holdfast/migration"
+ALIAS = "alias/"
+ARRIVING = "arriving/"
+
+
+def alias_ref(backend_id: str) -> str:
+    """The ref that says that a store answers to a name, which may be any text."""
+    return ref_name("alias", sha256(backend_id.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def arriving_ref(store_id: bytes) -> str:
+    """The ref that keeps what has come from a store and is not in its place yet."""
+    return ref_name("arriving", store_id.hex())
+
+
+def is_arriving(space: str, name: str) -> bool:
+    """Whether a ref may lead to what is not whole."""
+    return space == OWN_SPACE and name.startswith(ARRIVING)
+
+
+def manifest(ids: Iterable[ObjectId]) -> Object:
+    """An object that points to these, whatever they are: a list of links."""
+    links = [link(id) for id in ids]
+    return make_object(Kind.VALUE, array_header(len(links)) + b"".join(links))

@@ -1,0 +1,399 @@
+"""Migration between engines: everything arrives, once, whole, and undoable."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.errors import Conflict, DamagedObject, InvalidInput, MissingObjects
+from holdfast.store import MemoryStore, Migrated, Move, SqliteStore, Store, ref_name
+from holdfast.store._collecting import operations
+from holdfast.store._own import OWN_SPACE
+from holdfast.testing._stores._base import OTHER_SPACE, SPACE, growing
+from holdfast.testing._stores._care import all_ids, drop, long, step
+from holdfast.tree import (
+    Commit,
+    Kind,
+    Object,
+    ObjectId,
+    TreeWriter,
+    load,
+    make_commit,
+    make_object,
+)
+
+ENGINES = ["memory", "sqlite"]
+PAIRS = [(one, other) for one in ENGINES for other in ENGINES]
+BRANCH = ref_name("branch", "main")
+
+Make = Callable[..., Store]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Opens stores by engine and name; the same name leads to the same data."""
+    opened: list[Store] = []
+
+    def open_one(engine: str, name: str) -> Store:
+        if engine == "memory":
+            opened.append(MemoryStore(backend_id=name))
+        else:
+            opened.append(SqliteStore(tmp_path / name, backend_id=name, durability="relaxed"))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture(params=PAIRS, ids="-to-".join)
+def pair(request: pytest.FixtureRequest, make: Make) -> tuple[Store, Store]:
+    """A source and a target, of each two engines."""
+    one, other = request.param
+    return make(one, "source"), make(other, "target")
+
+
+@pytest.fixture
+def source(make: Make) -> Store:
+    return make("memory", "source")
+
+
+@pytest.fixture
+def target(make: Make) -> Store:
+    return make("memory", "target")
+
+
+def fill(store: Store, steps: int = 6, seed: int = 0) -> Commit:
+    """A branch of several versions of a state that changes a little, and one of another space."""
+    choose = random.Random(seed)
+    state: dict[str, object] = {"notes": [choose.randbytes(40).hex() for _ in range(200)]}
+    state["document"] = choose.randbytes(100_000)
+    head: Commit | None = None
+    for turn in range(steps):
+        state["turn"] = turn
+        assert isinstance(state["notes"], list)
+        state["notes"].append(choose.randbytes(40).hex())
+        head = step(store, "main", dict(state), head)
+    assert head is not None
+    chain: list[Object] = []
+    for one in growing(9, seed):
+        base = chain[-1].id if chain else None
+        chain.append(make_object(Kind.CHUNK, one.payload, base))
+    store.commit(OTHER_SPACE, chain, moves=[Move("tag/one", None, head.id)])
+    return head
+
+
+def refs(store: Store) -> dict[str, dict[str, ObjectId]]:
+    spaces = [space for space in store.spaces() if space != OWN_SPACE]
+    return {space: {ref.name: ref.target for ref in store.refs(space)} for space in spaces}
+
+
+def log(store: Store, space: str = SPACE) -> list[object]:
+    return [
+        (one.write_id, one.moves, dict(one.metadata), one.time)
+        for one in operations(store, space, 0)
+    ]
+
+
+def stored(store: Store) -> dict[ObjectId, tuple[int, ObjectId | None]]:
+    return {one.id: (one.stored, one.base) for one in store.scan()}
+
+
+def test_everything_arrives(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    head = fill(source)
+
+    done = holdfast.migrate(source, target)
+
+    assert done.objects == len(all_ids(source)) and done.present == 0
+    assert all_ids(source) <= all_ids(target)
+    assert refs(target) == refs(source)
+    assert log(target) == log(source) and log(target, OTHER_SPACE) == log(source, OTHER_SPACE)
+    assert load(head.root, target.read) == load(head.root, source.read)
+    assert target.check(read_data=True).problems == ()
+
+
+def test_frames_arrive_as_they_were(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    fill(source)
+    assert any(base is not None for _, base in stored(source).values())
+
+    holdfast.migrate(source, target)
+
+    arrived = stored(target)
+    assert {id: arrived[id] for id in stored(source)} == stored(source)
+
+
+def test_a_second_run_copies_nothing_and_a_later_one_only_what_is_new(
+    pair: tuple[Store, Store],
+) -> None:
+    source, target = pair
+    head = fill(source)
+    holdfast.migrate(source, target)
+    before = all_ids(source)
+
+    assert holdfast.migrate(source, target) == Migrated(0, 0, len(before), 2, 0, (), ())
+    step(source, "main", long(1), head)
+    done = holdfast.migrate(source, target)
+
+    new = all_ids(source) - before
+    assert (done.objects, done.operations) == (len(new), 1)
+    assert refs(target) == refs(source) and log(target) == log(source)
+    assert target.check(read_data=True).problems == ()
+
+
+def test_what_was_undone_or_collected_shortens_the_log_but_not_the_refs(
+    pair: tuple[Store, Store],
+) -> None:
+    source, target = pair
+    drop(source, "other", step(source, "other", long(3), None))
+    head = fill(source)
+    source.gc(recent=3)
+    assert source.view(SPACE).sequence > 3
+
+    holdfast.migrate(source, target)
+
+    assert refs(target) == refs(source)
+    followed = log(target)[1:]
+    assert followed == log(source)[-len(followed) :] and len(followed) >= 3
+    assert load(head.root, target.read) == load(head.root, source.read)
+    assert holdfast.migrate(source, target).operations == 0
+    assert target.check(read_data=True).problems == ()
+
+
+def test_the_target_answers_to_the_names_of_the_source(make: Make) -> None:
+    first, second, third = (
+        MemoryStore(backend_id="old", backend_aliases=["older", "./ \x01"]),
+        make("sqlite", "second"),
+        make("sqlite", "third"),
+    )
+    fill(first)
+
+    holdfast.migrate(first, second)
+    holdfast.migrate(second, third)
+
+    again = make("sqlite", "third")
+    for name in ("old", "older", "./ \x01", "second", "third"):
+        assert third.answers_to(name) and again.answers_to(name)
+    assert not again.answers_to("other") and not second.answers_to("third")
+    assert again.refs(SPACE) and refs(third) == refs(first)
+
+
+def test_another_history_in_the_target_is_refused_before_anything_is_copied(
+    pair: tuple[Store, Store],
+) -> None:
+    source, target = pair
+    fill(source)
+    step(target, "main", long(9), None)
+    before = all_ids(target)
+
+    with pytest.raises(Conflict, match=SPACE):
+        holdfast.migrate(source, target)
+
+    assert all_ids(target) == before and target.spaces() == [SPACE]
+
+
+def test_another_history_that_ends_at_the_same_refs_is_no_obstacle(
+    source: Store, target: Store
+) -> None:
+    head = step(source, "main", long(1), None)
+    written = TreeWriter().write(long(1))
+    _, made = make_commit(head.root, ())
+    target.commit(SPACE)
+    target.commit(SPACE, [*written.objects, made], moves=[Move(BRANCH, None, head.id)])
+
+    done = holdfast.migrate(source, target)
+
+    assert (done.objects, done.operations) == (0, 0)
+
+
+def test_other_spaces_of_the_target_stay_as_they_are(source: Store, target: Store) -> None:
+    written = TreeWriter().write(long(9))
+    target.commit("team/other", written.objects, moves=[Move(BRANCH, None, written.root)])
+    fill(source)
+
+    holdfast.migrate(source, target)
+
+    assert refs(target) == refs(source) | {"team/other": {BRANCH: written.root}}
+
+
+def lose(store: Store, *ids: ObjectId) -> None:
+    store.condemn(ids)
+    assert store.delete(ids) == list(ids)
+
+
+def test_a_missing_object_is_named_and_what_was_copied_stays(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    head = step(source, "main", long(1), None)
+    step(source, "other", long(2), None)
+    lose(source, head.root)
+
+    with pytest.raises(MissingObjects) as raised:
+        holdfast.migrate(source, target)
+
+    assert raised.value.ids == (head.root,)
+    assert BRANCH in raised.value.__notes__[0] and "keep_going" in raised.value.__notes__[0]
+    assert all_ids(source) <= all_ids(target)
+    assert target.gc(recent=1).freed == 0
+    source.commit(SPACE, TreeWriter().write(long(1)).objects)
+    assert holdfast.migrate(source, target).lost == ()
+    assert refs(target) == refs(source)
+    assert target.check(read_data=True).problems == ()
+
+
+def test_what_is_whole_can_be_brought_without_what_is_not(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    head = step(source, "main", long(1), None)
+    other = step(source, "other", long(2), None)
+    lose(source, head.root)
+
+    done = holdfast.migrate(source, target, keep_going=True)
+
+    assert done.left == (f"{SPACE}/{BRANCH}",)
+    assert [(one.code, one.subject) for one in done.lost] == [("missing-object", head.root.hex())]
+    assert refs(target) == {SPACE: {ref_name("branch", "other"): other.id}}
+    assert target.check(read_data=True).problems == ()
+    assert target.gc(recent=1).freed == 0
+    source.commit(SPACE, TreeWriter().write(long(1)).objects)
+    assert holdfast.migrate(source, target).left == ()
+    assert refs(target) == refs(source)
+    assert target.check(read_data=True).problems == ()
+
+
+def test_what_the_source_has_lost_since_is_taken_from_the_target(source: Store) -> None:
+    target = MemoryStore()
+    head = fill(source)
+    holdfast.migrate(source, target)
+    lose(source, head.root)
+    head = step(source, "main", long(1), head)
+
+    done = holdfast.migrate(source, target)
+
+    assert (done.lost, done.left) == ((), ())
+    assert refs(target) == refs(source)
+    assert target.check(read_data=True).problems == ()
+
+
+def flip(store: Store, id: ObjectId) -> None:
+    assert isinstance(store, MemoryStore)
+    place = store._data.index[id]
+    pack = bytearray(store._data.packs[place.pack])
+    pack[place.offset + place.length - 1] ^= 1
+    store._data.packs[place.pack] = bytes(pack)
+
+
+def test_a_damaged_object_is_named_and_never_copied(source: Store, target: Store) -> None:
+    head = step(source, "main", long(1), None)
+    flip(source, head.root)
+
+    with pytest.raises(DamagedObject) as raised:
+        holdfast.migrate(source, target)
+
+    assert raised.value.id == head.root
+    assert all_ids(target) & all_ids(source) == all_ids(source) - {head.root}
+    done = holdfast.migrate(source, target, keep_going=True)
+    assert [one.code for one in done.lost] == ["damaged-object"] and len(done.left) == 1
+
+
+def test_damage_that_no_ref_leads_to_is_listed_and_stops_nothing(
+    source: Store, target: Store
+) -> None:
+    step(source, "main", long(1), None)
+    loose = TreeWriter().write(long(2))
+    source.commit(SPACE, loose.objects)
+    flip(source, loose.root)
+
+    done = holdfast.migrate(source, target)
+
+    assert [one.subject for one in done.lost] == [loose.root.hex()] and done.left == ()
+    assert target.check(read_data=True).problems == ()
+
+
+def test_a_collection_of_the_target_costs_nothing_that_arrived(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    fill(source)
+    freed: list[int] = []
+
+    def collect(what: str, done: int) -> None:
+        freed.append(target.gc(recent=1).freed)
+
+    done = holdfast.migrate(source, target, progress=collect)
+
+    assert freed and sum(freed) == 0
+    assert done.objects == len(all_ids(source))
+    assert refs(target) == refs(source)
+    assert target.check(read_data=True).problems == ()
+
+
+def test_what_a_collection_took_before_refs_needed_it_is_copied_again(
+    source: Store, target: Store
+) -> None:
+    fill(source)
+    target.commit("team/other", source.read(sorted(all_ids(source))))
+    freed: list[int] = []
+
+    def collect(what: str, done: int) -> None:
+        freed.append(target.gc(recent=1).freed)
+
+    done = holdfast.migrate(source, target, progress=collect)
+
+    assert sum(freed) == done.objects == len(all_ids(source))
+    assert refs(target) == refs(source) | {"team/other": {}}
+    assert target.check(read_data=True).problems == ()
+
+
+def test_a_migration_that_ends_at_any_step_is_finished_by_the_next(make: Make) -> None:
+    source = make("memory", "source")
+    fill(source, steps=3)
+    drop(source, "other", step(source, "other", long(3), None))
+    steps: list[str] = []
+    holdfast.migrate(source, MemoryStore(), progress=lambda what, done: steps.append(what))
+    assert set(steps) == {"copying", "replaying"}
+
+    target = MemoryStore()
+    for last in range(len(steps)):
+        with suppress(StopIteration):
+            holdfast.migrate(source, target, progress=stopping(last))
+        assert target.check(read_data=True).problems == ()
+    holdfast.migrate(source, target)
+
+    assert refs(target) == refs(source) and log(target) == log(source)
+    assert target.check(read_data=True).problems == ()
+
+
+def stopping(after: int) -> Callable[[str, int], None]:
+    """Ends what tells it of its progress, after so many steps."""
+    ahead = iter(range(after))
+    return lambda what, done: [next(ahead)].clear()
+
+
+def test_a_write_id_that_was_used_again_long_after_is_no_obstacle(make: Make) -> None:
+    source, target = make("memory", "source"), make("sqlite", "target")
+    source.commit(SPACE, write_id="again")
+    for _ in range(300):
+        source.commit(SPACE)
+    source.commit(SPACE, write_id="again")
+    source.commit(SPACE, operation={"n": float("nan")})
+
+    assert holdfast.migrate(source, target).operations == 303
+    assert holdfast.migrate(source, target).operations == 0
+    assert target.view(SPACE).sequence == 303
+
+
+def test_the_twin_migrates_too(source: Store, target: Store) -> None:
+    fill(source)
+
+    done = asyncio.run(holdfast.amigrate(source, target))
+
+    assert done.objects == len(all_ids(source)) and refs(target) == refs(source)
+
+
+def test_only_stores_can_be_migrated(source: Store) -> None:
+    with pytest.raises(InvalidInput, match="two stores"):
+        holdfast.migrate(source, "target")  # type: ignore[arg-type]
