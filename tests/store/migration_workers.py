@@ -14,12 +14,13 @@ import resource
 import sys
 from collections.abc import Callable
 
-from holdfast.store import Move, SqliteStore, Store, migrate
+from holdfast.store import FileStore, Move, SqliteStore, Store, migrate
 from holdfast.testing._stores._base import MAIN, SPACE
 from holdfast.tree import TreeWriter, make_commit
 
 ENGINES: dict[str, Callable[[str], Store]] = {
     "sqlite": lambda folder: SqliteStore(folder, durability="relaxed"),
+    "files": lambda folder: FileStore(folder, durability="relaxed"),
 }
 MEGABYTE = 1 << 20
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.errors import Conflict, DamagedObject, InvalidInput, MissingObjects
-from holdfast.store import MemoryStore, Migrated, Move, SqliteStore, Store, ref_name
+from holdfast.errors import Conflict, DamagedObject, InvalidInput, MissingObjects, NotFound
+from holdfast.history import History
+from holdfast.store import FileStore, MemoryStore, Migrated, Move, SqliteStore, Store, ref_name
 from holdfast.store._collecting import operations
 from holdfast.store._own import OWN_SPACE
 from holdfast.testing._stores._base import OTHER_SPACE, SPACE, growing
@@ -28,8 +29,8 @@ from holdfast.tree import (
     make_object,
 )
 
-ENGINES = ["memory", "sqlite"]
-PAIRS = [(one, other) for one in ENGINES for other in ENGINES]
+ENGINES: dict[str, Callable[..., Store]] = {"sqlite": SqliteStore, "files": FileStore}
+PAIRS = [(one, other) for one in ("memory", *ENGINES) for other in ("memory", *ENGINES)]
 BRANCH = ref_name("branch", "main")
 
 Make = Callable[..., Store]
@@ -44,7 +45,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
         if engine == "memory":
             opened.append(MemoryStore(backend_id=name))
         else:
-            opened.append(SqliteStore(tmp_path / name, backend_id=name, durability="relaxed"))
+            store = ENGINES[engine](tmp_path / name, backend_id=name, durability="relaxed")
+            opened.append(store)
         return opened[-1]
 
     yield open_one
@@ -397,3 +399,36 @@ def test_the_twin_migrates_too(source: Store, target: Store) -> None:
 def test_only_stores_can_be_migrated(source: Store) -> None:
     with pytest.raises(InvalidInput, match="two stores"):
         holdfast.migrate(source, "target")  # type: ignore[arg-type]
+
+
+def test_undo_and_redo_go_on_in_the_target(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    drop(source, "other", step(source, "other", long(9), None))
+    history = History(source, SPACE)
+    branch = history.open()
+    for turn in range(6):
+        branch.commit({"turn": turn, "text": long(turn)["key 0"]})
+    history.undo()
+    history.delete_branch("main")
+    history.undo()
+    source.gc(recent=4)
+
+    holdfast.migrate(source, target)
+
+    assert target.view(SPACE).sequence < source.view(SPACE).sequence
+    there = History(target, SPACE)
+    found = undone(there)
+    assert found == undone(history)[: len(found)] and len(found) == 5
+    assert there.branches() == {}
+    there.redo()
+    assert there.value()["turn"] == 0
+    assert target.check(read_data=True).problems == ()
+
+
+def undone(history: History) -> list[object]:
+    """What undoing everything that can be undone does."""
+    found: list[object] = []
+    with suppress(NotFound):
+        while True:
+            found.append(history.undo().moves)
+    return found

@@ -16,6 +16,8 @@ def last_done(newest_first: Iterable[Operation]) -> Operation | None:
     """The newest operation that moved refs and was not undone; None if there is none."""
     undone: set[object] = set()
     for operation in newest_first:
+        if operation.arrived:
+            return None
         taken_back = operation.metadata.get(UNDOES)
         if taken_back is not None:
             # One that was taken back itself takes nothing back.
@@ -30,6 +32,8 @@ def last_undone(newest_first: Iterable[Operation]) -> Operation | None:
     """The newest undo that was not redone; None if there is none, or if work went on."""
     redone: set[object] = set()
     for operation in newest_first:
+        if operation.arrived:
+            return None
         taken_back = operation.metadata.get(UNDOES)
         if taken_back is None:
             if operation.moves:

@@ -23,7 +23,7 @@ from holdfast.store._framing import Framed
 from holdfast.store._own import OWN_SPACE, arriving_ref, manifest
 from holdfast.store._reaching import BATCH, walk
 from holdfast.store._reading import Chains, fetch_chains
-from holdfast.store._records import Move, Stored
+from holdfast.store._records import MIGRATE, Move, Stored
 from holdfast.tree import Kind, Object, ObjectId, links
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _batch(frames: Sequence[Framed], name: str, before: ObjectId | None) -> Batc
         write_id=os.urandom(16).hex(),
         digest=b"",
         time=time.time_ns() // 1000,
-        metadata={"migrate": "objects"},
+        metadata={MIGRATE: "objects"},
         epoch=None,
     )
     return replace(batch, digest=digest_of(OWN_SPACE, [*ids, listed.id], [move], batch.metadata))

@@ -25,6 +25,11 @@ MAX_WRITE_ID = 128
 REMEMBERED_WRITES = 256
 """A store recognises at least this many of a space's latest write ids."""
 
+MIGRATE = "migrate"
+"""The key, in an operation's metadata, by which migrations know their own."""
+UNDOES = "undoes"
+"""The key for the number of another operation of the space, which history takes back."""
+
 _SCALARS = (type(None), bool, int, float, str, bytes)
 
 
@@ -94,6 +99,14 @@ class Operation:
     epoch: int
     """The space's epoch at that moment; hand it to the next `commit`."""
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def arrived(self) -> bool:
+        """Whether it put refs where they were in a store that they were migrated from.
+
+        Nobody did that, so there is nothing to undo; what is before it was not replayed.
+        """
+        return self.metadata.get(MIGRATE) == "refs"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from holdfast.store._collecting import ends, operations
 from holdfast.store._prepare import prepare
 from holdfast.store._records import (
     MAX_WRITE_ID,
+    MIGRATE,
+    UNDOES,
     Move,
     Operation,
     Scalar,
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from holdfast.store._contract import Store
 
 _PAGE = 256
-_JUMP = "refs"
 _NO_OBJECT = bytes(ID_SIZE)
 """No object has this name, so who needs it is refused, unless its epoch is still the space's."""
 
@@ -58,16 +59,16 @@ def refs_of(view: View) -> Refs:
 
 def position(source: Store, target: Store, space: str) -> int | None:
     """Up to which operation the target has followed the source; None if it has not."""
-    reached = 0
+    reached = after = 0
     expected = operations(source, space, 0)
     for found in operations(target, space, 0):
         jumped = _jumped(found, source)
         if jumped is None:
-            if not _same(found, next(expected, None)):
+            if not _same(found, next(expected, None), after):
                 return None
             reached += 1
         else:
-            reached = jumped
+            reached = after = jumped
             expected = operations(source, space, reached)
     # A source that was brought back from an older copy knows less than the target.
     return reached if reached <= source.view(space).sequence else None
@@ -93,7 +94,7 @@ def replay(
     }
     if plan.after > reached or actual != wanted:
         metadata: dict[str, Scalar] = {
-            "migrate": _JUMP,
+            MIGRATE: "refs",
             "source": source.header.store_id,
             "after": plan.after,
         }
@@ -101,7 +102,7 @@ def replay(
         last += 1
     for one in islice(operations(source, space, plan.after), view.sequence - plan.after):
         last += 1
-        yield _send_like(target, one, epoch, last)
+        yield _send_like(target, _placed(one, last, plan.after), epoch)
 
 
 def _plan(source: Store, space: str, reached: int, view: View, whole: Whole) -> Plan:
@@ -131,11 +132,24 @@ def _moves(actual: Refs, wanted: Refs) -> list[Move]:
     return [move for move in moves if move.expected != move.target]
 
 
-def _send_like(target: Store, one: Operation, epoch: int, sequence: int) -> Operation:
+def _placed(one: Operation, sequence: int, after: int) -> Operation:
+    """An operation as it is when it gets another number.
+
+    The number of one that it takes back changes with its own. Of what is before the last
+    jump nothing can be taken back, and no operation has the number 0.
+    """
+    named = one.metadata.get(UNDOES)
+    if not isinstance(named, int):
+        return replace(one, sequence=sequence)
+    moved = named + sequence - one.sequence if named > after else 0
+    return replace(one, sequence=sequence, metadata={**one.metadata, UNDOES: moved})
+
+
+def _send_like(target: Store, one: Operation, epoch: int) -> Operation:
     """Do in the target what an operation did in the source."""
     try:
         done = _send(target, one.space, one.moves, one.metadata, epoch, one.write_id, one.time)
-        if done.sequence == sequence:
+        if done.sequence == one.sequence:
             return done
     except WriteIdReused:
         pass
@@ -145,7 +159,7 @@ def _send_like(target: Store, one: Operation, epoch: int, sequence: int) -> Oper
 
 
 def _second_id(one: Operation) -> str:
-    return f"migrated-{one.sequence}-{one.write_id}"[:MAX_WRITE_ID]
+    return f"again-{one.time}-{one.write_id}"[:MAX_WRITE_ID]
 
 
 def _send(
@@ -169,13 +183,14 @@ def _send(
 def _jumped(operation: Operation, source: Store) -> int | None:
     found = operation.metadata
     after = found.get("after")
-    ours = found.get("migrate") == _JUMP and found.get("source") == source.header.store_id
+    ours = operation.arrived and found.get("source") == source.header.store_id
     return after if ours and isinstance(after, int) else None
 
 
-def _same(one: Operation, other: Operation | None) -> bool:
+def _same(one: Operation, other: Operation | None, after: int) -> bool:
     """Whether an operation of the target is this one of the source, by their bytes."""
     if other is None or one.write_id not in (other.write_id, _second_id(other)):
         return False
-    alike = replace(other, sequence=one.sequence, epoch=one.epoch, write_id=one.write_id)
+    placed = _placed(other, one.sequence, after)
+    alike = replace(placed, epoch=one.epoch, write_id=one.write_id)
     return encode_operation(one) == encode_operation(alike)
