@@ -39,10 +39,10 @@ def first_parents(start: ObjectId, find: Find) -> Iterator[Commit]:
         yield commit
 
 
-def merge_bases(ours: ObjectId, theirs: ObjectId, find: Find) -> list[Commit]:
-    """The common ancestors that no other common ancestor comes from."""
+def merge_bases(ours: Iterable[ObjectId], theirs: ObjectId, find: Find) -> list[Commit]:
+    """The common ancestors of some commits and another one that no other one comes from."""
     queue = _Queue(find)
-    reached = {ours: _OURS}
+    reached = dict.fromkeys(ours, _OURS)
     reached[theirs] = reached.get(theirs, 0) | _THEIRS
     for id in reached:
         queue.add(id)
@@ -65,7 +65,7 @@ def is_ancestor(old: Commit, new: Commit, find: Find) -> bool:
     for commit in ancestors([new.id], find):
         if commit.id == old.id:
             return True
-        if commit.generation <= old.generation:
+        if commit.generation < old.generation:
             return False
     return False
 

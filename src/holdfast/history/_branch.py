@@ -11,12 +11,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
-from holdfast.errors import Conflict, InvalidInput, MissingObjects, RefMoved, WriteIdReused
+from holdfast.errors import (
+    Conflict,
+    HoldfastError,
+    InvalidInput,
+    MissingObjects,
+    NotFound,
+    RefMoved,
+    WriteIdReused,
+)
 from holdfast.history import _refs as refs
 from holdfast.history._attempts import Backoff
 from holdfast.history._commits import StepFields, check_fields, new_write_id
+from holdfast.history._merging import reading_too
 from holdfast.store import REMEMBERED_WRITES, Move, Operation
 from holdfast.store._asynchronous import Threads, twin
 from holdfast.tree import (
@@ -33,6 +43,9 @@ from holdfast.tree import (
 
 if TYPE_CHECKING:
     from holdfast.history._history import History
+
+Edit: TypeAlias = Callable[[ObjectId | None, Reader], Edited]
+"""Makes a new value of the one with a root; None before the first."""
 
 _RESENDS = 8
 
@@ -56,9 +69,10 @@ class Change(NamedTuple):
 class Branch:
     """One branch of a history, for whoever writes to it.
 
-    The value is handed over whole each time; only what changed is stored. Safe to share
-    between threads, which then take turns. Has asynchronous twins: `acommit`, `aread`,
-    `aupdate`, `arefresh`.
+    The value is handed over whole each time; only what changed is stored. A handle is
+    for one caller, because it remembers what that one saw: who else writes opens a
+    handle too, in another thread or in the same. Has asynchronous twins: `acommit`,
+    `aread`, `aupdate`, `arefresh`.
     """
 
     def __init__(self, history: History, name: str) -> None:
@@ -101,13 +115,19 @@ class Branch:
         The caller may change it and hand it over. Raises `NotFound` if there is none.
         """
         with self._lock:
-            self._head = self._look()
-            commit = self._head.commit
-            if commit is None:
-                raise self.history._unknown(refs.BRANCH, self.name)
-            value = self._writer.resume(commit.root, self.history.store.read)
-            self._seen = commit
-            return value
+            while True:
+                self._head = self._look()
+                commit = self._head.commit
+                if commit is None:
+                    raise self.history._unknown(refs.BRANCH, self.name)
+                try:
+                    value = self._writer.resume(commit.root, self.history.store.read)
+                except MissingObjects:
+                    if not self._moved_from(commit):
+                        raise
+                else:
+                    self._seen = commit
+                    return value
 
     # Writing.
 
@@ -149,7 +169,7 @@ class Branch:
                     missing = error
                     self._expect_seen(error)
                     self._writer.forget()
-                    self._head = Head(self._head.commit, None)
+                    self._head = self._look()
                 else:
                     self._writer.accept(written)
                     if self._head.epoch != epoch:
@@ -161,7 +181,7 @@ class Branch:
 
     def update(
         self,
-        edit: Callable[[ObjectId | None, Reader], Edited],
+        edit: Edit,
         *,
         metadata: Any = None,
         events: Any = None,
@@ -172,25 +192,26 @@ class Branch:
 
         `edit` is called with the root of the newest value (None before the first) and a
         reader, and gives what `put`, `remove`, `insert` or `Map.edit` gave. If the branch
-        moves meanwhile, it is called again, so it must do nothing else.
+        moves meanwhile, it is called again, so it must do nothing else. With a `write_id`,
+        an edit that is sent twice is made once.
         """
         with self._lock:
             notes = self._notes(metadata, events, fields)
             backoff = Backoff()
             while True:
                 head = self._head = self._look()
-                root = None if head.commit is None else head.commit.root
-                edited = edit(root, self.history.store.read)
-                if not isinstance(edited, Edited):
-                    raise InvalidInput(
-                        f"an edit gives what put() or Map.edit() gave, not a "
-                        f"{type(edited).__name__}"
-                    )
-                change = Change(edited.root, edited.objects, edited.needs)
                 try:
-                    return self._send(change, head, notes, write_id or new_write_id())
+                    change = self._edited(edit, head.commit)
+                    return self._send(
+                        change, head, notes, write_id or new_write_id(), action="update"
+                    )
                 except RefMoved:
                     backoff.wait()
+                except MissingObjects:
+                    if not self._moved_from(head.commit):
+                        raise
+                except WriteIdReused:
+                    return self._updated(edit, write_id or "")
 
     # Inside.
 
@@ -199,7 +220,7 @@ class Branch:
     ) -> tuple[Commit, Commit]:
         """The new head, and the commit that holds the caller's own value."""
         backoff = Backoff()
-        id = new_write_id() if write_id is None else write_id
+        id = write_id or new_write_id()
         while True:
             head = self._head
             try:
@@ -211,9 +232,16 @@ class Branch:
                 backoff.wait()
                 self._head = self._look()
             except WriteIdReused:
-                return self._already(change, id)
+                return self._repeated(id, change.root)
+            except Conflict:
+                # A write that was made before meets what came after it.
+                if write_id is None or self._made(write_id, REMEMBERED_WRITES) is None:
+                    raise
+                return self._repeated(id, change.root)
 
-    def _send(self, change: Change, head: Head, notes: Notes, write_id: str) -> Commit:
+    def _send(
+        self, change: Change, head: Head, notes: Notes, write_id: str, *, action: str = "commit"
+    ) -> Commit:
         """One commit on top of the head."""
         parents = () if head.commit is None else (head.commit,)
         commit, made = self._make(change.root, parents, notes)
@@ -221,7 +249,7 @@ class Branch:
             [*change.objects, *notes.objects, made],
             [*change.needs, change.root, *commit.parents, *notes.roots],
             [Move(self._ref, _id(head.commit), commit.id)],
-            self._operation("commit"),
+            self._operation(action),
             write_id=write_id,
             epoch=head.epoch,
         )
@@ -242,12 +270,14 @@ class Branch:
             None if seen is None else seen.root,
             change.root,
             theirs.root,
-            self._reader(change.objects),
+            reading_too(self.history.store.read, change.objects),
             mergers=mergers,
             codec=self.history.codec,
         )
+        # Two who say the same of the same step, and when it was, make the same commit.
+        parents = (theirs,) if ours.id == theirs.id else (theirs, ours)
         commit, made_too = self._make(
-            merged.root, (theirs, ours), Notes({**notes.fields, "description": _MERGED})
+            merged.root, parents, Notes({**notes.fields, "description": _MERGED})
         )
         operation = self.history._commits.land(
             [*change.objects, *notes.objects, made, *merged.objects, made_too],
@@ -268,8 +298,7 @@ class Branch:
         return self._landed(commit, operation), ours
 
     def _landed(self, commit: Commit, operation: Operation) -> Commit:
-        if operation.moves[0].target != commit.id:  # Another call had sent this write before.
-            return self.history._commits.find(operation.moves[0].target or b"")
+        assert operation.moves[0].target == commit.id, "a store took a write for another"
         self.history._commits.remember([commit])
         self._head = Head(commit, operation.epoch)
         return commit
@@ -302,22 +331,33 @@ class Branch:
                 about[name] = written.root
         return Notes(about, objects)
 
+    def _edited(self, edit: Edit, commit: Commit | None) -> Change:
+        """What an edit makes of the value of a commit."""
+        root = None if commit is None else commit.root
+        edited = edit(root, self.history.store.read)
+        if not isinstance(edited, Edited):
+            raise InvalidInput(
+                f"an edit gives what put() or Map.edit() gave, not a {type(edited).__name__}"
+            )
+        return Change(edited.root, edited.objects, edited.needs)
+
     def _look(self) -> Head:
-        view = self.history.store.view(self.history.space, self._ref)
-        target = next((ref.target for ref in view.refs if ref.name == self._ref), None)
-        commit = None if target is None else self.history._commits.find(target)
-        return Head(commit, view.epoch)
+        store, gone = self.history.store, None
+        while True:
+            view = store.view(self.history.space, self._ref)
+            target = next((ref.target for ref in view.refs if ref.name == self._ref), None)
+            if target is None:
+                return Head(None, view.epoch)
+            try:
+                return Head(self.history._commits.find(target), view.epoch)
+            except NotFound:
+                if target == gone:
+                    raise
+                gone = target  # Moved away from and collected since; or lost.
 
-    def _reader(self, objects: Sequence[Object]) -> Reader:
-        """Reads what is about to be stored too."""
-        ours = {one.id: one for one in objects}
-
-        def read(ids: Sequence[ObjectId]) -> list[Object]:
-            others = [id for id in ids if id not in ours]
-            found = dict(zip(others, self.history.store.read(others), strict=True))
-            return [ours.get(id) or found[id] for id in ids]
-
-        return read
+    def _moved_from(self, commit: Commit | None) -> bool:
+        """Whether the branch is elsewhere by now: then what it left may be collected."""
+        return _id(self._look().commit) != _id(commit)
 
     def _operation(self, action: str) -> dict[str, str]:
         return {"action": action, "branch": self.name}
@@ -329,23 +369,49 @@ class Branch:
                 "handle had seen was collected. Read the branch, then commit again."
             ) from error
 
-    def _already(self, change: Change, write_id: str) -> tuple[Commit, Commit]:
-        """The commit that an earlier call with this write id made of the same value."""
-        store, space = self.history.store, self.history.space
-        last = store.view(space).sequence
-        for operation in store.operations(space, max(0, last - REMEMBERED_WRITES)):
-            target = operation.moves[0].target if operation.moves else None
-            if operation.write_id == write_id and target is not None:
-                commit = self.history._commits.find(target)
-                ours = commit
-                if operation.metadata.get("action") == "merge":
-                    ours = self.history._commits.find(commit.parents[1])
-                if ours.root == change.root:
-                    self._head = self._look()
-                    return commit, ours
-        raise WriteIdReused(
-            f"write id {write_id!r} stands for another write in {space!r}. Take a new write id "
-            "for a new value."
+    def _made(self, write_id: str, among: int | None = None) -> Operation | None:
+        """The earlier write to this branch with an id, among so many of the latest."""
+        for operation in islice(self.history._newest_first(), among):
+            if operation.write_id == write_id:
+                names = [move.name for move in operation.moves if move.target is not None]
+                return operation if names == [self._ref] else None
+        return None
+
+    def _repeated(self, write_id: str, root: ObjectId) -> tuple[Commit, Commit]:
+        """What an earlier call with this write id made of the same value."""
+        made = self._made(write_id)
+        if made is not None:
+            commit = ours = self._target(made)
+            if made.metadata.get("action") == "merge":
+                ours = self.history._commits.find(commit.parents[-1])
+            if ours.root == root:
+                self._head = Head(self._look().commit, None)
+                return commit, ours
+        raise self._reused(write_id)
+
+    def _updated(self, edit: Edit, write_id: str) -> Commit:
+        """What an earlier call with this write id made by the same edit."""
+        made = self._made(write_id)
+        if made is None or made.metadata.get("action") != "update":
+            raise self._reused(write_id)
+        commit = self._target(made)
+        parent = self.history._commits.find(commit.parents[0]) if commit.parents else None
+        try:
+            same = self._edited(edit, parent).root == commit.root
+        except HoldfastError:
+            same = False  # It could not have been made of that value.
+        if not same:
+            raise self._reused(write_id)
+        self._head = Head(self._look().commit, None)
+        return commit
+
+    def _target(self, operation: Operation) -> Commit:
+        return self.history._commits.find(operation.moves[0].target or b"")
+
+    def _reused(self, write_id: str) -> WriteIdReused:
+        return WriteIdReused(
+            f"write id {write_id!r} stands for another write in {self.history.space!r}. Take a "
+            "new write id for a new write."
         )
 
     # The asynchronous face.

@@ -8,13 +8,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from holdfast.codec import Codec, default_codec
-from holdfast.errors import Conflict, InvalidInput, NotFound, RefMoved
+from holdfast.errors import Conflict, InvalidInput, InvalidName, NotFound, RefMoved
 from holdfast.history import _ancestry as ancestry
 from holdfast.history import _refs as refs
 from holdfast.history import _undoing as undoing
 from holdfast.history._attempts import Backoff
 from holdfast.history._branch import Branch
 from holdfast.history._commits import Commits, StepFields, check_fields
+from holdfast.history._merging import Merging, merge_commits, nearest
 from holdfast.store import Move, Operation, Store, View
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
 from holdfast.tree import (
@@ -27,7 +28,6 @@ from holdfast.tree import (
     diff,
     load,
     make_commit,
-    merge,
 )
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ class History:
         If there are several, as after merges to and fro, the same one is always chosen.
         """
         first, second = self.resolve(ours).id, self.resolve(theirs).id
-        found = ancestry.merge_bases(first, second, self._commits.find)
-        return max(found, key=lambda commit: (commit.generation, commit.id), default=None)
+        found = ancestry.merge_bases([first], second, self._commits.find)
+        return next(iter(nearest(found)), None)
 
     def is_ancestor(self, old: At, new: At) -> bool:
         """Whether the second commit is the first, or comes from it."""
@@ -186,9 +186,10 @@ class History:
     ) -> Commit:
         """Bring the changes of a commit into a branch, as a commit with two parents.
 
-        Three-way from their common ancestor. `fields` say more about it: see `Branch.commit`. If
-        the branch has it all already, nothing is done; if it has nothing of its own, it
-        moves forward. Raises `MergeConflict` with nothing changed.
+        Three-way from their common ancestor; if there are several, from what these make
+        together. `fields` say more about it: see `Branch.commit`. If the branch has it all
+        already, nothing is done; if it has nothing of its own, it moves forward. Raises
+        `MergeConflict` with nothing changed.
         """
         check_fields(fields)
         theirs = self.resolve(source)
@@ -237,6 +238,8 @@ class History:
         they point to. `expires_at`, in microseconds since 1970, is when `prune_expired`
         may drop the pin.
         """
+        if expires_at is not None and type(expires_at) is not int:
+            raise InvalidInput(f"expires_at is in microseconds since 1970, not {expires_at!r:.80}")
         extension = {} if expires_at is None else {refs.EXPIRES_AT: expires_at}
         now = time.time_ns() // 1000
         kept, made = make_commit(root, time=now, agent=self.agent, extension=extension)
@@ -307,9 +310,10 @@ class History:
         return self.store.view(self.space).sequence if after is None else after
 
     def _target(self, kind: str, name: str) -> ObjectId | None:
-        if not name or len(name) > 512:
-            return None
-        ref = self.store.ref(self.space, refs.full_name(kind, name))
+        try:
+            ref = self.store.ref(self.space, refs.full_name(kind, name))
+        except InvalidName:
+            return None  # Nothing can have this name.
         return None if ref is None else ref.target
 
     def _named(self, kind: str) -> dict[str, ObjectId]:
@@ -376,23 +380,18 @@ class History:
         mergers: Mergers | None,
         fields: StepFields,
     ) -> Commit:
-        base = self.merge_base(ours, theirs)
+        find = self._commits.find
+        bases = ancestry.merge_bases([ours.id], theirs.id, find)
         name = refs.full_name(refs.BRANCH, into)
         metadata = {"action": "merge", "branch": into}
-        if base is not None and base.id == theirs.id:
+        if theirs in bases:
             return ours
-        if base is not None and base.id == ours.id:
+        if ours in bases:
             move = Move(name, ours.id, theirs.id)
             self._commits.land((), [theirs.id], [move], metadata)
             return theirs
-        merged = merge(
-            None if base is None else base.root,
-            ours.root,
-            theirs.root,
-            self.store.read,
-            mergers=mergers,
-            codec=self.codec,
-        )
+        how = Merging(find, self.store.read, mergers, self.codec)
+        merged = merge_commits(ours, theirs, bases, how)
         commit, made = make_commit(
             merged.root,
             (ours.id, theirs.id),
@@ -444,6 +443,7 @@ class History:
 
     aresolve = twin(resolve)
     avalue = twin(value)
+    amap = twin(map)
     ametadata = twin(metadata)
     aevents = twin(events)
     adiff = twin(diff)
