@@ -33,6 +33,7 @@ __all__ = [
     "NewerFormat",
     "NotAllowed",
     "NotFound",
+    "NotSaved",
     "NotStorable",
     "PathNotFound",
     "RefMoved",
@@ -218,6 +219,24 @@ class NotAllowed(HoldfastError):
     """The program did not allow this."""
 
     code = "not-allowed"
+
+
+class NotSaved(HoldfastError):
+    """A function succeeded, but its result could not be saved; `result` is what it gave.
+
+    The function is not run again. Save the result by other means, or correct what
+    prevents it: the cause says what that is.
+    """
+
+    code = "not-saved"
+
+    def __init__(self, result: object, description: str, cause: Exception) -> None:
+        self.result = result
+        what = f"{description!r}" if description else "the function"
+        super().__init__(
+            f"{what} succeeded, but its result could not be saved: {cause}. It was not run "
+            "again; the result is in the attribute `result` of this error."
+        )
 
 
 class UndeclaredClass(NotAllowed):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from holdfast.history._branch import Branch
+from holdfast.history._commits import StepFields
 from holdfast.history._history import MAIN, At, History
 from holdfast.history._refs import Pin
 from holdfast.tree import Commit
 
-__all__ = ["MAIN", "At", "Branch", "Commit", "History", "Pin"]
+__all__ = ["MAIN", "At", "Branch", "Commit", "History", "Pin", "StepFields"]

@@ -37,6 +37,7 @@ from holdfast.tree import (
     ObjectId,
     Reader,
     TreeWriter,
+    Written,
     make_commit,
     merge,
 )
@@ -82,6 +83,8 @@ class Branch:
         self._lock = threading.RLock()
         self._head = self._look()
         self._seen = self._head.commit
+        self._epoch: int | None = None
+        """The epoch at which all that the writer knows of was in the store, if there is one."""
 
     def __repr__(self) -> str:
         at = "nothing yet" if self._head.commit is None else self._head.commit.short
@@ -126,8 +129,17 @@ class Branch:
                     if not self._moved_from(commit):
                         raise
                 else:
-                    self._seen = commit
+                    self._seen, self._epoch = commit, self._head.epoch
                     return value
+
+    def reset(self) -> Commit | None:
+        """Take the newest version, which is given, for what the caller saw.
+
+        For a caller whose next value replaces that one, whatever it holds.
+        """
+        with self._lock:
+            self._seen = self.refresh()
+            return self._seen
 
     # Writing.
 
@@ -156,7 +168,7 @@ class Branch:
         with self._lock:
             notes = self._notes(metadata, events, fields)
             for _ in range(_RESENDS):
-                written, epoch = self._writer.write(value), self._head.epoch
+                written = self._writer.write(value)
                 try:
                     commit, ours = self._land(
                         Change(written.root, written.objects, written.needs),
@@ -169,12 +181,9 @@ class Branch:
                     missing = error
                     self._expect_seen(error)
                     self._writer.forget()
-                    self._head = self._look()
+                    self._head, self._epoch = self._look(), None
                 else:
-                    self._writer.accept(written)
-                    if self._head.epoch != epoch:
-                        # What only older versions hold may have been collected.
-                        self._writer.trim()
+                    self._accept(written)
                     self._seen = ours
                     return commit
             raise missing
@@ -202,9 +211,8 @@ class Branch:
                 head = self._head = self._look()
                 try:
                     change = self._edited(edit, head.commit)
-                    return self._send(
-                        change, head, notes, write_id or new_write_id(), action="update"
-                    )
+                    id = write_id or new_write_id()
+                    return self._send(change, head.commit, head.epoch, notes, id, action="update")
                 except RefMoved:
                     backoff.wait()
                 except MissingObjects:
@@ -214,6 +222,15 @@ class Branch:
                     return self._updated(edit, write_id or "")
 
     # Inside.
+
+    def _accept(self, written: Written) -> None:
+        """Go on from a value that is in the store."""
+        went_on = self._writer.root is not None
+        self._writer.accept(written)
+        if went_on and self._epoch != self._head.epoch:
+            # There was a collection. What only older versions hold may be gone.
+            self._writer.trim()
+        self._epoch = self._head.epoch
 
     def _land(
         self, change: Change, notes: Notes, mergers: Mergers | None, write_id: str | None
@@ -225,7 +242,7 @@ class Branch:
             head = self._head
             try:
                 if _id(head.commit) == _id(self._seen):
-                    commit = self._send(change, head, notes, id)
+                    commit = self._send(change, head.commit, self._epoch, notes, id)
                     return commit, commit
                 return self._merge(change, head, notes, mergers, id)
             except RefMoved:
@@ -240,18 +257,25 @@ class Branch:
                 return self._repeated(id, change.root)
 
     def _send(
-        self, change: Change, head: Head, notes: Notes, write_id: str, *, action: str = "commit"
+        self,
+        change: Change,
+        head: Commit | None,
+        epoch: int | None,
+        notes: Notes,
+        write_id: str,
+        *,
+        action: str = "commit",
     ) -> Commit:
-        """One commit on top of the head."""
-        parents = () if head.commit is None else (head.commit,)
+        """One commit on top of the head, by somebody who knows what was there at an epoch."""
+        parents = () if head is None else (head,)
         commit, made = self._make(change.root, parents, notes)
         operation = self.history._commits.land(
             [*change.objects, *notes.objects, made],
             [*change.needs, change.root, *commit.parents, *notes.roots],
-            [Move(self._ref, _id(head.commit), commit.id)],
+            [Move(self._ref, _id(head), commit.id)],
             self._operation(action),
             write_id=write_id,
-            epoch=head.epoch,
+            epoch=epoch,
         )
         return self._landed(commit, operation)
 
@@ -417,6 +441,7 @@ class Branch:
     # The asynchronous face.
 
     arefresh = twin(refresh)
+    areset = twin(reset)
     aread = twin(read)
     acommit = twin(commit)
     aupdate = twin(update)

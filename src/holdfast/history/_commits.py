@@ -27,6 +27,7 @@ class StepFields(TypedDict, total=False):
     status: str
     error: str
     agent: str
+    branch: str
     extension: Mapping[str, Any]
     time: int
 

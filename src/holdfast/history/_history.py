@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
@@ -25,6 +25,7 @@ from holdfast.tree import (
     Mergers,
     Object,
     ObjectId,
+    TreeWriter,
     diff,
     load,
     make_commit,
@@ -278,6 +279,38 @@ class History:
         """What was done to this history, from number `after + 1` on."""
         return self.store.operations(self.space, after, limit)
 
+    def apply(
+        self,
+        action: str,
+        moves: Sequence[Move],
+        metadata: Mapping[str, Scalar] | None = None,
+        objects: Sequence[Object] = (),
+        needs: Sequence[ObjectId] = (),
+    ) -> Operation:
+        """Move several refs at once: all of them, or none.
+
+        For layers above that keep refs of their own. `action` is what the log calls it.
+        Raises `RefMoved` if one is not where its move expects it.
+        """
+        return self._commits.land(objects, needs, moves, {"action": action, **(metadata or {})})
+
+    def keep(
+        self, kind: str, value: Any, parents: Sequence[Commit], **fields: Unpack[StepFields]
+    ) -> Commit:
+        """A commit that no branch leads to, under a ref of a kind, named by its id."""
+        check_fields(fields)
+        written = TreeWriter(self.codec).write(value)
+        about: dict[str, Any] = {"time": time.time_ns() // 1000, "agent": self.agent, **fields}
+        commit, made = make_commit(
+            written.root,
+            tuple(parent.id for parent in parents),
+            generation=1 + max((parent.generation for parent in parents), default=0),
+            **about,
+        )
+        move = Move(refs.full_name(kind, commit.id.hex()), None, commit.id)
+        self.apply(kind, [move], {}, [*written.objects, made], [*written.needs, *commit.parents])
+        return commit
+
     def undo(self, sequence: int | None = None) -> Operation:
         """Take back an operation: the last that was not undone, or the one of a number.
 
@@ -465,6 +498,8 @@ class History:
     aunpin = twin(unpin)
     aprune_expired = twin(prune_expired)
     aoperations = twin(operations)
+    aapply = twin(apply)
+    akeep = twin(keep)
     aundo = twin(undo)
     aredo = twin(redo)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.tree._commits import Commit, make_commit, read_commit
 from holdfast.tree._container import Edited
 from holdfast.tree._diff import Change, diff
-from holdfast.tree._edit import get, insert, put, remove
+from holdfast.tree._edit import fingerprint, get, insert, put, remove
 from holdfast.tree._load import load
 from holdfast.tree._map import Map
 from holdfast.tree._merge import merge
@@ -40,6 +40,7 @@ __all__ = [
     "TreeWriter",
     "Written",
     "diff",
+    "fingerprint",
     "get",
     "insert",
     "links",

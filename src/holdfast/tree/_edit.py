@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 from holdfast.codec import Codec, Path, default_codec, format_path
@@ -47,6 +48,16 @@ def get(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None) ->
     known = default_codec if codec is None else codec
     part = find_part(part_of(root, read), checked(path), read, known)
     return Loader(read, known).part(part)
+
+
+@reading
+def fingerprint(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None) -> bytes:
+    """A short name for the value at a path: equal values have equal ones.
+
+    Only the nodes on the way are read. Raises PathNotFound.
+    """
+    known = default_codec if codec is None else codec
+    return sha256(find_part(part_of(root, read), checked(path), read, known)).digest()
 
 
 @writing
