@@ -9,7 +9,7 @@ from typing import Any
 from bench._model import Engine, Place
 from holdfast.codec import default_codec
 from holdfast.history import Branch, History
-from holdfast.store import MemoryStore, Move, SqliteStore, Store, ref_name, space_name
+from holdfast.store import FileStore, MemoryStore, Move, SqliteStore, Store, ref_name, space_name
 from holdfast.tree import Edited, Map, ObjectId, Reader, TreeWriter, load, put
 
 _SPACE = space_name("bench", "value")
@@ -65,6 +65,11 @@ class Holdfast(Engine):
 def sqlite_store(place: Place) -> Store:
     """The embedded store in the folder of a place."""
     return SqliteStore(place.folder, durability=place.durability)
+
+
+def file_store(place: Place) -> Store:
+    """The store of plain files in the folder of a place."""
+    return FileStore(place.folder, durability=place.durability)
 
 
 class HoldfastDisk(Engine):

@@ -19,10 +19,10 @@ from bench._model import PEAK, Durability, Engine, EngineInfo, Measured, Metric,
 from bench._registry import engines
 from bench._text import Text
 from bench._values import payload_bytes, small_state
-from bench.scenarios._sides import BARE_ON_DISK, OURS_ON_DISK, PEERS_ON_DISK
+from bench.scenarios._sides import BARE_ON_DISK, FILES, OURS_ON_DISK, PEERS_ON_DISK
 from bench.scenarios._work import Step, Work, take
 
-SIDES = (OURS_ON_DISK, *PEERS_ON_DISK, BARE_ON_DISK)
+SIDES = (OURS_ON_DISK, FILES, *PEERS_ON_DISK, BARE_ON_DISK)
 BLOCK = 25
 PATIENCE = 180.0
 """Seconds to wait for the other processes."""

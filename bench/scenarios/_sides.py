@@ -8,8 +8,9 @@ FLOORS = ("pickle", "msgpack", "zstd")
 EVERY = (OURS, *PEERS, *FLOORS)
 
 OURS_ON_DISK = "holdfast-disk"
+FILES = "holdfast-files"
 TOLD_ON_DISK = "holdfast-told"
 PEERS_ON_DISK = ("kvgit-disk", "agex-disk", "agentref-disk", "agentstateprotocol-disk")
 PICKLE_ON_DISK = "pickle-sqlite"
 BARE_ON_DISK = "bare-sqlite"
-EVERY_ON_DISK = (OURS_ON_DISK, *PEERS_ON_DISK, PICKLE_ON_DISK, BARE_ON_DISK)
+EVERY_ON_DISK = (OURS_ON_DISK, FILES, *PEERS_ON_DISK, PICKLE_ON_DISK, BARE_ON_DISK)

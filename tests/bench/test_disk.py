@@ -18,12 +18,13 @@ from bench.scenarios._commits import run_together
 from bench.scenarios._sides import (
     BARE_ON_DISK,
     EVERY_ON_DISK,
+    FILES,
     OURS_ON_DISK,
     PICKLE_ON_DISK,
     TOLD_ON_DISK,
 )
 
-OWN = [OURS_ON_DISK, TOLD_ON_DISK, PICKLE_ON_DISK, BARE_ON_DISK]
+OWN = [OURS_ON_DISK, FILES, TOLD_ON_DISK, PICKLE_ON_DISK, BARE_ON_DISK]
 STEPS = {"worst": 2, "seconds": 60}
 ALONE = {"commits": 50, "seconds": 60, "processes": 2, "together_seconds": 1}
 
