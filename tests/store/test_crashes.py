@@ -7,12 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.store import SqliteStore
+from holdfast.store import FileStore, SqliteStore
+from holdfast.store import _file_spaces as spaces
 from holdfast.store import _sqlite_database as database
 from holdfast.store import _sqlite_packs as packs
 from holdfast.testing import Journal, RecordingDisk, crash_states, recording
@@ -22,13 +23,19 @@ from holdfast.tree import Kind, make_object
 from tests.conftest import SOAK
 from tests.store.crashes import Work, check_store
 
+Engine: TypeAlias = type[FileStore | SqliteStore]
+
 STEPS = 60
 STATES = 10_000 if SOAK else 500  # Of all variants together.
-VARIANTS = [
+VARIANTS: list[tuple[Engine, Literal["full", "relaxed"], int]] = [
     (SqliteStore, "full", 1),
     (SqliteStore, "full", 2),
     (SqliteStore, "relaxed", 3),
     (SqliteStore, "relaxed", 4),
+    (FileStore, "full", 5),
+    (FileStore, "full", 6),
+    (FileStore, "relaxed", 7),
+    (FileStore, "relaxed", 8),
 ]
 
 
@@ -44,12 +51,13 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def checkpoints_are_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+def checkpoints_and_snapshots_are_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_CHECKPOINT_PAGES", 30)
+    monkeypatch.setattr(spaces, "_SNAPSHOT_BYTES", 5000)
 
 
 def campaign(
-    engine: type[SqliteStore],
+    engine: Engine,
     durability: Literal["full", "relaxed"],
     seed: int,
     count: int,
@@ -83,7 +91,7 @@ def noted(note: str) -> Iterator[None]:
 
 @pytest.mark.parametrize(("engine", "durability", "seed"), VARIANTS)
 def test_a_power_loss_takes_nothing_that_it_may_not(
-    engine: type[SqliteStore], durability: Literal["full", "relaxed"], seed: int, folder: Path
+    engine: Engine, durability: Literal["full", "relaxed"], seed: int, folder: Path
 ) -> None:
     wanted = STATES // len(VARIANTS)
 
@@ -123,14 +131,39 @@ class ForgetsToSync(RecordingDisk):
         super().create(path, data, sync=False)
 
 
+class ForgetsLines(RecordingDisk):
+    def append(self, path: Path, data: bytes, *, sync: bool) -> None:
+        super().append(path, data, sync=False)
+
+
 class ForgetsNames(RecordingDisk):
     def sync_folder(self, folder: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("disk", [ForgetsToSync, ForgetsNames])
-def test_the_campaign_finds_a_disk_that(disk: type[RecordingDisk], folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("engine", "disk"),
+    [
+        (SqliteStore, ForgetsToSync),
+        (SqliteStore, ForgetsNames),
+        (FileStore, ForgetsToSync),
+        (FileStore, ForgetsLines),
+        (FileStore, ForgetsNames),
+    ],
+)
+def test_the_campaign_finds_a_disk_that(
+    engine: Engine, disk: type[RecordingDisk], folder: Path
+) -> None:
     broken = disk(Journal(folder / "work"))
 
     with pytest.raises((AssertionError, HoldfastError)):
-        campaign(SqliteStore, "full", 1, 200, folder, broken)
+        campaign(engine, "full", 1, 200, folder, broken)
+
+
+def test_the_campaign_finds_a_relaxed_collection_that_does_not_sync_logs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileStore, "_sync_logs", lambda self: None)
+
+    with pytest.raises((AssertionError, HoldfastError)):
+        campaign(FileStore, "relaxed", 1, 200, folder)

@@ -7,8 +7,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +16,6 @@ import pytest
 from holdfast.errors import (
     Corrupt,
     FormatError,
-    HoldfastError,
     NewerFormat,
     NotAllowed,
     StoreClosed,
@@ -27,8 +25,7 @@ from holdfast.errors import (
 from holdfast.store import Header, SqliteStore, encode_header
 from holdfast.store import _sqlite_packs as packs
 from holdfast.testing._stores._base import MAIN, SPACE, noise, point, value
-
-NOBODY = 65534
+from tests.store.users import as_nobody
 
 
 @pytest.fixture
@@ -45,29 +42,6 @@ def database(folder: Path) -> Iterator[sqlite3.Connection]:
     db = sqlite3.connect(folder / "store.db", isolation_level=None)
     yield db
     db.close()
-
-
-def as_nobody(call: Callable[[], object]) -> str:
-    """What a process that may write nowhere gets: the name of an error, or nothing."""
-    ours, theirs = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        try:
-            if os.getuid() == 0:
-                os.setgid(NOBODY)
-                os.setuid(NOBODY)
-            call()
-        except HoldfastError as error:
-            os.write(theirs, type(error).__name__.encode())
-        finally:
-            os._exit(0)
-    os.close(theirs)
-    with open(ours, encoding="utf-8") as answer:
-        said = answer.read()
-    os.waitpid(child, 0)
-    return said
 
 
 # Files that are no store.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StoreFull, Unavailable
-from holdfast.store import MemoryStore, Move, SqliteStore, Store, ref_name
+from holdfast.store import FileStore, MemoryStore, Move, SqliteStore, Store, ref_name
 from holdfast.store import _sqlite_packs as packs
 from holdfast.testing import Fault, Outcome, fail_every_call
 from holdfast.testing._stores._base import MAIN, SPACE, noise
@@ -38,19 +38,21 @@ def in_memory() -> Callable[[], Callable[[], Store]]:
     return lambda: MemoryStore().another
 
 
-def in_folders(folder: Path) -> Callable[[], Callable[[], Store]]:
+def in_folders(
+    engine: type[FileStore | SqliteStore], folder: Path
+) -> Callable[[], Callable[[], Store]]:
     numbers = itertools.count()
 
     def fresh() -> Callable[[], Store]:
         place = folder / str(next(numbers))
-        return lambda: SqliteStore(place, durability="relaxed")
+        return lambda: engine(place, durability="relaxed")
 
     return fresh
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=[MemoryStore, SqliteStore, FileStore])
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Callable[[], Store]]:
-    return in_memory() if request.param == "memory" else in_folders(tmp_path)
+    return in_memory() if request.param is MemoryStore else in_folders(request.param, tmp_path)
 
 
 def commit(store: Store, number: int) -> None:

@@ -30,7 +30,7 @@ VERSION = 1
 
 _CHECK = b',"check":"'
 _CHECK_SIZE = 32
-_LONGEST_WITNESS = 40
+LONGEST_WITNESS = 40
 
 
 class Line(NamedTuple):
@@ -135,7 +135,7 @@ def read_lines(data: bytes, place: int, space: str, sequence: int) -> Lines:
 
 def _follows(recorded: Recorded, sequence: int, torn: int | None, at: int) -> bool:
     # A witness is not synced itself, so a broken one may stand between two sound lines.
-    near = torn is None or at - torn <= _LONGEST_WITNESS
+    near = torn is None or at - torn <= LONGEST_WITNESS
     return near and recorded.operation.sequence == sequence + 1
 
 

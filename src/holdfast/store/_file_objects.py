@@ -45,9 +45,16 @@ _FORGOTTEN = 3600.0  # Seconds after which a file without its real name is nobod
 class Found(NamedTuple):
     """The file of an object."""
 
-    path: Path
+    place: str
+    length: int
     data: bytes
+    """All of it, or its beginning."""
     condemned: bool
+
+    @property
+    def path(self) -> Path:
+        """Its path."""
+        return Path(self.place)
 
 
 class Objects:
@@ -56,6 +63,7 @@ class Objects:
     def __init__(self, root: Path, disk: Disk) -> None:
         self._root, self._disk = root, disk
         self._folder = root / OBJECTS
+        self._prefix = f"{self._folder}{os.sep}"
         self._collections = root / COLLECTIONS
 
     # Reading. Needs no right, and waits for nobody.
@@ -75,12 +83,10 @@ class Objects:
     def scan(self) -> Iterator[Stored]:
         """Every object whose file is a frame."""
         for folder in self._folders():
-            for id, condemned in self._inside(folder).items():
+            for id in self._inside(folder):
                 for found in self._find([id], _HEADER_SIZE).values():
-                    with suppress(FormatError, FileNotFoundError):
-                        header = parse_header(found.data)
-                        size = found.path.stat().st_size
-                        yield Stored(id, header.kind, header.length, size, header.base, condemned)
+                    with suppress(FormatError):
+                        yield _stored(id, found)
 
     def examine(self) -> Iterator[tuple[str, str]]:
         """Files that are no frames, which `scan` passes over."""
@@ -92,16 +98,13 @@ class Objects:
                     except FormatError as error:
                         yield str(found.path), f"{error}. Restore it, or remove it."
 
-    def _inside(self, folder: Path) -> dict[ObjectId, bool]:
-        """The objects of one folder, and whether each is condemned."""
-        inside: dict[ObjectId, bool] = {}
+    def _inside(self, folder: Path) -> set[ObjectId]:
+        """The objects of one folder, condemned or not."""
+        inside: set[ObjectId] = set()
         for name in _listed(folder):
-            hexadecimal, mark, _ = name.partition(CONDEMNED)
             with suppress(ValueError):
-                id = bytes.fromhex(folder.name + hexadecimal)
-                if len(id) == ID_SIZE:
-                    inside[id] = bool(mark) and inside.get(id, True)
-        return inside
+                inside.add(bytes.fromhex(folder.name + name.partition(CONDEMNED)[0]))
+        return {id for id in inside if len(id) == ID_SIZE}
 
     def _find(self, ids: Iterable[ObjectId], size: int | None) -> dict[ObjectId, Found]:
         found: dict[ObjectId, Found] = {}
@@ -122,17 +125,21 @@ class Objects:
     def _look(
         self, id: ObjectId, collection: int | None, size: int | None, found: dict[ObjectId, Found]
     ) -> bool:
-        if collection is None:
-            path = object_path(self._folder, id)
-        else:
-            path = condemned_path(self._folder, id, collection)
+        # Every commit comes by here many times: paths are slower than their texts.
+        name = id.hex()
+        place = f"{self._prefix}{name[:2]}{os.sep}{name[2:]}"
+        if collection is not None:
+            place = f"{place}{CONDEMNED}{collection}"
         try:
-            opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            opened = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
-        with open(opened, "rb", buffering=0) as file:
-            data = file.read() if size is None else file.read(size)
-        found[id] = Found(path, data, collection is not None)
+        try:
+            length = os.fstat(opened).st_size
+            data = os.read(opened, length if size is None else size)
+        finally:
+            os.close(opened)
+        found[id] = Found(place, length, data, collection is not None)
         return True
 
     def collections(self) -> list[int]:
@@ -192,7 +199,7 @@ class Objects:
         self._disk.rename(fresh, path)
 
     def _make_folder(self, folder: Path) -> None:
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             self._disk.make_folder(self._folder)
             self._disk.make_folder(folder)
             self._disk.sync_folder(self._folder)
@@ -291,6 +298,11 @@ class Objects:
         with ThreadPoolExecutor(min(_SYNCED_AT_ONCE, len(listed))) as pool:
             for _ in pool.map(work, listed):
                 pass
+
+
+def _stored(id: ObjectId, found: Found) -> Stored:
+    header = parse_header(found.data)
+    return Stored(id, header.kind, header.length, found.length, header.base, found.condemned)
 
 
 def _depth(frame: bytes) -> int:

@@ -106,12 +106,26 @@ class Spaces:
     def sync_relaxed(self) -> None:
         """Make durable what this store object wrote without syncing it."""
         for space in sorted(self._unsynced):
-            self.sync(space)
-            with self.looking(space) as state:
-                path, sequence, sound = state.log, state.sequence, state.size == state.end
-            if sound and sequence:
-                self._witness(path, sequence)
+            self._sync_and_witness(space)
         self._unsynced.clear()
+
+    def sync_all(self) -> None:
+        """Make durable what anybody wrote without syncing it.
+
+        What a log no longer reaches must not come back: somebody is about to delete it.
+        """
+        for path in self._folder.glob(f"*/*/{LOG}"):
+            if not _ends_with_witness(path):
+                space = _name_of(path)
+                if space is not None:
+                    self._sync_and_witness(space)
+
+    def _sync_and_witness(self, space: str) -> None:
+        self.sync(space)
+        with self.looking(space) as state:
+            path, sequence, sound = state.log, state.sequence, state.size == state.end
+        if sound and sequence:
+            self._witness(path, sequence)
 
     def write_leases(self, space: str, leases: small.Leases, *, sync: bool) -> None:
         """Put leases in the place of those before."""
@@ -180,6 +194,13 @@ class _States:
             else:
                 self._states.move_to_end(space)
             return found
+
+
+def _ends_with_witness(path: Path) -> bool:
+    with open(path, "rb", buffering=0) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - log.LONGEST_WITNESS))
+        _, _, last = file.read().rpartition(b"\n{")
+    return last.startswith(b'"synced":') and last.endswith(b"}\n")
 
 
 def _name_of(path: Path) -> str | None:

@@ -25,6 +25,8 @@ from holdfast.store._records import REMEMBERED_WRITES, Operation, Ref
 _STEP = 64  # Of so many operations, the place of one is remembered.
 _LOOKS = 3  # A writer may cut a torn end while a reader looks at it.
 
+_NOT_LOOKED = (-1, -1, -1)
+
 
 class State:
     """One space, as far as its log was read. For one thread at a time: hold its `lock`."""
@@ -49,7 +51,7 @@ class State:
         self._writes: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._places: list[int] = []
         self._last = (0, b"")
-        self._signature: tuple[int, int, int] | None = None
+        self._signature: tuple[int, int, int] | None = _NOT_LOOKED
 
     # Reading.
 

@@ -343,9 +343,14 @@ class FileStore(Store):
             yield from self._objects.examine()
 
     def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
+        self._sync_logs()
         for some in _portions(ids):
             with self._lock.using(), self._writing() as lock, self._changing(lock):
                 self._objects.condemn(some, collection)
+
+    def _sync_logs(self) -> None:
+        with self._lock.using(), self._writing():
+            self._log.sync_all()
 
     def _revive(self, ids: Sequence[ObjectId]) -> None:
         for some in _portions(ids):
@@ -360,6 +365,7 @@ class FileStore(Store):
             return raised
 
     def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
+        self._sync_logs()
         gone: list[ObjectId] = []
         for some in _portions(ids):
             with self._lock.using(), self._writing():

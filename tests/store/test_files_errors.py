@@ -1,0 +1,580 @@
+"""What the store of plain files says when its folder, its disk or its files are not right."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import (
+    Corrupt,
+    DamagedObject,
+    FormatError,
+    HoldfastError,
+    MissingObjects,
+    NewerFormat,
+    NotAllowed,
+    StoreClosed,
+    StoreFull,
+    Unavailable,
+)
+from holdfast.store import FileStore, Move, ref_name, space_name
+from holdfast.store import _file_spaces as spaces
+from holdfast.store._disk import Disk
+from holdfast.store._file_log import encode_witness, seal
+from holdfast.store._file_paths import object_path
+from holdfast.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point
+from holdfast.tree import Kind, Object, make_object
+from tests.store.users import as_nobody
+
+
+def chunk(text: str | bytes, base: bytes | None = None) -> Object:
+    """An object that may hold any bytes."""
+    return make_object(Kind.CHUNK, text.encode() if isinstance(text, str) else text, base)
+
+
+LEASE = ref_name("lease", "x")
+LARGE = chunk(noise(3_000_000))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a store that was filled and closed."""
+    with FileStore(tmp_path / "store") as store:
+        for number in range(5):
+            store.commit(SPACE, [chunk(noise(500, number))], operation={"number": number})
+        point(store, chunk("one"))
+        store.commit(OTHER_SPACE)
+        store.acquire(SPACE, LEASE, "me", 10.0)
+    return tmp_path / "store"
+
+
+def log_of(folder: Path, space: str = SPACE) -> Path:
+    return folder / "spaces" / space / "log"
+
+
+def lines_of(folder: Path) -> list[bytes]:
+    return log_of(folder).read_bytes().splitlines(keepends=True)
+
+
+def assert_the_rest_is_there(store: FileStore) -> None:
+    assert store.view(OTHER_SPACE).sequence == 1
+    assert store.commit(OTHER_SPACE, [chunk("more")]).sequence == 2
+    assert store.read([chunk("one").id]) == [chunk("one")]
+
+
+class Refusing(Disk):
+    """A disk that fails from the n-th change on, until it is mended."""
+
+    def __init__(self, number: int, at: int, method: str | None = None) -> None:
+        self.number, self.left, self.method = number, at, method
+
+    def check(self, method: str) -> None:
+        if self.method in (None, method):
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(self.number, os.strerror(self.number))
+
+    def create(self, path: Path, data: bytes, *, sync: bool) -> None:
+        self.check("create")
+        super().create(path, data, sync=sync)
+
+    def append(self, path: Path, data: bytes, *, sync: bool) -> None:
+        try:
+            self.check("append")
+        except OSError:
+            super().append(path, data[: len(data) // 2], sync=False)  # As a full disk does.
+            raise
+        super().append(path, data, sync=sync)
+
+    def truncate(self, path: Path, size: int) -> None:
+        self.check("truncate")
+        super().truncate(path, size)
+
+    def rename(self, path: Path, target: Path) -> None:
+        self.check("rename")
+        super().rename(path, target)
+
+    def make_folder(self, path: Path) -> None:
+        self.check("make_folder")
+        super().make_folder(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        self.check("sync_folder")
+        super().sync_folder(folder)
+
+
+def with_disk(disk: Disk, path: Path) -> FileStore:
+    store: FileStore = type("Tested", (FileStore,), {"_disk": disk})(path)
+    return store
+
+
+# Folders that are no store.
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(FormatError, match="A store is a folder"):
+        FileStore(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["store.db", "notes.txt"])
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"theirs")
+
+    with pytest.raises(FormatError, match=name):
+        FileStore(tmp_path)
+
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_an_unfinished_creation_is_ended(tmp_path: Path) -> None:
+    for name in ("objects", "new"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lock").write_bytes(b"!\n")
+
+    with FileStore(tmp_path) as store:
+        assert store.commit(SPACE).sequence == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"{}", b"[1]", noise(100), b'{"holdfast": 5}'])
+def test_a_garbage_header_is_no_store(folder: Path, content: bytes) -> None:
+    (folder / "holdfast.json").write_bytes(content)
+
+    with pytest.raises(FormatError, match=r"holdfast\.json is not the header"):
+        FileStore(folder)
+
+
+@pytest.mark.parametrize("field", ["layout", "format"])
+def test_a_newer_format_is_refused(folder: Path, field: str) -> None:
+    path = folder / "holdfast.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {field: 2}))
+
+    with pytest.raises(NewerFormat, match="Install a newer Holdfast"):
+        FileStore(folder)
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b'{"epoch":9}\n')])
+def test_a_damaged_epoch_is_said(folder: Path, harm: Callable[[Path], object]) -> None:
+    harm(folder / "epoch.json")
+
+    with FileStore(folder) as store:
+        with pytest.raises(FormatError, match=r"epoch\.json is damaged"):
+            store.commit(SPACE)
+        assert store.read([chunk("one").id]) == [chunk("one")]
+
+
+# Objects.
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: os.truncate(path, path.stat().st_size // 2),
+        lambda path: path.write_bytes(noise(300, 9)),
+        lambda path: path.write_bytes(b"\xff" + path.read_bytes()),
+    ],
+)
+def test_a_damaged_object_is_said_and_the_rest_can_be_read(
+    folder: Path, harm: Callable[[Path], object]
+) -> None:
+    bad, good = chunk(noise(500, 1)), chunk(noise(500, 2))
+    harm(object_path(folder / "objects", bad.id))
+
+    with FileStore(folder) as store:
+        with pytest.raises(DamagedObject) as caught:
+            store.read([good.id, bad.id])
+        assert caught.value.id == bad.id
+        assert store.read([good.id]) == [good]
+        assert not store.check(read_data=True).ok
+
+
+def test_an_object_that_is_no_frame_is_written_again_by_who_sends_it(folder: Path) -> None:
+    one = chunk(noise(500, 1))
+    object_path(folder / "objects", one.id).write_bytes(b"")
+
+    with FileStore(folder) as store:
+        assert store.missing([one.id]) == [one.id]
+        store.commit(SPACE, [one])
+
+        assert store.read([one.id]) == [one]
+        assert store.check(read_data=True).ok
+
+
+def test_a_missing_object_is_said(folder: Path) -> None:
+    one = chunk(noise(500, 1))
+    object_path(folder / "objects", one.id).unlink()
+
+    with FileStore(folder) as store, pytest.raises(MissingObjects):
+        store.read([one.id])
+
+
+def test_files_of_others_are_passed_over(folder: Path) -> None:
+    for name in ("objects/README", "objects/ab/x", "spaces/x/y/z", "collections/x", "new/x"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"theirs")
+
+    with FileStore(folder) as store:
+        assert len(list(store.scan())) == 6
+        assert store.spaces() == [SPACE, OTHER_SPACE]
+        assert store.check(read_data=True).ok
+
+
+# Logs.
+
+
+@pytest.mark.parametrize("torn", [b"{", b"\x00" * 700, b'{"sequence":7,"ep', noise(90), b"\n\n"])
+def test_a_torn_end_is_passed_over_and_cut_off(folder: Path, torn: bytes) -> None:
+    before = log_of(folder).read_bytes()
+    with log_of(folder).open("ab") as file:
+        file.write(torn)
+
+    with FileStore(folder) as store:
+        assert store.view(SPACE).sequence == 6
+        assert store.commit(SPACE).sequence == 7
+
+    assert log_of(folder).read_bytes().startswith(before + b'{"sequence":7')
+
+
+@pytest.mark.parametrize("keep", [0, 1, 50, 200])
+def test_a_first_operation_that_is_torn_did_not_happen(folder: Path, keep: int) -> None:
+    path = log_of(folder, OTHER_SPACE)
+    content = path.read_bytes()
+    path.write_bytes(content[:keep])
+
+    with FileStore(folder) as store:
+        assert store.spaces() == [SPACE]
+        assert store.commit(OTHER_SPACE).sequence == 1
+        assert store.spaces() == [SPACE, OTHER_SPACE]
+
+
+def flip(lines: list[bytes], at: int) -> None:
+    lines[at] = lines[at][:40] + bytes([lines[at][40] ^ 1]) + lines[at][41:]
+
+
+# The lines are: the start, then each operation with its witness.
+HARMS: dict[str, Callable[[list[bytes]], None]] = {
+    "the start is garbage": lambda lines: flip(lines, 0),
+    "a bit of a line in the middle": lambda lines: flip(lines, 5),
+    "a bit of the last line": lambda lines: flip(lines, 11),
+    "a line is gone": lambda lines: lines.__delitem__(5),
+    "a line and its witness are gone": lambda lines: lines.__delitem__(slice(5, 7)),
+    "the last line is gone, its witness not": lambda lines: lines.__delitem__(11),
+    "a line stands there twice": lambda lines: lines.insert(7, lines[5]),
+    "two lines changed places": lambda lines: lines.insert(5, lines.pop(7)),
+    "garbage in the middle": lambda lines: lines.insert(5, noise(200).replace(b"\n", b"") + b"\n"),
+    "another's start": lambda lines: lines.__setitem__(0, lines[0].replace(b"one", b"two")),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS.keys())
+def test_a_log_that_lost_something_is_never_an_older_state(
+    folder: Path, harm: Callable[[list[bytes]], None]
+) -> None:
+    lines = lines_of(folder)
+    harm(lines)
+    log_of(folder).write_bytes(b"".join(lines))
+
+    with FileStore(folder) as store:
+        for call in (store.view, store.operations, store.commit):
+            with pytest.raises(Corrupt, match=str(log_of(folder))):
+                call(SPACE)
+        assert_the_rest_is_there(store)
+        assert any(SPACE in one.subject for one in store.check().problems)
+
+
+def test_a_broken_witness_is_none_and_harms_nothing(folder: Path) -> None:
+    lines = lines_of(folder)
+    lines[4] = b"\x00" * (len(lines[4]) - 1) + b"\n"
+    log_of(folder).write_bytes(b"".join(lines))
+
+    with FileStore(folder) as store:
+        assert len(store.operations(SPACE)) == 6
+        assert len(store.operations(SPACE, 1, 2)) == 2
+
+
+def test_a_log_shorter_than_its_snapshot_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spaces, "_SNAPSHOT_BYTES", 0)
+    with FileStore(tmp_path / "store") as store:
+        for _ in range(20):
+            store.commit(SPACE)
+        path = log_of(store.path)
+    assert (path.parent / "snapshot.json").is_file()
+    path.write_bytes(b"".join(lines_of(store.path)[:3]))
+
+    with FileStore(tmp_path / "store") as again, pytest.raises(Corrupt, match="damaged from byte"):
+        again.refs(SPACE)
+
+    path.unlink()
+    with FileStore(tmp_path / "store") as again, pytest.raises(Corrupt, match="damaged from byte"):
+        again.refs(SPACE)
+
+
+def test_a_damaged_log_is_found_by_who_has_read_it_before(folder: Path) -> None:
+    with FileStore(folder) as store:
+        assert store.view(SPACE).sequence == 6
+        lines = lines_of(folder)
+        flip(lines, 11)
+        log_of(folder).write_bytes(b"".join(lines))
+
+        with pytest.raises(Corrupt):
+            store.view(SPACE)
+
+
+def test_damage_behind_the_last_witness_of_a_relaxed_log_is_taken_for_a_power_loss(
+    tmp_path: Path,
+) -> None:
+    store = FileStore(tmp_path / "store", durability="relaxed")
+    for _ in range(4):
+        store.commit(SPACE)
+    lines = lines_of(store.path)  # No witness yet: it comes when the store is closed.
+    store.close()
+    assert lines_of(store.path) == [*lines, encode_witness(4)]
+    flip(lines, 3)
+    log_of(store.path).write_bytes(b"".join(lines))
+
+    with FileStore(tmp_path / "store") as again:
+        assert again.view(SPACE).sequence == 2
+        assert again.commit(SPACE).sequence == 3
+
+
+def test_a_newer_log_is_refused(folder: Path) -> None:
+    lines = lines_of(folder)
+    lines[0] = seal({"space": SPACE, "log": 2})
+    log_of(folder).write_bytes(b"".join(lines))
+
+    with FileStore(folder) as store, pytest.raises(NewerFormat, match="version 2"):
+        store.refs(SPACE)
+
+
+def test_damaged_leases_stop_only_leases(folder: Path) -> None:
+    path = folder / "spaces" / SPACE / "leases.json"
+    path.write_bytes(path.read_bytes().replace(b'"me"', b'"ME"'))
+
+    with FileStore(folder) as store:
+        with pytest.raises(FormatError, match=r"leases\.json is damaged"):
+            store.acquire(SPACE, LEASE, "me", 10.0)
+        assert store.commit(SPACE).sequence == 7
+        assert [one.subject for one in store.check().problems] == [str(path)]
+
+
+# Folders and disks.
+
+
+def test_a_missing_parent_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="does not exist"):
+        FileStore(tmp_path / "absent" / "store")
+
+
+def test_a_store_that_vanished_is_not_made_anew(folder: Path) -> None:
+    store = FileStore(folder)
+    assert store.view(SPACE).sequence == 6
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+    calls: list[Callable[[], object]] = [
+        lambda: store.commit(SPACE),
+        lambda: store.acquire(SPACE, LEASE, "me", 1.0),
+        lambda: store.ref(SPACE, MAIN),
+        lambda: store.read([chunk("one").id]),
+        store.spaces,
+        lambda: list(store.scan()),
+        lambda: store.condemn([]),
+    ]
+    for call in calls:
+        with pytest.raises(Unavailable):
+            call()
+
+    assert os.listdir(folder) == []
+    store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_folder_that_may_not_be_written_can_be_read() -> None:
+    # Not in the folder of the test, which another user cannot even enter.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        point(store := FileStore(folder / "store"), chunk("one"))
+        store.close()
+        every = [folder, folder / "store", *(folder / "store").rglob("*")]
+        for path in every:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+
+        def read() -> None:
+            opened = FileStore(folder / "store")
+            assert opened.ref(SPACE, MAIN) == (MAIN, chunk("one").id, 1)
+            assert opened.read([chunk("one").id]) == [chunk("one")]
+            opened.close()
+
+        assert as_nobody(lambda: FileStore(folder / "new")) == "NotAllowed"
+        assert as_nobody(lambda: FileStore(folder / "store").commit(SPACE)) == "NotAllowed"
+        assert as_nobody(read) == ""
+
+        for path in every:
+            path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(errno.ENOSPC, StoreFull), (errno.EROFS, NotAllowed), (errno.EIO, Unavailable)],
+)
+def test_a_commit_that_fails_anywhere_has_not_happened(
+    tmp_path: Path, number: int, expected: type[HoldfastError]
+) -> None:
+    """Whichever of its steps fails: nothing moved, and the same commit works afterwards."""
+    two = chunk(noise(300, 2))
+    for steps in range(100):
+        disk = Refusing(number, 10**6)
+        store = with_disk(disk, tmp_path / f"store {steps}")
+        point(store, chunk("one"))
+        disk.left = steps
+        error = commit_two(store, two)
+        disk.left = 10**6
+        if error is None:
+            break
+        assert isinstance(error, expected | Unavailable)
+        assert isinstance(error.__cause__, OSError)
+        check_failed(store, isinstance(error, expected))
+        assert commit_two(store, two) is None
+        assert store.view(SPACE).sequence == 2
+        store.close()
+    store.close()
+    assert steps > 5
+
+
+def commit_two(store: FileStore, two: Object) -> HoldfastError | None:
+    move = Move(MAIN, chunk("one").id, two.id)
+    try:
+        store.commit(SPACE, [two, chunk("three")], moves=[move], write_id="w")
+    except HoldfastError as error:
+        return error
+    return None
+
+
+def check_failed(store: FileStore, certain: bool) -> None:
+    if certain:
+        assert store.ref(SPACE, MAIN) == (MAIN, chunk("one").id, 1)
+        assert store.view(SPACE).sequence == 1
+    assert store.read([chunk("one").id]) == [chunk("one")]
+    assert store.check(read_data=True).ok
+
+
+def test_who_cannot_say_whether_a_commit_happened_says_that(tmp_path: Path) -> None:
+    disk = Refusing(errno.EIO, 10**6)
+    store = with_disk(disk, tmp_path / "store")
+    point(store, chunk("one"))
+
+    class Unsure(Refusing):
+        def append(self, path: Path, data: bytes, *, sync: bool) -> None:
+            Disk.append(self, path, data, sync=False)
+            if data:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    store._log._disk = Unsure(errno.EIO, 0, "truncate")
+    with pytest.raises(Unavailable, match="same write id"):
+        store.commit(SPACE, write_id="w")
+    store._log._disk = Disk()
+
+    assert store.commit(SPACE, write_id="w").sequence == 2
+    assert store.view(SPACE).sequence == 2
+    store.close()
+
+
+LIMITED = """
+import resource, signal, sys
+from holdfast.errors import StoreFull
+from holdfast.store import FileStore
+from tests.store.test_files_errors import LARGE, chunk
+from holdfast.testing._stores._base import SPACE, point
+
+store = FileStore(sys.argv[1])
+point(store, chunk("one"))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+try:
+    store.commit(SPACE, [LARGE])
+except StoreFull as error:
+    print(error)
+assert store.read([chunk("one").id]) == [chunk("one")]
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert store.commit(SPACE, [LARGE]).sequence == 2
+"""
+
+
+def test_a_disk_that_has_no_room_is_said_and_survived(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "store")],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parent.parent.parent,
+    )
+
+    assert "make room and try again" in done.stdout
+    with FileStore(tmp_path / "store") as store:
+        assert store.read([LARGE.id]) == [LARGE]
+        assert list((store.path / "new").iterdir()) == []
+
+
+def test_what_somebody_left_unfinished_is_made_durable_first(tmp_path: Path) -> None:
+    synced: list[str] = []
+
+    class Watching(Disk):
+        def sync_folder(self, folder: Path) -> None:
+            synced.append(folder.name)
+            super().sync_folder(folder)
+
+    store = with_disk(Watching(), tmp_path / "store")
+    point(store, chunk("one"))
+    (tmp_path / "store" / "lock").write_bytes(f"!{SPACE}\n".encode())
+    synced.clear()
+
+    assert store.commit(OTHER_SPACE, needs=[chunk("one").id]).sequence == 1
+
+    assert {"store", "objects", chunk("one").id.hex()[:2], "one"} <= set(synced)
+    assert not (tmp_path / "store" / "lock").read_bytes().startswith(b"!")
+    store.close()
+
+
+# Others.
+
+
+def test_a_writer_waits_no_longer_than_it_was_told(folder: Path) -> None:
+    store = FileStore(folder, busy_seconds=0.05)
+    with FileStore(folder) as other, other._writing():
+        with pytest.raises(Unavailable, match=r"busy with other writers for 0\.05 seconds"):
+            store.commit(SPACE)
+        with pytest.raises(Unavailable):
+            store.acquire(SPACE, LEASE, "me", 1.0)
+
+    assert store.commit(SPACE).sequence == 7
+    store.close()
+
+
+def test_an_engine_that_is_closed_says_so(folder: Path) -> None:
+    store = FileStore(folder)
+    store._lock.close()
+
+    with pytest.raises(StoreClosed):
+        store.commit(SPACE)
+
+
+def test_two_names_with_one_folder_are_not_confused(folder: Path) -> None:
+    source, target = folder / "spaces" / "test" / "one", folder / "spaces" / "test" / "three"
+    shutil.copytree(source, target)
+
+    with FileStore(folder) as store, pytest.raises(Corrupt, match="is that of 'test/one'"):
+        store.refs(space_name("test", "three"))
