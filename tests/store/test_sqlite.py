@@ -16,6 +16,7 @@ import holdfast
 from holdfast.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
 from holdfast.store import MemoryStore, Move, SqliteStore, Store
 from holdfast.store import _sqlite_packs as packs
+from holdfast.store._sqlite_entries import read_entries
 from holdfast.testing import StoreContract
 from holdfast.testing._stores._base import (
     MAIN,
@@ -47,16 +48,20 @@ class SqliteContract(StoreContract):
     def damage(self, store: Store, id: ObjectId) -> bool:
         assert isinstance(store, SqliteStore)
         db = connect(store)
-        number, end, file, data = db.execute(
-            "SELECT number, start + length - 1, file, data FROM objects "
-            "JOIN packs ON number = pack WHERE id = ?",
-            (id,),
-        ).fetchone()
+        number, file, data, entry = next(
+            (number, file, data, one)
+            for number, entries, bases, file, data in db.execute(
+                "SELECT number, entries, bases, file, data FROM log"
+            )
+            for one in read_entries(entries, bases)
+            if one.id == id and not one.gone
+        )
+        end = entry.start + entry.length - 1
         path = None if file is None else store.path / "packs" / file
         changed = bytearray(data if path is None else path.read_bytes())
         changed[end] ^= 1
         if path is None:
-            db.execute("UPDATE packs SET data = ? WHERE number = ?", (bytes(changed), number))
+            db.execute("UPDATE log SET data = ? WHERE number = ?", (bytes(changed), number))
         else:
             path.write_bytes(changed)
         db.close()
@@ -168,7 +173,7 @@ def test_closing_waits_for_a_commit_that_was_begun(store: SqliteStore) -> None:
     def work(db: sqlite3.Connection) -> None:
         inside.set()
         go_on.wait(30)
-        db.execute("UPDATE facts SET value = 7 WHERE name = 'epoch'")
+        db.execute("UPDATE facts SET epoch = 7")
 
     def close() -> None:
         store.close()

@@ -93,7 +93,7 @@ def test_newer_tables_are_refused(folder: Path) -> None:
 def test_a_newer_format_is_refused(folder: Path) -> None:
     with database(folder) as db:
         header = encode_header(Header(b"x" * 16, format=2))
-        db.execute("UPDATE facts SET value = ? WHERE name = 'header'", (header,))
+        db.execute("UPDATE facts SET header = ?", (header,))
 
     with pytest.raises(NewerFormat, match="format 2"):
         SqliteStore(folder)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -392,7 +391,7 @@ class Store(Engine):
         while True:
             frames, fresh = self._frame_writer.frame(objects, whole)
             try:
-                operation = self._commit(replace(batch, frames=frames))
+                operation = self._commit(batch.with_frames(frames))
             except Reframe as again:
                 ids = again.ids
             else:

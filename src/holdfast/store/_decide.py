@@ -66,6 +66,22 @@ class Batch:
     metadata: Mapping[str, Scalar]
     epoch: int | None
 
+    def with_frames(self, frames: Sequence[Framed]) -> Batch:
+        """The same commit with its objects; `dataclasses.replace` takes three times as long."""
+        return Batch(
+            self.space,
+            frames,
+            self.needs,
+            self.targets,
+            self.moves,
+            self.fences,
+            self.write_id,
+            self.digest,
+            self.time,
+            self.metadata,
+            self.epoch,
+        )
+
     def required(self, epoch: int) -> frozenset[ObjectId]:
         """What must be present on a space of this epoch."""
         return self.targets if self.epoch == epoch else self.needs | self.targets

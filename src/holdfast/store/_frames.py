@@ -140,6 +140,14 @@ def frame_depth(frame: bytes) -> int:
     return parse_header(frame).depth
 
 
+def read_size(frame: bytes) -> tuple[int, int]:
+    """The payload's length that a frame states, and where that statement ends."""
+    if len(frame) < 3:
+        raise FormatError(f"a frame of {len(frame)} bytes is too short")
+    length = frame[2]
+    return (length, 3) if length <= 0x7F else _read_varint(frame, 2)
+
+
 def _parse(frame: bytes) -> tuple[int, Kind, int, ObjectId | None, int]:
     if len(frame) < 3:
         raise FormatError(f"a frame of {len(frame)} bytes is too short")

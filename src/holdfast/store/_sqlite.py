@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 from holdfast.errors import FormatError, InvalidInput
+from holdfast.store import _sqlite_collection as care
 from holdfast.store import _sqlite_packs as packs
 from holdfast.store import _sqlite_schema as schema
 from holdfast.store import _sqlite_spaces as spaces
@@ -29,11 +30,15 @@ from holdfast.store._records import (
     Ref,
     Stored,
     View,
-    decode_operation,
 )
+from holdfast.store._room import expect_room
 from holdfast.store._sqlite_database import Database
 from holdfast.store._sqlite_errors import translated
-from holdfast.tree._objects import ObjectId
+from holdfast.store._sqlite_group import Transaction
+from holdfast.store._sqlite_index import Moment, open_moment
+from holdfast.tree._objects import ID_SIZE, ObjectId
+
+R = TypeVar("R")
 
 PACKS = "packs"
 
@@ -49,6 +54,10 @@ class SqliteStore(Store):
     the last moments before a power loss may be gone, but nothing is ever half there;
     the end of a process, even a killed one, takes nothing in either case.
 
+    With a `size_limit`, a commit whose objects would take the store over so many bytes
+    raises `StoreFull`. What counts is what is in use: the pages of the database that hold
+    something, and the files of large packs.
+
     A commit waits for other writers, at most `busy_seconds`; then it is `Unavailable`.
     Reading waits for nobody.
     """
@@ -61,11 +70,12 @@ class SqliteStore(Store):
     _vfs: ClassVar[str | None] = None
     """The name of SQLite's own layer for files; None is its default."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each by name
         self,
         path: str | PathLike[str] = ".holdfast",
         *,
         durability: Literal["full", "relaxed"] = "full",
+        size_limit: int | None = None,
         busy_seconds: float = 30.0,
         backend_id: str = "sqlite",
         backend_aliases: Iterable[str] = (),
@@ -79,6 +89,7 @@ class SqliteStore(Store):
             clock=clock,
             threads=threads,
             cache_bytes=cache_bytes,
+            size_limit=size_limit,
         )
         if durability not in ("full", "relaxed"):
             raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r}")
@@ -109,7 +120,7 @@ class SqliteStore(Store):
     def _open(self) -> Header:
         self._make_folder()
         database = self._database
-        database.create(schema.is_new)
+        database.create(schema.is_new, schema.BEFORE_TABLES)
         if database.read(schema.is_new):
             # Before anybody can commit to it, the names are safe from a power loss.
             with translated(self.path):
@@ -133,45 +144,50 @@ class SqliteStore(Store):
     def _frames(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
         gone: set[str] = set()
         while True:
-            found = self._database.read(lambda db: packs.read_frames(db, self._packs, ids))
+            read = self._at_one_moment(lambda moment: packs.read_frames(moment, self._packs, ids))
             # A file may be moved by a collection after we learned of it: then a second look
             # leads elsewhere. If it leads to the same place, the file is lost.
-            if found.gone <= gone:
-                return found.frames
-            gone = found.gone
+            if read.gone <= gone:
+                return read.frames
+            gone = read.gone
 
     def _presence(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Presence]:
-        return self._database.read(lambda db: packs.read_presence(db, ids))
+        return self._at_one_moment(lambda moment: moment.presence(ids))
 
     # Commits.
 
     def _commit(self, batch: Batch) -> Operation:
-        ahead = self._write_ahead(batch)
-        decision = self._database.write(partial(self._land_batch, batch, ahead))
+        size = sum(len(one.frame) for one in batch.frames)
+        ahead = self._write_ahead(batch) if size > packs.LARGE else None
+        decision = self._database.transact(partial(self._land_batch, batch, ahead), size)
         if not decision.repeated:
             self._wake(batch.space)
         return decision.operation
 
     def _write_ahead(self, batch: Batch) -> packs.Ahead | None:
         """Put a large pack into a file, before others have to wait for it."""
-        if sum(len(one.frame) for one in batch.frames) <= packs.LARGE:
-            return None
         present = self._presence([one.id for one in batch.frames])
         frames = [one for one in batch.frames if one.id not in present or present[one.id].condemned]
-        if sum(len(one.frame) for one in frames) <= packs.LARGE:
+        size = sum(len(one.frame) for one in frames)
+        if size <= packs.LARGE:
             return None
+        self._database.read(partial(self._check_room, size))
         with translated(self.path):
             return packs.write_ahead(self._disk, self._packs, frames)
 
     def _land_batch(
-        self, batch: Batch, ahead: packs.Ahead | None, db: sqlite3.Connection
+        self, batch: Batch, ahead: packs.Ahead | None, transaction: Transaction
     ) -> Decision:
         try:
-            space = spaces.find_space(db, batch.space)
-            facts = spaces.facts(db, space, batch)
-            decision = decide(batch, facts)
+            db, moment = transaction.db, transaction.shared
+            assert moment is None or isinstance(moment, Moment)
+            looked = spaces.look(db, self._database.tails(), moment, batch)
+            transaction.shared = looked.moment
+            decision = decide(batch, looked.facts)
             if not decision.repeated:
-                spaces.apply(db, space, batch, decision, facts, ahead)
+                if self._size_limit is not None and decision.frames:
+                    self._check_room(sum(len(one.frame) for one in decision.frames), db)
+                spaces.apply(looked, batch, decision, ahead)
                 return decision
         except BaseException:
             self._discard(ahead)
@@ -182,6 +198,24 @@ class SqliteStore(Store):
     def _discard(self, ahead: packs.Ahead | None) -> None:
         if ahead is not None:
             self._disk.discard([ahead.path])
+
+    def _check_room(self, size: int, db: sqlite3.Connection) -> None:
+        if self._size_limit is not None:
+            expect_room(schema.used_bytes(db), size, self._size_limit)
+
+    def _at_one_moment(self, ask: Callable[[Moment], R]) -> R:
+        return self._database.read(lambda db: ask(open_moment(db, self._database.tails())))
+
+    def _changing(self, work: Callable[[Moment], R], *, through: bool = False) -> R:
+        return self._database.transact(
+            lambda transaction: work(self._moment_of(transaction)), through=through
+        )
+
+    def _moment_of(self, transaction: Transaction) -> Moment:
+        if transaction.shared is None:
+            transaction.shared = open_moment(transaction.db, self._database.tails())
+        assert isinstance(transaction.shared, Moment)
+        return transaction.shared
 
     # Spaces.
 
@@ -196,52 +230,24 @@ class SqliteStore(Store):
         return None if row is None else Ref(*row)
 
     def _view(self, space: str, prefix: str) -> View:
-        def ask(db: sqlite3.Connection) -> View:
-            found = spaces.find_space(db, space)
-            rows = db.execute(
+        def ask(moment: Moment) -> View:
+            found = spaces.find_space(moment, space)
+            rows = moment.db.execute(
                 "SELECT name, target, sequence FROM refs "
                 "WHERE space = ? AND name >= ? AND name < ? ORDER BY name",
                 (found.number, prefix, prefix + spaces.AFTER_NAMES),
             )
-            return View(found.sequence, found.epoch, tuple(Ref(*row) for row in rows))
+            return View(found.sequence, moment.epoch, tuple(Ref(*row) for row in rows))
 
-        return self._database.read(ask)
+        return self._at_one_moment(ask)
 
     def _spaces(self, prefix: str) -> list[str]:
-        rows = self._database.read_once(
-            lambda db: db.execute(
-                "SELECT name FROM spaces WHERE name >= ? AND name < ? AND EXISTS ("
-                "SELECT 1 FROM operations WHERE key BETWEEN number << ? AND (number << ?) + ?"
-                ") ORDER BY name",
-                (
-                    prefix,
-                    prefix + spaces.AFTER_NAMES,
-                    schema.SEQUENCE_BITS,
-                    schema.SEQUENCE_BITS,
-                    spaces.LAST,
-                ),
-            ).fetchall()
-        )
-        return [name for (name,) in rows]
+        return self._at_one_moment(lambda moment: spaces.spaces_with_operations(moment, prefix))
 
     def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
-        if after >= spaces.LAST:
-            return []
-        rows = self._database.read_once(
-            lambda db: db.execute(
-                "SELECT record FROM operations, spaces WHERE spaces.name = ? "
-                "AND key BETWEEN (number << ?) + ? AND (number << ?) + ? ORDER BY key LIMIT ?",
-                (
-                    space,
-                    schema.SEQUENCE_BITS,
-                    after + 1,
-                    schema.SEQUENCE_BITS,
-                    spaces.LAST,
-                    min(limit, spaces.LAST),
-                ),
-            ).fetchall()
+        return self._at_one_moment(
+            lambda moment: spaces.read_operations(moment, space, after, limit)
         )
-        return [decode_operation(space, record) for (record,) in rows]
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Wakes for what this store object commits; what others commit is looked for."""
@@ -268,7 +274,7 @@ class SqliteStore(Store):
 
     def _lease(self, space: str, name: str) -> LeaseRecord | None:
         return self._database.read(
-            lambda db: spaces.read_lease(db, spaces.find_space(db, space).number, name)
+            lambda db: spaces.read_lease(db, spaces.space_number(db, space), name)
         )
 
     def _leases(self, space: str, prefix: str) -> list[LeaseRecord]:
@@ -300,7 +306,7 @@ class SqliteStore(Store):
 
     def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
         def work(db: sqlite3.Connection) -> bool:
-            number = spaces.find_space(db, space).number
+            number = spaces.space_number(db, space)
             if number is None or spaces.read_lease(db, number, expected.name) != expected:
                 return False
             if record is None:
@@ -316,50 +322,66 @@ class SqliteStore(Store):
     # Collection.
 
     def _scan(self) -> Iterator[Stored]:
-        after = b""
-        while True:
-            page = self._database.read_once(
+        after: int | None = 0
+        seen = bytearray()
+        while after is not None:
+            page = self._database.read(
                 partial(packs.scan_after, after=after, limit=_SCANNED_AT_A_TIME)
             )
-            yield from page
-            if len(page) < _SCANNED_AT_A_TIME:
-                return
-            after = page[-1].id
+            after = page.last
+            # What a collection moves to the end of the log meanwhile must not come twice.
+            known = _ids(seen) if page.moved else set()
+            for one in page.stored:
+                if one.id not in known:
+                    seen += one.id
+                    yield one
 
     def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
         for some in _portions(ids):
-            self._database.write(partial(packs.mark, ids=some, collection=collection))
+            self._changing(partial(care.condemn, ids=some, collection=collection))
 
     def _revive(self, ids: Sequence[ObjectId]) -> None:
         for some in _portions(ids):
-            self._database.write(partial(packs.mark, ids=some, collection=0))
+            self._database.write(partial(care.revive, ids=some))
+
+    def _revive_bases(self) -> None:
+        self._changing(care.revive_bases)
 
     def _raise_epochs(self) -> int:
-        def work(db: sqlite3.Connection) -> int:
-            db.execute("UPDATE facts SET value = value + 1 WHERE name = 'epoch'")
-            raised: int = db.execute("SELECT value FROM facts WHERE name = 'epoch'").fetchone()[0]
-            return raised
+        def work(moment: Moment) -> int:
+            moment.epoch += 1
+            moment.db.execute("UPDATE facts SET epoch = ?", (moment.epoch,))
+            return moment.epoch
 
-        return self._database.write(work)
+        return self._changing(work)
 
     def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
-        self._database.write(lambda db: packs.remove_orphans(db, self._disk, self._packs))
+        self._database.write(lambda db: care.remove_orphans(db, self._disk, self._packs))
         gone: list[ObjectId] = []
         for some in _portions(ids):
+            delete = partial(
+                care.delete_objects,
+                disk=self._disk,
+                folder=self._packs,
+                ids=some,
+                collection=collection,
+            )
             # Files are removed after it, for good: a power loss must not bring back rows that
             # name them.
-            deleted = self._database.write_through(
-                partial(
-                    packs.delete_objects,
-                    disk=self._disk,
-                    folder=self._packs,
-                    ids=some,
-                    collection=collection,
-                )
-            )
+            deleted = self._changing(delete, through=True)
             self._disk.discard(self._packs / file for file in deleted.files)
             gone += deleted.ids
+        if gone:
+            self._give_back_pages()
         return gone
+
+    def _give_back_pages(self) -> None:
+        while self._database.write(care.give_back_pages):
+            pass  # In portions, so that others can write in between.
+
+
+def _ids(joined: bytearray) -> set[ObjectId]:
+    return {bytes(joined[at : at + ID_SIZE]) for at in range(0, len(joined), ID_SIZE)}
 
 
 def _portions(ids: Sequence[ObjectId]) -> Iterator[Sequence[ObjectId]]:

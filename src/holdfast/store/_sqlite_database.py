@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,22 +17,24 @@ from typing import TypeVar
 
 from holdfast.errors import NotAllowed, StoreClosed
 from holdfast.store._sqlite_errors import is_busy, translated
+from holdfast.store._sqlite_group import Group, Member, Transaction, run_members
+from holdfast.store._sqlite_index import Tails
 from holdfast.store._system_errors import too_busy
-from holdfast.store._turns import Patience, Queue, Turn
+from holdfast.store._turns import Patience, Turn
 
 R = TypeVar("R")
 
 DATABASE = "store.db"
 TURN = "store.turn"
 
-# A checkpoint copies each changed page once, however often it changed: fewer are cheaper.
-_CHECKPOINT_PAGES = 4000
+# A log that is written over is synced faster than one that grows, so it begins anew early.
+_CHECKPOINT_PAGES = 1000
+_LARGEST_LOG = 16 * 1024 * 1024
+_CACHE_KILOBYTES = 8192
 _SYNCHRONOUS = {"full": "FULL", "relaxed": "NORMAL"}
 _THROUGH = "PRAGMA synchronous = FULL"
 
-# What a parent process had open. It is never used here, nor closed: closing would touch
-# the parent's files.
-_abandoned: list[object] = []
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 class Database:
@@ -44,9 +47,17 @@ class Database:
         self._vfs = "" if vfs is None else f"&vfs={vfs}"
         self._busy_seconds = busy_seconds
         self._usual = f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}"
-        self._pragmas = (self._usual, f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        self._pragmas = (
+            self._usual,
+            f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}",
+            f"PRAGMA journal_size_limit = {_LARGEST_LOG}",
+            f"PRAGMA cache_size = -{_CACHE_KILOBYTES}",
+            "PRAGMA secure_delete = OFF",
+        )
         self._closed = False
+        self._opened: list[sqlite3.Connection] = []
         self._processes: dict[int, _Process] = {}
+        _databases.add(self)
 
     def read(self, ask: Callable[[sqlite3.Connection], R]) -> R:
         """What `ask` finds, all of it at one moment. Nobody is waited for."""
@@ -58,85 +69,112 @@ class Database:
         with translated(self.folder):
             return self._retried(ask)
 
-    def write(self, work: Callable[[sqlite3.Connection], R]) -> R:
+    def write(self, work: Callable[[sqlite3.Connection], R], size: int = 0) -> R:
         """Do work in one transaction, after those who came before.
 
         What it raises takes everything back. Raises `Unavailable` when others write for
-        too long.
+        too long. The work may be done again, if SQLite took it back.
         """
-        return self._queued(work, self._usual)
+        return self.transact(lambda transaction: work(transaction.db), size)
 
-    def write_through(self, work: Callable[[sqlite3.Connection], R]) -> R:
-        """The same, and it survives a power loss when it returns, at every durability.
+    def transact(
+        self, work: Callable[[Transaction], R], size: int = 0, *, through: bool = False
+    ) -> R:
+        """The same for work that shares something with others in its transaction.
 
-        For what something outside the database is done upon that cannot be taken back.
+        With `through` it survives a power loss when it returns, at every durability: for
+        what something outside the database is done upon that cannot be taken back.
         """
-        return self._queued(work, _THROUGH)
+        with translated(self.folder):
+            process = self._here()
+            patience = Patience(self._busy_seconds, first=0.0002, last=0.002)
+            member = Member(work, size, alone=through and self._usual != _THROUGH)
+            try:
+                if not process.group.enter(member, patience.remaining):
+                    raise too_busy(self.folder, self._busy_seconds)
+                while member.leads and self._lead(process, patience, member):
+                    pass
+            finally:
+                if member.leads:
+                    process.group.leave()
+            if member.error is not None:
+                raise member.error
+            done: R = member.result
+            return done
 
-    def create(self, is_new: Callable[[sqlite3.Connection], bool]) -> None:
+    def create(
+        self, is_new: Callable[[sqlite3.Connection], bool], before_tables: Iterable[str]
+    ) -> None:
         """Make the file if there is none, and see that it is one that several may use."""
         with translated(self.folder):
             db = self._connect("rwc")
             try:
-                self._waiting_for_others(lambda: _at_one_moment(db, is_new))
+                if self._waiting_for_others(lambda: _at_one_moment(db, is_new)):
+                    for pragma in before_tables:
+                        self._waiting_for_others(partial(db.execute, pragma))
                 mode = self._waiting_for_others(
                     lambda: db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 )
             finally:
-                db.close()
+                self._disconnect(db)
         if mode != "wal":
             raise NotAllowed(
                 f"the folder {self.folder} cannot hold a store: its file system gives several "
                 "processes no shared memory. Choose a folder on a local disk."
             )
 
+    def tails(self) -> Tails:
+        """What this process knows of the log's tail."""
+        return self._here().tails
+
     def close(self) -> None:
         """Wait for those who are inside, bring the log into the database, and let go."""
         self._closed = True
         self._here().close(self._busy_seconds)
 
-    def _queued(self, work: Callable[[sqlite3.Connection], R], synchronous: str) -> R:
-        with translated(self.folder):
-            process = self._here()
-            patience = Patience(self._busy_seconds, first=0.0002, last=0.002)
-            if not process.queue.enter(patience.remaining):
-                raise too_busy(self.folder, self._busy_seconds)
-            try:
-                return self._written(process, patience, work, synchronous)
-            finally:
-                process.queue.leave()
-
-    def _written(
-        self,
-        process: _Process,
-        patience: Patience,
-        work: Callable[[sqlite3.Connection], R],
-        synchronous: str,
-    ) -> R:
+    def _lead(self, process: _Process, patience: Patience, leader: Member) -> bool:
+        """Do a member's work and that of those behind it; whether it must be done again."""
         db = self._take(process)
         sound = False
+        others: list[Member] = []
         try:
-            if synchronous != self._usual:
-                db.execute(synchronous)
+            if leader.alone:
+                db.execute(_THROUGH)
             process.turn.take(patience.remaining)
             try:
                 self._begin(db, patience)
             finally:
                 process.turn.pass_on()
-            done = work(db)
+            others = process.group.take_along(leader)
+            transaction = Transaction(db)
+            undone = run_members(transaction, leader, others)
+            if undone:
+                process.group.put_back([one for one in undone if one is not leader])
+                others = [one for one in others if one not in undone]
+                return leader in undone
             db.execute("COMMIT")
-            if synchronous != self._usual:
+            if transaction.shared is not None:
+                transaction.shared.landed()
+            if leader.alone:
                 db.execute(self._usual)
-            sound = True
-            return done
-        except sqlite3.Error:
-            raise
+            sound = not any(isinstance(one.error, sqlite3.Error) for one in others)
+        except sqlite3.Error as error:
+            if not others:
+                raise
+            for one in (leader, *others):
+                one.error = one.error or error
         except BaseException:
-            db.rollback()
-            sound = synchronous == self._usual
+            sound = not leader.alone
+            if db.in_transaction:
+                db.rollback()
+                process.group.put_back(others)
+                others = []
             raise
         finally:
             process.give_back(db, sound)
+            for one in others:
+                one.wake.release()
+        return False
 
     def _begin(self, db: sqlite3.Connection, patience: Patience) -> None:
         while True:
@@ -179,10 +217,7 @@ class Database:
         pid = os.getpid()
         found = self._processes.get(pid)
         if found is None:
-            for parents in self._processes.values():
-                parents.turn.close()  # Else this process would go on holding it.
-                _abandoned.append(parents)
-            found = self._processes.setdefault(pid, _Process(self.folder, self._connect))
+            found = self._processes.setdefault(pid, _Process(self))
         return found
 
     def _take(self, process: _Process) -> sqlite3.Connection:
@@ -199,22 +234,44 @@ class Database:
             check_same_thread=False,
             cached_statements=256,
         )
+        self._opened.append(db)
         try:
             for pragma in self._pragmas:
                 self._waiting_for_others(partial(db.execute, pragma))
         except BaseException:
-            db.close()
+            self._disconnect(db)
             raise
         return db
+
+    def _disconnect(self, db: sqlite3.Connection) -> None:
+        try:
+            db.close()
+        finally:
+            self._opened.remove(db)
+
+    def _abandon(self) -> None:
+        """In a child: let what the parent has open be, whatever becomes of this process.
+
+        To close it, even by ending, could change the log under the parent: a transaction
+        that was open at the fork would be taken back in memory that both share.
+        """
+        if self._opened:
+            import ctypes  # Slow to import, and needed only here.
+        for db in self._opened:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+        for parents in self._processes.values():
+            parents.turn.close()  # Else this process would go on holding it.
+        self._opened, self._processes = [], {}
 
 
 class _Process:
     """What one process has open."""
 
-    def __init__(self, folder: Path, connect: Callable[[], sqlite3.Connection]) -> None:
-        self.queue = Queue()
-        self.turn = Turn(folder / TURN)
-        self._connect = connect
+    def __init__(self, database: Database) -> None:
+        self.group = Group()
+        self.tails = Tails()
+        self.turn = Turn(database.folder / TURN)
+        self._database = database
         self._free: list[sqlite3.Connection] = []
         self._used = 0
         self._closed = False
@@ -227,7 +284,7 @@ class _Process:
             if self._free:
                 return self._free.pop()
         try:
-            return self._connect()
+            return self._database._connect()
         except BaseException:
             self._leave(None)
             raise
@@ -236,7 +293,7 @@ class _Process:
         """Keep a connection for the next call, unless something was wrong with it."""
         if not sound:
             with suppress(sqlite3.Error):
-                db.close()
+                self._database._disconnect(db)
         self._leave(db if sound else None)
 
     def _leave(self, db: sqlite3.Connection | None) -> None:
@@ -259,7 +316,7 @@ class _Process:
                 free[0].execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         for db in free:
             with suppress(sqlite3.Error):
-                db.close()
+                self._database._disconnect(db)
         self.turn.close()
 
 
@@ -270,3 +327,12 @@ def _at_one_moment(db: sqlite3.Connection, ask: Callable[[sqlite3.Connection], R
     finally:
         if db.in_transaction:
             db.rollback()
+
+
+def _abandon_all() -> None:
+    for database in list(_databases):
+        database._abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

@@ -1,33 +1,31 @@
-"""Frames in an embedded store: rows of packs, files for large ones, and the index of objects."""
+"""Frames in an embedded store: packs in rows of the log, and files for large ones."""
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from holdfast.store._decide import Presence
 from holdfast.store._disk import Disk
-from holdfast.store._frames import parse_header
 from holdfast.store._framing import Framed
-from holdfast.store._packs import Entry, build_pack, seal_pack
+from holdfast.store._packs import build_pack, seal_pack
 from holdfast.store._records import Stored
-from holdfast.tree._objects import Kind, ObjectId
+from holdfast.store._sqlite_entries import (
+    Entry,
+    build_contents,
+    deltas_first,
+    describe_file,
+    read_entries,
+    whole_frame,
+)
+from holdfast.store._sqlite_index import Moment, read_condemned
+from holdfast.tree._objects import ID_SIZE, ObjectId
 
 LARGE = 256 * 1024
 """A pack of more bytes is a file: SQLite would write it twice, and read it slower."""
-
-_AT_A_TIME = 256
-_SIZES = (1, 4, 16, 64, _AT_A_TIME)
-_REPACKED_AT_A_TIME = 4 * 1024 * 1024
-_FORGOTTEN = 3600.0  # Seconds after which a file that no pack names is taken for an orphan.
 
 
 class Ahead(NamedTuple):
@@ -35,276 +33,140 @@ class Ahead(NamedTuple):
 
     path: Path
     size: int
-    entries: Mapping[ObjectId, Entry]
+    """Bytes of the file."""
+    frames: Sequence[Framed]
 
 
-class Found(NamedTuple):
+class Columns(NamedTuple):
+    """What a row of the log says of its pack."""
+
+    entries: bytes | None = None
+    bases: bytes | None = None
+    file: str | None = None
+    data: bytes | None = None
+
+
+class Frames(NamedTuple):
     """Frames, and the files that should have held others."""
 
     frames: dict[ObjectId, bytes]
     gone: set[str]
 
 
-class Deleted(NamedTuple):
-    """Objects that are gone, and files that nobody needs once that is committed."""
-
-    ids: list[ObjectId]
-    files: list[str]
-
-
-def read_presence(db: sqlite3.Connection, ids: Iterable[ObjectId]) -> dict[ObjectId, Presence]:
-    """Depth and condemnation of objects, without those that are absent."""
-    rows = _select(db, "id, depth, condemned", ids)
-    return {id: Presence(depth, bool(condemned)) for id, depth, condemned in rows}
-
-
-def read_frames(db: sqlite3.Connection, folder: Path, ids: Iterable[ObjectId]) -> Found:
+def read_frames(moment: Moment, folder: Path, ids: Iterable[ObjectId]) -> Frames:
     """Frames with everything that they are stored against. An empty one cannot be read."""
-    found = Found({}, set())
+    read = Frames({}, set())
     wanted = list(ids)
     while wanted:
-        places: dict[int, list[tuple[ObjectId, int, int]]] = defaultdict(list)
+        packs: dict[int, list[Entry]] = defaultdict(list)
         bases: set[ObjectId] = set()
-        for id, pack, start, length, base in _select(db, "id, pack, start, length, base", wanted):
-            places[pack].append((id, start, length))
-            if base is not None:
-                bases.add(base)
-        for pack, inside in places.items():
-            _read_pack(db, folder, pack, inside, found)
-        wanted = [base for base in bases if base not in found.frames]
-    return found
+        for found in moment.find(wanted).values():
+            packs[found.number].append(found.entry)
+            if found.entry.base is not None:
+                bases.add(found.entry.base)
+        for number, entries in packs.items():
+            read_pack(moment.db, folder, number, entries, read)
+        wanted = [base for base in bases if base not in read.frames]
+    return read
 
 
-def scan_after(db: sqlite3.Connection, after: ObjectId, limit: int) -> list[Stored]:
-    """Objects whose ids follow this one, in their order."""
+def read_pack(
+    db: sqlite3.Connection, folder: Path, number: int, entries: Sequence[Entry], read: Frames
+) -> None:
+    """Read some frames of one pack."""
+    row = db.execute("SELECT file, data FROM log WHERE number = ?", (number,)).fetchone()
+    file, data = row or (None, None)
+    if file is not None:
+        try:
+            _read_file(folder / file, entries, read.frames)
+        except FileNotFoundError:
+            read.gone.add(file)
+            read.frames.update((one.id, b"") for one in entries)
+        return
+    for one in entries:
+        piece = (data or b"")[one.start : one.start + one.length]
+        read.frames[one.id] = whole_frame(piece, one.base) if len(piece) == one.length else b""
+
+
+class Page(NamedTuple):
+    """What some rows of the log hold."""
+
+    stored: list[Stored]
+    moved: bool
+    """Whether a collection wrote one of the rows: it had the objects in others before."""
+    last: int | None
+    """The last of the rows; None at the end of the log."""
+
+
+def scan_after(db: sqlite3.Connection, after: int, limit: int) -> Page:
+    """What the rows after this one hold."""
     rows = db.execute(
-        "SELECT id, kind, size, length, base, condemned FROM objects WHERE id > ? "
-        "ORDER BY id LIMIT ?",
+        "SELECT number, space, entries, bases, file FROM log WHERE number > ? "
+        "ORDER BY number LIMIT ?",
         (after, limit),
-    )
-    return [
-        Stored(id, Kind(kind), size, length, base, bool(condemned))
-        for id, kind, size, length, base, condemned in rows
+    ).fetchall()
+    living = [
+        (one, file is None)
+        for _, _, entries, bases, file in rows
+        for one in read_entries(entries, bases)
+        if not one.gone
     ]
+    marked = read_condemned(db, (one.id for one, _ in living))
+    return Page(
+        [_stored(one, in_row, one.id in marked) for one, in_row in living],
+        any(space is None for _, space, *_ in rows),
+        rows[-1][0] if len(rows) == limit else None,
+    )
 
 
 def write_ahead(disk: Disk, folder: Path, frames: Iterable[Framed]) -> Ahead:
     """Put frames into a file of its own, which survives a power loss."""
-    pack = build_pack(frames)
+    ordered = deltas_first(frames)
+    sealed = seal_pack(build_pack(ordered))
     path = folder / f"{os.urandom(16).hex()}.pack"
     try:
         if not folder.is_dir():  # Left out of a copy, because it was empty.
             disk.make_folder(folder)
             disk.sync_folder(folder.parent)
-        disk.create(path, seal_pack(pack), sync=True)
+        disk.create(path, sealed, sync=True)
         disk.sync_folder(folder)
     except BaseException:
         disk.discard([path])
         raise
-    return Ahead(path, len(pack.data), {entry.id: entry for entry in pack.entries})
+    return Ahead(path, len(sealed), ordered)
 
 
-def add_frames(
-    db: sqlite3.Connection,
-    frames: Sequence[Framed],
-    present: Mapping[ObjectId, Presence],
-    ahead: Ahead | None,
-) -> None:
-    """Store what a commit decided to store, in the place of condemned frames too."""
-    for framed in frames:
-        if framed.id in present:
-            _count_out(db, framed.id)
-    # Who wrote ahead and then slept for long may find its file taken for an orphan.
-    if ahead is not None and ahead.path.exists():
-        _add_file(db, [one for one in frames if one.id in ahead.entries], ahead)
-        frames = [one for one in frames if one.id not in ahead.entries]
-    _add_row(db, frames)
+def add_file(db: sqlite3.Connection, frames: Iterable[Framed], ahead: Ahead) -> Columns:
+    """The columns of a pack in a file, of which these frames are stored."""
+    entries, bases = describe_file(ahead.frames, (one.id for one in frames))
+    db.execute("UPDATE facts SET files = files + ?", (ahead.size,))
+    return Columns(entries, bases, ahead.path.name)
 
 
-def mark(db: sqlite3.Connection, ids: Iterable[ObjectId], collection: int) -> None:
-    """Condemn objects by a collection, or take that back with 0."""
-    db.executemany(
-        "UPDATE objects SET condemned = ? WHERE id = ?", ((collection, id) for id in ids)
-    )
+def pack_columns(frames: Sequence[Framed]) -> Columns:
+    """The columns of a pack in its row."""
+    if not frames:
+        return Columns()
+    contents = build_contents(frames)
+    return Columns(contents.entries, contents.bases, None, contents.data)
 
 
-def delete_objects(
-    db: sqlite3.Connection, disk: Disk, folder: Path, ids: Sequence[ObjectId], collection: int
-) -> Deleted:
-    """Delete what a collection condemned, and rewrite packs that are less than half alive then."""
-    places = {
-        id: pack
-        for id, pack, condemned in _select(db, "id, pack, condemned", ids)
-        if condemned == collection
-    }
-    for id in places:
-        _count_out(db, id)
-    db.executemany("DELETE FROM objects WHERE id = ?", ((id,) for id in places))
-    thin: dict[int, str | None] = {}
-    for pack in set(places.values()):
-        row = db.execute(
-            "SELECT file FROM packs WHERE number = ? AND 2 * alive < size", (pack,)
-        ).fetchone()
-        if row is not None:
-            thin[pack] = row[0]
-    emptied = _repack(db, disk, folder, thin) if thin else []
-    db.executemany("DELETE FROM packs WHERE number = ?", ((pack,) for pack in emptied))
-    files = [file for pack in emptied if (file := thin[pack]) is not None]
-    return Deleted([id for id in ids if id in places], files)
+def insert_pack(db: sqlite3.Connection, columns: Columns) -> int:
+    """A row for a pack without an operation."""
+    number = db.execute(
+        "INSERT INTO log (entries, bases, file, data) VALUES (?, ?, ?, ?)", columns
+    ).lastrowid
+    assert number is not None
+    return number
 
 
-def remove_orphans(db: sqlite3.Connection, disk: Disk, folder: Path) -> None:
-    """Remove old files that no pack names, left by writers that were killed.
-
-    Inside a transaction, so that no pack can come to name one meanwhile.
-    """
-    if not folder.is_dir():
-        return
-    named = {file for (file,) in db.execute("SELECT file FROM packs WHERE file IS NOT NULL")}
-    with os.scandir(folder) as files:
-        for file in files:
-            if file.name not in named and time.time() - file.stat().st_mtime > _FORGOTTEN:
-                disk.discard([Path(file.path)])
-
-
-def _select(db: sqlite3.Connection, columns: str, ids: Iterable[ObjectId]) -> Iterator[Any]:
-    remaining = iter(ids)
-    while chunk := list(islice(remaining, _AT_A_TIME)):
-        size = next(size for size in _SIZES if size >= len(chunk))
-        # Few different statements, so that each is prepared once.
-        chunk += chunk[-1:] * (size - len(chunk))
-        yield from db.execute(_query(columns, size), chunk)
-
-
-@lru_cache
-def _query(columns: str, size: int) -> str:
-    return f"SELECT {columns} FROM objects WHERE id IN ({', '.join('?' * size)})"  # noqa: S608
-
-
-def _read_pack(
-    db: sqlite3.Connection,
-    folder: Path,
-    pack: int,
-    inside: Sequence[tuple[ObjectId, int, int]],
-    found: Found,
-) -> None:
-    row = db.execute("SELECT file, data FROM packs WHERE number = ?", (pack,)).fetchone()
-    file, data = row or (None, None)
-    if file is not None:
-        try:
-            _read_file(folder / file, inside, found.frames)
-        except FileNotFoundError:
-            found.gone.add(file)
-            found.frames.update((id, b"") for id, _, _ in inside)
-        return
-    for id, start, length in inside:
-        found.frames[id] = (data or b"")[start : start + length]
-
-
-def _read_file(
-    path: Path, inside: Iterable[tuple[ObjectId, int, int]], frames: dict[ObjectId, bytes]
-) -> None:
+def _read_file(path: Path, entries: Iterable[Entry], frames: dict[ObjectId, bytes]) -> None:
     with open(path, "rb", buffering=0) as file:
-        for id, start, length in sorted(inside, key=lambda place: place[1]):
-            file.seek(start)
-            frames[id] = file.read(length)
+        for one in sorted(entries, key=lambda one: one.start):
+            file.seek(one.start)
+            frames[one.id] = file.read(one.length)
 
 
-def _add_row(db: sqlite3.Connection, frames: Sequence[Framed]) -> None:
-    if not frames:
-        return
-    pack = build_pack(frames)
-    size = len(pack.data)
-    added = db.execute(
-        "INSERT INTO packs (size, alive, data) VALUES (?, ?, ?)", (size, size, pack.data)
-    )
-    _add_to_index(db, added.lastrowid, frames, pack.entries)
-
-
-def _add_file(db: sqlite3.Connection, frames: Sequence[Framed], ahead: Ahead) -> None:
-    entries = [ahead.entries[one.id] for one in frames]
-    alive = sum(entry.length for entry in entries)
-    added = db.execute(
-        "INSERT INTO packs (size, alive, file) VALUES (?, ?, ?)",
-        (ahead.size, alive, ahead.path.name),
-    )
-    _add_to_index(db, added.lastrowid, frames, entries)
-
-
-def _add_to_index(
-    db: sqlite3.Connection, pack: int | None, frames: Iterable[Framed], entries: Iterable[Entry]
-) -> None:
-    rows: list[tuple[Any, ...]] = []
-    for framed, (id, start, length, depth) in zip(frames, entries, strict=True):
-        header = parse_header(framed.frame)
-        kind, size, base = int(header.kind), header.length, header.base
-        rows.append((id, pack, start, length, depth, kind, size, 0, base))
-    db.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-
-
-def _count_out(db: sqlite3.Connection, id: ObjectId) -> None:
-    """An object's frame will no longer be read: its pack is less alive."""
-    db.execute(
-        "UPDATE packs SET alive = alive - (SELECT length FROM objects WHERE id = ?1) "
-        "WHERE number = (SELECT pack FROM objects WHERE id = ?1)",
-        (id,),
-    )
-
-
-def _repack(
-    db: sqlite3.Connection, disk: Disk, folder: Path, thin: Mapping[int, str | None]
-) -> list[int]:
-    """Move what is alive in these packs into new ones; the packs that are empty now.
-
-    Frames and marks stay as they are. A pack that cannot be read whole stays too.
-    """
-    emptied: list[int] = []
-    batch: list[Framed] = []
-    held = 0
-    for pack, inside in _living(db, thin).items():
-        found = Found({}, set())
-        _read_pack(db, folder, pack, inside, found)
-        if any(len(found.frames[id]) != length for id, _, length in inside):
-            continue
-        emptied.append(pack)
-        batch += [Framed(id, frame, None, 0) for id, frame in found.frames.items()]
-        held += sum(length for _, _, length in inside)
-        if held > _REPACKED_AT_A_TIME:
-            _move(db, disk, folder, batch, held)
-            batch, held = [], 0
-    _move(db, disk, folder, batch, held)
-    return emptied
-
-
-def _living(
-    db: sqlite3.Connection, packs: Iterable[int]
-) -> dict[int, list[tuple[ObjectId, int, int]]]:
-    inside: dict[int, list[tuple[ObjectId, int, int]]] = {pack: [] for pack in packs}
-    rows = db.execute(
-        "SELECT pack, id, start, length FROM objects "
-        "WHERE pack IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(inside)),),
-    )
-    for pack, id, start, length in rows:
-        inside[pack].append((id, start, length))
-    return inside
-
-
-def _move(
-    db: sqlite3.Connection, disk: Disk, folder: Path, frames: Sequence[Framed], size: int
-) -> None:
-    if not frames:
-        return
-    pack = build_pack(frames)
-    file = data = None
-    if size > LARGE:
-        file = write_ahead(disk, folder, frames).path.name
-    else:
-        data = pack.data
-    added = db.execute(
-        "INSERT INTO packs (size, alive, file, data) VALUES (?, ?, ?, ?)", (size, size, file, data)
-    )
-    db.executemany(
-        "UPDATE objects SET pack = ?, start = ? WHERE id = ?",
-        ((added.lastrowid, entry.offset, entry.id) for entry in pack.entries),
-    )
+def _stored(one: Entry, in_row: bool, condemned: bool) -> Stored:
+    stored = one.length + (ID_SIZE if in_row and one.base is not None else 0)
+    return Stored(one.id, one.kind, one.size, stored, one.base, condemned)

@@ -1,12 +1,16 @@
 """What an embedded store looks like inside: its tables, and how it is recognised.
 
-packs       the frames of one commit; large ones are a file, which is named here
-objects     where each object's frame is, and what must be known without reading it
+log         one row for each commit: its operation, and its frames as a pack. A large pack
+            is a file, which is named here. Packs that a collection wrote have no operation
+objects     where each object is; from here down to `writes`, tables follow the log
+operations  the row of each operation; the key is the space's number and the operation's
+writes      the rows of each write id, by a hash
+condemned   what is marked for deletion, and by which collection
 spaces      a number for each space, and its counter of fencing tokens
 refs        name and target, and the operation that last moved it
-operations  the log; its key is the space's number and the operation's
 leases      what was granted and not given back
-facts       the header, and the epoch
+facts       one row: the header, the epoch, up to which row the log is in the tables that
+            follow it, and how many bytes are in files
 """
 
 from __future__ import annotations
@@ -24,19 +28,27 @@ LAYOUT = 1
 SEQUENCE_BITS = 32
 """An operation's key is its space's number, and in this many low bits its own."""
 
-# Blobs are in tables with a rowid: without one they spill to overflow pages early, which
+# Rows of one commit fill pages of 8 KB better than smaller ones, and cost as much to sync.
+BEFORE_TABLES = ("PRAGMA page_size = 8192", "PRAGMA auto_vacuum = INCREMENTAL")
+
+# Blobs are in a table with a rowid: without one they spill to overflow pages early, which
 # doubles size and time. Small rows that are found by a key need no second tree.
 _TABLES = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE packs (
-    number INTEGER PRIMARY KEY, size INTEGER NOT NULL, alive INTEGER NOT NULL,
-    file TEXT, data BLOB
+CREATE TABLE facts (
+    header BLOB NOT NULL, epoch INTEGER NOT NULL, indexed INTEGER NOT NULL, files INTEGER NOT NULL
+);
+CREATE TABLE log (
+    number INTEGER PRIMARY KEY, space INTEGER, sequence INTEGER, write INTEGER,
+    record BLOB, entries BLOB, bases BLOB, file TEXT, data BLOB
 );
 CREATE TABLE objects (
-    id BLOB PRIMARY KEY, pack INTEGER NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
-    depth INTEGER NOT NULL, kind INTEGER NOT NULL, size INTEGER NOT NULL,
-    condemned INTEGER NOT NULL, base BLOB
+    prefix INTEGER NOT NULL, place INTEGER NOT NULL, PRIMARY KEY (prefix, place)
 ) WITHOUT ROWID;
+CREATE TABLE operations (key INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+CREATE TABLE writes (
+    write INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (write, number)
+) WITHOUT ROWID;
+CREATE TABLE condemned (id BLOB PRIMARY KEY, collection INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE spaces (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, tokens INTEGER NOT NULL
 );
@@ -44,10 +56,6 @@ CREATE TABLE refs (
     space INTEGER NOT NULL, name TEXT NOT NULL, target BLOB NOT NULL, sequence INTEGER NOT NULL,
     PRIMARY KEY (space, name)
 ) WITHOUT ROWID;
-CREATE TABLE operations (
-    key INTEGER PRIMARY KEY, write INTEGER NOT NULL, digest BLOB NOT NULL, record BLOB NOT NULL
-);
-CREATE INDEX writes ON operations (write);
 CREATE TABLE leases (
     space INTEGER NOT NULL, name TEXT NOT NULL, holder BLOB NOT NULL, token INTEGER NOT NULL,
     beat INTEGER NOT NULL, duration REAL NOT NULL,
@@ -79,17 +87,24 @@ def create(db: sqlite3.Connection) -> None:
     for statement in _TABLES.split(";\n"):
         db.execute(statement)
     header = encode_header(Header(os.urandom(16)))
-    db.execute("INSERT INTO facts VALUES ('header', ?), ('epoch', 1)", (header,))
+    db.execute("INSERT INTO facts VALUES (?, 1, 0, 0)", (header,))
     db.execute(f"PRAGMA user_version = {LAYOUT}")
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
 def read_header(db: sqlite3.Connection) -> Header:
     """The store's header; raises if it is newer or none."""
-    row = db.execute("SELECT value FROM facts WHERE name = 'header'").fetchone()
+    row = db.execute("SELECT header FROM facts").fetchone()
     if row is None or not isinstance(row[0], bytes):
         raise FormatError("the store has no header")
     return decode_header(row[0])
+
+
+def used_bytes(db: sqlite3.Connection) -> int:
+    """Bytes in use: pages that are not free, and files of packs."""
+    pages = _number(db, "page_count") - _number(db, "freelist_count")
+    files: int = db.execute("SELECT files FROM facts").fetchone()[0]
+    return pages * _number(db, "page_size") + files
 
 
 def _number(db: sqlite3.Connection, pragma: str) -> int:

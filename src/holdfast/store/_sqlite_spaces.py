@@ -3,125 +3,219 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
-from holdfast.errors import FormatError
 from holdfast.store import _sqlite_packs as packs
 from holdfast.store import _sqlite_schema as schema
 from holdfast.store._decide import Batch, Decision, Facts, Recorded
-from holdfast.store._records import LeaseRecord, decode_operation, encode_operation
+from holdfast.store._records import (
+    LeaseRecord,
+    Operation,
+    decode_operation,
+    encode_operation,
+)
+from holdfast.store._sqlite_collection import replace_condemned
+from holdfast.store._sqlite_index import MOMENT, Moment, Row, Tails, make_moment, operation_key
 from holdfast.tree._objects import ObjectId
 
 LAST = (1 << schema.SEQUENCE_BITS) - 1
 AFTER_NAMES = "\x7f"  # Greater than every character of a name.
+DIGEST_SIZE = 32
 
-_FIND_SPACE = f"""
-SELECT facts.value, spaces.number, (
+_LAST_INDEXED = f"""(
     SELECT key FROM operations
     WHERE key BETWEEN spaces.number << {schema.SEQUENCE_BITS}
         AND (spaces.number << {schema.SEQUENCE_BITS}) + {LAST}
     ORDER BY key DESC LIMIT 1
-)
-FROM facts LEFT JOIN spaces ON spaces.name = ? WHERE facts.name = 'epoch'
-"""  # noqa: S608 - numbers of our own
+)"""  # noqa: S608 - numbers of our own
+_FIND_SPACE = f"SELECT spaces.number, {_LAST_INDEXED} FROM spaces WHERE name = ?"  # noqa: S608
+_LOOK = f"""
+SELECT {MOMENT}, spaces.number, {_LAST_INDEXED}, target,
+    EXISTS (SELECT 1 FROM writes WHERE write = ?)
+FROM facts LEFT JOIN spaces ON spaces.name = ?
+LEFT JOIN refs ON refs.space = spaces.number AND refs.name = ?
+"""  # noqa: S608
 
 
 class Space(NamedTuple):
     """A space as it is now; its number is None as long as nobody has written to it."""
 
-    epoch: int
     number: int | None
     sequence: int
 
 
-def find_space(db: sqlite3.Connection, name: str) -> Space:
+class Look(NamedTuple):
+    """What a commit finds."""
+
+    moment: Moment
+    space: int | None
+    write: int
+    """The hash of its write id."""
+    facts: Facts
+
+
+def find_space(moment: Moment, name: str) -> Space:
     """A space, whether anybody has written to it or not."""
-    row = db.execute(_FIND_SPACE, (name,)).fetchone()
+    row = moment.db.execute(_FIND_SPACE, (name,)).fetchone()
     if row is None:
-        raise FormatError("the store has no epoch")
-    epoch, number, key = row
-    return Space(epoch, number, 0 if key is None else key & LAST)
+        return Space(None, 0)
+    number, key = row
+    return Space(number, moment.last_operation(number, (key or 0) & LAST))
+
+
+def space_number(db: sqlite3.Connection, name: str) -> int | None:
+    """A space's number, if it has one."""
+    row = db.execute("SELECT number FROM spaces WHERE name = ?", (name,)).fetchone()
+    return None if row is None else row[0]
 
 
 def make_space(db: sqlite3.Connection, name: str) -> int:
     """A space's number, given now if it had none."""
-    number = find_space(db, name).number
+    number = space_number(db, name)
     if number is None:
         number = db.execute("INSERT INTO spaces (name, tokens) VALUES (?, 0)", (name,)).lastrowid
     assert number is not None
     return number
 
 
-def facts(db: sqlite3.Connection, space: Space, batch: Batch) -> Facts:
-    """What `decide` must know."""
-    leases = {fence.name: read_lease(db, space.number, fence.name) for fence in batch.fences}
-    return Facts(
-        sequence=space.sequence,
-        epoch=space.epoch,
-        recorded=_recorded(db, space, batch),
-        refs=_targets(db, space.number, (move.name for move in batch.moves)),
-        tokens={name: lease.token for name, lease in leases.items() if lease},
-        present=packs.read_presence(db, batch.asks(space.epoch)),
+def look(db: sqlite3.Connection, tails: Tails, moment: Moment | None, batch: Batch) -> Look:
+    """What `decide` must know. `moment` is that of an earlier member of the transaction."""
+    moves = batch.moves
+    write = _write_key(batch)
+    first = moves[0].name if moves else ""
+    row = db.execute(_LOOK, (write, batch.space, first)).fetchone()
+    if moment is None:
+        moment = make_moment(db, tails, None if row is None else row[:4])
+    number, key, target, written = row[4:]
+    refs: dict[str, ObjectId] = {} if target is None else {first: target}
+    for move in moves[1:]:
+        target = _target(db, number, move.name)
+        if target is not None:
+            refs[move.name] = target
+    rows = moment.rows_of_write(write, bool(written))
+    facts = Facts(
+        sequence=0 if number is None else moment.last_operation(number, (key or 0) & LAST),
+        epoch=moment.epoch,
+        recorded=_recorded(db, number, batch, rows) if rows else None,
+        refs=refs,
+        tokens=_tokens(db, number, batch) if batch.fences else {},
+        present=moment.presence(batch.asks(moment.epoch)),
     )
+    return Look(moment, number, write, facts)
 
 
-def _recorded(db: sqlite3.Connection, space: Space, batch: Batch) -> Recorded | None:
+def _recorded(
+    db: sqlite3.Connection, space: int | None, batch: Batch, rows: list[int]
+) -> Recorded | None:
     """The write of this space with the batch's write id. All are remembered."""
-    if space.number is None:
-        return None
-    first = space.number << schema.SEQUENCE_BITS
-    rows = db.execute(
-        "SELECT digest, record FROM operations WHERE write = ? AND key BETWEEN ? AND ?",
-        (_write_key(batch), first, first + LAST),
-    )
-    for digest, record in rows:
-        operation = decode_operation(batch.space, record)
-        if operation.write_id == batch.write_id:
-            return Recorded(digest, operation)
+    for number in rows:
+        found, record = db.execute(
+            "SELECT space, record FROM log WHERE number = ?", (number,)
+        ).fetchone()
+        if found == space:
+            operation = read_operation(batch.space, record)
+            if operation.write_id == batch.write_id:
+                return Recorded(record[:DIGEST_SIZE], operation)
     return None
 
 
-def _targets(
-    db: sqlite3.Connection, space: int | None, names: Iterable[str]
-) -> dict[str, ObjectId]:
-    targets: dict[str, ObjectId] = {}
-    for name in names:
-        row = db.execute(
-            "SELECT target FROM refs WHERE space = ? AND name = ?", (space, name)
-        ).fetchone()
-        if row is not None:
-            targets[name] = row[0]
-    return targets
+def _target(db: sqlite3.Connection, space: int | None, name: str) -> ObjectId | None:
+    row = db.execute(
+        "SELECT target FROM refs WHERE space = ? AND name = ?", (space, name)
+    ).fetchone()
+    return None if row is None else row[0]
 
 
-def apply(
-    db: sqlite3.Connection,
-    space: Space,
-    batch: Batch,
-    decision: Decision,
-    facts: Facts,
-    ahead: packs.Ahead | None,
-) -> None:
+def _tokens(db: sqlite3.Connection, space: int | None, batch: Batch) -> Mapping[str, int]:
+    leases = (read_lease(db, space, fence.name) for fence in batch.fences)
+    return {lease.name: lease.token for lease in leases if lease}
+
+
+def apply(looked: Look, batch: Batch, decision: Decision, ahead: packs.Ahead | None) -> None:
     """Do what was decided."""
-    operation = decision.operation
+    moment = looked.moment
+    db, operation, frames = moment.db, decision.operation, decision.frames
     assert operation.sequence <= LAST
-    number = make_space(db, batch.space) if space.number is None else space.number
-    packs.add_frames(db, decision.frames, facts.present, ahead)
-    for name, _, target in operation.moves:
+    space = make_space(db, batch.space) if looked.space is None else looked.space
+    present = looked.facts.present
+    if present and (again := [one.id for one in frames if one.id in present]):
+        replace_condemned(moment, again)
+    # Who wrote ahead and then slept for long may find its file taken for an orphan.
+    if ahead is not None and ahead.path.exists():
+        in_file = {one.id for one in ahead.frames}
+        columns = packs.add_file(db, [one for one in frames if one.id in in_file], ahead)
+        others = [one for one in frames if one.id not in in_file]
+        if others:
+            _add_pack(moment, packs.pack_columns(others))
+    else:
+        columns = packs.pack_columns(frames)
+    record = batch.digest + encode_operation(operation)
+    number = db.execute(
+        "INSERT INTO log VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (space, operation.sequence, looked.write, record, *columns),
+    ).lastrowid
+    assert number is not None
+    _move_refs(db, space, operation)
+    row = Row(number, space, operation.sequence, looked.write, columns.entries, columns.bases)
+    moment.add(row)
+
+
+def _add_pack(moment: Moment, columns: packs.Columns) -> None:
+    number = packs.insert_pack(moment.db, columns)
+    moment.add(Row(number, None, None, None, columns.entries, columns.bases))
+
+
+def _move_refs(db: sqlite3.Connection, space: int, operation: Operation) -> None:
+    for name, expected, target in operation.moves:
         if target is None:
-            db.execute("DELETE FROM refs WHERE space = ? AND name = ?", (number, name))
+            db.execute("DELETE FROM refs WHERE space = ? AND name = ?", (space, name))
+        elif expected is None:
+            db.execute(
+                "INSERT INTO refs VALUES (?, ?, ?, ?)", (space, name, target, operation.sequence)
+            )
         else:
             db.execute(
-                "INSERT OR REPLACE INTO refs VALUES (?, ?, ?, ?)",
-                (number, name, target, operation.sequence),
+                "UPDATE refs SET target = ?, sequence = ? WHERE space = ? AND name = ?",
+                (target, operation.sequence, space, name),
             )
-    key = (number << schema.SEQUENCE_BITS) + operation.sequence
-    db.execute(
-        "INSERT INTO operations VALUES (?, ?, ?, ?)",
-        (key, _write_key(batch), batch.digest, encode_operation(operation)),
+
+
+def read_operations(moment: Moment, space: str, after: int, limit: int) -> list[Operation]:
+    """Operations of a space after this number, in order."""
+    found = find_space(moment, space)
+    if found.number is None or found.sequence <= after:
+        return []
+    number, last = found.number, min(found.sequence, after + limit)
+    rows = moment.db.execute(
+        "SELECT record FROM operations JOIN log USING (number) WHERE key BETWEEN ? AND ? "
+        "ORDER BY key",
+        (operation_key(number, after + 1), operation_key(number, last)),
     )
+    records = [record for (record,) in rows]
+    tail = moment.tail.operations.get(number, {})
+    for sequence in range(after + len(records) + 1, last + 1):
+        row = moment.db.execute("SELECT record FROM log WHERE number = ?", (tail[sequence],))
+        records.append(row.fetchone()[0])
+    return [read_operation(space, record) for record in records]
+
+
+def read_operation(space: str, record: bytes) -> Operation:
+    """An operation from its record in the log, where the digest stands before it."""
+    return decode_operation(space, record[DIGEST_SIZE:])
+
+
+def spaces_with_operations(moment: Moment, beginning: str) -> list[str]:
+    """Names of spaces that begin so, sorted."""
+    rows = moment.db.execute(
+        f"SELECT name, number, {_LAST_INDEXED} FROM spaces "  # noqa: S608
+        "WHERE name >= ? AND name < ? ORDER BY name",
+        (beginning, beginning + AFTER_NAMES),
+    ).fetchall()
+    return [
+        name for name, number, key in rows if key is not None or moment.last_operation(number, 0)
+    ]
 
 
 def _write_key(batch: Batch) -> int:
