@@ -1,0 +1,136 @@
+"""Finding steps: by id, by time, by what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from holdfast.codec import Path
+from holdfast.errors import InvalidInput, InvalidName, NotFound, PathNotFound
+from holdfast.history import Commit, History
+from holdfast.timeline._index import ATTEMPT, BRANCH, TAG, Index, Shape
+from holdfast.tree import ObjectId, fingerprint
+
+SHORTEST = 4
+"""The fewest digits of an id that name a checkpoint."""
+
+_DIGITS = frozenset("0123456789abcdef")
+
+
+def find(history: History, index: Index, name: str) -> Commit:
+    """The commit that a branch, a tag, an id or a unique beginning of one names."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"a checkpoint is named by text, not {name!r:.80}")
+    try:
+        return history.resolve(name)
+    except (NotFound, InvalidName):
+        if not (SHORTEST <= len(name) <= 64 and _DIGITS.issuperset(name)):
+            raise NotFound(
+                f"there is no branch, tag or checkpoint {name!r:.80}; an id has at least "
+                f"{SHORTEST} hex digits"
+            ) from None
+    found = index.starting_with(name)
+    if not found:
+        raise NotFound(f"there is no checkpoint whose id begins with {name!r}")
+    if len(found) > 1:
+        listed = ", ".join(id.hex()[: len(name) + 4] for id in found)
+        raise InvalidInput(f"several checkpoints begin with {name!r}: {listed}. Give more digits.")
+    return history.resolve(found[0])
+
+
+def check_limit(limit: int | None) -> None:
+    """A number of steps, or None for all."""
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise InvalidInput(f"a limit is a number of steps from 0 on, or None, not {limit!r:.80}")
+
+
+def steps_back(history: History, head: Commit, steps: int, branch: str) -> Commit:
+    """The step so many before the head; raises `InvalidInput` past the first."""
+    if type(steps) is not int or steps < 1:
+        raise InvalidInput(f"a rollback goes back by 1 step or more, not by {steps!r:.80}")
+    walked = list(history.steps(head, steps + 1))
+    if len(walked) <= steps:
+        raise InvalidInput(
+            f"branch {branch!r} can go back by at most {len(walked) - 1} step(s), not by {steps}"
+        )
+    return walked[-1]
+
+
+def expect_ancestor(history: History, target: Commit, head: Commit, branch: str) -> None:
+    """Raise `InvalidInput` unless a branch comes from a commit."""
+    if not history.is_ancestor(target, head):
+        raise InvalidInput(
+            f"branch {branch!r} does not come from checkpoint {target.short}. To go on from "
+            "there, make a branch at it."
+        )
+
+
+def at_time(history: History, head: Commit, moment: datetime | float) -> Commit:
+    """The newest step that was made at a time or before."""
+    if isinstance(moment, datetime):
+        moment = moment.timestamp()
+    if isinstance(moment, bool) or not isinstance(moment, int | float):
+        raise InvalidInput(f"a time is a datetime or seconds since 1970, not {moment!r:.80}")
+    for commit in history.steps(head):
+        if commit.time <= moment * 1e6:
+            return commit
+    raise NotFound("there was no checkpoint yet at that time")
+
+
+def blame(history: History, head: Commit, path: Path) -> Commit:
+    """The step that last wrote what is at a path."""
+    commit, value = head, _print(history, head, path)
+    if value is None:
+        raise PathNotFound(f"there is nothing at {path!r} now")
+    while True:
+        for id in commit.parents:
+            parent = history.resolve(id)
+            if _print(history, parent, path) == value:
+                commit = parent
+                break
+        else:
+            return commit
+
+
+def _print(history: History, commit: Commit, path: Path) -> bytes | None:
+    try:
+        return fingerprint(commit.root, path, history.store.read, history.codec)
+    except PathNotFound:
+        return None
+
+
+def bisect(
+    history: History, shape: Shape, head: Commit, predicate: Callable[[Any], bool]
+) -> Commit:
+    """The first step at whose state a predicate that stays true became true."""
+    steps: list[ObjectId] = [head.id]
+    while parents := shape.parents.get(steps[-1]):
+        steps.append(parents[0])
+    steps.reverse()
+    if not predicate(history.value(head)):
+        raise NotFound("it is not true at the head, so no step made it true")
+    first, last = 0, len(steps) - 1
+    while first < last:
+        middle = (first + last) // 2
+        if predicate(history.value(steps[middle])):
+            last = middle
+        else:
+            first = middle + 1
+    return history.resolve(steps[first])
+
+
+def metrics(shape: Shape) -> dict[str, int]:
+    """How often what was done, and how much there is."""
+    kinds = [name.split("/")[0] + "/" for name in shape.refs]
+    failed = kinds.count(ATTEMPT)
+    return {
+        "checkpoints": len(shape.parents) - failed,
+        "branches": kinds.count(BRANCH),
+        "tags": kinds.count(TAG),
+        "failed_attempts": failed,
+        "rollbacks": shape.counts["rollback"],
+        "merges": shape.counts["merge"],
+        "undos": shape.counts["undo"],
+        "operations": shape.counts.total(),
+    }

@@ -1,0 +1,195 @@
+"""A timeline as one file: everything that its refs and its log lead to, and the log.
+
+    magic     "HFSESS" and the version
+    the rest  compressed with zstd: msgpack values, each behind its length in 8 bytes:
+              a dict about the session, then the operations as one list, then objects,
+              as [kind, payload], in no order
+
+Reading believes nothing: ids are made anew from the bytes, and everything that an object
+points to must be there too.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from struct import Struct
+from typing import IO, Any
+
+import ormsgpack
+import zstandard
+
+from holdfast.errors import Conflict, FormatError, NewerFormat, NotFound
+from holdfast.history import History
+from holdfast.store import Move, Operation, SqliteStore, migrate, split_name
+from holdfast.store._collecting import ends, operations
+from holdfast.store._own import OWN_SPACE
+from holdfast.store._reaching import walk
+from holdfast.store._records import decode_operation, encode_operation
+from holdfast.tree import Kind, Object, ObjectId, links, make_object
+
+_MAGIC = b"HFSESS"
+_VERSION = 1
+_LENGTH = Struct("<Q")
+_LONGEST = 1 << 30
+_BATCH_BYTES = 4 << 20
+
+
+def write_session(history: History, path: str | PathLike[str]) -> int:
+    """Write a history to a file that is not there yet; how many bytes it has."""
+    target = Path(fspath(path))
+    if target.exists():
+        raise Conflict(f"{target} exists already: choose another name, or remove it")
+    log = list(operations(history.store, history.space, 0))
+    if not log:
+        raise NotFound(f"{history.space!r} has nothing to export yet")
+    partial = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        with open(partial, "xb") as file:
+            file.write(_MAGIC + bytes([_VERSION]))
+            with zstandard.ZstdCompressor(level=3).stream_writer(file, closefd=False) as out:
+                _write_all(history, log, out)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+@dataclass(frozen=True)
+class Session:
+    """A file that was looked into."""
+
+    path: Path
+    name: str
+    """The name of the timeline that was written."""
+
+    def copy_to(self, history: History) -> None:
+        """Bring everything into a history that has nothing yet."""
+        if history.store.view(history.space).sequence:
+            raise Conflict(f"{history.space!r} has a history already: choose another name")
+        with (
+            tempfile.TemporaryDirectory(prefix="holdfast-import-") as folder,
+            SqliteStore(Path(folder) / "store", durability="relaxed") as unpacked,
+        ):
+            _unpack(self.path, unpacked, history.space)
+            migrate(unpacked, history.store)
+
+
+def read_session(path: str | PathLike[str]) -> Session:
+    """Look into a file that `write_session` wrote; raises `FormatError`."""
+    source = Path(fspath(path))
+    if not source.is_file():
+        raise NotFound(f"there is no file {source}")
+    about = next(_values(source))
+    match about:
+        case {"name": str(name)}:
+            return Session(source, name)
+    raise FormatError(f"{source} is not a session of Holdfast's")
+
+
+def _write_all(history: History, log: list[Operation], out: Any) -> None:
+    def put(value: Any) -> None:
+        packed = ormsgpack.packb(value)
+        out.write(_LENGTH.pack(len(packed)))
+        out.write(packed)
+
+    put({"name": split_name(history.space)[1]})
+    put([encode_operation(operation) for operation in log])
+    view = history.store.view(history.space)
+    roots = [ref.target for ref in view.refs]
+    seen: set[ObjectId] = set()
+    for strict, starts in ((True, roots), (False, [id for one in log for id in ends(one)])):
+        for visit in walk(starts, history.store._frames, seen):
+            if visit.problem is None:
+                read = visit.object or history.store.read([visit.id])[0]
+                put([int(read.kind), read.payload])
+            elif strict:
+                raise visit.problem
+            else:
+                seen.discard(visit.id)
+
+
+def _values(path: Path) -> Iterator[Any]:
+    with open(path, "rb") as file:
+        head = file.read(len(_MAGIC) + 1)
+        if head[:-1] != _MAGIC:
+            raise FormatError(f"{path} is not a session of Holdfast's")
+        if head[-1] > _VERSION:
+            raise NewerFormat(f"{path} has version {head[-1]}; install a newer Holdfast")
+        try:
+            yield from _stream(file)
+        except (zstandard.ZstdError, ValueError, EOFError) as error:
+            raise FormatError(f"{path} is damaged or torn: {error}") from error
+
+
+def _stream(file: IO[bytes]) -> Iterator[Any]:
+    with zstandard.ZstdDecompressor().stream_reader(file, closefd=False) as source:
+        while head := source.read(_LENGTH.size):
+            if len(head) != _LENGTH.size:
+                raise EOFError("it ends too early")
+            (length,) = _LENGTH.unpack(head)
+            if length > _LONGEST:
+                raise ValueError("a length is too large")
+            packed = source.read(length)
+            if len(packed) != length:
+                raise EOFError("it ends too early")
+            yield ormsgpack.unpackb(packed)
+
+
+def _unpack(path: Path, store: SqliteStore, space: str) -> None:
+    values = _values(path)
+    next(values)
+    log = [decode_operation(space, record) for record in _records(next(values, None))]
+    found: set[ObjectId] = set()
+    wanted: set[ObjectId] = set()
+    batch: list[Object] = []
+    size = 0
+    for value in values:
+        made = _object(value)
+        found.add(made.id)
+        wanted.update(links(made))
+        batch.append(made)
+        size += len(made.payload)
+        if size > _BATCH_BYTES:
+            store.commit(OWN_SPACE, batch)
+            batch, size = [], 0
+    store.commit(OWN_SPACE, batch)
+    if not wanted <= found:
+        raise FormatError(f"{path} is not whole: {len(wanted - found)} object(s) are missing")
+    _replay(store, space, log, found)
+
+
+def _records(value: object) -> list[bytes]:
+    if isinstance(value, list) and all(isinstance(record, bytes) for record in value):
+        return value
+    raise FormatError("a session has no log")
+
+
+def _object(value: object) -> Object:
+    match value:
+        case [int(kind), bytes(payload)] if kind in list(Kind):
+            return make_object(Kind(kind), payload)
+    raise FormatError("a session holds something that is no object")
+
+
+def _replay(store: SqliteStore, space: str, log: list[Operation], found: set[ObjectId]) -> None:
+    """Do again what the log says, as far as what it leads to is there."""
+    refs: dict[str, ObjectId] = {}
+    for operation in log:
+        moves = []
+        for name, _, target in operation.moves:
+            reached = target if target in found else None
+            before = refs.get(name)
+            if reached is None and before is None:
+                continue
+            moves.append(Move(name, before, reached))
+            refs.pop(name, None)
+            if reached is not None:
+                refs[name] = reached
+        store.commit(space, moves=moves, operation=operation.metadata)
