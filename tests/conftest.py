@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Verbosity, settings
@@ -22,6 +25,17 @@ settings.register_profile(
 )
 settings.register_profile("soak", _COMMON, max_examples=2_000, stateful_step_count=100)
 settings.load_profile("soak" if SOAK else "ci")
+
+
+@pytest.fixture
+def memory_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one, for tests that need no real syncs."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory, prefix="holdfast-") as made:
+        yield Path(made)
 
 
 def pytest_report_header() -> str:

@@ -60,6 +60,20 @@ class Work:
             action()
         self._store.close()
 
+    def check(self, store: Store, state: CrashState) -> None:
+        """Everything that must hold of a store that was opened after a power loss."""
+        memory = Memory(state)
+        landed = {space: memory.check_operations(store, space) for space in SPACES}
+        for space in SPACES:
+            memory.check_refs(store, space, landed[space])
+        memory.check_objects(store, landed)
+        if store.durability == "full":
+            assert store.view(SPACE).epoch >= memory.last("epoch")
+            assert store.acquire(SPACE, LEASE, HOLDER, 60.0).token > memory.last("token")
+        memory.check_unfinished(store, landed)
+        assert store.check(read_data=True).problems == ()
+        check_usable(store)
+
     def _small(self) -> None:
         sizes = [self._random.randrange(1, 3000) for _ in range(self._random.randrange(1, 4))]
         self._write(sizes)
@@ -213,21 +227,6 @@ class Memory:
             if len(self.told[space]) < len(tried):
                 assert tried[-1].send(store).sequence == len(tried)
                 assert len(store.operations(space)) == len(tried)
-
-
-def check_store(store: Store, state: CrashState) -> None:
-    """Everything that must hold of a store that was opened after a power loss."""
-    memory = Memory(state)
-    landed = {space: memory.check_operations(store, space) for space in SPACES}
-    for space in SPACES:
-        memory.check_refs(store, space, landed[space])
-    memory.check_objects(store, landed)
-    if store.durability == "full":
-        assert store.view(SPACE).epoch >= memory.last("epoch")
-        assert store.acquire(SPACE, LEASE, HOLDER, 60.0).token > memory.last("token")
-    memory.check_unfinished(store, landed)
-    assert store.check(read_data=True).problems == ()
-    check_usable(store)
 
 
 def check_usable(store: Store) -> None:

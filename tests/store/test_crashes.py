@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,33 +19,21 @@ from holdfast.testing._crashes._journal import Removed, Synced
 from holdfast.testing._stores._base import SPACE, noise
 from holdfast.tree import Kind, make_object
 from tests.conftest import SOAK
-from tests.store.crashes import Work, check_store
+from tests.store.crashes import Work
+from tests.store.crashing_history import HistoryWork
 
-Engine: TypeAlias = type[FileStore | SqliteStore]
+Engine: TypeAlias = type[SqliteStore] | type[FileStore]
 
 STEPS = 60
 STATES = 10_000 if SOAK else 500  # Of all variants together.
-VARIANTS: list[tuple[Engine, Literal["full", "relaxed"], int]] = [
-    (SqliteStore, "full", 1),
-    (SqliteStore, "full", 2),
-    (SqliteStore, "relaxed", 3),
-    (SqliteStore, "relaxed", 4),
-    (FileStore, "full", 5),
-    (FileStore, "full", 6),
-    (FileStore, "relaxed", 7),
-    (FileStore, "relaxed", 8),
+SEEDS = 10 if SOAK else 1
+VARIANTS = [
+    (engine, durability, work, seed)
+    for engine in (SqliteStore, FileStore)
+    for durability in ("full", "relaxed")
+    for work in (Work, HistoryWork)
+    for seed in range(SEEDS)
 ]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one, because syncs are only noted here."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory, prefix="holdfast-") as made:
-        yield Path(made)
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +45,7 @@ def checkpoints_and_snapshots_are_frequent(monkeypatch: pytest.MonkeyPatch) -> N
 def campaign(
     engine: Engine,
     durability: Literal["full", "relaxed"],
+    work: type[Work | HistoryWork],
     seed: int,
     count: int,
     folder: Path,
@@ -68,14 +55,15 @@ def campaign(
     journal = disk.journal if disk is not None else Journal(folder / "work")
     recorded = recording(engine, journal, disk)
     store = journal.folder / "store"
-    Work(lambda: recorded(store, durability=durability), journal.mark, seed).run(STEPS)
+    done = work(lambda: recorded(store, durability=durability), journal.mark, seed)
+    done.run(STEPS)
     found = set[bytes]()
     for state in crash_states(journal, seed=seed, count=count):
         found.add(state.digest)
         with noted(repr(state)):
             left = state.write_to(folder / "left") / "store"
             with engine(left, durability=durability) as opened:
-                check_store(opened, state)
+                done.check(opened, state)
             engine(left, durability=durability).close()
     return len(found)
 
@@ -89,21 +77,26 @@ def noted(note: str) -> Iterator[None]:
         raise
 
 
-@pytest.mark.parametrize(("engine", "durability", "seed"), VARIANTS)
+@pytest.mark.parametrize(("engine", "durability", "work", "seed"), VARIANTS)
 def test_a_power_loss_takes_nothing_that_it_may_not(
-    engine: Engine, durability: Literal["full", "relaxed"], seed: int, folder: Path
+    engine: Engine,
+    durability: Literal["full", "relaxed"],
+    work: type[Work | HistoryWork],
+    seed: int,
+    memory_folder: Path,
 ) -> None:
-    wanted = STATES // len(VARIANTS)
+    wanted = -(-STATES // len(VARIANTS))
 
-    assert campaign(engine, durability, seed, wanted, folder) == wanted
+    assert campaign(engine, durability, work, seed, wanted, memory_folder) == wanted
 
 
 def test_a_pack_is_removed_only_when_the_rows_that_named_it_are_gone_for_good(
-    folder: Path,
+    memory_folder: Path,
 ) -> None:
-    journal = Journal(folder / "work")
+    journal = Journal(memory_folder / "work")
     large = make_object(Kind.CHUNK, noise(packs.LARGE + 1))
-    with recording(SqliteStore, journal)(folder / "work/store", durability="relaxed") as store:
+    recorded = recording(SqliteStore, journal)
+    with recorded(journal.folder / "store", durability="relaxed") as store:
         store.commit(SPACE, [large])
         store.delete(store.condemn([large.id]))
         steps = journal.steps
@@ -117,26 +110,47 @@ def test_a_pack_is_removed_only_when_the_rows_that_named_it_are_gone_for_good(
     assert isinstance(wal[-1], Synced)
 
 
+# The campaign itself: it finds what it is there for.
+
+
 def test_the_campaign_finds_a_database_that_never_syncs(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    memory_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "_SYNCHRONOUS", {"full": "OFF", "relaxed": "OFF"})
 
     with pytest.raises((AssertionError, HoldfastError)):
-        campaign(SqliteStore, "full", 1, 100, folder)
+        campaign(SqliteStore, "full", Work, 1, 100, memory_folder)
 
 
-class ForgetsToSync(RecordingDisk):
+def test_the_campaign_finds_files_that_are_removed_too_early(
+    memory_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_THROUGH", "PRAGMA synchronous = NORMAL")
+
+    with pytest.raises((AssertionError, HoldfastError)):
+        campaign(SqliteStore, "relaxed", Work, 0, 200, memory_folder)
+
+
+def test_the_campaign_finds_a_relaxed_collection_that_does_not_sync_logs(
+    memory_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileStore, "_sync_logs", lambda self: None)
+
+    with pytest.raises((AssertionError, HoldfastError)):
+        campaign(FileStore, "relaxed", Work, 1, 200, memory_folder)
+
+
+class ForgetsToSyncNewFiles(RecordingDisk):
     def create(self, path: Path, data: bytes, *, sync: bool) -> None:
         super().create(path, data, sync=False)
 
 
-class ForgetsLines(RecordingDisk):
+class ForgetsToSyncWhatItAppends(RecordingDisk):
     def append(self, path: Path, data: bytes, *, sync: bool) -> None:
         super().append(path, data, sync=False)
 
 
-class ForgetsNames(RecordingDisk):
+class ForgetsToSyncFolders(RecordingDisk):
     def sync_folder(self, folder: Path) -> None:
         pass
 
@@ -144,26 +158,17 @@ class ForgetsNames(RecordingDisk):
 @pytest.mark.parametrize(
     ("engine", "disk"),
     [
-        (SqliteStore, ForgetsToSync),
-        (SqliteStore, ForgetsNames),
-        (FileStore, ForgetsToSync),
-        (FileStore, ForgetsLines),
-        (FileStore, ForgetsNames),
+        (SqliteStore, ForgetsToSyncNewFiles),
+        (SqliteStore, ForgetsToSyncFolders),
+        (FileStore, ForgetsToSyncNewFiles),
+        (FileStore, ForgetsToSyncWhatItAppends),
+        (FileStore, ForgetsToSyncFolders),
     ],
 )
 def test_the_campaign_finds_a_disk_that(
-    engine: Engine, disk: type[RecordingDisk], folder: Path
+    engine: Engine, disk: type[RecordingDisk], memory_folder: Path
 ) -> None:
-    broken = disk(Journal(folder / "work"))
+    broken = disk(Journal(memory_folder / "work"))
 
     with pytest.raises((AssertionError, HoldfastError)):
-        campaign(engine, "full", 1, 200, folder, broken)
-
-
-def test_the_campaign_finds_a_relaxed_collection_that_does_not_sync_logs(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FileStore, "_sync_logs", lambda self: None)
-
-    with pytest.raises((AssertionError, HoldfastError)):
-        campaign(FileStore, "relaxed", 1, 200, folder)
+        campaign(engine, "full", Work, 1, 200, memory_folder, broken)

@@ -39,20 +39,22 @@ def in_memory() -> Callable[[], Callable[[], Store]]:
 
 
 def in_folders(
-    engine: type[FileStore | SqliteStore], folder: Path
+    engine: type[SqliteStore] | type[FileStore], folder: Path
 ) -> Callable[[], Callable[[], Store]]:
     numbers = itertools.count()
 
     def fresh() -> Callable[[], Store]:
         place = folder / str(next(numbers))
-        return lambda: engine(place, durability="relaxed")
+        return lambda: engine(place)
 
     return fresh
 
 
-@pytest.fixture(params=[MemoryStore, SqliteStore, FileStore])
-def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Callable[[], Store]]:
-    return in_memory() if request.param is MemoryStore else in_folders(request.param, tmp_path)
+@pytest.fixture(params=["memory", "sqlite", "files"])
+def fresh(request: pytest.FixtureRequest, memory_folder: Path) -> Callable[[], Callable[[], Store]]:
+    if request.param == "memory":
+        return in_memory()
+    return in_folders(SqliteStore if request.param == "sqlite" else FileStore, memory_folder)
 
 
 def commit(store: Store, number: int) -> None:

@@ -11,8 +11,8 @@ from holdfast.errors import InvalidInput, StoreClosed, StoreFull, Unavailable
 from holdfast.store import Engine, MemoryStore, Move, SqliteStore, Store, ref_name
 from holdfast.testing import Fault, FaultStore, StoreContract
 from holdfast.testing._faults import METHODS
-from holdfast.testing._stores._base import MAIN, SPACE, Opener, in_threads, point, value
-from holdfast.tree import ObjectId
+from holdfast.testing._stores._base import MAIN, SPACE, Opener, in_threads, noise, point, value
+from holdfast.tree import Kind, ObjectId, make_object
 from tests.store.test_sqlite import SqliteContract
 
 ONE, TWO = value("one"), value("two")
@@ -182,6 +182,14 @@ def test_leases_meet_faults_too() -> None:
     with pytest.raises(Unavailable):
         store.acquire(SPACE, ref_name("lease", "x"), "me", 10.0)
     assert store.acquire(SPACE, ref_name("lease", "x"), "me", 10.0).token == 2
+
+
+def test_room_is_made_in_a_store_with_a_size_limit() -> None:
+    store = FaultStore(MemoryStore(size_limit=1000))
+    for number in range(10):
+        store.commit(SPACE, [make_object(Kind.CHUNK, noise(300, seed=number))])
+
+    assert "delete" in store.calls
 
 
 async def fetch(store: Store) -> None:

@@ -122,7 +122,10 @@ class FaultStore(Store):
     ) -> None:
         expect(isinstance(store, Store), "a FaultStore stands in front of a store", store)
         super().__init__(
-            backend_id=store.backend_id, backend_aliases=store.backend_aliases, clock=store._clock
+            backend_id=store.backend_id,
+            backend_aliases=store.backend_aliases,
+            clock=store._clock,
+            size_limit=store.size_limit,
         )
         # What engines say of their class is here a matter of the store behind.
         self.capabilities = store.capabilities  # type: ignore[misc]
