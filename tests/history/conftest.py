@@ -9,24 +9,28 @@ from typing import TypeAlias
 import pytest
 
 from holdfast.history import Branch, History
-from holdfast.store import MemoryStore, SqliteStore, Store, space_name
+from holdfast.store import FileStore, MemoryStore, SqliteStore, Store, space_name
 
 Opener: TypeAlias = Callable[[], Store]
 
 SPACE = space_name("test", "agent")
-ENGINES = ["memory", "sqlite"]
+ENGINES: dict[str, type[FileStore | SqliteStore] | None] = {
+    "memory": None,
+    "sqlite": SqliteStore,
+    "files": FileStore,
+}
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=list(ENGINES))
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """Opens one more store object on the data of the running test."""
     memory = MemoryStore()
     opened: list[Store] = [memory]
 
     def open_one() -> Store:
-        on_disk = request.param == "sqlite"
+        engine = ENGINES[request.param]
         where = tmp_path / "store"
-        store = SqliteStore(where, durability="relaxed") if on_disk else memory.another()
+        store = engine(where, durability="relaxed") if engine else memory.another()
         opened.append(store)
         return store
 

@@ -414,6 +414,21 @@ def test_what_stands_beside_a_living_object_is_not_the_object(store: FileStore) 
     assert not stale.exists()
 
 
+def test_an_older_mark_does_not_come_back(store: FileStore) -> None:
+    one = value(noise(300))
+    store.commit(SPACE, [one])
+    stale = condemned_path(store.path / OBJECTS, one.id, 3)
+    stale.write_bytes(b"what a power loss left")
+    (store.path / "collections" / "3").touch()
+
+    assert store.condemn([one.id], collection=7) == [one.id]
+
+    assert store.read([one.id]) == [one]
+    assert store.delete([one.id], collection=7) == [one.id]
+    assert list(store.scan()) == []
+    assert files(store.path / "objects") == []
+
+
 def test_a_chain_is_deleted_from_its_end(store: FileStore) -> None:
     versions = growing(6)
     for version in versions:

@@ -68,9 +68,14 @@ class Objects:
 
     # Reading. Needs no right, and waits for nobody.
 
-    def frames(self, ids: Iterable[ObjectId]) -> dict[ObjectId, bytes]:
+    def frames(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
         """The frames of objects, without those that are absent."""
-        return {id: found.data for id, found in self._find(ids, None).items()}
+        found = self._find(ids, None)
+        absent = [id for id in ids if id not in found]
+        if absent:
+            # One may have been condemned before the first look and revived before the second.
+            found |= self._find(absent, None)
+        return {id: one.data for id, one in found.items()}
 
     def presence(self, ids: Iterable[ObjectId]) -> dict[ObjectId, Presence]:
         """Depth and condemnation; one whose file is no frame counts as absent."""
@@ -185,9 +190,10 @@ class Objects:
             folders.add(path.parent)
         self._sync(folders)
         # The living name comes first, so there is a name at every moment.
-        for framed in frames:
-            if framed.id in present:
-                self._drop_marks(framed.id)
+        revived = [framed.id for framed in frames if framed.id in present]
+        marks = self.collections() if revived else []
+        for id in revived:
+            self._drop_marks(id, marks)
 
     def _place(self, framed: Framed, temporary_path: Path | None, path: Path) -> None:
         if temporary_path is not None:
@@ -217,9 +223,12 @@ class Objects:
     def condemn(self, ids: Iterable[ObjectId], collection: int) -> None:
         """Give objects the name of what a collection condemned."""
         self._note(collection)
+        marks = self.collections()
         folders: set[Path] = set()
         for id, found in self._find(ids, 0).items():
             path = condemned_path(self._folder, id, collection)
+            if not found.condemned:
+                self._drop_marks(id, marks)  # Else an older frame could come back for it.
             if found.path != path:
                 self._disk.rename(found.path, path)
                 folders.add(path.parent)
@@ -283,10 +292,9 @@ class Objects:
         self._disk.sync_folder(self._collections)
         self._disk.sync_folder(self._root)
 
-    def _drop_marks(self, id: ObjectId) -> None:
-        self._disk.discard(
-            condemned_path(self._folder, id, number) for number in self.collections()
-        )
+    def _drop_marks(self, id: ObjectId, marks: Iterable[int]) -> None:
+        paths = [condemned_path(self._folder, id, number) for number in marks]
+        self._disk.discard(path for path in paths if path.exists())
 
     def _each(self, work: Callable[[T], None], given: Iterable[T]) -> None:
         """Do work that waits for the disk, on several threads where that is faster."""

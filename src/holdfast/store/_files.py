@@ -94,8 +94,12 @@ class FileStore(Store):
         self._objects = Objects(self.path, self._disk)
         self._log = Spaces(self.path, self._disk, durability)
         self._usage = Usage(self.path, size_limit)
-        with system_errors(self.path):
-            self._header = self._open()
+        try:
+            with system_errors(self.path):
+                self._header = self._open()
+        except BaseException:
+            self._lock.close()
+            raise
 
     @property
     def header(self) -> Header:
