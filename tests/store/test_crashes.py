@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pytest
 
@@ -13,10 +13,11 @@ from holdfast.errors import HoldfastError
 from holdfast.store import FileStore, SqliteStore
 from holdfast.store import _file_spaces as spaces
 from holdfast.store import _sqlite_database as database
+from holdfast.store import _sqlite_index as index
 from holdfast.store import _sqlite_packs as packs
 from holdfast.testing import Journal, RecordingDisk, crash_states, recording
 from holdfast.testing._crashes._journal import Removed, Synced
-from holdfast.testing._stores._base import SPACE, noise
+from holdfast.testing._stores._base import SPACE, in_threads, noise
 from holdfast.tree import Kind, make_object
 from tests.conftest import SOAK
 from tests.store.crashes import Work
@@ -37,8 +38,10 @@ VARIANTS = [
 
 
 @pytest.fixture(autouse=True)
-def checkpoints_and_snapshots_are_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+def what_is_rare_is_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints, indexing and snapshots are part of many states."""
     monkeypatch.setattr(database, "_CHECKPOINT_PAGES", 30)
+    monkeypatch.setattr(index, "LONGEST_TAIL", 10)
     monkeypatch.setattr(spaces, "_SNAPSHOT_BYTES", 5000)
 
 
@@ -88,6 +91,29 @@ def test_a_power_loss_takes_nothing_that_it_may_not(
     wanted = -(-STATES // len(VARIANTS))
 
     assert campaign(engine, durability, work, seed, wanted, memory_folder) == wanted
+
+
+@pytest.mark.parametrize("engine", [SqliteStore, FileStore])
+def test_what_threads_commit_together_is_durable_for_each_of_them(
+    engine: Engine, memory_folder: Path
+) -> None:
+    journal = Journal(memory_folder / "work")
+    with recording(engine, journal)(journal.folder / "store") as store:
+
+        def work(number: int) -> None:
+            for step in range(10):
+                new = make_object(Kind.CHUNK, noise(300, seed=100 * number + step))
+                journal.mark("told", (store.commit(SPACE, [new]), new.id))
+
+        in_threads(4, work)
+
+    for state in crash_states(journal, seed=1, count=100 if SOAK else 20):
+        told: list[Any] = state.marked("told")
+        with engine(state.write_to(memory_folder / "left") / "store") as opened:
+            operations = opened.operations(SPACE)
+            assert all(operations[operation.sequence - 1] == operation for operation, _ in told)
+            assert opened.missing([id for _, id in told]) == []
+            assert opened.check(read_data=True).problems == ()
 
 
 def test_a_pack_is_removed_only_when_the_rows_that_named_it_are_gone_for_good(
