@@ -21,6 +21,8 @@ MODULES = [
     "holdfast.tree",
     "holdfast.store",
     "holdfast.history",
+    "holdfast.recovery",
+    "holdfast.timeline",
     "holdfast.testing",
 ]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
         migrate,
         open,  # noqa: A004
     )
+    from holdfast.timeline import Checkpoint, Timeline
     from holdfast.tree import Map, TreeWriter, diff, get, load, merge, put
 
 __all__ = [
     "Branch",
+    "Checkpoint",
     "Codec",
     "Conflict",
     "Corrupt",
@@ -57,6 +59,7 @@ __all__ = [
     "Registry",
     "SqliteStore",
     "Store",
+    "Timeline",
     "TreeWriter",
     "Unavailable",
     "__version__",
@@ -85,6 +88,7 @@ _HOMES = {
         "migrate",
         "open",
     ),
+    "holdfast.timeline": ("Checkpoint", "Timeline"),
     "holdfast.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

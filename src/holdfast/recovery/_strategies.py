@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
-from tenacity import RetryCallState, Retrying, wait_exponential, wait_exponential_jitter
+from tenacity import RetryCallState, Retrying, wait_exponential, wait_random
 
 from holdfast.errors import InvalidInput
 
@@ -60,8 +60,8 @@ class RetryWithBackoff(RecoveryStrategy):
     """Wait, each time longer, and try again with the same state: for what passes by itself.
 
     The first wait is `base_delay` seconds, each next one twice as long, at most
-    `max_delay`. With `jitter` each is longer by a random part of `base_delay`, so that
-    many agents do not come back at the same moment.
+    `max_delay`. With `jitter` each but the longest is longer by a random part of
+    `base_delay`, so that many agents do not come back at the same moment.
     """
 
     def __init__(
@@ -78,10 +78,8 @@ class RetryWithBackoff(RecoveryStrategy):
             )
         self.base_delay, self.max_delay, self.jitter = base_delay, max_delay, jitter
         self.error_types = checked_types(error_types)
-        self._wait = (
-            wait_exponential_jitter(initial=base_delay, max=max_delay, jitter=base_delay)
-            if jitter
-            else wait_exponential(multiplier=base_delay, max=max_delay)
+        self._wait = wait_exponential(multiplier=base_delay, max=max_delay) + wait_random(
+            0, base_delay if jitter else 0
         )
 
     def can_handle(self, error: Exception) -> bool:
@@ -96,7 +94,7 @@ class RetryWithBackoff(RecoveryStrategy):
         """Twice as long each time, at most `max_delay`."""
         call = RetryCallState(Retrying(), None, (), {})
         call.attempt_number = attempt + 1
-        return float(self._wait(call))
+        return min(float(self._wait(call)), self.max_delay)
 
 
 class AlternativePathStrategy(RecoveryStrategy):

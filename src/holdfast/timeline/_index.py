@@ -96,7 +96,7 @@ class Index:
         action = operation.metadata.get("action")
         self._counts[str(action)] += 1
         for move in operation.moves:
-            name, before, target = move
+            name, _, target = move
             if not name.startswith((BRANCH, TAG, ATTEMPT)):
                 continue
             if target is None:
@@ -105,8 +105,10 @@ class Index:
             self._refs[name] = target
             if target not in self._parents:
                 self._add(move, action)
-            elif action in ("rollback", "undo") and before is not None:
+            if action == "rollback":
                 self._recovered[name] = target
+            elif action in ("undo", "redo"):
+                self._recovered.pop(name, None)
 
     def _add(self, move: Move, action: object) -> None:
         assert move.target is not None

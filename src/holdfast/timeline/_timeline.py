@@ -140,6 +140,13 @@ class Timeline:
             return []
         return [self._seen(commit) for commit in self._history.steps(start, limit)]
 
+    def failures(self, limit: int | None = 50) -> list[Checkpoint]:
+        """The attempts that failed, newest first."""
+        finding.check_limit(limit)
+        view = self.store.view(self._history.space, "attempt/")
+        newest = sorted(view.refs, key=lambda ref: ref.sequence, reverse=True)[:limit]
+        return [self._seen(self._history.resolve(ref.target)) for ref in newest]
+
     def at(self, moment: str | datetime | float) -> Past:
         """A read-only view of a checkpoint, or of the current branch at a time."""
         from holdfast.timeline._past import Past
@@ -534,6 +541,7 @@ class Timeline:
     aget_state = twin(get_state)
     aget = twin(get)
     ahistory = twin(history)
+    afailures = twin(failures)
     aat = twin(at)
     adiff = twin(diff)
     arollback = twin(rollback)
