@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.errors import StoreFull, Unavailable
 from holdfast.store import FileStore, MemoryStore, Move, SqliteStore, Store, ref_name
+from holdfast.store import _collecting as collecting
 from holdfast.store import _sqlite_packs as packs
 from holdfast.testing import Fault, Outcome, fail_every_call
 from holdfast.testing._stores._base import MAIN, SPACE, noise
@@ -123,6 +124,25 @@ def test_a_collection_that_fails_leaves_a_sound_store_and_the_next_one_ends_it(
     fresh: Callable[[], Callable[[], Store]],
 ) -> None:
     assert fail_every_call(fresh, collect_all, check_collection) > 4 * len(COMMITS)
+
+
+def test_a_collection_that_stops_halfway_leaves_no_object_without_its_base(
+    fresh: Callable[[], Callable[[], Store]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "_DELETED_AT_A_TIME", 1)
+    versions = [FIRST]
+    for seed in range(3):
+        versions.append(chunk(versions[-1].payload + noise(50, seed), versions[-1]))
+
+    def work(store: Store) -> None:
+        for version in versions:
+            store.commit(SPACE, [version])
+        store.gc()
+
+    def check(store: Store, outcome: Outcome[None]) -> None:
+        assert store.check(read_data=True).problems == ()
+
+    assert fail_every_call(fresh, work, check, faults=[Fault.error, Fault.lost_reply]) > 8
 
 
 def take_lease(store: Store) -> int:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from holdfast.store._frames import MAX_DEPTH
 from holdfast.store._own import is_arriving
 from holdfast.store._reaching import walk
 
@@ -146,7 +147,8 @@ def _sort(
     """The objects that nothing reaches, and those that stay, with their sizes.
 
     What a living object is stored against stays too. The third are those of the living
-    that a collection condemned and did not live to revive.
+    that a collection condemned and did not live to revive. The first are in the order in
+    which they can be deleted: none stands before one that is stored against it.
     """
     doomed: dict[ObjectId, int] = {}
     spared: dict[ObjectId, int] = {}
@@ -163,7 +165,16 @@ def _sort(
         while base is not None and base in doomed:
             spared[base] = doomed.pop(base)
             base = bases.get(base)
-    return doomed, spared, marked
+    order = sorted(doomed, key=lambda id: _depth(id, bases), reverse=True)
+    return {id: doomed[id] for id in order}, spared, marked
+
+
+def _depth(id: ObjectId, bases: Mapping[ObjectId, ObjectId]) -> int:
+    depth = 0
+    while id in bases and depth <= MAX_DEPTH:
+        id = bases[id]
+        depth += 1
+    return depth
 
 
 def _result(freed: dict[ObjectId, int], kept: dict[ObjectId, int], dry_run: bool) -> Collected:
