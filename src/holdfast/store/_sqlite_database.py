@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from holdfast.errors import NotAllowed, StoreClosed
 from holdfast.store._sqlite_errors import is_busy, translated
-from holdfast.store._sqlite_group import Group, Member, Transaction, run_members
+from holdfast.store._sqlite_group import Group, Member, Transaction, run_members, wake
 from holdfast.store._sqlite_index import Tails
 from holdfast.store._system_errors import too_busy
 from holdfast.store._turns import Patience, Turn
@@ -61,13 +61,19 @@ class Database:
 
     def read(self, ask: Callable[[sqlite3.Connection], R]) -> R:
         """What `ask` finds, all of it at one moment. Nobody is waited for."""
-        with translated(self.folder):
+        try:
             return self._retried(lambda db: _at_one_moment(db, ask))
+        except (sqlite3.Error, OSError):
+            with translated(self.folder):
+                raise
 
     def read_once(self, ask: Callable[[sqlite3.Connection], R]) -> R:
         """The same for an `ask` of one statement, which is of one moment by itself."""
-        with translated(self.folder):
+        try:
             return self._retried(ask)
+        except (sqlite3.Error, OSError):
+            with translated(self.folder):
+                raise
 
     def write(self, work: Callable[[sqlite3.Connection], R], size: int = 0) -> R:
         """Do work in one transaction, after those who came before.
@@ -85,12 +91,12 @@ class Database:
         With `through` it survives a power loss when it returns, at every durability: for
         what something outside the database is done upon that cannot be taken back.
         """
-        with translated(self.folder):
+        try:
             process = self._here()
             patience = Patience(self._busy_seconds, first=0.0002, last=0.002)
             member = Member(work, size, alone=through and self._usual != _THROUGH)
             try:
-                if not process.group.enter(member, patience.remaining):
+                if not process.group.enter(member, self._busy_seconds):
                     raise too_busy(self.folder, self._busy_seconds)
                 while member.leads and self._lead(process, patience, member):
                     pass
@@ -99,8 +105,11 @@ class Database:
                     process.group.leave()
             if member.error is not None:
                 raise member.error
-            done: R = member.result
-            return done
+        except (sqlite3.Error, OSError):
+            with translated(self.folder):
+                raise
+        done: R = member.result
+        return done
 
     def create(
         self, is_new: Callable[[sqlite3.Connection], bool], before_tables: Iterable[str]
@@ -134,7 +143,7 @@ class Database:
 
     def _lead(self, process: _Process, patience: Patience, leader: Member) -> bool:
         """Do a member's work and that of those behind it; whether it must be done again."""
-        db = self._take(process)
+        db = self._take(process, to_write=True)
         sound = False
         others: list[Member] = []
         try:
@@ -146,7 +155,7 @@ class Database:
             finally:
                 process.turn.pass_on()
             others = process.group.take_along(leader)
-            transaction = Transaction(db)
+            transaction = Transaction(db, grouped=bool(others))
             undone = run_members(transaction, leader, others)
             if undone:
                 process.group.put_back([one for one in undone if one is not leader])
@@ -157,7 +166,7 @@ class Database:
                 transaction.shared.landed()
             if leader.alone:
                 db.execute(self._usual)
-            sound = not any(isinstance(one.error, sqlite3.Error) for one in others)
+            sound = not any(isinstance(one.error, sqlite3.Error) for one in (leader, *others))
         except sqlite3.Error as error:
             if not others:
                 raise
@@ -173,7 +182,7 @@ class Database:
         finally:
             process.give_back(db, sound)
             for one in others:
-                one.wake.release()
+                wake(one)
         return False
 
     def _begin(self, db: sqlite3.Connection, patience: Patience) -> None:
@@ -220,10 +229,10 @@ class Database:
             found = self._processes.setdefault(pid, _Process(self))
         return found
 
-    def _take(self, process: _Process) -> sqlite3.Connection:
+    def _take(self, process: _Process, *, to_write: bool = False) -> sqlite3.Connection:
         if self._closed:
             raise StoreClosed(f"the store in {self.folder} was closed")
-        return process.take()
+        return process.take(to_write)
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         db = sqlite3.connect(
@@ -273,21 +282,37 @@ class _Process:
         self.turn = Turn(database.folder / TURN)
         self._database = database
         self._free: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
         self._used = 0
         self._closed = False
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.Lock())
 
-    def take(self) -> sqlite3.Connection:
-        """A connection for one call."""
+    def take(self, to_write: bool) -> sqlite3.Connection:
+        """A connection for one call. One that writes is the one that wrote before, if it can."""
         with self._changed:
             self._used += 1
             if self._free:
-                return self._free.pop()
+                db = self._choose(to_write)
+                if to_write:
+                    self._writer = db
+                return db
         try:
-            return self._database._connect()
+            db = self._database._connect()
         except BaseException:
             self._leave(None)
             raise
+        if to_write:
+            self._writer = db
+        return db
+
+    def _choose(self, to_write: bool) -> sqlite3.Connection:
+        free = self._free
+        if free[-1] is self._writer:
+            return free.pop() if to_write or len(free) == 1 else free.pop(0)
+        if to_write and self._writer in free:
+            free.remove(self._writer)
+            return self._writer
+        return free.pop()
 
     def give_back(self, db: sqlite3.Connection, sound: bool) -> None:
         """Keep a connection for the next call, unless something was wrong with it."""

@@ -33,8 +33,10 @@ class Shared(Protocol):
 class Transaction:
     """One transaction: its connection, and what its members tell each other."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, grouped: bool) -> None:
         self.db = db
+        self.grouped = grouped
+        """Whether it has several members."""
         self.shared: Shared | None = None
 
 
@@ -52,8 +54,12 @@ class Member:
         self.leads = False
         self.result: Any = None
         self.error: BaseException | None = None
-        self.wake = threading.Lock()
-        self.wake.acquire()
+        self.wake: threading.Lock | None = None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait to be woken, at most so long."""
+        assert self.wake is not None
+        return self.wake.acquire(timeout=seconds)
 
 
 class Group:
@@ -71,8 +77,10 @@ class Group:
                 if not self._led:
                     self._led = member.leads = True
                     return True
+                member.wake = threading.Lock()
+                member.wake.acquire()
                 self._waiting.append(member)
-            return member.wake.acquire(timeout=max(seconds, 0)) or not self._gave_up(member)
+            return member.wait(max(seconds, 0)) or not self._gave_up(member)
         except BaseException:  # An interrupt: nobody may be left to wait for this one.
             self._gave_up(member)
             raise
@@ -85,7 +93,7 @@ class Group:
                 return True
             if not member.taken:
                 return not member.leads
-        member.wake.acquire()
+        member.wait(-1)
         return False
 
     def take_along(self, leader: Member) -> list[Member]:
@@ -117,9 +125,15 @@ class Group:
             if self._waiting:
                 following = self._waiting.popleft()
                 following.leads = True
-                following.wake.release()
+                wake(following)
             else:
                 self._led = False
+
+
+def wake(member: Member) -> None:
+    """Let a member see what came of its work, or lead."""
+    assert member.wake is not None
+    member.wake.release()
 
 
 def run_members(transaction: Transaction, leader: Member, others: list[Member]) -> list[Member]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 from holdfast.errors import FormatError
 from holdfast.store._decide import Presence
 from holdfast.store._sqlite_entries import (
+    ENTRY,
     ORDINAL_BITS,
     Entry,
     living_ids,
@@ -73,8 +74,8 @@ class Tail:
         self.indexed = self.last = indexed
         self.rows: dict[int, Row] = {}
         self.places: dict[ObjectId, int] = {}
-        self.operations: dict[int, dict[int, int]] = {}
-        """By space: the row of each operation."""
+        self.operations: dict[int, tuple[int, list[int]]] = {}
+        """By space: the first operation, and the rows of it and those that follow."""
         self.writes: dict[int, list[int]] = {}
         self._lock = threading.Lock()
 
@@ -91,10 +92,12 @@ class Tail:
     def _add(self, row: Row) -> None:
         number, space, sequence, write, entries, _ = row
         self.rows[number] = row
+        place = number << ORDINAL_BITS
         for ordinal, id in living_ids(entries):
-            self.places[id] = number << ORDINAL_BITS | ordinal
+            self.places[id] = place | ordinal
         if space is not None and sequence is not None and write is not None:
-            self.operations.setdefault(space, {})[sequence] = number
+            # Lists, which others may read while they grow.
+            self.operations.setdefault(space, (sequence, []))[1].append(number)
             self.writes.setdefault(write, []).append(number)
         self.last = number
 
@@ -142,20 +145,31 @@ class Moment:
         self.marked = marked
         """Whether anything is condemned."""
         self._rows: dict[int, Row] = {}
-        self._added = Tail(last)
+        self._added: list[Row] = []
+        self._more: Tail | None = None
+        """What was added, for those who look for it: most transactions do not."""
+
+    @property
+    def more(self) -> Tail:
+        """What this transaction added, as a tail."""
+        if not self._added:
+            return _NOTHING
+        if self._more is None:
+            self._more = Tail(self._added[0].number - 1)
+        self._more.add(self._added)
+        return self._more
 
     def find(self, ids: Iterable[ObjectId]) -> dict[ObjectId, Found]:
         """Objects that are there, condemned or not."""
         found: dict[ObjectId, Found] = {}
         others: dict[int, list[ObjectId]] = {}
+        added, tail = self.more.places, self.tail.places
         for id in ids:
-            place = self._added.places.get(id)
-            if place is None:
-                place = self.tail.places.get(id)
-                if place is None or place >> ORDINAL_BITS > self.last:
-                    others.setdefault(prefix(id), []).append(id)
-                    continue
-            found[id] = Found(place, self.entry(place))
+            place = tail.get(id) or added.get(id)
+            if place is None or place >> ORDINAL_BITS > self.last:
+                others.setdefault(prefix(id), []).append(id)
+            else:
+                found[id] = Found(place, self.entry(place))
         if others:
             for number, place in self._select(others):
                 entry = self.entry(place)
@@ -170,9 +184,9 @@ class Moment:
 
     def row(self, number: int) -> Row:
         """A row of the log."""
-        known = self._added.rows.get(number) or self.tail.rows.get(number)
+        known = self.tail.rows.get(number) or self._rows.get(number)
         if known is None:
-            known = self._rows.get(number)
+            known = self.more.rows.get(number)
         if known is None:
             (known,) = _read_rows(self.db, number - 1, number) or [_absent(number)]
             self._rows[number] = known
@@ -186,18 +200,24 @@ class Moment:
 
     def last_operation(self, space: int, indexed: int) -> int:
         """The sequence number of a space's last operation, if the tables know this one."""
-        for tail in (self._added, self.tail):
-            numbers = tail.operations.get(space)
-            if numbers:
-                last = next(reversed(numbers))
-                while last > indexed and numbers.get(last, self.last + 1) > self.last:
-                    last -= 1
-                return max(last, indexed)
+        for tail in (self.more, self.tail):
+            if space in tail.operations:
+                first, rows = tail.operations[space]
+                count = len(rows)
+                while count and rows[count - 1] > self.last:
+                    count -= 1
+                if count:
+                    return first + count - 1
         return indexed
+
+    def row_of_operation(self, space: int, sequence: int) -> int:
+        """The row of an operation that the tables do not have yet."""
+        first, rows = self.tail.operations[space]
+        return rows[sequence - first]
 
     def rows_of_write(self, write: int, indexed: bool) -> list[int]:
         """The rows whose write id has this hash; `indexed` says that the tables know some."""
-        numbers = [*self.tail.writes.get(write, ()), *self._added.writes.get(write, ())]
+        numbers = [*self.tail.writes.get(write, ()), *self.more.writes.get(write, ())]
         if indexed:
             rows = self.db.execute("SELECT number FROM writes WHERE write = ?", (write,))
             numbers += [number for (number,) in rows]
@@ -207,9 +227,10 @@ class Moment:
 
     def add(self, row: Row) -> None:
         """Take in a row that this transaction wrote."""
-        self._added.add([row])
+        self._added.append(row)
         self.last = row.number
-        if len(self.tail) + len(self._added) > LONGEST_TAIL:
+        entries = len(row.entries or b"") // ENTRY.size
+        if len(self.tail) + len(self._added) + entries > LONGEST_TAIL:
             self.flush()
 
     def changed(self, row: Row) -> None:
@@ -218,32 +239,43 @@ class Moment:
 
     def flush(self) -> None:
         """Put the tail into the tables."""
-        rows = [*self.tail.rows.values(), *self._added.rows.values()]
+        rows = [*self.tail.rows.values(), *self._added]
         if rows:
             flush_rows(self.db, rows)
         self.tail = Tail(self.last)
-        self._added = Tail(self.last)
+        self._added, self._more = [], None
 
     def save(self) -> tuple[Tail, list[Row], int]:
         """What `restore` needs."""
-        return self.tail, list(self._added.rows.values()), self.last
+        return self.tail, list(self._added), self.last
 
     def restore(self, saved: tuple[Tail, list[Row], int]) -> None:
         """Forget what was added since."""
         self.tail, rows, self.last = saved
-        self._added = Tail(self.tail.last if not rows else rows[0].number - 1)
-        self._added.add(rows)
+        self._added, self._more = list(rows), None
+        self._rows.clear()
 
     def landed(self) -> None:
         """The transaction is committed: share what it added."""
-        self.tail.add(self._added.rows.values())
+        self.tail.add(self._added)
+        self._added, self._more = [], None
+        self._rows.clear()
         self._tails.publish(self.tail)
 
-    def _select(self, prefixes: Iterable[int]) -> Iterator[tuple[int, int]]:
+    def _select(self, prefixes: Collection[int]) -> Iterable[tuple[int, int]]:
+        if len(prefixes) <= _FEW:
+            query = _query("prefix, place", "objects", "prefix", len(prefixes))
+            return self.db.execute(query, tuple(prefixes)).fetchall()
+        return self._select_many(prefixes)
+
+    def _select_many(self, prefixes: Iterable[int]) -> Iterator[tuple[int, int]]:
         for some in _portions(prefixes):
             yield from self.db.execute(
                 _query("prefix, place", "objects", "prefix", len(some)), some
             ).fetchall()
+
+
+_NOTHING = Tail(0)
 
 
 def open_moment(db: sqlite3.Connection, tails: Tails) -> Moment:

@@ -194,10 +194,10 @@ def read_operations(moment: Moment, space: str, after: int, limit: int) -> list[
         (operation_key(number, after + 1), operation_key(number, last)),
     )
     records = [record for (record,) in rows]
-    tail = moment.tail.operations.get(number, {})
     for sequence in range(after + len(records) + 1, last + 1):
-        row = moment.db.execute("SELECT record FROM log WHERE number = ?", (tail[sequence],))
-        records.append(row.fetchone()[0])
+        place = moment.row_of_operation(number, sequence)
+        row = moment.db.execute("SELECT record FROM log WHERE number = ?", (place,)).fetchone()
+        records.append(row[0])
     return [read_operation(space, record) for record in records]
 
 

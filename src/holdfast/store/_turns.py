@@ -97,7 +97,7 @@ class Turn:
 
     def take(self, seconds: float) -> None:
         """Wait until it is this process's turn, or until it is time to go ahead anyway."""
-        if fcntl is None:
+        if fcntl is None or self._try():
             return
         # The longer it waits, the more often it asks: who came first goes first, mostly.
         patience = Patience(min(seconds, _COURTESY), first=0.002, last=0.0008)
