@@ -388,6 +388,25 @@ def test_a_write_id_that_was_used_again_long_after_is_no_obstacle(make: Make) ->
     assert target.view(SPACE).sequence == 303
 
 
+def test_what_nothing_needed_in_the_source_can_be_collected_in_the_target(
+    pair: tuple[Store, Store],
+) -> None:
+    source, target = pair
+    fill(source)
+    source.commit(SPACE, TreeWriter().write(long(9)).objects)
+    needed = all_ids(source)
+    source.gc(recent=1000)
+    garbage = needed - all_ids(source)
+    source.commit(SPACE, TreeWriter().write(long(9)).objects)
+
+    holdfast.migrate(source, target)
+    target.gc()
+
+    assert garbage and not garbage & all_ids(target)
+    assert all_ids(target) - all_ids(source) <= {ref.target for ref in target.refs(OWN_SPACE)}
+    assert target.check(read_data=True).problems == ()
+
+
 def test_the_twin_migrates_too(source: Store, target: Store) -> None:
     fill(source)
 

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from holdfast.store._files import FileStore
     from holdfast.store._migrating import Migrated, amigrate, migrate
     from holdfast.store._sqlite import SqliteStore
+    from holdfast.store._statistics import KeyStats, RefStats, SpaceStats, Stats
 
 __all__ = [
     "FOOTER_SIZE",
@@ -107,6 +108,7 @@ __all__ = [
     "FrameWriter",
     "Framed",
     "Header",
+    "KeyStats",
     "Lease",
     "LeaseRecord",
     "MemoryStore",
@@ -119,11 +121,14 @@ __all__ = [
     "Progress",
     "Recorded",
     "Ref",
+    "RefStats",
     "Reframe",
     "Report",
     "Scalar",
     "Sizes",
+    "SpaceStats",
     "SqliteStore",
+    "Stats",
     "Store",
     "Stored",
     "View",
@@ -164,7 +169,11 @@ _HOMES = {
     "Problem": "_checking",
     "Progress": "_collecting",
     "Report": "_checking",
+    "KeyStats": "_statistics",
+    "RefStats": "_statistics",
+    "SpaceStats": "_statistics",
     "SqliteStore": "_sqlite",
+    "Stats": "_statistics",
     "amigrate": "_migrating",
     "migrate": "_migrating",
 }

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from holdfast.store._frames import MAX_DEPTH
-from holdfast.store._own import is_arriving
+from holdfast.store._own import OWN_SPACE, is_arriving
 from holdfast.store._reaching import walk
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class Marks:
             sound, arriving = roots(space, view)
             added |= self._reach(sound, strict=True)
             added |= self._reach(arriving, strict=False)
+            if space == OWN_SPACE:
+                continue  # Nobody undoes what a migration did there.
             before = self._looked_at.get(space, 0)
             self._looked_at[space] = view.sequence
             after = max(view.sequence - self._recent, 0) if before == 0 else before

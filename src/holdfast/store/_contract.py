@@ -53,6 +53,7 @@ from holdfast.tree._objects import Object, ObjectId
 if TYPE_CHECKING:
     from holdfast.store._checking import Report
     from holdfast.store._collecting import Collected, Progress
+    from holdfast.store._statistics import Stats
 
 S = TypeVar("S", bound="Store")
 
@@ -350,6 +351,19 @@ class Store(Engine):
 
         return check(self, read_data, progress)
 
+    def stats(self, *, recent: int = RECENT, progress: Progress | None = None) -> Stats:
+        """Say what takes the room: by space, ref and top-level key; changes nothing.
+
+        `recent` is as for `gc`, which is asked what it would free. Every object that a
+        ref reaches is read twice. Raises `MissingObjects` or `DamagedObject` if one
+        cannot be: run `check` then.
+        """
+        self._check_open()
+        expect_whole(recent, 1, "recent")
+        from holdfast.store._statistics import statistics
+
+        return statistics(self, recent, progress)
+
     # Life.
 
     def close(self) -> None:
@@ -458,6 +472,7 @@ class Store(Engine):
     adelete = twin(delete)
     agc = twin(gc)
     acheck = twin(check)
+    astats = twin(stats)
 
     def awatch(
         self, space: str, after: int = 0, timeout: float | None = None

@@ -132,6 +132,10 @@ class Engine(ABC):
         """
         return ()
 
+    def _disk_bytes(self) -> int | None:
+        """How many bytes the engine takes for everything; None if it cannot say."""
+        return None
+
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake`, from any thread, soon after an operation; the way to stop that.
 

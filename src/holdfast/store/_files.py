@@ -21,7 +21,7 @@ from holdfast.store._disk import Disk
 from holdfast.store._file_lock import LOCK, TURN, Lock, WriteLock
 from holdfast.store._file_objects import Objects
 from holdfast.store._file_spaces import Spaces
-from holdfast.store._file_usage import Usage
+from holdfast.store._file_usage import Usage, folder_bytes
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
 from holdfast.store._records import (
     Capabilities,
@@ -345,6 +345,9 @@ class FileStore(Store):
         with system_errors(self.path):
             yield from self._log.examine()
             yield from self._objects.examine()
+
+    def _disk_bytes(self) -> int:
+        return folder_bytes(self.path)
 
     def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
         self._sync_logs()

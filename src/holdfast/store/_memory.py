@@ -303,6 +303,9 @@ class MemoryStore(Store):
             header = parse_header(frame)
             yield Stored(id, header.kind, header.length, len(frame), header.base, condemned)
 
+    def _disk_bytes(self) -> int:
+        return self.sizes.pack_bytes
+
     def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
         with self._data.lock:
             self._data.condemned.update((id, collection) for id in ids if id in self._data.index)

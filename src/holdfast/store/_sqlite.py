@@ -20,6 +20,7 @@ from holdfast.store import _sqlite_spaces as spaces
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Decision, Presence, decide
 from holdfast.store._disk import Disk
+from holdfast.store._file_usage import folder_bytes
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
 from holdfast.store._records import (
     Capabilities,
@@ -335,6 +336,9 @@ class SqliteStore(Store):
                 if one.id not in known:
                     seen += one.id
                     yield one
+
+    def _disk_bytes(self) -> int:
+        return folder_bytes(self.path)
 
     def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
         for some in _portions(ids):

@@ -12,6 +12,7 @@ from holdfast.testing._stores._leases import LeaseContract
 from holdfast.testing._stores._life import LifeContract
 from holdfast.testing._stores._names import NameContract
 from holdfast.testing._stores._objects import ObjectContract
+from holdfast.testing._stores._statistics import StatisticsContract
 from holdfast.testing._stores._watching import WatchContract
 
 __all__ = ["Clock", "StoreContract"]
@@ -24,6 +25,7 @@ class StoreContract(
     LeaseContract,
     CollectionContract,
     CareContract,
+    StatisticsContract,
     WatchContract,
     ConcurrencyContract,
     AsynchronousContract,

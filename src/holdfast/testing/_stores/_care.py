@@ -51,7 +51,7 @@ def drop(store: Store, name: str, commit: Commit, operations: int = 1) -> None:
 
 
 class CareContract(Base):
-    """`gc`, `check`, `migrate` and `stats`."""
+    """`gc`, `check` and `migrate`."""
 
     def test_collection_keeps_what_refs_reach_and_frees_the_rest(self, store: Store) -> None:
         first = step(store, "main", long(1), None)
