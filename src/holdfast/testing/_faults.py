@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 METHODS = frozenset(
     "frames presence commit ref view spaces operations lease leases grant_lease swap_lease "
-    "scan condemn revive raise_epochs delete examine".split()
+    "scan condemn revive raise_epochs delete examine disk_bytes".split()
 )
 """The calls of an engine that are counted and can fail."""
 
