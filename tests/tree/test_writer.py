@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.codec import Codec, Registry
 from holdfast.errors import InvalidInput, MissingObjects, NotStorable
-from holdfast.tree import Edited, Kind, TreeWriter, load
+from holdfast.tree import Edited, Kind, TreeWriter, links, load
 from tests.tree.support import Objects, stored
 
 
@@ -183,3 +183,22 @@ def test_resuming_a_value_of_an_older_class_gives_everything_next() -> None:
     assert value == [New("x" * 3000)]
     assert writer.root is None
     assert writer.write(value).needs == []
+
+
+def test_needs_are_what_new_objects_point_to_beside_each_other() -> None:
+    writer, objects = TreeWriter(), Objects()
+    state: dict[str, Any] = {
+        "rows": list(range(60_000)),
+        "table": {f"key {at}": at for at in range(9000, 0, -1)},
+    }
+    for step in range(8):
+        state["rows"][step * 7000] = "changed"
+        state["rows"].append(step)
+        state["table"][f"new {step}"] = step
+        written = writer.write(state)
+        made = {one.id for one in written.objects}
+
+        assert set(written.needs) == {id for one in written.objects for id in links(one)} - made
+        assert len(written.needs) == len(set(written.needs))
+        objects.add(written)
+        writer.accept(written)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdfast.codec._codes import Code
 from holdfast.codec._opened import close_mapping, close_sequence
 from holdfast.errors import FormatError, NotStorable
 from holdfast.tree._chunks import chunk_objects, cut_bytes
 from holdfast.tree._cuts import INLINE_MAX, KEY_MAX, NODE_MIN
-from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Root
-from holdfast.tree._levels import Rebuilt, Span, View, rebuild
+from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, Root
+from holdfast.tree._levels import Span, View, rebuild
 from holdfast.tree._objects import Kind, Object, ObjectId, Reader, make_object
-from holdfast.tree._parts import link, pack_parts
+from holdfast.tree._parts import link, links, links_in, pack_parts
+
+_MOST_KEPT: Final = 32
+"""Of how many new nodes the entries are kept."""
 
 
 class Title(NamedTuple):
@@ -29,7 +32,6 @@ class Built(NamedTuple):
     part: bytes
     id: ObjectId | None = None
     view: View | None = None
-    rebuilt: Rebuilt | None = None
 
 
 def is_text_key(key: bytes) -> bool:
@@ -42,6 +44,7 @@ class Builder:
 
     def __init__(self, read: Reader) -> None:
         self.objects: dict[ObjectId, Object] = {}
+        self._below: dict[ObjectId, list[ObjectId]] = {}
         self._read_old = read
 
     def read(self, ids: Sequence[ObjectId]) -> list[Object]:
@@ -57,6 +60,11 @@ class Builder:
         """Note a new object."""
         self.objects[made.id] = made
         return made.id
+
+    def links(self, made: Object) -> list[ObjectId]:
+        """The objects that an object points to, which of an index need not be read."""
+        below = self._below.get(made.id)
+        return links(made) if below is None else below
 
     def sequence(self, title: Title, parts: list[bytes], base: ObjectId | None = None) -> Built:
         """A sequence of parts."""
@@ -118,13 +126,26 @@ class Builder:
             _check_keys(spans)
         rebuilt = rebuild(view, spans)
         self.objects.update(rebuilt.objects)
-        view = View(view.layout, rebuilt.height, rebuilt.entries, self.read)
+        # An edit is often followed by one nearby. After a build that would be too much to keep.
+        made = rebuilt.nodes if len(rebuilt.nodes) <= _MOST_KEPT else None
+        view = View(view.layout, rebuilt.height, rebuilt.entries, self.read, made)
         inline = self._shrunk(title, view, order)
         if inline is not None:
             return Built(inline)
         root = Root(title.code, title.head, rebuilt.height, rebuilt.entries, order)
         id = self.add(make_object(Kind.ROOT, root.encode(), base))
-        return Built(link(id), id, view, rebuilt)
+        self._note_links(view.layout, id, root, rebuilt.nodes)
+        return Built(link(id), id, view)
+
+    def _note_links(
+        self, layout: Layout, id: ObjectId, root: Root, nodes: dict[ObjectId, list[Entry]]
+    ) -> None:
+        for made, entries in nodes.items():
+            if self.objects[made].kind == layout.index:
+                self._below[made] = [entry.body for entry in entries]
+        if root.height >= layout.first_index:
+            order = [] if root.order is None else links_in(root.order)
+            self._below[id] = [entry.body for entry in root.entries] + order
 
     def _shrunk(self, title: Title, view: View, order: bytes | None) -> bytes | None:
         """The inline form of what became small."""
@@ -169,8 +190,8 @@ class Builder:
 
 def _few_entries(view: View) -> list[Entry] | None:
     """The entries of all leaves, unless they are too long for their parent."""
-    # Every leaf but the last one is at least this long.
-    if view.height and (len(view.top.entries) - 1) * NODE_MIN > INLINE_MAX:
+    # Every leaf but the last one is at least this long, and that one is not empty.
+    if view.height and (len(view.top.entries) - 1) * NODE_MIN >= INLINE_MAX:
         return None
     entries: list[Entry] = []
     size = 0

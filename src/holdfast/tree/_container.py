@@ -240,5 +240,5 @@ def finish(builder: Builder, part: bytes, base: ObjectId | None) -> Edited:
         root = builder.add(make_object(Kind.VALUE, part, base))
     made = builder.objects
     # What came out as its own predecessor is not new.
-    objects, needs = reachable(root, made, lambda id: made[id].base == id)
+    objects, needs = reachable(root, builder, lambda id: made[id].base == id)
     return Edited(root, objects, needs)

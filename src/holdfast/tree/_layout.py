@@ -18,6 +18,9 @@ INDEXED_SIZE: Final = ID_SIZE + 4
 """What an entry of an index adds to its node beside the key, as cuts count it."""
 
 
+_SMALL: Final = [pack(number) for number in range(128)]
+
+
 class Entry(NamedTuple):
     """One entry of a node.
 
@@ -60,7 +63,10 @@ class Layout:
         if level < self.first_index:
             pieces = [key + body for key, body, _ in entries]
             return array_header(len(entries) * self.leaf_width) + b"".join(pieces)
-        pieces = [key + b"\xc4\x20" + body + pack(weight) for key, body, weight in entries]
+        pieces = [
+            key + b"\xc4\x20" + body + (_SMALL[weight] if weight < 128 else pack(weight))
+            for key, body, weight in entries
+        ]
         return array_header(len(entries) * self.index_width) + b"".join(pieces)
 
     def decode(self, level: int, payload: bytes) -> list[Entry]:

@@ -9,7 +9,7 @@ stays. The nodes that came out replace a span one level up, and so on to the top
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
@@ -71,13 +71,24 @@ class Region(NamedTuple):
 
 
 class View:
-    """The nodes of one container, fetched as they are needed."""
+    """The nodes of one container, fetched as they are needed.
 
-    def __init__(self, layout: Layout, height: int, entries: list[Entry], read: Reader) -> None:
+    The entries of nodes that were just made may be given, so that nobody reads them.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        height: int,
+        entries: list[Entry],
+        read: Reader,
+        made: Mapping[ObjectId, list[Entry]] | None = None,
+    ) -> None:
         self.layout = layout
         self.height = height
         self.top = Place(0, None, entries, _bounds(entries))
         self._read = read
+        self._made = made or {}
         self._fetched: dict[ObjectId, tuple[list[Entry], list[int]]] = {}
 
     @property
@@ -97,12 +108,15 @@ class View:
     def _child(self, level: int, start: int, entry: Entry) -> Place:
         known = self._fetched.get(entry.body)
         if known is None:
-            (found,) = self._read([entry.body])
-            entries = self.layout.read(level, found)
+            entries = self._made.get(entry.body) or self._read_node(level, entry.body)
             known = self._fetched[entry.body] = entries, _bounds(entries)
         if not known[1] or known[1][-1] != entry.weight:
             raise FormatError(f"node {entry.body.hex()[:12]} does not hold what its index says")
         return Place(start, entry.body, *known)
+
+    def _read_node(self, level: int, id: ObjectId) -> list[Entry]:
+        (found,) = self._read([id])
+        return self.layout.read(level, found)
 
     def locate(self, key: bytes) -> tuple[int, Entry | None]:
         """Where a key is, or where it would be, and its entry if it is there."""
@@ -188,6 +202,19 @@ class _Cutter:
             if cuts_after(self._filled, size, layout.mark(level, entry)):
                 self._cut(closed=True)
 
+    def resume(self, entries: Sequence[Entry]) -> None:
+        """Take the first entries of an old node, after none of which but the last was a cut."""
+        before, last = entries[:-1], entries[-1:]
+        indexed = self._level >= self._layout.first_index
+        self._open += before
+        if self._layout.keyed:
+            self._filled += sum([len(entry.key) for entry in before])
+        if indexed:
+            self._filled += INDEXED_SIZE * len(before)
+        else:
+            self._filled += sum([len(entry.body) for entry in before])
+        self.feed(last)
+
     def finish(self) -> None:
         if self._open:
             self._cut(closed=False)
@@ -211,6 +238,10 @@ def _recut_region(view: View, level: int, pending: list[Span]) -> Region:
     cutter = _Cutter(view.layout, level)
     place = view.node_at(level, pending[-1].start)
     olds, position, start = [place], place.start, place.start
+    # What stood inline was never cut; it has one level.
+    if view.height and pending[-1].start > start:
+        position = min(pending[-1].start, place.stop)
+        cutter.resume(_between(place, start, position))
     while True:
         if pending and _reaches(place, pending[-1], view):
             span = pending.pop()
@@ -258,25 +289,24 @@ class Rebuilt(NamedTuple):
     height: int
     entries: list[Entry]
     objects: dict[ObjectId, Object]
-    regions: list[Region]
+    nodes: dict[ObjectId, list[Entry]]
+    """The entries of the new nodes."""
 
 
 def rebuild(view: View, spans: Sequence[Span]) -> Rebuilt:
     """Replace spans of a tree; spans ascend and do not overlap."""
+    made = Rebuilt(view.height, view.top.entries, {}, {})
     if not spans:
-        return Rebuilt(view.height, view.top.entries, {}, [])
-    objects: dict[ObjectId, Object] = {}
-    if not spans:
-        return Rebuilt(view.height, view.top.entries, objects, [])
-    regions = leaf_regions = _recut(view, 0, spans)
+        return made
+    regions = _recut(view, 0, spans)
     level = 0
     while not _covers(view, regions):
-        spans = [_raise_region(view, level, region, objects) for region in regions]
+        spans = [_raise_region(view, level, region, made) for region in regions]
         level += 1
         regions = _recut(view, level, spans)
     region = regions[0]
     while len(region.groups) > 1:
-        (entries,) = [_raise_region(view, level, region, objects).entries]
+        (entries,) = [_raise_region(view, level, region, made).entries]
         level += 1
         cutter = _Cutter(view.layout, level)
         cutter.feed(entries)
@@ -284,21 +314,22 @@ def rebuild(view: View, spans: Sequence[Span]) -> Rebuilt:
         olds = [view.node_at(level, 0)] if level <= view.height else []
         region = Region(0, view.total, cutter.groups, olds)
     top = region.groups[0].entries if region.groups else []
-    return _lowest(view, level, top, objects, leaf_regions)
+    return _lowest(view, level, top, made)
 
 
 def _covers(view: View, regions: list[Region]) -> bool:
     return len(regions) == 1 and regions[0].start == 0 and regions[0].stop >= view.total
 
 
-def _raise_region(view: View, level: int, region: Region, objects: dict[ObjectId, Object]) -> Span:
+def _raise_region(view: View, level: int, region: Region, rebuilt: Rebuilt) -> Span:
     """Make the nodes of a region, and the span that they replace one level up."""
     entries = []
     for index, group in enumerate(region.groups):
         payload = view.layout.encode(level, group.entries)
         base = _base(view, region, index, group)
         made = make_object(view.layout.kind(level), payload, base)
-        objects[made.id] = made
+        rebuilt.objects[made.id] = made
+        rebuilt.nodes[made.id] = group.entries
         entries.append(index_entry(view.layout, made.id, group.entries))
     return Span(region.start, region.stop, entries)
 
@@ -316,19 +347,12 @@ def _base(view: View, region: Region, index: int, group: Group) -> ObjectId | No
     return None if sealed else old.id
 
 
-def _lowest(
-    view: View,
-    level: int,
-    top: list[Entry],
-    objects: dict[ObjectId, Object],
-    regions: list[Region],
-) -> Rebuilt:
+def _lowest(view: View, level: int, top: list[Entry], rebuilt: Rebuilt) -> Rebuilt:
     """A top with one entry is no top: take the node beneath it."""
     while level and len(top) == 1:
         level -= 1
-        made = objects.pop(top[0].body, None)
-        if made is None:
+        if rebuilt.objects.pop(top[0].body, None) is None:
             top = view._child(level, 0, top[0]).entries
         else:
-            top = view.layout.decode(level, made.payload)
-    return Rebuilt(level, top, objects, regions)
+            top = rebuilt.nodes.pop(top[0].body)
+    return rebuilt._replace(height=level, entries=top)

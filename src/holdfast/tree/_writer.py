@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -98,7 +98,7 @@ class TreeWriter:
         if root is None:
             before = None if self._part is None or linked(self._part) else self._root
             root = builder.add(make_object(Kind.VALUE, part, before))
-        objects, needs = reachable(root, builder.objects, self._is_known)
+        objects, needs = reachable(root, builder, self._is_known)
         return Written(root, objects, needs, part, embedder.mirrors, self._since)
 
     def accept(self, written: Written) -> None:
@@ -162,24 +162,24 @@ def _reached(root: ObjectId, objects: dict[ObjectId, Object]) -> set[ObjectId]:
 
 
 def reachable(
-    root: ObjectId, made: dict[ObjectId, Object], known: Any
+    root: ObjectId, builder: Builder, known: Callable[[ObjectId], bool]
 ) -> tuple[list[Object], list[ObjectId]]:
     """Of the objects just made, those that a root reaches and nobody had before;
     and what they point to beside each other."""
+    made = {id: one for id, one in builder.objects.items() if not known(id)}
+    if root not in made:
+        return [], [root]
     # Children first: an engine that stores in this order never points to nothing.
     objects: dict[ObjectId, Object] = {}
     needs: dict[ObjectId, None] = {}
     pending, entered = [root], set[ObjectId]()
     while pending:
         id = pending[-1]
-        found = made.get(id)
-        if id in objects or id in needs:
-            pending.pop()
-        elif found is None or known(id):
-            needs[id] = None
-        elif id in entered:
-            objects[id] = found
-        else:
-            entered.add(id)
-            pending += reversed(links(found))
-    return list(objects.values()), list(needs)
+        if id in entered:
+            objects[id] = made[pending.pop()]
+            continue
+        entered.add(id)
+        below = builder.links(made[id])
+        needs.update(dict.fromkeys(below))
+        pending += [one for one in reversed(below) if one in made and one not in entered]
+    return list(objects.values()), [id for id in needs if id not in made]
