@@ -128,11 +128,8 @@ def decide(batch: Batch, facts: Facts) -> Decision:
     _check_moves(batch, facts.refs)
     frames = tuple(one for one in batch.frames if not _alive(one.id, facts.present))
     storing = {one.id for one in frames}
-    absent = [
-        id
-        for id in batch.required(facts.epoch)
-        if id not in storing and not _alive(id, facts.present)
-    ]
+    alive = {id for id, found in facts.present.items() if not found.condemned}
+    absent = batch.required(facts.epoch) - alive - storing
     if absent:
         raise MissingObjects(sorted(absent))
     _check_bases(frames, storing, facts.present)

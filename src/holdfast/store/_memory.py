@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Decision, Facts, Presence, Recorded, decide
-from holdfast.store._frames import parse_header
+from holdfast.store._frames import MAX_DEPTH, parse_header
 from holdfast.store._framing import Framed
 from holdfast.store._packs import build_pack
 from holdfast.store._records import (
@@ -59,6 +59,9 @@ class _Space:
         self.leases: dict[str, LeaseRecord] = {}
         self.tokens = 0
         self.wakes: list[Callable[[], None]] = []
+
+
+_PRESENT = [(Presence(depth, False), Presence(depth, True)) for depth in range(MAX_DEPTH + 1)]
 
 
 class _Data:
@@ -188,10 +191,11 @@ class MemoryStore(Store):
     def _presence(self, ids: Iterable[ObjectId]) -> dict[ObjectId, Presence]:
         data = self._data
         with data.lock:
+            index, condemned = data.index, data.condemned
             return {
-                id: Presence(data.index[id].depth, id in data.condemned)
+                id: _PRESENT[place.depth][id in condemned]
                 for id in ids
-                if id in data.index
+                if (place := index.get(id)) is not None
             }
 
     def _commit(self, batch: Batch) -> Operation:

@@ -235,6 +235,9 @@ def check_metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar]:
 def check_ids(ids: Iterable[ObjectId], what: str) -> list[ObjectId]:
     """The ids as a list; `InvalidInput` if one is none."""
     listed = list(ids)
+    # A commit to a large value names hundreds, so the usual case takes no loop.
+    if set(map(type, listed)) <= {bytes} and set(map(len, listed)) <= {ID_SIZE}:
+        return listed
     for one in listed:
         if type(one) is not bytes or len(one) != ID_SIZE:
             hint = "; bytes.fromhex() reads one that was shown" if isinstance(one, str) else ""
