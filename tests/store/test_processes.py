@@ -104,10 +104,41 @@ def test_a_killed_writer_takes_nothing_that_was_acknowledged(
     assert len(told) >= ROUNDS
 
 
+def test_a_killed_collection_beside_a_killed_writer_harms_nothing(
+    engine: Engine, tmp_path: Path
+) -> None:
+    folder, choose, freed = tmp_path / "store", random.Random(2025), 0
+    engine(folder).close()
+    for round_number in range(ROUNDS // 2):
+        writer = start(engine, "write", folder, round_number)
+        collector = start(engine, "collect", folder)
+        begin(writer)
+        lines = "".join(lines_of(writer, 25))
+        begin(collector)
+        freed += sum(map(int, lines_of(collector, choose.randrange(1, 5))))
+        workers = [writer, collector]
+        choose.shuffle(workers)
+        for worker in workers:
+            worker.kill()
+        told = acknowledged(lines + writer.communicate()[0])
+        collector.communicate()
+
+        with engine(folder) as store:
+            assert store.check(read_data=True).problems == ()
+            head = store.ref(SPACE, MAIN)
+            assert head is not None and head.sequence >= max(told)
+            assert head.target == told.get(head.sequence, head.target)
+    assert freed > 0
+
+
+def lines_of(worker: subprocess.Popen[str], count: int) -> list[str]:
+    assert worker.stdout is not None
+    return [worker.stdout.readline() for _ in range(count)]
+
+
 def kill_after(worker: subprocess.Popen[str], commits: int) -> dict[int, bytes]:
     """Let a worker commit so often, then kill it wherever it is; what it was told."""
-    assert worker.stdout is not None
-    lines = "".join(worker.stdout.readline() for _ in range(commits))
+    lines = "".join(lines_of(worker, commits))
     worker.kill()
     lines += worker.communicate()[0]
     return acknowledged(lines)

@@ -2,6 +2,7 @@
 
     python -m tests.store.workers ENGINE share FOLDER NAME THREADS LAST
     python -m tests.store.workers ENGINE write FOLDER SEED
+    python -m tests.store.workers ENGINE collect FOLDER
 
 The engine is the name of its class. Each says `ready`, and begins when a line comes in.
 """
@@ -16,6 +17,7 @@ import threading
 from holdfast.errors import RefMoved
 from holdfast.store import FileStore, Move, SqliteStore
 from holdfast.testing._stores._base import MAIN, SPACE, value
+from holdfast.tree import Kind, make_object
 
 BIG = 300_000
 ENGINES: dict[str, type[FileStore | SqliteStore]] = {
@@ -60,10 +62,18 @@ def write(store: FileStore | SqliteStore, seed: str) -> None:
     while True:
         size = BIG if choose.random() < 0.1 else choose.randrange(3000)
         payload = payload[-2000:] + choose.randbytes(size)
-        one = value(payload, before)
+        one = make_object(Kind.CHUNK, payload, before)
         done = store.commit(SPACE, [one], moves=[Move(MAIN, before, one.id)])
         say(f"{done.sequence} {one.id.hex()}")
         before = one.id
+
+
+def collect(store: FileStore | SqliteStore) -> None:
+    """Collect again and again, and say how many objects went."""
+    say("ready")
+    sys.stdin.readline()
+    while True:
+        say(str(store.gc(recent=1).freed))
 
 
 def say(line: str) -> None:
@@ -75,5 +85,7 @@ if __name__ == "__main__":
     opened = ENGINES[engine](folder)
     if task == "share":
         share(opened, *rest)
-    else:
+    elif task == "write":
         write(opened, *rest)
+    else:
+        collect(opened)

@@ -19,7 +19,7 @@ from holdfast.store._file_state import State, damaged
 from holdfast.store._records import Durability
 
 _STATES = 256  # Spaces that are kept in memory.
-_SNAPSHOT_BYTES = 128 * 1024
+_SNAPSHOT_BYTES = 64 * 1024
 _FIRST_LINES = 512 * 1024
 
 

@@ -141,7 +141,7 @@ class FileStore(Store):
         if not epoch.exists():
             small.replace_file(self._disk, self.path, epoch, small.encode_epoch(1))
         small.replace_file(self._disk, self.path, header, small.encode_header())
-        self._disk.sync_folder(self.path.parent)
+        self._sync_own_name()
 
     def _close(self) -> None:
         with suppress(Exception):
@@ -166,11 +166,15 @@ class FileStore(Store):
 
     def _settle(self, space: str) -> None:
         """Make durable what somebody named and wrote who was killed, or met an error."""
-        self._disk.sync_folder(self.path.parent)
+        self._sync_own_name()
         self._disk.sync_folder(self.path)
         self._objects.sync_all()
         if space:
             self._log.sync(space)
+
+    def _sync_own_name(self) -> None:
+        with suppress(PermissionError):  # Then somebody else made the folder for us.
+            self._disk.sync_folder(self.path.parent)
 
     @contextmanager
     def _changing(self, lock: Lock, space: str = "") -> Iterator[None]:
