@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -85,6 +85,8 @@ class Journal:
         self._roots = {str(self.folder), os.path.realpath(self.folder)}
         self.lock = threading.RLock()
         """Hold it over a step and its note, so that notes have the order of the steps."""
+        self.refuse: Callable[[str], int] = _never
+        """Asked before each step of SQLite: the code of the error to make of it, or 0."""
         self._steps: list[Step] = []
         self.start: dict[str, bytes | None] = dict(self._survived())
         """The files that were there at the beginning; None is a folder."""
@@ -152,3 +154,7 @@ class Journal:
     def _survived(self) -> Iterator[tuple[str, bytes | None]]:
         for path in sorted(self.folder.rglob("*")):
             yield self.within(path), None if path.is_dir() else path.read_bytes()
+
+
+def _never(step: str) -> int:
+    return 0

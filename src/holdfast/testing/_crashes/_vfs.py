@@ -144,7 +144,9 @@ class _Layer:
             return int(self._usual.xDelete(self._usual_place, name, sync_folder))
         with journal.lock:
             there = os.path.lexists(path)
-            done = int(self._usual.xDelete(self._usual_place, name, sync_folder))
+            done = journal.refuse("delete") or int(
+                self._usual.xDelete(self._usual_place, name, sync_folder)
+            )
             if done == _OK and there:
                 journal.removed(path)
             if done == _OK and sync_folder & 1:
@@ -157,7 +159,9 @@ class _Layer:
     def _write_file(self, file: int, data: int, size: int, offset: int) -> int:
         opened = self._opened[file]
         with opened.journal.lock:
-            done = int(opened.usual.xWrite(file, data, size, offset))
+            done = opened.journal.refuse("write") or int(
+                opened.usual.xWrite(file, data, size, offset)
+            )
             if done == _OK:
                 opened.journal.wrote(opened.path, offset, ctypes.string_at(data, size))
         return done
@@ -165,7 +169,7 @@ class _Layer:
     def _truncate_file(self, file: int, size: int) -> int:
         opened = self._opened[file]
         with opened.journal.lock:
-            done = int(opened.usual.xTruncate(file, size))
+            done = opened.journal.refuse("truncate") or int(opened.usual.xTruncate(file, size))
             if done == _OK:
                 opened.journal.cut(opened.path, size)
         return done
@@ -173,7 +177,7 @@ class _Layer:
     def _sync_file(self, file: int, flags: int) -> int:
         opened = self._opened[file]
         with opened.journal.lock:
-            done = int(opened.usual.xSync(file, flags))
+            done = opened.journal.refuse("sync") or int(opened.usual.xSync(file, flags))
             if done == _OK:
                 opened.journal.synced(opened.path)
                 if opened.syncs_names:
