@@ -17,7 +17,7 @@ from holdfast.errors import (
 )
 from holdfast.history import Branch, Commit, History
 from holdfast.store import REMEMBERED_WRITES, Store
-from holdfast.tree import TreeWriter, put, read_commit
+from holdfast.tree import Merger, TreeWriter, get, put, read_commit
 from tests.history.conftest import SPACE, Opener
 from tests.history.steps import commit, state_of
 
@@ -225,7 +225,51 @@ def test_mergers_settle_what_others_changed_too(history: History) -> None:
 
     ours.commit({"n": 6, "log": ["ours"]}, mergers=mergers)
 
-    assert history.value() == {"n": 7, "log": ["ours", "theirs"]}
+    assert history.value() == {"n": 7, "log": ["theirs", "ours"]}
+
+
+def test_what_is_published_stays_where_it_is(history: History) -> None:
+    first, second = two(history, {"log": []})
+    third = history.open()
+    third.read()
+    for handle, word in ((first, "one"), (second, "two"), (third, "three"), (first, "four")):
+        value = history.open().read() if handle is first else {"log": []}
+        if handle is first:
+            handle.read()
+        handle.commit({"log": [*value["log"], word]}, mergers={"log": "append"})
+
+    assert history.value() == {"log": ["one", "two", "three", "four"]}
+
+
+@pytest.mark.parametrize(
+    ("merger", "expected"),
+    [
+        ("ours", "mine"),
+        ("theirs", "published"),
+        (lambda base, ours, theirs: (base, ours, theirs), ("start", "mine", "published")),
+        (Merger(lambda base, ours, theirs: ours), "mine"),
+    ],
+)
+def test_for_who_commits_their_own_value_is_ours(
+    history: History, merger: Any, expected: Any
+) -> None:
+    ours, theirs = two(history, {"a": "start"})
+    theirs.commit({"a": "published"})
+
+    ours.commit({"a": "mine"}, mergers={"a": merger})
+
+    assert history.value() == {"a": expected}
+
+
+def test_what_is_no_merger_is_refused(history: History) -> None:
+    ours, theirs = two(history, {"a": 0})
+    theirs.commit({"a": 1})
+    before = state_of(history)
+
+    for wrong in (["a"], {"a": 7}, {"a": "guess"}, {"a": Merger(7)}):  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput):
+            ours.commit({"a": 2}, mergers=wrong)  # type: ignore[arg-type]
+    assert state_of(history) == before
 
 
 def test_two_who_begin_a_branch_together_are_merged(history: History) -> None:
@@ -308,19 +352,21 @@ def test_an_edit_changes_one_place_of_the_newest_value(history: History) -> None
     assert len(made.parents) == 1 and made.description == "Edit"
 
 
-def test_an_edit_is_made_again_if_somebody_was_faster(history: History) -> None:
-    ours, theirs = two(history, {"n": 0, "m": 0})
+def test_an_edit_is_made_again_if_somebody_was_faster(
+    history: History, main: Branch, open_store: Opener
+) -> None:
+    main.commit({"n": 0, "m": 0})
+    theirs = History(open_store(), SPACE).open()
     seen: list[int] = []
 
     def add_one(root: bytes | None, read: Any) -> Any:
-        from holdfast.tree import get
-
         seen.append(get(root or b"", ("n",), read))
         if len(seen) < 3:
+            theirs.read()
             theirs.commit({"n": len(seen) * 10, "m": 0})
         return put(root or b"", ("n",), seen[-1] + 1, read)
 
-    ours.update(add_one)
+    main.update(add_one)
 
     assert seen == [0, 10, 20]
     assert history.value() == {"n": 21, "m": 0}
@@ -408,6 +454,12 @@ def test_a_repeated_call_is_recognised_after_others_changed_the_same_place(
 
     assert ours.commit({"n": 1}, write_id="step 1") == first
     assert history.value() == {"n": 2}
+
+
+def test_a_write_id_is_a_word(main: Branch) -> None:
+    for wrong in ("", "x" * 200, "line\n"):
+        with pytest.raises(InvalidInput):
+            main.commit(1, write_id=wrong)
 
 
 def test_a_repeated_call_is_recognised_after_many_others(history: History, main: Branch) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
@@ -24,9 +25,9 @@ from holdfast.errors import (
     WriteIdReused,
 )
 from holdfast.history import _refs as refs
-from holdfast.history._attempts import Backoff
 from holdfast.history._commits import StepFields, check_fields, new_write_id
-from holdfast.history._merging import reading_too
+from holdfast.history._merging import Merging, merge_late, reading_too
+from holdfast.history._turns import Hold, turn
 from holdfast.store import REMEMBERED_WRITES, Move, Operation
 from holdfast.store._asynchronous import Threads, twin
 from holdfast.tree import (
@@ -39,7 +40,6 @@ from holdfast.tree import (
     TreeWriter,
     Written,
     make_commit,
-    merge,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ class Branch:
         self._seen = self._head.commit
         self._epoch: int | None = None
         """The epoch at which all that the writer knows of was in the store, if there is one."""
+        self._lost = False
+        """Whether the last commit failed."""
 
     def __repr__(self) -> str:
         at = "nothing yet" if self._head.commit is None else self._head.commit.short
@@ -167,15 +169,12 @@ class Branch:
         """
         with self._lock:
             notes = self._notes(metadata, events, fields)
+            missing = MissingObjects(())
             for _ in range(_RESENDS):
                 written = self._writer.write(value)
+                change = Change(written.root, written.objects, written.needs)
                 try:
-                    commit, ours = self._land(
-                        Change(written.root, written.objects, written.needs),
-                        notes,
-                        mergers,
-                        write_id,
-                    )
+                    commit, ours = self._land(change, notes, mergers, write_id)
                 except MissingObjects as error:
                     # Collected since they were written: then everything is sent again.
                     missing = error
@@ -206,20 +205,7 @@ class Branch:
         """
         with self._lock:
             notes = self._notes(metadata, events, fields)
-            backoff = Backoff()
-            while True:
-                head = self._head = self._look()
-                try:
-                    change = self._edited(edit, head.commit)
-                    id = write_id or new_write_id()
-                    return self._send(change, head.commit, head.epoch, notes, id, action="update")
-                except RefMoved:
-                    backoff.wait()
-                except MissingObjects:
-                    if not self._moved_from(head.commit):
-                        raise
-                except WriteIdReused:
-                    return self._updated(edit, write_id or "")
+            return self._update(edit, notes, write_id)
 
     # Inside.
 
@@ -232,29 +218,67 @@ class Branch:
             self._writer.trim()
         self._epoch = self._head.epoch
 
+    @contextmanager
+    def _turn(self) -> Iterator[Hold]:
+        """A turn among all who write to this branch; what others left is known then."""
+        # Who met a conflict and read again goes at once: in a queue, whoever has just
+        # finished would be the only one who knows the head, and win again.
+        wait = not self._lost
+        self._lost = True
+        with turn(self.history.store, self.history.space, self._ref, wait) as hold:
+            left = hold.place.head
+            if hold.place.crowded or left not in (None, _id(self._head.commit)):
+                self._head = self._look()
+                if left not in (None, _id(self._head.commit)):
+                    hold.place.met_others()
+            yield hold
+            hold.place.head = _id(self._head.commit)
+        self._lost = False
+
+    def _update(self, edit: Edit, notes: Notes, write_id: str | None) -> Commit:
+        id = new_write_id() if write_id is None else write_id
+        with self._turn() as hold:
+            while True:
+                head = self._head = self._look()
+                try:
+                    change = self._edited(edit, head.commit)
+                    return self._send(change, head.commit, head.epoch, notes, id, action="update")
+                except RefMoved:
+                    hold.lost()
+                except MissingObjects:
+                    if not self._moved_from(head.commit):
+                        raise
+                except WriteIdReused:
+                    return self._updated(edit, id)
+
     def _land(
         self, change: Change, notes: Notes, mergers: Mergers | None, write_id: str | None
     ) -> tuple[Commit, Commit]:
         """The new head, and the commit that holds the caller's own value."""
-        backoff = Backoff()
-        id = write_id or new_write_id()
-        while True:
-            head = self._head
-            try:
-                if _id(head.commit) == _id(self._seen):
-                    commit = self._send(change, head.commit, self._epoch, notes, id)
-                    return commit, commit
-                return self._merge(change, head, notes, mergers, id)
-            except RefMoved:
-                backoff.wait()
-                self._head = self._look()
-            except WriteIdReused:
-                return self._repeated(id, change.root)
-            except Conflict:
-                # A write that was made before meets what came after it.
-                if write_id is None or self._made(write_id, REMEMBERED_WRITES) is None:
-                    raise
-                return self._repeated(id, change.root)
+        id = new_write_id() if write_id is None else write_id
+        with self._turn() as hold:
+            while True:
+                try:
+                    return self._attempt(change, notes, mergers, id)
+                except RefMoved:
+                    hold.lost()
+                    self._head = self._look()
+                except WriteIdReused:
+                    return self._repeated(id, change.root)
+                except Conflict:
+                    # A write that was made before meets what came after it.
+                    if write_id is None or self._made(id, REMEMBERED_WRITES) is None:
+                        raise
+                    return self._repeated(id, change.root)
+
+    def _attempt(
+        self, change: Change, notes: Notes, mergers: Mergers | None, write_id: str
+    ) -> tuple[Commit, Commit]:
+        head = self._head
+        if _id(head.commit) != _id(self._seen):
+            return self._merge(change, head, notes, mergers, write_id)
+        commit = self._send(change, head.commit, self._epoch, notes, write_id)
+        return commit, commit
 
     def _send(
         self,
@@ -290,13 +314,12 @@ class Branch:
                 "again to begin it anew."
             )
         ours, made = self._make(change.root, () if seen is None else (seen,), notes)
-        merged = merge(
+        read = reading_too(self.history.store.read, change.objects)
+        merged = merge_late(
             None if seen is None else seen.root,
             change.root,
             theirs.root,
-            reading_too(self.history.store.read, change.objects),
-            mergers=mergers,
-            codec=self.history.codec,
+            Merging(self.history._commits.find, read, mergers, self.history.codec),
         )
         # Two who say the same of the same step, and when it was, make the same commit.
         parents = (theirs,) if ours.id == theirs.id else (theirs, ours)

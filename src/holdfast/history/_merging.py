@@ -8,13 +8,24 @@ ancestors are merged first, and what they make together is the base. It is not s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.codec import Codec
 from holdfast.errors import MergeConflict
 from holdfast.history._ancestry import Find, merge_bases
-from holdfast.tree import Commit, Edited, Mergers, Object, ObjectId, Reader, merge
+from holdfast.tree import (
+    Commit,
+    Edited,
+    Merger,
+    Mergers,
+    Object,
+    ObjectId,
+    Reader,
+    merge,
+)
+
+Function: TypeAlias = Callable[[Any, Any, Any], Any]
 
 DIFFERS = "(the common ancestors differ here)"
 """Stands in a base where its ancestors cannot be merged; so both sides changed it."""
@@ -41,6 +52,33 @@ class Base(NamedTuple):
 
     root: ObjectId | None
     objects: Sequence[Object] = ()
+
+
+def merge_late(base: ObjectId | None, mine: ObjectId, published: ObjectId, how: Merging) -> Edited:
+    """A value that comes late, merged into the one that was published meanwhile.
+
+    What is published stays as it is and where it is: others go on from it. So `append`
+    puts what is mine after it, and its keys come first. For the caller, mine is ours:
+    in mergers, in functions, and in conflicts.
+    """
+    if isinstance(how.mergers, Mapping):  # Else it is refused where it is used.
+        how = how._replace(mergers={key: _turned(one) for key, one in how.mergers.items()})
+    try:
+        return how.trees(base, published, mine)
+    except MergeConflict as conflict:
+        raise MergeConflict(
+            [one._replace(ours=one.theirs, theirs=one.ours) for one in conflict.conflicts]
+        ) from None
+
+
+def _turned(merger: Merger | Function | str) -> Merger | Function | str:
+    """A merger for the two sides in each other's place."""
+    if isinstance(merger, str):
+        return {"ours": "theirs", "theirs": "ours"}.get(merger, merger)
+    function, on_equal = merger if isinstance(merger, Merger) else (merger, False)
+    if not callable(function):
+        return merger  # Refused where it is used.
+    return Merger(lambda base, ours, theirs: function(base, theirs, ours), on_equal)
 
 
 def nearest(commits: Iterable[Commit]) -> list[Commit]:

@@ -19,6 +19,7 @@ from holdfast.store._records import (
     Stored,
     View,
 )
+from holdfast.store._turns import Turn
 from holdfast.tree._objects import ObjectId
 
 
@@ -134,6 +135,13 @@ class Engine(ABC):
 
     def _disk_bytes(self) -> int | None:
         """How many bytes the engine takes for everything; None if it cannot say."""
+        return None
+
+    def _turns(self) -> tuple[Turn, Turn] | None:
+        """What processes that race for one branch queue with; None if there is no such thing.
+
+        New ones for each call: the turn, and the place of who is next.
+        """
         return None
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:

@@ -34,13 +34,14 @@ from holdfast.store._records import (
     View,
 )
 from holdfast.store._system_errors import system_errors
+from holdfast.store._turns import BRANCH_NEXT, BRANCH_TURN, Turn
 from holdfast.tree._objects import ObjectId
 
 _CHANGED_AT_A_TIME = 1000
 _LINE_BYTES = 512  # About what an operation takes in its log.
 _OURS = {
     LOCK, TURN, paths.HEADER, paths.EPOCH, paths.OBJECTS, paths.SPACES, paths.NEW,
-    paths.COLLECTIONS,
+    paths.COLLECTIONS, BRANCH_TURN, BRANCH_NEXT,
 }  # fmt: skip
 
 
@@ -279,6 +280,9 @@ class FileStore(Store):
     def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
         with system_errors(self.path), self._log.looking(space) as state:
             return state.operations(after, limit)
+
+    def _turns(self) -> tuple[Turn, Turn]:
+        return Turn(self.path / BRANCH_TURN), Turn(self.path / BRANCH_NEXT)
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Wakes for what this store object commits; what others commit is looked for."""

@@ -37,6 +37,7 @@ from holdfast.store._sqlite_database import Database
 from holdfast.store._sqlite_errors import translated
 from holdfast.store._sqlite_group import Transaction
 from holdfast.store._sqlite_index import Moment, open_moment
+from holdfast.store._turns import BRANCH_NEXT, BRANCH_TURN, Turn
 from holdfast.tree._objects import ID_SIZE, ObjectId
 
 R = TypeVar("R")
@@ -249,6 +250,9 @@ class SqliteStore(Store):
         return self._at_one_moment(
             lambda moment: spaces.read_operations(moment, space, after, limit)
         )
+
+    def _turns(self) -> tuple[Turn, Turn]:
+        return Turn(self.path / BRANCH_TURN), Turn(self.path / BRANCH_NEXT)
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Wakes for what this store object commits; what others commit is looked for."""
