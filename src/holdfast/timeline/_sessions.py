@@ -3,7 +3,7 @@
     magic     "HFSESS" and the version
     the rest  compressed with zstd: msgpack values, each behind its length in 8 bytes:
               a dict about the session, then the operations as one list, then objects,
-              as [kind, payload], in no order
+              as [kind, payload], in no order, then their number
 
 Reading believes nothing: ids are made anew from the bytes, and everything that an object
 points to must be there too.
@@ -86,8 +86,7 @@ def read_session(path: str | PathLike[str]) -> Session:
     source = Path(fspath(path))
     if not source.is_file():
         raise NotFound(f"there is no file {source}")
-    about = next(_values(source))
-    match about:
+    match next(_values(source), None):
         case {"name": str(name)}:
             return Session(source, name)
     raise FormatError(f"{source} is not a session of Holdfast's")
@@ -113,6 +112,7 @@ def _write_all(history: History, log: list[Operation], out: Any) -> None:
                 raise visit.problem
             else:
                 seen.discard(visit.id)
+    put(len(seen))
 
 
 def _values(path: Path) -> Iterator[Any]:
@@ -151,6 +151,8 @@ def _unpack(path: Path, store: SqliteStore, space: str) -> None:
     batch: list[Object] = []
     size = 0
     for value in values:
+        if value == len(found) and next(values, None) is None:
+            break
         made = _object(value)
         found.add(made.id)
         wanted.update(links(made))
@@ -159,6 +161,8 @@ def _unpack(path: Path, store: SqliteStore, space: str) -> None:
         if size > _BATCH_BYTES:
             store.commit(OWN_SPACE, batch)
             batch, size = [], 0
+    else:
+        raise FormatError(f"{path} is torn: its end is missing")
     store.commit(OWN_SPACE, batch)
     if not wanted <= found:
         raise FormatError(f"{path} is not whole: {len(wanted - found)} object(s) are missing")

@@ -1,0 +1,347 @@
+"""Running steps: what succeeded is never run again, what failed is kept, nothing is swallowed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import InvalidInput, NotSaved, NotStorable, StoreFull, Unavailable
+from holdfast.recovery import RetryWithBackoff
+from holdfast.store import MemoryStore
+from holdfast.testing import Fault, FaultStore
+from holdfast.timeline import (
+    CheckpointStatus,
+    Middleware,
+    Timeline,
+    checkpoint_context,
+    forget_agents,
+    safe_execute,
+    step,
+)
+
+
+@pytest.fixture
+def agent() -> Iterator[Timeline]:
+    with MemoryStore() as store:
+        timeline = Timeline("agent", store)
+        timeline.checkpoint({"start": True})
+        yield timeline
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    yield
+    forget_agents()
+
+
+class Flaky:
+    """Fails so often, and then gives a state."""
+
+    def __init__(self, failures: int, error: type[BaseException] = ConnectionError) -> None:
+        self.failures, self.error = failures, error
+        self.calls: list[Any] = []
+
+    def __call__(self, state: Any) -> Any:
+        self.calls.append(state)
+        state["dirty"] = True
+        if len(self.calls) <= self.failures:
+            raise self.error(f"call {len(self.calls)}")
+        return {"done": len(self.calls)}
+
+    def plain(self, state: Any) -> Any:
+        return self(state)
+
+    async def arun(self, state: Any) -> Any:
+        await asyncio.sleep(0)
+        return self(state)
+
+
+def run(agent: Timeline, flaky: Flaky, asynchronous: bool, **options: Any) -> Any:
+    if asynchronous:
+        return asyncio.run(agent.safe_execute(flaky.arun, {"n": 1}, "work", **options))
+    return agent.safe_execute(flaky, {"n": 1}, "work", **options)
+
+
+def _finished(outcome: Any) -> Any:
+    """What was given, or what comes when it is awaited."""
+    return asyncio.run(outcome) if asyncio.iscoroutine(outcome) else outcome
+
+
+both = pytest.mark.parametrize("asynchronous", [False, True])
+
+
+@both
+def test_each_attempt_has_a_state_of_its_own(agent: Timeline, asynchronous: bool) -> None:
+    flaky = Flaky(2)
+
+    result, checkpoint = run(agent, flaky, asynchronous)
+
+    assert result == checkpoint.state == agent.get_state() == {"done": 3}
+    assert flaky.calls == [{"n": 1, "dirty": True}] * 3
+    assert len({id(call) for call in flaky.calls}) == 3
+    assert checkpoint.metadata["attempt"] == 3
+
+
+@both
+def test_a_failure_is_kept_with_its_error_and_traceback(
+    agent: Timeline, asynchronous: bool
+) -> None:
+    with pytest.raises(ConnectionError, match="call 2"):
+        run(agent, Flaky(9), asynchronous, max_retries=2)
+
+    second, first = agent.failures()
+    assert first.error == "ConnectionError: call 1"
+    assert first.traceback is not None and "in __call__" in first.traceback
+    assert (first.status, first.state) == (CheckpointStatus.FAILED, {"n": 1})
+    assert second.parents == first.parents == (agent.history()[0].id,)
+    assert agent.get_state() == {"n": 1}
+    assert agent.metrics["failed_attempts"] == 2
+
+
+@both
+def test_the_fallback_saves_its_result_on_the_same_branch(
+    agent: Timeline, asynchronous: bool
+) -> None:
+    result, checkpoint = run(
+        agent, Flaky(9), asynchronous, fallback=lambda state: {"cached": state["n"]}
+    )
+
+    assert result == checkpoint.state == {"cached": 1}
+    assert checkpoint.metadata["fallback"] is True
+    assert agent.current_branch == "main"
+    assert len(agent.failures()) == 3
+
+
+@both
+def test_a_fallback_that_fails_is_kept_and_raised(agent: Timeline, asynchronous: bool) -> None:
+    def fallback(state: Any) -> Any:
+        raise LookupError("no cache")
+
+    with pytest.raises(LookupError, match="no cache") as caught:
+        run(agent, Flaky(9), asynchronous, max_retries=1, fallback=fallback)
+
+    assert isinstance(caught.value.__cause__, ConnectionError)
+    assert [one.error for one in agent.failures()] == [
+        "LookupError: no cache",
+        "ConnectionError: call 1",
+    ]
+
+
+@both
+def test_a_result_that_cannot_be_stored_is_handed_over_and_not_made_again(
+    agent: Timeline, asynchronous: bool
+) -> None:
+    calls: list[int] = []
+    result = object()
+
+    def made(state: Any) -> Any:
+        calls.append(1)
+        return result
+
+    async def amade(state: Any) -> Any:
+        return made(state)
+
+    with pytest.raises(NotSaved) as caught:
+        _finished(agent.safe_execute(amade if asynchronous else made, {"n": 1}))
+
+    assert caught.value.result is result
+    assert isinstance(caught.value.__cause__, NotStorable)
+    assert calls == [1]
+    assert agent.get_state() == {"n": 1}
+
+
+def test_a_store_that_is_full_when_a_result_is_saved_does_not_run_it_again() -> None:
+    calls: list[int] = []
+
+    def work(state: Any) -> Any:
+        calls.append(1)
+        return {"text": "result"}
+
+    inner = MemoryStore()
+    quiet = FaultStore(inner)
+    agent = Timeline("agent", quiet)
+    agent.checkpoint({"n": 0})
+    agent.safe_execute(work, {"n": 1})
+    commits = quiet.calls.count("commit") // 3
+
+    calls.clear()
+    full = FaultStore(inner.another(), [Fault.full(at=commits + 1, method="commit")])
+    with pytest.raises(NotSaved) as caught:
+        Timeline("agent", full).safe_execute(work, {"n": 2})
+
+    assert calls == [1]
+    assert caught.value.result == {"text": "result"}
+    assert isinstance(caught.value.__cause__, StoreFull)
+
+
+@both
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_an_interrupt_goes_through_and_is_not_retried(
+    agent: Timeline, asynchronous: bool, error: type[BaseException]
+) -> None:
+    flaky = Flaky(1, error)
+
+    with pytest.raises(error):
+        run(agent, flaky, asynchronous, fallback=lambda state: {"never": 1})
+
+    assert len(flaky.calls) == 1
+    assert agent.failures() == []
+    assert agent.get_state() == {"n": 1}
+
+
+def test_strategies_of_the_timeline_decide_what_is_retried() -> None:
+    with MemoryStore() as store:
+        agent = Timeline("agent", store, recovery_strategies=[RetryWithBackoff(0)])
+        flaky = Flaky(2, ValueError)
+
+        with pytest.raises(ValueError, match="call 1"):
+            agent.safe_execute(flaky, {"n": 1})
+
+        assert len(flaky.calls) == 1
+
+
+@pytest.mark.parametrize("most", [0, -1, True])
+def test_a_function_is_tried_at_least_once(agent: Timeline, most: int) -> None:
+    with pytest.raises(InvalidInput, match="max_retries"):
+        agent.safe_execute(Flaky(0), {"n": 1}, max_retries=most)
+
+
+def test_a_cancelled_task_is_cancelled_and_its_state_stays(agent: Timeline) -> None:
+    async def work() -> None:
+        started = asyncio.Event()
+
+        async def forever(state: Any) -> Any:
+            started.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.ensure_future(agent.asafe_execute(forever, {"n": 1}))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    assert agent.get_state() == {"n": 1}
+    assert agent.failures() == []
+
+
+# Functions, methods and blocks.
+
+
+def test_a_step_takes_functions_methods_and_asynchronous_ones(agent: Timeline) -> None:
+    class Worker:
+        @step("method", agent_name=agent)
+        def run(self, state: dict[str, int], factor: int = 2) -> Any:
+            return {"n": state["n"] * factor}
+
+        @step("amethod", agent_name=agent)
+        async def arun(self, factor: int, *, state: dict[str, int]) -> Any:
+            return {"n": state["n"] * factor}
+
+    assert Worker().run({"n": 2}, factor=5) == {"n": 10}
+    assert agent.history()[1].state == {"n": 2}
+    assert asyncio.run(Worker().arun(3, state={"n": 2})) == {"n": 6}
+    assert [one.state for one in agent.history(limit=2)] == [{"n": 6}, {"n": 2}]
+
+
+def test_a_step_without_a_state_keeps_the_arguments_that_can_be_stored(agent: Timeline) -> None:
+    @step("add", agent_name=agent)
+    def add(first: int, second: int, client: object) -> int:
+        return first + second
+
+    assert add(1, second=2, client=object()) == 3
+    assert [one.state for one in agent.history(limit=2)] == [
+        {"result": 3},
+        {"first": 1, "second": 2},
+    ]
+
+
+def test_a_step_runs_once_unless_it_is_told_otherwise(agent: Timeline) -> None:
+    flaky = Flaky(1)
+    once: Any = step("once", agent_name=agent)(flaky.plain)
+    twice: Any = step("twice", agent_name=agent, max_retries=2)(flaky.plain)
+
+    with pytest.raises(ConnectionError):
+        once({"n": 1})
+
+    flaky.calls.clear()
+    assert twice({"n": 1}) == {"done": 2}
+
+
+def test_a_block_that_fails_leaves_the_last_good_state(agent: Timeline) -> None:
+    def divide() -> None:
+        with checkpoint_context(agent, "divide") as context:
+            context.state = {"half": 1}
+            _ = 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        divide()
+
+    assert agent.get_state() == {"start": True}
+    (failure,) = agent.failures()
+    assert (failure.state, failure.error) == ({"half": 1}, "ZeroDivisionError: division by zero")
+
+
+def test_a_block_that_sets_no_state_saves_nothing(agent: Timeline) -> None:
+    with checkpoint_context(agent, "look"):
+        pass
+
+    assert agent.get_state() == {"start": True}
+    assert len(agent.history()) == 1
+
+
+def test_an_asynchronous_block_is_a_step_too(agent: Timeline) -> None:
+    async def work() -> None:
+        async with checkpoint_context(agent, "think") as context:
+            context.state = {"thought": 1}
+            context.metadata["tokens"] = 3
+        with pytest.raises(ValueError):
+            async with checkpoint_context(agent, "fail"):
+                raise ValueError("no")
+
+    asyncio.run(work())
+    assert agent.get_state() == {"thought": 1}
+    assert agent.history()[0].metadata == {"tokens": 3}
+    assert len(agent.failures()) == 1
+
+
+def test_middleware_wraps_asynchronous_functions(agent: Timeline) -> None:
+    middleware = Middleware("wrapped", store=agent.store)
+
+    async def call(given: dict[str, str]) -> str:
+        return given["input"].upper()
+
+    assert asyncio.run(middleware.wrap(call)({"input": "x"})) == "X"
+    assert middleware.agent.get_state() == {"result": "X"}
+    assert middleware.get_history()[0].description == "call"
+
+
+def test_without_a_timeline_the_default_one_is_used() -> None:
+    result, checkpoint = safe_execute(lambda state: {"n": state["n"] + 1}, {"n": 1}, "count")
+
+    assert result == {"n": 2}
+    assert checkpoint.agent == "default"
+    assert Path(".holdfast").is_dir()
+
+
+def test_an_answer_that_was_lost_makes_no_second_step() -> None:
+    inner = MemoryStore()
+    lossy = FaultStore(inner, [Fault.lost_reply(at=at, method="commit") for at in (1, 3, 5)])
+    agent = Timeline("agent", lossy)
+
+    agent.checkpoint({"n": 1})
+    agent.checkpoint({"n": 2})
+
+    assert [one.state["n"] for one in Timeline("agent", inner.another()).history()] == [2, 1]
+
+
+def test_a_dead_store_is_said_to_be_unavailable() -> None:
+    agent = Timeline("agent", FaultStore(MemoryStore(), [Fault.dead(at=30)]))
+
+    with pytest.raises(Unavailable):
+        _ = [agent.checkpoint({"n": number}) for number in range(100)]
