@@ -6,12 +6,12 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench import _registry as registry
 from bench import _report as report
-from bench._environment import Environment, prepare
+from bench._environment import ROOT, Environment, prepare
 from bench._machine import describe
 from bench._model import Scenario
 from bench._run import Outcome, run_scenario
@@ -67,12 +67,14 @@ def show_list() -> None:
         print(f"{info.name:20} {info.label}")
 
 
-def _about() -> dict[str, str]:
-    about = describe()
+def _about(failed: Sequence[str]) -> dict[str, str]:
+    about = describe(ROOT)
     try:
         about["text"] = _text_ratio()
     except ImportError:
         about["text"] = "ratio not measured: zstandard is not installed"
+    if failed:
+        about["could not be installed"] = ", ".join(failed)
     return about
 
 
@@ -125,11 +127,8 @@ def run(
     return outcomes
 
 
-def write(outcomes: list[Outcome], quick: bool, folder: Path, failed: Sequence[str] = ()) -> str:
+def write(outcomes: list[Outcome], quick: bool, folder: Path, about: Mapping[str, str]) -> str:
     """Write both files; give back the Markdown."""
-    about = _about()
-    if failed:
-        about["could not be installed"] = ", ".join(failed)
     text = report.markdown(outcomes, registry.engines(), about, quick)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "latest.md").write_text(text)
@@ -153,8 +152,9 @@ def main() -> int:
     scenarios = picked(chosen)
     only = set(chosen.only.split(",")) if chosen.only else None
     peers = _peers(scenarios, only)
+    about = _about(peers.failed if peers else ())
     outcomes = run(scenarios, chosen, only, peers)
-    print(write(outcomes, chosen.quick, chosen.out, peers.failed if peers else ()))
+    print(write(outcomes, chosen.quick, chosen.out, about))
     return exit_code(report.verdicts(outcomes, chosen.quick), chosen.strict)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from bench import _report as report
 from bench import _unit as unit
 from bench._clock import Bounds
 from bench._environment import REQUIREMENTS, requirements
+from bench._machine import describe
 from bench._model import EngineInfo, Measured, Metric, Scenario, Target
 from bench._run import Outcome, Side
 from bench._stats import summarise
@@ -227,6 +229,14 @@ def test_a_run_in_which_ours_was_not_measured_fails() -> None:
     failed = Outcome(SCENARIO, SCENARIO.size, 1, {"holdfast": Side(failure="it broke")})
 
     assert command.exit_code(report.verdicts([failed], quick=False), strict=False) == 1
+
+
+def test_the_machine_is_described_with_its_disk_and_load(tmp_path: Path) -> None:
+    about = describe(tmp_path)
+
+    assert about["disk"].startswith("a write of 4 KB with its sync takes ")
+    assert float(about["load before the run"]) >= 0
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("given", [["nonsense"], ["--only", "nobody"], ["--repeat", "0"]])
