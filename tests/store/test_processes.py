@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import subprocess
@@ -136,6 +137,49 @@ def lines_of(worker: subprocess.Popen[str], count: int) -> list[str]:
     return [worker.stdout.readline() for _ in range(count)]
 
 
+def test_killed_threads_that_share_transactions_lose_nothing(
+    engine: Engine, tmp_path: Path
+) -> None:
+    folder, choose = tmp_path / "store", random.Random(7)
+    told: dict[int, bytes] = {}
+    for _ in range(ROUNDS // 2):
+        worker = start(engine, "together", folder, 6)
+        begin(worker)
+        told |= kill_after(worker, choose.randrange(6, 80))
+
+        with engine(folder) as store:
+            check_log(store, told)
+        if engine is SqliteStore:
+            check_database(folder / "store.db")
+    assert len(told) >= 6 * ROUNDS // 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_children_that_end_leave_their_parent_alone(engine: Engine, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    worker = start(engine, "fork", folder, 20)
+    begin(worker)
+    told = acknowledged(worker.communicate()[0])
+
+    assert worker.returncode == 0
+    with engine(folder) as store:
+        assert len(told) == len(store.operations(SPACE, limit=10**6)) >= 3
+        check_log(store, told)
+    if engine is SqliteStore:
+        check_database(folder / "store.db")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_that_ends_does_not_take_back_what_its_parent_is_writing(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    worker = start(SqliteStore, "fork_inside", folder, 20_000)
+    begin(worker)
+    said = worker.communicate()[0]
+
+    assert said == "20000\n"
+    check_database(folder / "store.db")
+
+
 def kill_after(worker: subprocess.Popen[str], commits: int) -> dict[int, bytes]:
     """Let a worker commit so often, then kill it wherever it is; what it was told."""
     lines = "".join(lines_of(worker, commits))
@@ -151,9 +195,16 @@ def check_database(path: Path) -> None:
 
 
 def check(store: FileStore | SqliteStore, told: dict[int, bytes]) -> None:
-    targets = {one.sequence: one.moves[0].target for one in store.operations(SPACE, limit=10**6)}
-    assert {sequence: targets[sequence] for sequence in told} == told
+    targets = check_log(store, told)
     head = store.ref(SPACE, MAIN)
     assert head is not None and head.target == targets[len(targets)]
+
+
+def check_log(store: FileStore | SqliteStore, told: dict[int, bytes]) -> dict[int, bytes | None]:
+    """What is in the log, after everything that somebody was told was found there."""
+    targets = {one.sequence: one.moves[0].target for one in store.operations(SPACE, limit=10**6)}
+    assert {sequence: targets[sequence] for sequence in told} == told
+    assert sorted(targets) == list(range(1, len(targets) + 1))
     store.read([target for target in targets.values() if target is not None])
     assert store.missing(list(told.values())) == []
+    return targets

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
-from holdfast.store import MemoryStore, Move, SqliteStore, Store
+from holdfast.store import MemoryStore, Move, SqliteStore, Store, _sqlite_collection, _sqlite_index
 from holdfast.store import _sqlite_packs as packs
 from holdfast.store._sqlite_entries import read_entries
 from holdfast.testing import StoreContract
@@ -78,6 +78,22 @@ class TestSqliteStoreWithEveryPackAsFile(SqliteContract):
     @pytest.fixture
     def open_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
         monkeypatch.setattr(packs, "LARGE", 0)
+        return lambda clock: SqliteStore(tmp_path / "store", durability="relaxed", clock=clock)
+
+
+class TestSqliteStoreWithAShortTail(SqliteContract):
+    @pytest.fixture
+    def open_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
+        monkeypatch.setattr(_sqlite_index, "LONGEST_TAIL", 3)
+        return lambda clock: SqliteStore(tmp_path / "store", durability="relaxed", clock=clock)
+
+
+class TestSqliteStoreWhoseIndexCollides(SqliteContract):
+    @pytest.fixture
+    def open_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
+        for module in (_sqlite_index, _sqlite_collection):
+            monkeypatch.setattr(module, "prefix", lambda id: id[0] % 3)
+        monkeypatch.setattr(_sqlite_index, "LONGEST_TAIL", 0)
         return lambda clock: SqliteStore(tmp_path / "store", durability="relaxed", clock=clock)
 
 

@@ -3,6 +3,9 @@
     python -m tests.store.workers ENGINE share FOLDER NAME THREADS LAST
     python -m tests.store.workers ENGINE write FOLDER SEED
     python -m tests.store.workers ENGINE collect FOLDER
+    python -m tests.store.workers ENGINE together FOLDER THREADS
+    python -m tests.store.workers ENGINE fork FOLDER CHILDREN
+    python -m tests.store.workers ENGINE fork_inside FOLDER ROWS
 
 The engine is the name of its class. Each says `ready`, and begins when a line comes in.
 """
@@ -11,8 +14,10 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 import sys
 import threading
+from collections.abc import Callable
 
 from holdfast.errors import RefMoved
 from holdfast.store import FileStore, Move, SqliteStore
@@ -76,6 +81,83 @@ def collect(store: FileStore | SqliteStore) -> None:
         say(str(store.gc(recent=1).freed))
 
 
+def together(store: FileStore | SqliteStore, threads: str) -> None:
+    """Commit in several threads at once, each to a ref of its own, without end."""
+    say("ready")
+    sys.stdin.readline()
+
+    def work(name: str) -> None:
+        ref = store.ref(SPACE, name)
+        before = None if ref is None else ref.target
+        while True:
+            one = value(name.encode() + os.urandom(300))
+            done = store.commit(SPACE, [one], moves=[Move(name, before, one.id)])
+            say(f"{done.sequence} {one.id.hex()}")
+            before = one.id
+
+    for number in range(int(threads)):
+        threading.Thread(target=work, args=(f"branch/{number}",)).start()
+
+
+def fork(store: FileStore | SqliteStore, children: str) -> None:
+    """Commit in threads while children come and go, each ending in another way."""
+    say("ready")
+    sys.stdin.readline()
+    stop = threading.Event()
+
+    def work(name: str) -> None:
+        before = None
+        while not stop.is_set():
+            one = value(name.encode() + os.urandom(300))
+            done = store.commit(SPACE, [one], moves=[Move(name, before, one.id)])
+            say(f"{done.sequence} {one.id.hex()}")
+            before = one.id
+
+    workers = [threading.Thread(target=work, args=(f"branch/{n}",)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    for number in range(int(children)):
+        child = os.fork()
+        if child == 0:
+            if number % 2:
+                os._exit(0)
+            sys.exit(0)  # Everything that was inherited is let go of.
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    stop.set()
+    for worker in workers:
+        worker.join()
+    store.close()
+
+
+def fork_inside(store: FileStore | SqliteStore, rows: str) -> None:
+    """Let a child end while a transaction is open, of which SQLite has written a part."""
+    assert isinstance(store, SqliteStore)
+    half, go_on = threading.Event(), threading.Event()
+
+    def work(db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA cache_size = 10")
+        for _ in range(int(rows)):
+            db.execute("INSERT INTO condemned VALUES (?, 1)", (os.urandom(32),))
+        half.set()
+        go_on.wait()
+
+    say("ready")
+    sys.stdin.readline()
+    writer = threading.Thread(target=store._database.write, args=(work,))
+    writer.start()
+    half.wait()
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)
+    os.waitpid(child, 0)
+    go_on.set()
+    writer.join()
+    with sqlite3.connect(store.path / "store.db") as other:
+        say(str(other.execute("SELECT count(*) FROM condemned").fetchone()[0]))
+    other.close()
+    store.close()
+
+
 def say(line: str) -> None:
     os.write(1, f"{line}\n".encode())  # At once, and whole.
 
@@ -83,9 +165,12 @@ def say(line: str) -> None:
 if __name__ == "__main__":
     engine, task, folder, *rest = sys.argv[1:]
     opened = ENGINES[engine](folder)
-    if task == "share":
-        share(opened, *rest)
-    elif task == "write":
-        write(opened, *rest)
-    else:
-        collect(opened)
+    tasks: dict[str, Callable[..., None]] = {
+        "share": share,
+        "write": write,
+        "collect": collect,
+        "together": together,
+        "fork": fork,
+        "fork_inside": fork_inside,
+    }
+    tasks[task](opened, *rest)
