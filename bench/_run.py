@@ -94,6 +94,8 @@ def _unit_in(
     python = _interpreter(info, peers)
     command = [str(python), "-m", "bench._unit", scenario.name, info.name, json.dumps(dict(size))]
     environ = {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": folder}
+    # Installed peers have their bytecode; ours is kept after the first start too.
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     environ["PYTHONPATH"] = str(ROOT / "src") if info.environment == "ours" else ""
     try:
         done = subprocess.run(
