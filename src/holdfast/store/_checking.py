@@ -88,12 +88,15 @@ class Checker:
 
     def check_spaces(self) -> None:
         """Every space: its log, its refs, and what they reach."""
-        for space in self._store.spaces():
-            self.spaces += 1
-            try:
-                self._check_space(space)
-            except Corrupt as error:
-                self._report("bad-log", space, str(error))
+        spaces = self._store.spaces()
+        self.spaces = len(spaces)
+        # All refs before any log: what a log led to may be gone, and is not looked at twice.
+        for look in (self._check_refs, self._check_log):
+            for space in spaces:
+                try:
+                    look(space)
+                except Corrupt as error:
+                    self._report("bad-log", space, str(error))
         self._check_generations()
 
     def check_everything(self) -> None:
@@ -107,12 +110,14 @@ class Checker:
 
     # Spaces.
 
-    def _check_space(self, space: str) -> None:
+    def _check_refs(self, space: str) -> None:
         view = self._store.view(space)
         self.refs += len(view.refs)
-        sound, arriving = roots(space, view)
-        self._reach(space, sound, strict=True)
-        self._reach(space, arriving, strict=False)
+        self._reach(space, roots(space, view)[0], strict=True)
+
+    def _check_log(self, space: str) -> None:
+        view = self._store.view(space)
+        self._reach(space, roots(space, view)[1], strict=False)
         refs: dict[str, tuple[ObjectId, int]] = {}
         expected = 0
         for operation in operations(self._store, space, 0):

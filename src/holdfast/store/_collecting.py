@@ -91,11 +91,12 @@ class Marks:
     def mark(self) -> set[ObjectId]:
         """Add what is reached now; what was added."""
         added: set[ObjectId] = set()
-        for space in self._store.spaces():
-            view = self._store.view(space)
-            sound, arriving = roots(space, view)
-            added |= self._reach(sound, strict=True)
-            added |= self._reach(arriving, strict=False)
+        views = {space: self._store.view(space) for space in self._store.spaces()}
+        # All refs before any log: where something is missing, nobody looks a second time.
+        for space, view in views.items():
+            added |= self._reach(roots(space, view)[0], strict=True)
+        for space, view in views.items():
+            added |= self._reach(roots(space, view)[1], strict=False)
             if space == OWN_SPACE:
                 continue  # Nobody undoes what a migration did there.
             before = self._looked_at.get(space, 0)

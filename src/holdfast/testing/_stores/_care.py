@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
 from holdfast.store import MemoryStore, Move, Store, migrate, ref_name
-from holdfast.testing._stores._base import MAIN, SPACE, Base, in_threads, noise, value
+from holdfast.testing._stores._base import MAIN, OTHER_SPACE, SPACE, Base, in_threads, noise, value
 from holdfast.tree import Commit, ObjectId, TreeWriter, load, make_commit
 
 WRITERS = 4
@@ -127,6 +127,21 @@ class CareContract(Base):
         (problem,) = store.check().problems
 
         assert (problem.code, problem.subject) == ("missing-object", first.root.hex())
+
+    def test_what_a_ref_needs_is_missed_although_an_older_operation_led_there_too(
+        self, store: Store
+    ) -> None:
+        first = step(store, "main", long(1), None)
+        store.commit(OTHER_SPACE, [], [first.id], [Move(MAIN, None, first.id)])
+        drop(store, "main", first)
+        store.condemn([first.root])
+        store.delete([first.root])
+
+        (problem,) = store.check().problems
+
+        assert (problem.code, problem.subject) == ("missing-object", first.root.hex())
+        with pytest.raises(MissingObjects):
+            store.gc()
 
     def test_a_check_names_a_damaged_object_and_the_rest_can_be_read(self, store: Store) -> None:
         first = step(store, "main", long(1), None)
