@@ -11,11 +11,20 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.errors import Conflict, DamagedObject, InvalidInput, MissingObjects, NotFound
+from holdfast.errors import (
+    Conflict,
+    DamagedObject,
+    InvalidInput,
+    MissingObjects,
+    NotFound,
+    StoreFull,
+    Unavailable,
+)
 from holdfast.history import History
 from holdfast.store import FileStore, MemoryStore, Migrated, Move, SqliteStore, Store, ref_name
 from holdfast.store._collecting import operations
 from holdfast.store._own import OWN_SPACE
+from holdfast.testing import Fault, FaultStore, Outcome, fail_every_call
 from holdfast.testing._stores._base import OTHER_SPACE, SPACE, growing
 from holdfast.testing._stores._care import all_ids, drop, long, step
 from holdfast.tree import (
@@ -373,6 +382,67 @@ def stopping(after: int) -> Callable[[str, int], None]:
     """Ends what tells it of its progress, after so many steps."""
     ahead = iter(range(after))
     return lambda what, done: [next(ahead)].clear()
+
+
+def test_whatever_call_of_the_target_fails_the_next_run_finishes(source: Store) -> None:
+    drop(source, "other", step(source, "other", long(3), None))
+    fill(source, steps=2)
+    source.gc(recent=2)
+
+    def check(target: Store, outcome: Outcome[Migrated]) -> None:
+        assert target.check(read_data=True).problems == ()
+        target.gc(recent=1)
+        assert_arrives(source, target)
+
+    calls = fail_every_call(
+        lambda: MemoryStore(backend_id="target").another,
+        lambda target: holdfast.migrate(source, target),
+        check,
+    )
+
+    assert calls > 50
+
+
+@pytest.mark.parametrize("make_fault", [Fault.error, Fault.lost_reply])
+def test_whatever_call_of_the_source_fails_the_next_run_finishes(
+    source: Store, make_fault: Callable[[int], Fault]
+) -> None:
+    drop(source, "other", step(source, "other", long(3), None))
+    fill(source, steps=2)
+    source.gc(recent=2)
+    counted = FaultStore(source)
+    holdfast.migrate(counted, MemoryStore())
+
+    for number in range(1, len(counted.calls) + 1):
+        target = MemoryStore()
+        with pytest.raises(Unavailable):
+            holdfast.migrate(FaultStore(source, [make_fault(number)]), target)
+        assert target.check(read_data=True).problems == ()
+        assert_arrives(source, target)
+
+
+def assert_arrives(source: Store, target: Store) -> None:
+    holdfast.migrate(source, target)
+    assert refs(target) == refs(source)
+    followed = log(target)[1:]
+    assert followed == log(source)[-len(followed) :] and len(followed) == 3
+    assert target.answers_to(source.backend_id)
+    assert target.refs(OWN_SPACE, "arriving/") == []
+    assert target.check(read_data=True).problems == ()
+
+
+def test_a_full_target_collects_first_and_then_says_so(source: Store) -> None:
+    fill(source)
+    every = sum(one.stored for one in source.scan())
+    roomy, tight = MemoryStore(size_limit=2 * every), MemoryStore(size_limit=every // 2)
+    roomy.commit("team/old", [make_object(Kind.CHUNK, random.Random(1).randbytes(every * 3 // 2))])
+
+    holdfast.migrate(source, roomy)
+
+    assert refs(roomy) == refs(source) | {"team/old": {}}
+    with pytest.raises(StoreFull):
+        holdfast.migrate(source, tight)
+    assert tight.check(read_data=True).problems == ()
 
 
 def test_a_write_id_that_was_used_again_long_after_is_no_obstacle(make: Make) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.errors import Corrupt, DamagedObject, FormatError, MissingObjects, RefMoved
+from holdfast.errors import Corrupt, DamagedObject, FormatError, MissingObjects, RefMoved, StoreFull
 from holdfast.store._checking import Problem
 from holdfast.store._decide import Batch, Reframe, digest_of
 from holdfast.store._frames import encode_whole, parse_header
@@ -234,6 +234,9 @@ class Copier:
                 break
             except Reframe as again:
                 frames = [_whole(one, chains) if one.id in again.ids else one for one in frames]
+            except StoreFull:
+                if not self._target._room.make():
+                    raise
             except RefMoved:
                 continue  # Another migration from the same source is under way.
         self.copied += len(frames)
