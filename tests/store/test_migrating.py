@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,10 +23,11 @@ from holdfast.errors import (
 )
 from holdfast.history import History
 from holdfast.store import FileStore, MemoryStore, Migrated, Move, SqliteStore, Store, ref_name
+from holdfast.store import _copying as copying
 from holdfast.store._collecting import operations
 from holdfast.store._own import OWN_SPACE
 from holdfast.testing import Fault, FaultStore, Outcome, fail_every_call
-from holdfast.testing._stores._base import OTHER_SPACE, SPACE, growing
+from holdfast.testing._stores._base import OTHER_SPACE, PATIENCE, SPACE, growing
 from holdfast.testing._stores._care import all_ids, drop, long, step
 from holdfast.tree import (
     Commit,
@@ -428,6 +430,59 @@ def assert_arrives(source: Store, target: Store) -> None:
     assert followed == log(source)[-len(followed) :] and len(followed) == 3
     assert target.answers_to(source.backend_id)
     assert target.refs(OWN_SPACE, "arriving/") == []
+    assert target.check(read_data=True).problems == ()
+
+
+def test_a_source_that_collects_meanwhile_is_migrated_as_it_is_then(
+    source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "PAGE_BYTES", 1)
+    head = fill(source)
+    changed: list[str] = []
+
+    def change(what: str, done: int) -> None:
+        if not changed:
+            changed.append(what)
+            drop(source, "main", head)
+            source.commit(OTHER_SPACE, moves=[Move("tag/one", head.id, None)])
+            source.commit(OTHER_SPACE)
+            step(source, "main", long(4), None)
+            assert source.gc(recent=1).freed > 10
+
+    done = holdfast.migrate(source, target, progress=change)
+
+    assert changed and done.left == ()
+    assert refs(target) == refs(source)
+    assert target.check(read_data=True).problems == ()
+
+
+def test_a_source_that_is_written_meanwhile_arrives_as_it_was_at_some_moment(
+    pair: tuple[Store, Store],
+) -> None:
+    source, target = pair
+    history = History(source, SPACE)
+    branch = history.open()
+    branch.commit({"turn": 0})
+    migrated = threading.Event()
+
+    def write() -> None:
+        for turn in range(1, 40):
+            branch.commit({"turn": turn, "notes": long(turn)})
+        assert migrated.wait(PATIENCE)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    turns: list[int] = []
+    for _ in range(4):
+        holdfast.migrate(source, target)
+        migrated.set()
+        turns.append(History(target, SPACE).value()["turn"])
+        assert target.check(read_data=True).problems == ()
+    writer.join()
+    holdfast.migrate(source, target)
+
+    assert turns == sorted(turns)
+    assert refs(target) == refs(source) and log(target) == log(source)
     assert target.check(read_data=True).problems == ()
 
 
