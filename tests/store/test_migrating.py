@@ -513,6 +513,21 @@ def test_a_write_id_that_was_used_again_long_after_is_no_obstacle(make: Make) ->
     assert target.view(SPACE).sequence == 303
 
 
+def test_what_a_killed_collection_condemned_in_the_target_is_brought_again(
+    source: Store, target: Store
+) -> None:
+    fill(source)
+    every = sorted(all_ids(source))
+    target.commit("team/other", source.read(every))
+    target.condemn(every, collection=5)
+    target.raise_epochs()
+
+    holdfast.migrate(source, target)
+
+    assert target.missing(every) == []
+    assert refs(target) == refs(source) | {"team/other": {}}
+
+
 def test_what_nothing_needed_in_the_source_can_be_collected_in_the_target(
     pair: tuple[Store, Store],
 ) -> None:
@@ -567,6 +582,22 @@ def test_undo_and_redo_go_on_in_the_target(pair: tuple[Store, Store]) -> None:
     there.redo()
     assert there.value()["turn"] == 0
     assert target.check(read_data=True).problems == ()
+
+
+def test_an_undo_of_what_was_not_replayed_names_nothing(source: Store, target: Store) -> None:
+    history = History(source, SPACE)
+    history.open().commit({"turn": 0})
+    history.create_tag("kept")
+    drop(source, "other", step(source, "other", long(9), None))
+    source.gc(recent=1)
+    history.undo(1)
+
+    holdfast.migrate(source, target)
+
+    assert [one.metadata.get("undoes") for one in source.operations(SPACE)][-2:] == [None, 1]
+    assert [one.metadata.get("undoes") for one in target.operations(SPACE)][-2:] == [None, 0]
+    with pytest.raises(NotFound):
+        History(target, SPACE).undo()
 
 
 def undone(history: History) -> list[object]:
