@@ -6,21 +6,25 @@ from typing import Any
 
 from holdfast.codec._canonical import check_canonical
 from holdfast.codec._codec import Codec
-from holdfast.codec._paths import Field, Path, format_path
+from holdfast.codec._paths import Field, Path, format_path, parse_path, spell_path
 from holdfast.codec._registry import Registry, default_registry, register
+from holdfast.codec._undeclared import Undeclared
 
 __all__ = [
     "Codec",
     "Field",
     "Path",
     "Registry",
+    "Undeclared",
     "check_canonical",
     "decode",
     "default_codec",
     "default_registry",
     "encode",
     "format_path",
+    "parse_path",
     "register",
+    "spell_path",
 ]
 
 default_codec = Codec()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from threading import get_ident
-from typing import Any
+from typing import Any, Literal
 
 from ormsgpack import Ext
 
@@ -27,8 +27,9 @@ from holdfast.codec._opened import Form, Opened, nests
 from holdfast.codec._pickle import PickleKey
 from holdfast.codec._records import take_apart
 from holdfast.codec._registry import Entry, Registry, can_declare, default_name, default_registry
+from holdfast.codec._undeclared import Undeclared, member_bytes
 from holdfast.codec._walk import Walk
-from holdfast.errors import FormatError, HoldfastError, NotStorable
+from holdfast.errors import FormatError, HoldfastError, InvalidInput, NotStorable
 
 # What a hook raised, by thread: ormsgpack turns every exception into a TypeError of its own.
 _failures: dict[int, BaseException] = {}
@@ -39,6 +40,8 @@ class Codec:
 
     `types` are declared for this codec only, beside what its registry declares.
     With a `pickle_key`, objects that have no other form are stored as signed pickles.
+    With `undeclared="show"`, for programs that look at what others stored, a value of an
+    unknown class comes back as `Undeclared` instead of raising `UndeclaredClass`.
     """
 
     def __init__(
@@ -47,9 +50,13 @@ class Codec:
         *,
         types: Iterable[type] = (),
         pickle_key: bytes | None = None,
+        undeclared: Literal["refuse", "show"] = "refuse",
     ) -> None:
         self.registry = Registry(types, parent=default_registry if registry is None else registry)
+        if undeclared not in ("refuse", "show"):
+            raise InvalidInput(f"undeclared is 'refuse' or 'show', not {undeclared!r:.80}")
         self.pickle = None if pickle_key is None else PickleKey(pickle_key)
+        self.shows_undeclared = undeclared == "show"
         self._hooks = tuple(partial(self._hook, depth) for depth in range(MAX_NESTED + 1))
 
     def encode(self, value: Any) -> bytes:
@@ -124,6 +131,8 @@ class Codec:
             return Opened(
                 Code.ARRAY, Form.BYTES, _numpy.array_bytes(value), _numpy.array_head(value)
             )
+        if type(value) is Undeclared:
+            return value.opened
         if self.pickle is not None:
             return Opened(Code.PICKLE, Form.BYTES, self.pickle.seal(value))
         raise NotStorable(_refusal(value))
@@ -187,11 +196,8 @@ def _open_declared(entry: Entry, value: Any) -> Opened:
 
 
 def _member_bytes(entry: Entry, member: Any) -> bytes:
-    large = type(member) is int and not -(2**63) <= member < 2**64
-    atom = atom_of(int) if large else None
-    stored = member if atom is None else Ext(atom.code, atom.encode(member))
     try:
-        return pack([entry.name, entry.version, stored])
+        return member_bytes(entry.name, entry.version, member)
     except TypeError as exc:
         raise NotStorable(f"{entry.name} has a member {member!r} of an odd type") from exc
 

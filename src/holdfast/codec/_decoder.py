@@ -14,6 +14,7 @@ from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
 from holdfast.codec._msgpack import hidden_failure, nesting_exceeds
 from holdfast.codec._records import put_together
 from holdfast.codec._registry import LONGEST_NAME, Entry
+from holdfast.codec._undeclared import undeclared, undeclared_pickle
 from holdfast.errors import (
     ClassChanged,
     FormatError,
@@ -93,6 +94,8 @@ class Decoder:
 
     def _unpickle(self, data: bytes) -> Any:
         if self._codec.pickle is None:
+            if self._codec.shows_undeclared:
+                return undeclared_pickle(data)
             raise NotAllowed(
                 "the value holds a pickle, which runs code when it is loaded; "
                 "if you trust its writer, give the pickle_key with which it was signed"
@@ -129,6 +132,8 @@ class Decoder:
 
     def _make_enum(self, head: list[Any], parts: Any) -> Any:
         _expect(len(head) == 2 and type(parts) in (str, int), "enum member")
+        if self._is_strange(head):
+            return undeclared(Code.ENUM, head, parts)
         entry, member = self._current(head, parts)
         cls: Any = entry.cls
         try:
@@ -148,6 +153,8 @@ class Decoder:
             and (fields_set is None or _all_text(fields_set))
         )
         _expect(sound, "record")
+        if self._is_strange(head):
+            return undeclared(Code.RECORD, head, parts)
         entry, fields = self._current(head, parts)
         if type(fields) is not dict or not all(type(name) is str for name in fields):
             raise ClassChanged(f"the migrations of {entry.name} must give a dict of its fields")
@@ -156,16 +163,24 @@ class Decoder:
 
     def _make_custom(self, head: list[Any], parts: Any) -> Any:
         _expect(len(head) == 2 and len(parts) == 1, "custom value")
+        if self._is_strange(head):
+            return undeclared(Code.CUSTOM, head, parts[0])
         entry, inner = self._current(head, parts[0])
         _expect_shape(entry, "custom")
         assert entry.decode is not None
         return _call(entry.decode, inner, f"decode= of {entry.name}")
 
+    def _is_strange(self, head: list[Any]) -> bool:
+        """Whether the class is unknown, and a stand-in is wanted."""
+        if not self._codec.shows_undeclared:
+            return False
+        _expect_class(head)
+        return self._codec.registry.named(head[0]) is None
+
     def _current(self, head: list[Any], stored: Any) -> tuple[Entry, Any]:
         """The declared class, and the stored parts brought to its version."""
         name, version = head[0], head[1]
-        _expect(type(name) is str and 0 < len(name) <= LONGEST_NAME, "class name")
-        _expect(type(version) is int and version >= 1, "class version")
+        _expect_class(head)
         entry = self._codec.registry.named(name)
         if entry is None:
             raise UndeclaredClass(name, _undeclared(name))
@@ -231,6 +246,12 @@ def _all_text(names: Any) -> bool:
 def _expect(sound: bool, what: str) -> None:
     if not sound:
         raise FormatError(f"a stored {what} is malformed")
+
+
+def _expect_class(head: list[Any]) -> None:
+    name, version = head[0], head[1]
+    _expect(type(name) is str and 0 < len(name) <= LONGEST_NAME, "class name")
+    _expect(type(version) is int and version >= 1, "class version")
 
 
 def _expect_shape(entry: Entry, *shapes: str) -> None:
