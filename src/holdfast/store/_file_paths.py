@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from hashlib import sha256
 from os import urandom
@@ -27,6 +28,11 @@ _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 _PLAIN = re.compile(r"[a-z0-9_~-](?:[a-z0-9._~-]*[a-z0-9_~-])?")
 # Names that Windows gives to devices.
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?")
+
+
+def is_file_store(folder: str) -> bool:
+    """Whether a folder holds a store of plain files."""
+    return os.path.isfile(os.path.join(folder, HEADER))
 
 
 def temporary(root: Path) -> Path:

@@ -33,7 +33,7 @@ from holdfast.store._records import (
     Stored,
     View,
 )
-from holdfast.store._system_errors import system_errors
+from holdfast.store._system_errors import no_store, system_errors
 from holdfast.store._turns import BRANCH_NEXT, BRANCH_TURN, Turn
 from holdfast.tree._objects import ObjectId
 
@@ -49,6 +49,7 @@ class FileStore(Store):
     """A store of plain files in a folder, for several processes and threads at once.
 
     The folder is made if it is not there; the one that it is in must exist. With
+    `create=False` nothing is made, and `NotFound` says that there is no store. With
     `durability="full"` a commit that returned survives a power loss. With `"relaxed"`
     the last moments before a power loss may be gone, but nothing is ever half there;
     the end of a process, even a killed one, takes nothing in either case.
@@ -76,6 +77,7 @@ class FileStore(Store):
         clock: Callable[[], float] = time.monotonic,
         threads: int = 16,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        create: bool = True,
     ) -> None:
         super().__init__(
             backend_id=backend_id,
@@ -97,7 +99,7 @@ class FileStore(Store):
         self._usage = Usage(self.path, size_limit)
         try:
             with system_errors(self.path):
-                self._header = self._open()
+                self._header = self._open(create)
         except BaseException:
             self._lock.close()
             raise
@@ -114,10 +116,12 @@ class FileStore(Store):
 
     # Opening and closing.
 
-    def _open(self) -> Header:
+    def _open(self, create: bool) -> Header:
         if self.path.exists() and not self.path.is_dir():
             raise FormatError(f"{self.path} is a file. A store is a folder; choose another name.")
         if not (self.path / paths.HEADER).exists():
+            if not create:
+                raise no_store(self.path)
             self._disk.make_folder(self.path)
             self._expect_ours()
             with self._lock.held() as lock:

@@ -6,17 +6,20 @@ from os import PathLike, fspath
 
 from holdfast.errors import InvalidInput
 from holdfast.store._contract import Store
+from holdfast.store._file_paths import is_file_store
 from holdfast.store._memory import MemoryStore
 
 DEFAULT_FOLDER = ".holdfast"
 
 
-def open(url: str | PathLike[str] | None = None) -> Store:
+def open(url: str | PathLike[str] | None = None, *, create: bool = True) -> Store:
     """Open a store, and make it if it is not there.
 
-    A path is the folder of a `SqliteStore`; without one it is `.holdfast` in the current
-    folder. `file:///path` and `file://name` are folders of a `FileStore`, `memory://` is a
-    new `MemoryStore`. Raises `InvalidInput` for anything else.
+    A path is the folder of a store: of the engine that made it, or of a new
+    `SqliteStore`; without one it is `.holdfast` in the current folder. `file:///path` and
+    `file://name` are folders of a `FileStore`, `memory://` is a new `MemoryStore`. Raises
+    `InvalidInput` for anything else. With `create=False` nothing is made: raises
+    `NotFound` if there is no store.
     """
     given = DEFAULT_FOLDER if url is None else url
     place = fspath(given) if isinstance(given, str | PathLike) else None
@@ -27,17 +30,23 @@ def open(url: str | PathLike[str] | None = None) -> Store:
     scheme, separator, rest = place.partition("://")
     if separator and isinstance(url, str):
         if scheme == "file":
-            return _open_files(place, rest)
+            return _open_files(place, rest, create)
         raise InvalidInput(
             f"no engine opens {scheme}:// here. There are: a path, for a store in that folder, "
             "file://, for one of plain files, and memory://."
         )
+    if "\0" in place:
+        raise InvalidInput(f"{place!r:.200} names no folder")
+    if is_file_store(place):
+        from holdfast.store._files import FileStore
+
+        return FileStore(place, create=create)
     from holdfast.store._sqlite import SqliteStore
 
-    return SqliteStore(place)
+    return SqliteStore(place, create=create)
 
 
-def _open_files(url: str, rest: str) -> Store:
+def _open_files(url: str, rest: str, create: bool) -> Store:
     from urllib.parse import unquote
 
     from holdfast.store._files import FileStore
@@ -53,4 +62,4 @@ def _open_files(url: str, rest: str) -> Store:
     path = unquote(rest.removeprefix("localhost") if slash else rest)
     if not path or "\0" in path:
         raise InvalidInput(f"{url!r:.200} names no folder: write file:///path or file://name")
-    return FileStore(path)
+    return FileStore(path, create=create)

@@ -33,10 +33,11 @@ from holdfast.store._records import (
     View,
 )
 from holdfast.store._room import expect_room
-from holdfast.store._sqlite_database import Database
+from holdfast.store._sqlite_database import DATABASE, Database
 from holdfast.store._sqlite_errors import translated
 from holdfast.store._sqlite_group import Transaction
 from holdfast.store._sqlite_index import Moment, open_moment
+from holdfast.store._system_errors import no_store
 from holdfast.store._turns import BRANCH_NEXT, BRANCH_TURN, Turn
 from holdfast.tree._objects import ID_SIZE, ObjectId
 
@@ -52,6 +53,7 @@ class SqliteStore(Store):
     """A store in a folder of one machine, for several processes and threads at once.
 
     The folder is made if it is not there; the one that it is in must exist. With
+    `create=False` nothing is made, and `NotFound` says that there is no store. With
     `durability="full"` a commit that returned survives a power loss. With `"relaxed"`
     the last moments before a power loss may be gone, but nothing is ever half there;
     the end of a process, even a killed one, takes nothing in either case.
@@ -84,6 +86,7 @@ class SqliteStore(Store):
         clock: Callable[[], float] = time.monotonic,
         threads: int = 16,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        create: bool = True,
     ) -> None:
         super().__init__(
             backend_id=backend_id,
@@ -102,7 +105,7 @@ class SqliteStore(Store):
         self._listening = threading.Lock()
         self._database = Database(self.path, durability, busy_seconds, self._vfs)
         try:
-            self._header = self._open()
+            self._header = self._open(create)
         except BaseException:
             self._database.close()
             raise
@@ -119,11 +122,14 @@ class SqliteStore(Store):
 
     # Opening and closing.
 
-    def _open(self) -> Header:
-        self._make_folder()
+    def _open(self, create: bool) -> Header:
+        with translated(self.path):
+            self._make_folder(create)
         database = self._database
         database.create(schema.is_new, schema.BEFORE_TABLES)
         if database.read(schema.is_new):
+            if not create:
+                raise no_store(self.path)
             # Before anybody can commit to it, the names are safe from a power loss.
             with translated(self.path):
                 self._disk.make_folder(self._packs)
@@ -132,11 +138,12 @@ class SqliteStore(Store):
             database.write(schema.create)
         return database.read(schema.read_header)
 
-    def _make_folder(self) -> None:
+    def _make_folder(self, create: bool) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise FormatError(f"{self.path} is a file. A store is a folder; choose another name.")
-        with translated(self.path):
-            self._disk.make_folder(self.path)
+        if not create and not (self.path / DATABASE).exists():
+            raise no_store(self.path)
+        self._disk.make_folder(self.path)
 
     def _close(self) -> None:
         self._database.close()

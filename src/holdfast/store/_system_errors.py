@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.errors import HoldfastError, NotAllowed, StoreFull, Unavailable
+from holdfast.errors import (
+    HoldfastError,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    StoreFull,
+    Unavailable,
+)
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @contextmanager
@@ -25,16 +32,23 @@ def system_errors(folder: Path) -> Iterator[None]:
 def from_system(folder: Path, error: OSError) -> HoldfastError:
     """What an error of the file system means for a store."""
     reason = error.strerror or str(error)
-    if error.errno in _NO_ROOM:
+    if error.errno in NO_ROOM:
         return store_full(folder, reason)
-    if error.errno in _FORBIDDEN:
+    if error.errno in FORBIDDEN:
         return forbidden(folder, reason)
+    if error.errno == errno.ENAMETOOLONG:
+        return InvalidInput(f"a store cannot be in {str(folder)!r:.80}...: the name is too long")
     if error.errno == errno.ENOENT:
         return Unavailable(
             f"the store in {folder} cannot be reached: {error.filename or folder} does not exist. "
             "Make the folder that it is to be in, or mount its disk."
         )
     return Unavailable(f"the store in {folder} cannot be reached now: {reason}")
+
+
+def no_store(folder: Path) -> NotFound:
+    """What somebody is told who wants to use a store and not to make one."""
+    return NotFound(f"there is no store in {folder}")
 
 
 def too_busy(folder: Path, seconds: float) -> Unavailable:

@@ -1,0 +1,51 @@
+"""Opening a store without making one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import FileStore
+from holdfast.errors import InvalidInput, NotFound
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_nothing_is_made_where_no_store_is(form: str, tmp_path: Path) -> None:
+    for name in ("none", "none/below"):
+        with pytest.raises(NotFound, match="there is no store in"):
+            holdfast.open(form.format(tmp_path / name), create=False)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_a_store_that_is_there_is_opened(form: str, tmp_path: Path) -> None:
+    url = form.format(tmp_path / "store")
+    with holdfast.open(url) as made:
+        store_id = made.header.store_id
+
+    with holdfast.open(url, create=False) as opened:
+        assert opened.header.store_id == store_id
+
+
+def test_an_empty_folder_is_left_empty(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        holdfast.open(tmp_path, create=False)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_finds_the_engine_of_a_store_that_is_there(tmp_path: Path) -> None:
+    FileStore(tmp_path / "plain").close()
+
+    with holdfast.open(tmp_path / "plain") as opened:
+        assert isinstance(opened, FileStore)
+    assert not (tmp_path / "plain" / "store.db").exists()
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "with\0null"])
+def test_a_name_that_no_folder_can_have_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput):
+        holdfast.open(str(tmp_path / name))
