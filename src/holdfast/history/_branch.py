@@ -418,7 +418,7 @@ class Branch:
 
     def _made(self, write_id: str, among: int | None = None) -> Operation | None:
         """The earlier write to this branch with an id, among so many of the latest."""
-        for operation in islice(self.history._newest_first(), among):
+        for operation in islice(self.history.newest_operations(), among):
             if operation.write_id == write_id:
                 names = [move.name for move in operation.moves if move.target is not None]
                 return operation if names == [self._ref] else None

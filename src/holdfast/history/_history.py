@@ -279,6 +279,14 @@ class History:
         """What was done to this history, from number `after + 1` on."""
         return self.store.operations(self.space, after, limit)
 
+    def newest_operations(self) -> Iterator[Operation]:
+        """The operations from the last one back."""
+        last = self.store.view(self.space).sequence
+        while last > 0:
+            first = max(last - _PAGE, 0)
+            yield from reversed(self.store.operations(self.space, first, last - first))
+            last = first
+
     def apply(
         self,
         action: str,
@@ -443,21 +451,13 @@ class History:
             raise NotFound(f"{self.space!r} has no operation {sequence}")
         return found[0]
 
-    def _newest_first(self) -> Iterator[Operation]:
-        """The operations from the last one back."""
-        last = self.store.view(self.space).sequence
-        while last > 0:
-            first = max(last - _PAGE, 0)
-            yield from reversed(self.store.operations(self.space, first, last - first))
-            last = first
-
     def _take_back_last(
         self,
         action: str,
         choose: Callable[[Iterator[Operation]], Operation | None],
         nothing: str,
     ) -> Operation:
-        operation = choose(self._newest_first())
+        operation = choose(self.newest_operations())
         if operation is None:
             raise NotFound(f"there is {nothing} in {self.space!r}")
         return self._take_back(action, operation)
@@ -498,6 +498,7 @@ class History:
     aunpin = twin(unpin)
     aprune_expired = twin(prune_expired)
     aoperations = twin(operations)
+    anewest_operations = twin_iterator(newest_operations)
     aapply = twin(apply)
     akeep = twin(keep)
     aundo = twin(undo)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.timeline._checkpoint import Checkpoint, CheckpointStatus
 from holdfast.timeline._comparing import Diff
+from holdfast.timeline._drawing import TreeLine
 from holdfast.timeline._past import Past
 from holdfast.timeline._steps import (
     Middleware,
@@ -24,6 +25,7 @@ __all__ = [
     "Middleware",
     "Past",
     "Timeline",
+    "TreeLine",
     "checkpoint_context",
     "forget_agents",
     "get_agent",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.history import History
-from holdfast.store import split_name
+from holdfast.store import ref_name, split_name
 from holdfast.timeline._checkpoint import CheckpointStatus
 from holdfast.timeline._index import ATTEMPT, BRANCH, TAG, Shape, alive
 from holdfast.tree import ObjectId
@@ -56,6 +56,50 @@ _STATUSES = (
 )
 
 
+class TreeLine(NamedTuple):
+    """One line of a drawn tree: a step, or in its place how many are not shown."""
+
+    prefix: str
+    """What leads to it: the lines of forks."""
+    mark: str
+    """A sign for its status."""
+    id: str | None
+    """The id of the step; None where steps are folded."""
+    hidden: int
+    """How many steps are folded here; 0 for a step."""
+    status: CheckpointStatus | None
+    description: str
+    """On one line, without what cannot be printed."""
+    branches: tuple[str, ...]
+    """The branches that are at it."""
+    is_current: bool
+    """Whether the current branch is among them."""
+    tags: tuple[str, ...]
+    merges: tuple[str, ...]
+    """The ids of the other steps that it was made from."""
+    error: str
+
+    @property
+    def names(self) -> list[str]:
+        """The branches and tags at it, for people; the current branch first, with a star."""
+        branches = list(self.branches)
+        if self.is_current:
+            branches[0] += " *"
+        return [*branches, *(f"tag: {tag}" for tag in self.tags)]
+
+    def __str__(self) -> str:
+        if self.id is None:
+            return f"{self.prefix}{self.mark} {self.hidden} more steps"
+        parts = [f"{self.prefix}{self.mark}", self.description, f"[{self.id[:8]}]"]
+        if self.names:
+            parts.append(f"({', '.join(self.names)})")
+        if self.merges:
+            parts.append(f"merges {', '.join(id[:8] for id in self.merges)}")
+        if self.error:
+            parts.append(self.error)
+        return " ".join(parts)
+
+
 class _Line(NamedTuple):
     prefix: str
     id: ObjectId | None
@@ -77,7 +121,7 @@ class _Plan:
         self.failed = {target for name, target in shape.refs.items() if name.startswith(ATTEMPT)}
         self.names = _names(shape, current)
         self.recovered = set(shape.recovered.values())
-        self._trunk = self._steps_to(shape.refs.get(_current_ref(shape, current)))
+        self._trunk = self._steps_to(shape.refs.get(ref_name("branch", current)))
         self._children: dict[ObjectId, list[ObjectId]] = defaultdict(list)
         for id, parents in shape.parents.items():
             if parents and parents[0] in shape.parents:
@@ -172,50 +216,71 @@ class _Plan:
         return met
 
 
-def draw(history: History, shape: Shape, current: str, style: Style) -> str:
-    """The timeline as text."""
+def draw(history: History, shape: Shape, current: str, style: Style) -> list[TreeLine]:
+    """The timeline, line by line."""
     plan = _Plan(shape, current, style.fold)
-    drawn = []
-    for line in plan.lines(style):
-        if line.id is None:
-            drawn.append(f"{line.prefix}{style.more} {line.hidden} more steps")
-        else:
-            drawn.append(line.prefix + _step(history, plan, line.id, style))
-    return "\n".join(drawn) or "(no checkpoints yet)"
+    return [_drawn(history, plan, line, style) for line in plan.lines(style)]
 
 
-def _step(history: History, plan: _Plan, id: ObjectId, style: Style) -> str:
+def _drawn(history: History, plan: _Plan, line: _Line, style: Style) -> TreeLine:
+    if line.id is None:
+        return TreeLine(line.prefix, style.more, None, line.hidden, None, "", (), False, (), (), "")
+    status = plan.status(line.id)
+    told, error = "(collected)", ""
+    merges: tuple[str, ...] = ()
     try:
-        commit = history.resolve(id)
+        commit = history.resolve(line.id)
     except NotFound:
-        return f"{style.marks[plan.status(id)]} (collected) [{id.hex()[:8]}]"
-    told = _one_line(commit.description or commit.logic_step or "(no description)")
-    parts = [style.marks[plan.status(id)], told, f"[{id.hex()[:8]}]"]
-    if id in plan.names:
-        parts.append(f"({', '.join(plan.names[id])})")
-    if len(commit.parents) > 1:
-        parts.append(f"merges {', '.join(parent.hex()[:8] for parent in commit.parents[1:])}")
-    if commit.error:
-        parts.append(_one_line(commit.error))
-    return " ".join(parts)
+        pass
+    else:
+        told = one_line(commit.description or commit.logic_step or "(no description)")
+        error, merges = one_line(commit.error), tuple(id.hex() for id in commit.parents[1:])
+    names = plan.names.get(line.id, _NAMELESS)
+    return TreeLine(
+        line.prefix,
+        style.marks[status],
+        line.id.hex(),
+        0,
+        status,
+        told,
+        tuple(names.branches),
+        names.is_current,
+        tuple(names.tags),
+        merges,
+        error,
+    )
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """A text on one line, not too long, without what cannot be printed."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
-def _names(shape: Shape, current: str) -> dict[ObjectId, list[str]]:
-    names: dict[ObjectId, list[str]] = defaultdict(list)
+class _Names:
+    """The names at one step."""
+
+    def __init__(self) -> None:
+        self.branches: list[str] = []
+        self.tags: list[str] = []
+        self.is_current = False
+
+
+_NAMELESS = _Names()
+
+
+def _names(shape: Shape, current: str) -> dict[ObjectId, _Names]:
+    names: dict[ObjectId, _Names] = defaultdict(_Names)
     for ref, target in sorted(shape.refs.items()):
-        name = _one_line(split_name(ref)[1])
-        if ref.startswith(BRANCH):
-            names[target].append(f"{name} *" if split_name(ref)[1] == current else name)
-        elif ref.startswith(TAG):
-            names[target].append(f"tag: {name}")
+        if not ref.startswith((BRANCH, TAG)):
+            continue
+        name = split_name(ref)[1]
+        found = names[target]
+        if ref.startswith(TAG):
+            found.tags.append(one_line(name))
+        elif name == current:
+            found.branches.insert(0, one_line(name))
+            found.is_current = True
+        else:
+            found.branches.append(one_line(name))
     return dict(names)
-
-
-def _current_ref(shape: Shape, current: str) -> str:
-    found = [ref for ref in shape.refs if ref.startswith(BRANCH) and split_name(ref)[1] == current]
-    return found[0] if found else ""

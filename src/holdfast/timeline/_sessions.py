@@ -11,9 +11,11 @@ points to must be there too.
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -23,13 +25,22 @@ from typing import IO, Any
 import ormsgpack
 import zstandard
 
-from holdfast.errors import Conflict, FormatError, NewerFormat, NotFound
+from holdfast.errors import (
+    Conflict,
+    FormatError,
+    Full,
+    NewerFormat,
+    NotAllowed,
+    NotFound,
+    Unavailable,
+)
 from holdfast.history import History
-from holdfast.store import Move, Operation, SqliteStore, migrate, split_name
+from holdfast.store import Move, Operation, Progress, SqliteStore, migrate, split_name
 from holdfast.store._collecting import ends, operations
 from holdfast.store._own import OWN_SPACE
 from holdfast.store._reaching import walk
 from holdfast.store._records import decode_operation, encode_operation
+from holdfast.store._system_errors import FORBIDDEN, NO_ROOM
 from holdfast.tree import Kind, Object, ObjectId, links, make_object
 
 _MAGIC = b"HFSESS"
@@ -37,9 +48,12 @@ _VERSION = 1
 _LENGTH = Struct("<Q")
 _LONGEST = 1 << 30
 _BATCH_BYTES = 4 << 20
+_TOLD_AFTER = 1000
 
 
-def write_session(history: History, path: str | PathLike[str]) -> int:
+def write_session(
+    history: History, path: str | PathLike[str], progress: Progress | None = None
+) -> int:
     """Write a history to a file that is not there yet; how many bytes it has."""
     target = Path(fspath(path))
     if target.exists():
@@ -48,17 +62,22 @@ def write_session(history: History, path: str | PathLike[str]) -> int:
     if not log:
         raise NotFound(f"{history.space!r} has nothing to export yet")
     partial = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        with open(partial, "xb") as file:
-            file.write(_MAGIC + bytes([_VERSION]))
-            with zstandard.ZstdCompressor(level=3).stream_writer(file, closefd=False) as out:
-                _write_all(history, log, out)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
-    return target.stat().st_size
+    with _told_of(target):
+        try:
+            _write_file(history, log, partial, progress or _quiet)
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+        return target.stat().st_size
+
+
+def _write_file(history: History, log: list[Operation], partial: Path, tell: Progress) -> None:
+    with open(partial, "xb") as file:
+        file.write(_MAGIC + bytes([_VERSION]))
+        with zstandard.ZstdCompressor(level=3).stream_writer(file, closefd=False) as out:
+            _write_all(history, log, out, tell)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @dataclass(frozen=True)
@@ -69,7 +88,7 @@ class Session:
     name: str
     """The name of the timeline that was written."""
 
-    def copy_to(self, history: History) -> None:
+    def copy_to(self, history: History, progress: Progress | None = None) -> None:
         """Bring everything into a history that has nothing yet."""
         if history.store.view(history.space).sequence:
             raise Conflict(f"{history.space!r} has a history already: choose another name")
@@ -77,22 +96,24 @@ class Session:
             tempfile.TemporaryDirectory(prefix="holdfast-import-") as folder,
             SqliteStore(Path(folder) / "store", durability="relaxed") as unpacked,
         ):
-            _unpack(self.path, unpacked, history.space)
-            migrate(unpacked, history.store)
+            _unpack(self.path, unpacked, history.space, progress or _quiet)
+            migrate(unpacked, history.store, progress=progress)
 
 
 def read_session(path: str | PathLike[str]) -> Session:
     """Look into a file that `write_session` wrote; raises `FormatError`."""
     source = Path(fspath(path))
-    if not source.is_file():
-        raise NotFound(f"there is no file {source}")
-    match next(_values(source), None):
+    with _told_of(source):
+        if not source.is_file():
+            raise NotFound(f"there is no file {source}")
+        about = next(_values(source), None)
+    match about:
         case {"name": str(name)}:
             return Session(source, name)
     raise FormatError(f"{source} is not a session of Holdfast's")
 
 
-def _write_all(history: History, log: list[Operation], out: Any) -> None:
+def _write_all(history: History, log: list[Operation], out: Any, tell: Progress) -> None:
     def put(value: Any) -> None:
         packed = ormsgpack.packb(value)
         out.write(_LENGTH.pack(len(packed)))
@@ -103,16 +124,40 @@ def _write_all(history: History, log: list[Operation], out: Any) -> None:
     view = history.store.view(history.space)
     roots = [ref.target for ref in view.refs]
     seen: set[ObjectId] = set()
+    written = 0
     for strict, starts in ((True, roots), (False, [id for one in log for id in ends(one)])):
         for visit in walk(starts, history.store._frames, seen):
             if visit.problem is None:
                 read = visit.object or history.store.read([visit.id])[0]
                 put([int(read.kind), read.payload])
+                written += 1
+                if written % _TOLD_AFTER == 0:
+                    tell("writing", written)
             elif strict:
                 raise visit.problem
             else:
                 seen.discard(visit.id)
     put(len(seen))
+
+
+@contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """Raise what the file system says of a session's file as Holdfast's."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno in NO_ROOM:
+            raise Full(f"there is no room for {path}: {reason}. Nothing is left of it.") from error
+        if error.errno in FORBIDDEN:
+            raise NotAllowed(f"{path} cannot be used: {reason}") from error
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            raise NotFound(f"there is no folder {path.parent}") from error
+        raise Unavailable(f"{path!s:.200} cannot be used: {reason}") from error
+
+
+def _quiet(step: str, done: int) -> None:
+    pass
 
 
 def _values(path: Path) -> Iterator[Any]:
@@ -142,7 +187,7 @@ def _stream(file: IO[bytes]) -> Iterator[Any]:
             yield ormsgpack.unpackb(packed)
 
 
-def _unpack(path: Path, store: SqliteStore, space: str) -> None:
+def _unpack(path: Path, store: SqliteStore, space: str, tell: Progress) -> None:
     values = _values(path)
     next(values)
     log = [decode_operation(space, record) for record in _records(next(values, None))]
@@ -161,6 +206,8 @@ def _unpack(path: Path, store: SqliteStore, space: str) -> None:
         if size > _BATCH_BYTES:
             store.commit(OWN_SPACE, batch)
             batch, size = [], 0
+        if len(found) % _TOLD_AFTER == 0:
+            tell("reading", len(found))
     else:
         raise FormatError(f"{path} is torn: its end is missing")
     store.commit(OWN_SPACE, batch)

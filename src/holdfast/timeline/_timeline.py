@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
@@ -12,7 +13,16 @@ from holdfast.codec import Codec, Path
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.history import MAIN, Branch, Commit, History, StepFields
 from holdfast.recovery import RecoveryStrategy
-from holdfast.store import Move, Operation, Store, ref_name, space_name
+from holdfast.store import (
+    Move,
+    Operation,
+    Progress,
+    Store,
+    encode_part,
+    ref_name,
+    space_name,
+    split_name,
+)
 from holdfast.store import open as open_store
 from holdfast.store._asynchronous import Threads, twin
 from holdfast.timeline import _drawing as drawing
@@ -20,6 +30,7 @@ from holdfast.timeline import _finding as finding
 from holdfast.timeline import _merging as merging
 from holdfast.timeline._checkpoint import Checkpoint
 from holdfast.timeline._comparing import Diff
+from holdfast.timeline._drawing import TreeLine
 from holdfast.timeline._execution import Execution
 from holdfast.timeline._index import Index
 from holdfast.tree import Mergers, ObjectId, TreeWriter, load
@@ -54,6 +65,9 @@ class Timeline:
     last one stopped. Without a store it is in `.holdfast`, in the current folder, where
     the command line finds it. A store that the timeline opened is closed with it.
 
+    With `branch` this object works on that branch; what others find as the current one
+    stays, unlike after `switch_branch`.
+
     Every method has an asynchronous twin: `acheckpoint` for `checkpoint`, and so on.
     """
 
@@ -66,6 +80,7 @@ class Timeline:
         *,
         codec: Codec | None = None,
         tenant: str = TENANT,
+        branch: str | None = None,
     ) -> None:
         if store is not None and storage_backend is not None:
             raise InvalidInput("store and storage_backend are the same thing: give one of them")
@@ -81,9 +96,22 @@ class Timeline:
             self._handles: dict[str, Branch] = {}
             self._lock = threading.RLock()
             self._current = self._stored_branch() or MAIN
+            if branch is not None:
+                self._begin_on(branch)
         except BaseException:
             self.close()
             raise
+
+    @classmethod
+    def agents(
+        cls, store: Store | str | PathLike[str] | None = None, *, tenant: str = TENANT
+    ) -> list[str]:
+        """The names of the timelines in a store, sorted; nothing is made."""
+        if isinstance(store, Store):
+            spaces = store.spaces(f"{encode_part(tenant)}/")
+            return sorted(split_name(space)[1] for space in spaces)
+        with open_store(store, create=False) as opened:
+            return cls.agents(opened, tenant=tenant)
 
     # Saving and reading.
 
@@ -341,6 +369,11 @@ class Timeline:
 
         Runs of more than `fold` steps are shown as their ends; None shows all.
         """
+        lines = self.tree(fold=fold, unicode=unicode)
+        return "\n".join(map(str, lines)) or "(no checkpoints yet)"
+
+    def tree(self, *, fold: int | None = 12, unicode: bool = True) -> list[TreeLine]:
+        """The same line by line, for programs that draw it themselves."""
         style = drawing.Style(unicode=unicode, fold=fold)
         return drawing.draw(self._history, self._index.shape(), self._current, style)
 
@@ -352,6 +385,11 @@ class Timeline:
     def operations(self, after: int = 0, limit: int = 1000) -> list[Operation]:
         """What was done to this timeline, from number `after + 1` on."""
         return self._history.operations(after, limit)
+
+    def last_operations(self, limit: int | None = 50) -> list[Operation]:
+        """What was done last, newest first; at most `limit`, all with None."""
+        finding.check_limit(limit)
+        return list(islice(self._history.newest_operations(), limit))
 
     def watch(self, timeout: float | None = None) -> Iterator[Operation]:
         """Yield operations as they happen, also those of other processes."""
@@ -388,11 +426,14 @@ class Timeline:
 
     # Sessions.
 
-    def export_session(self, path: str | PathLike[str]) -> int:
-        """Write the whole timeline to one file; how many bytes it has."""
+    def export_session(self, path: str | PathLike[str], *, progress: Progress | None = None) -> int:
+        """Write the whole timeline to one file; how many bytes it has.
+
+        `progress` is told what is being done, and with how many objects so far.
+        """
         from holdfast.timeline._sessions import write_session
 
-        return write_session(self._history, path)
+        return write_session(self._history, path, progress)
 
     @classmethod
     def import_session(
@@ -400,18 +441,21 @@ class Timeline:
         path: str | PathLike[str],
         store: Store | str | PathLike[str] | None = None,
         name: str | None = None,
+        *,
+        progress: Progress | None = None,
         **options: Any,
     ) -> T:
         """A timeline from a file that `export_session` wrote, under its name or another.
 
         Everything is verified. Raises `Conflict` if there is a timeline of that name.
+        `options` and the store are those of a `Timeline`.
         """
         from holdfast.timeline._sessions import read_session
 
         session = read_session(path)
         made = cls(session.name if name is None else name, store, **options)
         try:
-            session.copy_to(made._history)
+            session.copy_to(made._history, progress)
             made._look_again()
         except BaseException:
             made.close()
@@ -435,6 +479,11 @@ class Timeline:
         return f"<Timeline {self.name!r} on {self._current!r} in {self.store!r}>"
 
     # Inside.
+
+    def _begin_on(self, branch: str) -> None:
+        if branch != self._current and branch not in self._history.branches():
+            raise self._unknown_branch(branch)
+        self._current = branch
 
     @property
     def _threads(self) -> Threads:
@@ -561,7 +610,9 @@ class Timeline:
     ablame = twin(blame)
     abisect = twin(bisect)
     avisualize_tree = twin(visualize_tree)
+    atree = twin(tree)
     aoperations = twin(operations)
+    alast_operations = twin(last_operations)
     aexport_session = twin(export_session)
 
     async def asafe_execute(

@@ -1,0 +1,111 @@
+"""What programs that look at timelines need: names, branches, lines, operations."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast import MemoryStore
+from holdfast.errors import Full, NotAllowed, NotFound
+from holdfast.timeline import CheckpointStatus, Timeline, _sessions
+
+
+@pytest.fixture
+def agent() -> Timeline:
+    agent = Timeline("worker", MemoryStore())
+    agent.checkpoint({"n": 0}, description="Began")
+    agent.branch("other")
+    agent.checkpoint({"n": 1}, description="Elsewhere")
+    agent.switch_branch("main")
+    return agent
+
+
+def test_a_store_lists_its_timelines(agent: Timeline) -> None:
+    Timeline("a/b c", agent.store).checkpoint({})
+    Timeline("only opened", agent.store)
+
+    assert Timeline.agents(agent.store) == ["a/b c", "worker"]
+    assert Timeline.agents(agent.store, tenant="others") == []
+
+
+def test_listing_makes_no_store(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        Timeline.agents(tmp_path / "none")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_timeline_can_begin_on_another_branch_and_leave_the_current_one(
+    agent: Timeline,
+) -> None:
+    elsewhere = Timeline("worker", agent.store, branch="other")
+
+    assert elsewhere.get_state() == {"n": 1}
+    elsewhere.checkpoint({"n": 2})
+    assert Timeline("worker", agent.store).current_branch == "main"
+    assert [one.checkpoint_count for one in agent.list_branches()] == [1, 3]
+
+
+def test_a_branch_that_is_not_there_is_said(agent: Timeline) -> None:
+    with pytest.raises(NotFound, match="it has 'main', 'other'"):
+        Timeline("worker", agent.store, branch="nowhere")
+
+
+def test_the_last_operations_come_first(agent: Timeline) -> None:
+    told = [one.metadata["action"] for one in agent.last_operations(limit=3)]
+
+    assert told == ["switch", "commit", "branch"]
+    assert len(agent.last_operations(limit=None)) == len(agent.operations())
+
+
+def test_a_tree_can_be_had_line_by_line(agent: Timeline) -> None:
+    agent.tag("v1")
+    first, second = agent.tree()
+
+    assert (first.description, first.branches, first.is_current, first.tags) == (
+        "Began",
+        ("main",),
+        True,
+        ("v1",),
+    )
+    assert second.status is CheckpointStatus.ACTIVE
+    assert second.names == ["other"]
+    assert agent.visualize_tree() == f"{first}\n{second}"
+
+
+def test_long_work_on_a_session_tells_how_far_it_is(
+    agent: Timeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sessions, "_TOLD_AFTER", 1)
+    told: list[tuple[str, int]] = []
+    file = tmp_path / "session"
+
+    agent.export_session(file, progress=lambda *step: told.append(step))
+    Timeline.import_session(file, MemoryStore(), progress=lambda *step: told.append(step))
+    assert {step for step, _ in told} >= {"writing", "reading"}
+
+
+def test_a_session_that_cannot_be_written_says_why(agent: Timeline, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no folder"):
+        agent.export_session(tmp_path / "none" / "session")
+
+
+@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, Full), (errno.EROFS, NotAllowed)])
+def test_a_session_for_which_there_is_no_room_leaves_nothing(
+    agent: Timeline,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    error: type[Exception],
+) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(error):
+        agent.export_session(tmp_path / "session")
+
+    assert list(tmp_path.iterdir()) == []
