@@ -545,6 +545,25 @@ def test_a_value_that_comes_back_after_its_objects_were_collected_is_whole(
     assert store.check(read_data=True).ok
 
 
+def test_a_value_comes_back_whole_though_only_a_part_of_it_was_collected(
+    history: History, main: Branch
+) -> None:
+    common = {f"key {at}": f"value {at}" for at in range(60)}
+    large = {**common, "large": bytes(range(256)) * 300}
+    main.commit(common)
+    main.commit(large)
+    history.undo()
+    main.reset()
+    main.commit({**common, "large": "gone"})  # Stored against what is undone.
+    history.create_tag("later")
+    history.store.gc(recent=1)
+
+    main.commit(large)
+
+    assert history.value() == large
+    assert history.store.check(read_data=True).ok
+
+
 def test_a_commit_made_by_one_handle_is_known_to_another(history: History, main: Branch) -> None:
     made: Commit = main.commit([1])
 

@@ -20,7 +20,7 @@ from holdfast.store._reaching import walk
 
 if TYPE_CHECKING:
     from holdfast.store._contract import Store
-    from holdfast.store._records import Operation, View
+    from holdfast.store._records import Operation, Stored, View
     from holdfast.tree import ObjectId
 
 Progress = Callable[[str, int], None]
@@ -60,7 +60,10 @@ def collect(
     tell = _quiet if progress is None else progress
     marks = Marks(store, recent, tell)
     marks.mark()
-    doomed, spared, marked = _sort(store, marks.seen)
+    stored = list(store.scan())
+    bases = {one.id: one.base for one in stored if one.base is not None}
+    marks.mark_bases(marks.seen, bases)
+    doomed, spared, marked = _sort(stored, bases, marks.seen)
     if dry_run:
         return _result(doomed, spared, dry_run)
     store.revive(marked)
@@ -69,7 +72,9 @@ def collect(
     collection = secrets.randbelow(2**62) + 1
     condemned = store.condemn(doomed, collection)
     store.raise_epochs()
-    store.revive(sorted(marks.mark() & doomed.keys()))
+    saved = marks.mark() | marks.reach(doomed.keys() - set(condemned))
+    saved |= marks.mark_bases(saved, bases)
+    store.revive(sorted(saved & doomed.keys()))
     time.sleep(grace)
     gone: set[ObjectId] = set()
     for some in _portions(condemned):
@@ -94,9 +99,9 @@ class Marks:
         views = {space: self._store.view(space) for space in self._store.spaces()}
         # All refs before any log: where something is missing, nobody looks a second time.
         for space, view in views.items():
-            added |= self._reach(roots(space, view)[0], strict=True)
+            added |= self.reach(roots(space, view)[0], strict=True)
         for space, view in views.items():
-            added |= self._reach(roots(space, view)[1], strict=False)
+            added |= self.reach(roots(space, view)[1])
             if space == OWN_SPACE:
                 continue  # Nobody undoes what a migration did there.
             before = self._looked_at.get(space, 0)
@@ -104,10 +109,26 @@ class Marks:
             after = max(view.sequence - self._recent, 0) if before == 0 else before
             for operation in operations(self._store, space, after):
                 # What an operation moved away from may have been deleted before.
-                added |= self._reach(ends(operation), strict=False)
+                added |= self.reach(ends(operation))
         return added
 
-    def _reach(self, roots: Iterable[ObjectId], strict: bool) -> set[ObjectId]:
+    def mark_bases(
+        self, ids: Iterable[ObjectId], bases: Mapping[ObjectId, ObjectId]
+    ) -> set[ObjectId]:
+        """Add what these objects are stored against, and all that this reaches.
+
+        An object that is there must be whole: a writer who knows it may need it, and
+        then nobody looks further.
+        """
+        added: set[ObjectId] = set()
+        pending = set(ids)
+        while pending:
+            pending = self.reach({bases[id] for id in pending if id in bases})
+            added |= pending
+        return added
+
+    def reach(self, roots: Iterable[ObjectId], strict: bool = False) -> set[ObjectId]:
+        """Add objects and all that they reach; `strict` raises what is wrong with one."""
         added: set[ObjectId] = set()
         for visit in walk(roots, self._store._frames, self.seen):
             if visit.problem is None:
@@ -145,29 +166,21 @@ def ends(operation: Operation) -> list[ObjectId]:
 
 
 def _sort(
-    store: Store, alive: set[ObjectId]
+    stored: Iterable[Stored], bases: Mapping[ObjectId, ObjectId], alive: set[ObjectId]
 ) -> tuple[dict[ObjectId, int], dict[ObjectId, int], list[ObjectId]]:
     """The objects that nothing reaches, and those that stay, with their sizes.
 
-    What a living object is stored against stays too. The third are those of the living
-    that a collection condemned and did not live to revive. The first are in the order in
-    which they can be deleted: none stands before one that is stored against it.
+    The third are those of the living that a collection condemned and did not live to
+    revive. The first are in the order in which they can be deleted: none stands before
+    one that is stored against it.
     """
     doomed: dict[ObjectId, int] = {}
     spared: dict[ObjectId, int] = {}
     marked: list[ObjectId] = []
-    bases: dict[ObjectId, ObjectId] = {}
-    for one in store.scan():
+    for one in stored:
         (spared if one.id in alive else doomed)[one.id] = one.stored
-        if one.base is not None:
-            bases[one.id] = one.base
         if one.condemned and one.id in alive:
             marked.append(one.id)
-    for id in list(spared):
-        base = bases.get(id)
-        while base is not None and base in doomed:
-            spared[base] = doomed.pop(base)
-            base = bases.get(base)
     order = sorted(doomed, key=lambda id: _depth(id, bases), reverse=True)
     return {id: doomed[id] for id in order}, spared, marked
 

@@ -69,6 +69,29 @@ class CareContract(Base):
         assert store.read([first.root, second.root])
         assert store.check(read_data=True).problems == ()
 
+    def test_what_a_living_object_is_stored_against_stays_whole(self, store: Store) -> None:
+        writer = TreeWriter()
+        common = {f"key {at}": f"value {at}" for at in range(60)}
+        old = writer.write({**common, "large": random.Random(1).randbytes(60_000)})
+        before, made = make_commit(old.root)
+        name = ref_name("branch", "other")
+        store.commit(SPACE, [*old.objects, made], moves=[Move(name, None, before.id)])
+        writer.accept(old)
+        new = writer.write({**common, "large": b""})
+        commit, made = make_commit(new.root)
+        store.commit(SPACE, [*new.objects, made], new.needs, [Move(MAIN, None, commit.id)])
+        writer.accept(new)
+        drop(store, "other", before)
+
+        store.gc(recent=1)
+
+        # Who knows the old value still may need it, if it is there; nobody looks further.
+        if not store.missing([old.root]):
+            again, made = make_commit(old.root, (commit.id,), generation=2)
+            move = Move(MAIN, commit.id, again.id)
+            store.commit(SPACE, [made], [old.root, commit.id], [move])
+        assert store.check(read_data=True).problems == ()
+
     def test_collection_keeps_what_recent_operations_can_bring_back(self, store: Store) -> None:
         other = step(store, "other", long(3), None)
         drop(store, "other", other, operations=3)
