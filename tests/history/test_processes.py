@@ -1,18 +1,24 @@
-"""History among processes: nothing is lost or made twice, and nobody starves."""
+"""History among processes: nothing is lost or made twice, nobody starves, killing harms nothing."""
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from holdfast.history import History
 from holdfast.store import SqliteStore
+from tests.conftest import SOAK
 from tests.history.workers import SPACE, START
 
 ROOT = Path(__file__).parent.parent.parent
 PROCESSES, THREADS, TOTAL = 4, 2, 200
+LITTER = 300 if SOAK else 12
+ROUNDS = 200 if SOAK else 10
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
@@ -94,3 +100,80 @@ def test_processes_that_change_one_place_each_succeed_or_are_told(tmp_path: Path
         expect_once(history, every)
     assert sum(lines.count("conflict") for lines in said) > 0
     expect_fair(told)
+
+
+def test_collections_that_are_killed_beside_writers_harm_nobody(tmp_path: Path) -> None:
+    folder, choose = tmp_path / "store", random.Random(2025)
+    with SqliteStore(folder) as store:
+        History(store, SPACE).open().commit(START)
+    writers = [start("litter", folder, f"p{number}", LITTER) for number in range(PROCESSES)]
+    for writer in writers:
+        begin(writer)
+    collected = killed = 0
+    while any(writer.poll() is None for writer in writers):
+        collected += collect_and_be_killed(folder, choose.randrange(4))
+        killed += 1
+    told = [acknowledged(writer.communicate()[0].splitlines()) for writer in writers]
+
+    assert [writer.returncode for writer in writers] == [0] * PROCESSES
+    assert collected > 0 and killed > 1
+    every = {token: id for one in told for token, id in one.items()}
+    with SqliteStore(folder) as store:
+        history = History(store, SPACE)
+        expect_all(history, every)
+        store.gc(recent=1)
+        expect_all(history, every)
+
+
+def collect_and_be_killed(folder: Path, collections: int) -> int:
+    """Collect some times, then die in the next one; how many objects went."""
+    collector = start("collect", folder)
+    assert collector.stdout is not None
+    begin(collector)
+    freed = sum(int(collector.stdout.readline()) for _ in range(collections))
+    collector.kill()
+    collector.communicate()
+    return freed
+
+
+def expect_all(history: History, told: dict[str, bytes]) -> None:
+    """All that was acknowledged is in the branch, and the store is sound."""
+    assert history.store.check(read_data=True).problems == ()
+    value = history.value()
+    assert value["count"] == len(told) == PROCESSES * LITTER
+    assert {name: number for name, (number, _) in value["own"].items()} == {
+        f"p{number}": LITTER for number in range(PROCESSES)
+    }
+    assert set(told.values()) <= {one.id for one in history.ancestors()}
+    assert set(history.branches()) == {"main"}
+
+
+@pytest.mark.parametrize("durability", ["full", "relaxed"])
+def test_a_killed_writer_takes_nothing_that_was_acknowledged(
+    tmp_path: Path, durability: str
+) -> None:
+    folder, choose = tmp_path / "store", random.Random(2026)
+    told: dict[str, bytes] = {}
+    for number in range(ROUNDS // 2):
+        told |= killed_after(start("write", folder, durability, number), choose.randrange(1, 20))
+
+        with SqliteStore(folder) as store:
+            history = History(store, SPACE)
+            steps = list(history.steps())
+            made = {str(len(steps) - place): one.id for place, one in enumerate(steps)}
+            assert {count: made[count] for count in told} == told
+            # The head is what was acknowledged last, or the one that was on its way.
+            assert len(steps) - max(map(int, told)) in (0, 1)
+            assert history.value()["count"] == history.metadata()["count"] == len(steps)
+            assert store.check(read_data=True).problems == ()
+            told = made
+
+
+def killed_after(worker: subprocess.Popen[str], commits: int) -> dict[str, bytes]:
+    """Let a worker commit so often, then kill it wherever it is; what it was told."""
+    assert worker.stdout is not None
+    begin(worker)
+    lines = "".join(worker.stdout.readline() for _ in range(commits))
+    worker.kill()
+    lines += worker.communicate()[0]
+    return acknowledged(lines.splitlines())
