@@ -20,6 +20,7 @@ from holdfast.tree._mirrors import (
     Mirror,
     Pairs,
     SequenceMirror,
+    all_text,
     cut_pairs,
 )
 from holdfast.tree._objects import ObjectId
@@ -170,7 +171,7 @@ class Embedder:
         plain = self.codec.encode(list(keys))
         size = held_bytes([run.piece for run in fresh], len(runs)) + 100 * len(keys) + len(plain)
         self.mirrors[built.id] = MappingMirror(
-            built.id, title, built.view, runs, keys, plain, order, size
+            built.id, title, built.view, runs, keys, plain, all_text(keys), order, size
         )
 
     # Comparing a value with its mirror.

@@ -92,9 +92,7 @@ class Layout:
             assert keys is not None
             return list(map(Entry, keys, [pack(part) for part in content[1::2]]))
         ids, counts = content[width - 2 :: width], content[width - 1 :: width]
-        if not all(type(id) is bytes and len(id) == ID_SIZE for id in ids) or not all(
-            type(count) is int and count > 0 for count in counts
-        ):
+        if not _are_ids(ids) or not _are_counts(counts):
             raise FormatError("an index node is malformed")
         return list(map(Entry, [b""] * len(ids) if keys is None else keys, ids, counts))
 
@@ -105,6 +103,14 @@ class Layout:
                 f"object {found.id.hex()[:12]} is of kind {found.kind}, not {self.kind(level)}"
             )
         return self.decode(level, found.payload)
+
+
+def _are_ids(ids: list[Any]) -> bool:
+    return set(map(type, ids)) <= {bytes} and set(map(len, ids)) <= {ID_SIZE}
+
+
+def _are_counts(counts: list[Any]) -> bool:
+    return set(map(type, counts)) <= {int} and min(counts, default=1) > 0
 
 
 ITEMS = Layout(Kind.ITEMS, Kind.ITEMS_INDEX, 1, 2, keyed=False)

@@ -5,7 +5,7 @@ A mirror belongs to one root and never changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -56,6 +56,8 @@ class MappingMirror(NamedTuple):
     runs: list[Pairs]
     keys: dict[Any, None]
     keys_plain: bytes
+    texts: bool
+    """Whether all keys are texts."""
     order: bytes | None
     size: int
     """About how many bytes it holds beside what others hold too."""
@@ -83,6 +85,11 @@ class BytesMirror(NamedTuple):
 
 
 Mirror: TypeAlias = SequenceMirror | MappingMirror | BytesMirror
+
+
+def all_text(keys: Iterable[Any]) -> bool:
+    """Whether keys are texts, and of no class derived from them."""
+    return set(map(type, keys)) <= {str}
 
 
 def cut_pairs(

@@ -11,7 +11,14 @@ from holdfast.tree._chunks import chunk_objects, cut_bytes
 from holdfast.tree._cuts import INLINE_MAX
 from holdfast.tree._layout import SETS, Entry
 from holdfast.tree._levels import Span, View, in_turn
-from holdfast.tree._mirrors import BytesMirror, MappingMirror, Pairs, SequenceMirror, cut_pairs
+from holdfast.tree._mirrors import (
+    BytesMirror,
+    MappingMirror,
+    Pairs,
+    SequenceMirror,
+    all_text,
+    cut_pairs,
+)
 from holdfast.tree._parts import link
 from holdfast.tree._pieces import Piece, cut_pieces, first_changed, held_bytes, splice, starts_of
 
@@ -149,12 +156,12 @@ def _replaced(
 
 
 def update_mapping(work: Embedder, mirror: MappingMirror, mapping: dict[Any, Any]) -> bytes:
-    texts = _all_text(mapping) and _all_text(mirror.keys)
+    # Equal encodings are of equal types, and a text finds what an equal text found.
     if work.codec.encode(list(mapping)) == mirror.keys_plain and (
-        texts or _same_keys(mapping, mirror.keys)
+        mirror.texts or _same_keys(mapping, mirror.keys)
     ):
         return _update_values(work, mirror, mapping, {}, [], mirror.order)
-    if not texts:
+    if not (mirror.texts and all_text(mapping)):
         beside = {e.key: e.body for place in mirror.view.leaves() for e in place.entries}
         return work.build_mapping(mirror.title, mapping, beside, mirror.id, mirror.order)
     added = {pack(key): key for key in mapping if key not in mirror.keys}
@@ -288,10 +295,6 @@ def update_bytes(work: Embedder, mirror: BytesMirror, data: bytes, source: Any) 
         built = work.builder.edit_chunks(mirror.title, mirror.view, [span], mirror.id)
     work.remember_bytes(mirror.title, built, chunks, data, source)
     return built.part
-
-
-def _all_text(keys: Any) -> bool:
-    return set(map(type, keys)) <= {str}
 
 
 def _same_chunks(chunks: list[Entry], old: bytes, new: bytes) -> tuple[int, int]:
