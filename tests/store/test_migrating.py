@@ -125,7 +125,7 @@ def test_everything_arrives(pair: tuple[Store, Store]) -> None:
     done = holdfast.migrate(source, target)
 
     assert done.objects == len(all_ids(source)) and done.present == 0
-    assert all_ids(source) <= all_ids(target)
+    assert all_ids(target) == all_ids(source) | {ref.target for ref in target.refs(OWN_SPACE)}
     assert refs(target) == refs(source)
     assert log(target) == log(source) and log(target, OTHER_SPACE) == log(source, OTHER_SPACE)
     assert load(head.root, target.read) == load(head.root, source.read)
@@ -341,6 +341,30 @@ def test_a_collection_of_the_target_costs_nothing_that_arrived(pair: tuple[Store
     assert freed and sum(freed) == 0
     assert done.objects == len(all_ids(source))
     assert refs(target) == refs(source)
+    assert target.check(read_data=True).problems == ()
+
+
+def test_collections_of_the_target_in_the_midst_of_it_harm_nothing(
+    source: Store, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "PAGE_BYTES", 1)
+    fill(source)
+    target, second = make("sqlite", "target"), make("sqlite", "target")
+    ended = threading.Event()
+
+    def collect() -> None:
+        while not ended.is_set():
+            second.gc(recent=1)
+
+    collector = threading.Thread(target=collect)
+    collector.start()
+    try:
+        holdfast.migrate(source, target)
+    finally:
+        ended.set()
+        collector.join()
+
+    assert refs(target) == refs(source) and log(target) == log(source)
     assert target.check(read_data=True).problems == ()
 
 

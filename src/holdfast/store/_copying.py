@@ -12,7 +12,6 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import Corrupt, DamagedObject, FormatError, MissingObjects, RefMoved, StoreFull
@@ -23,7 +22,7 @@ from holdfast.store._framing import Framed
 from holdfast.store._own import OWN_SPACE, arriving_ref, manifest
 from holdfast.store._reaching import BATCH, walk
 from holdfast.store._reading import Chains, fetch_chains
-from holdfast.store._records import MIGRATE, Move, Stored
+from holdfast.store._records import MIGRATE, Move, Scalar, Stored
 from holdfast.tree import Kind, Object, ObjectId, links
 
 if TYPE_CHECKING:
@@ -225,44 +224,52 @@ class Copier:
             self._commit(batch, chains)
 
     def _commit(self, frames: list[Framed], chains: Chains) -> None:
-        name = arriving_ref(self._source.header.store_id)
         while True:
-            ref = self._target.ref(OWN_SPACE, name)
-            batch = _batch(frames, name, None if ref is None else ref.target)
             try:
-                self._target._commit(batch)
+                self._target._commit(_batch(frames))
                 break
             except Reframe as again:
                 frames = [_whole(one, chains) if one.id in again.ids else one for one in frames]
             except StoreFull:
                 if not self._target._room.make():
                     raise
-            except RefMoved:
-                continue  # Another migration from the same source is under way.
+        self._keep([one.id for one in frames])
         self.copied += len(frames)
         self.copied_bytes += sum(len(one.frame) for one in frames)
 
+    def _keep(self, ids: Sequence[ObjectId]) -> None:
+        """Let a ref lead to these until the refs that need them have moved.
 
-def _batch(frames: Sequence[Framed], name: str, before: ObjectId | None) -> Batch:
-    """Frames, and a ref that keeps them alive until the refs that need them have moved."""
-    ids = [one.id for one in frames]
-    listed = manifest(ids if before is None else [before, *ids])
-    framed = Framed(listed.id, encode_whole(listed.kind, listed.payload), None, 0)
-    move = Move(name, before, listed.id)
-    batch = Batch(
+        In a commit of its own, so that its object is in no pack that stays.
+        """
+        name = arriving_ref(self._source.header.store_id)
+        while True:
+            ref = self._target.ref(OWN_SPACE, name)
+            before = None if ref is None else ref.target
+            listed = manifest(ids, before)
+            move = Move(name, before, listed.id)
+            try:
+                self._target.commit(OWN_SPACE, [listed], moves=[move], operation={MIGRATE: "kept"})
+                return
+            except RefMoved:
+                continue  # Another migration from the same source is under way.
+
+
+def _batch(frames: Sequence[Framed]) -> Batch:
+    metadata: dict[str, Scalar] = {MIGRATE: "objects"}
+    return Batch(
         space=OWN_SPACE,
-        frames=[*frames, framed],
+        frames=frames,
         needs=frozenset(),
         targets=frozenset(),
-        moves=(move,),
+        moves=(),
         fences=(),
         write_id=os.urandom(16).hex(),
-        digest=b"",
+        digest=digest_of(OWN_SPACE, [one.id for one in frames], (), metadata),
         time=time.time_ns() // 1000,
-        metadata={MIGRATE: "objects"},
+        metadata=metadata,
         epoch=None,
     )
-    return replace(batch, digest=digest_of(OWN_SPACE, [*ids, listed.id], [move], batch.metadata))
 
 
 def _whole(one: Framed, chains: Chains) -> Framed:

@@ -7,18 +7,19 @@ docs/in-depth/care.md for what is promised.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Conflict, InvalidInput, RefMoved
+from holdfast.errors import Conflict, InvalidInput, MissingObjects, RefMoved
 from holdfast.store._checking import Problem
 from holdfast.store._collecting import Progress
 from holdfast.store._contract import Store
 from holdfast.store._copying import Copier
-from holdfast.store._own import ALIAS, OWN_SPACE, alias_ref, arriving_ref
+from holdfast.store._own import ALIAS, OWN_SPACE, alias_ref, arriving_ref, manifest_before
 from holdfast.store._records import Move, View
 from holdfast.store._replaying import EpochRaised, position, refs_of, replay
 from holdfast.tree import TreeWriter, load
@@ -195,10 +196,29 @@ class _Migration:
 
     def _let_go(self) -> None:
         """What arrived is kept by the refs that need it from here on."""
-        ref = self._target.ref(OWN_SPACE, arriving_ref(self._source.header.store_id))
-        if ref is not None:
-            with suppress(RefMoved):  # By another migration, which lets go of it later.
-                self._target.commit(OWN_SPACE, moves=[Move(ref.name, ref.target, None)])
+        target = self._target
+        ref = target.ref(OWN_SPACE, arriving_ref(self._source.header.store_id))
+        if ref is None:
+            return
+        manifests = self._manifests(ref.target)
+        with suppress(RefMoved):  # By another migration, which lets go of it later.
+            target.commit(OWN_SPACE, moves=[Move(ref.name, ref.target, None)])
+            # Nothing else leads to them, and nothing is stored against them.
+            collection = secrets.randbelow(2**62) + 1
+            target._frame_writer.forget(manifests)
+            target._condemn(manifests, collection)
+            target._delete(manifests, collection)
+
+    def _manifests(self, last: ObjectId) -> list[ObjectId]:
+        """What kept what arrived, back to the first."""
+        found: list[ObjectId] = []
+        following: ObjectId | None = last
+        with suppress(MissingObjects):
+            while following is not None:
+                (one,) = self._target.read([following])
+                found.append(following)
+                following = manifest_before(one)
+        return found
 
     def _names(self) -> list[str]:
         """What the source answers to."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha256
 
-from holdfast.codec._msgpack import array_header
+from holdfast.codec._msgpack import array_header, pack
 from holdfast.store._names import ref_name
 from holdfast.tree._objects import Kind, Object, ObjectId, make_object
-from holdfast.tree._parts import link
+from holdfast.tree._parts import link, linked, unpack_list
 
 OWN_SPACE = "holdfast/migration"
 ALIAS = "alias/"
@@ -36,7 +36,15 @@ def is_arriving(space: str, name: str) -> bool:
     return space == OWN_SPACE and name.startswith(ARRIVING)
 
 
-def manifest(ids: Iterable[ObjectId]) -> Object:
-    """An object that points to these, whatever they are: a list of links."""
+def manifest(ids: Iterable[ObjectId], before: ObjectId | None) -> Object:
+    """An object that points to these, whatever they are, and to the manifest before it."""
     links = [link(id) for id in ids]
-    return make_object(Kind.VALUE, array_header(len(links)) + b"".join(links))
+    first = pack(None) if before is None else link(before)
+    payload = array_header(2) + first + array_header(len(links)) + b"".join(links)
+    return make_object(Kind.VALUE, payload)
+
+
+def manifest_before(found: Object) -> ObjectId | None:
+    """The manifest that came before one."""
+    first = unpack_list(found.payload)[0]
+    return None if first is None else linked(pack(first))
