@@ -16,7 +16,7 @@ from holdfast.tree import Kind, ObjectId, make_object
 from tests.store.test_sqlite import SqliteContract
 
 ONE, TWO = value("one"), value("two")
-UNCOUNTED = {"_close", "_subscribe", "header", "durability"}
+UNCOUNTED = {"_close", "_subscribe", "_turns", "header", "durability"}
 
 
 class TestFaultStoreOnMemory(StoreContract):

@@ -23,6 +23,7 @@ from holdfast.store import (
     View,
 )
 from holdfast.store._checks import expect, expect_whole
+from holdfast.store._turns import Turn
 from holdfast.tree import ObjectId
 
 R = TypeVar("R")
@@ -265,7 +266,13 @@ class FaultStore(Store):
     def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
         return self._call("examine", lambda: self.inner._examine(read_data))
 
+    def _disk_bytes(self) -> int | None:
+        return self._call("disk_bytes", self.inner._disk_bytes)
+
     # What is not.
+
+    def _turns(self) -> tuple[Turn, Turn] | None:
+        return self.inner._turns()
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.inner._subscribe(space, wake)
