@@ -260,9 +260,6 @@ class FaultStore(Store):
     def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
         return self._call("delete", lambda: self.inner._delete(ids, collection))
 
-    def _disk_bytes(self) -> int | None:
-        return self._call("disk_bytes", self.inner._disk_bytes)
-
     def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
         return self._call("examine", lambda: self.inner._examine(read_data))
 
