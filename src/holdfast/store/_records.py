@@ -31,7 +31,11 @@ UNDOES = "undoes"
 """The key for the number of another operation of the space, which history takes back."""
 
 _SCALARS = (type(None), bool, int, float, str, bytes)
-_OPERATION = [int, int, int, str, list, dict]
+_SHORT = 16
+_OPERATION = (
+    [int, int, int, str, list, dict],
+    [int, int, int, bytes, list, dict],
+)
 _IDS = (bytes, type(None))
 
 
@@ -189,7 +193,7 @@ def encode_operation(operation: Operation) -> bytes:
             operation.sequence,
             operation.epoch,
             operation.time,
-            operation.write_id,
+            _shortened(operation.write_id),
             moves,
             dict(operation.metadata),
         ]
@@ -200,14 +204,29 @@ def decode_operation(space: str, data: bytes) -> Operation:
     """Read an operation of a space."""
     # Without a `match`, which takes three times as long: logs are long.
     record = _unpack(data, "an operation")
-    if type(record) is not list or [type(part) for part in record] != _OPERATION:
+    if type(record) is not list or [type(part) for part in record] not in _OPERATION:
         raise FormatError("an operation's record is not Holdfast's")
     sequence, epoch, time, write_id, moves, metadata = record
+    if type(write_id) is bytes:
+        if len(write_id) != _SHORT:
+            raise FormatError("an operation's write id is not Holdfast's")
+        write_id = write_id.hex()
     decoded = tuple([_decode_move(move) for move in moves])
     for value in metadata.values():
         if type(value) not in _SCALARS:
             raise FormatError("an operation's metadata holds more than plain values")
     return Operation(space, sequence, decoded, write_id, time, epoch, metadata)
+
+
+def _shortened(write_id: str) -> str | bytes:
+    """Most write ids are 16 bytes in hexadecimal digits: half of that is enough."""
+    if len(write_id) != 2 * _SHORT:
+        return write_id
+    try:
+        short = bytes.fromhex(write_id)
+    except ValueError:
+        return write_id
+    return short if short.hex() == write_id else write_id
 
 
 def check_metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -25,7 +25,7 @@ from holdfast.store._sqlite_index import Found, Moment, Row, read_condemned
 from holdfast.tree._objects import ObjectId
 
 _REPACKED_AT_A_TIME = 4 * 1024 * 1024
-_PAGES_AT_A_TIME = 256
+_PAGES_AT_A_TIME = 2048
 _FORGOTTEN = 3600.0  # Seconds after which a file that no pack names is taken for an orphan.
 
 

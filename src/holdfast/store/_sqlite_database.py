@@ -28,7 +28,7 @@ DATABASE = "store.db"
 TURN = "store.turn"
 
 # A log that is written over is synced faster than one that grows, so it begins anew early.
-_CHECKPOINT_PAGES = 1000
+_CHECKPOINT_PAGES = 4000
 _LARGEST_LOG = 16 * 1024 * 1024
 _CACHE_KILOBYTES = 8192
 _SYNCHRONOUS = {"full": "FULL", "relaxed": "NORMAL"}

@@ -22,7 +22,7 @@ from holdfast.tree._objects import ObjectId
 
 LAST = (1 << schema.SEQUENCE_BITS) - 1
 AFTER_NAMES = "\x7f"  # Greater than every character of a name.
-DIGEST_SIZE = 32
+DIGEST_SIZE = 16
 
 _LAST_INDEXED = f"""(
     SELECT key FROM operations
@@ -117,7 +117,9 @@ def _recorded(
         if found == space:
             operation = read_operation(batch.space, record)
             if operation.write_id == batch.write_id:
-                return Recorded(record[:DIGEST_SIZE], operation)
+                known = record[:DIGEST_SIZE]
+                same = batch.digest.startswith(known)
+                return Recorded(batch.digest if same else known, operation)
     return None
 
 
@@ -151,7 +153,7 @@ def apply(looked: Look, batch: Batch, decision: Decision, ahead: packs.Ahead | N
             _add_pack(moment, packs.pack_columns(others))
     else:
         columns = packs.pack_columns(frames)
-    record = batch.digest + encode_operation(operation)
+    record = batch.digest[:DIGEST_SIZE] + encode_operation(operation)
     number = db.execute(
         "INSERT INTO log VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
         (space, operation.sequence, looked.write, record, *columns),
