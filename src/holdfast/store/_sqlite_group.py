@@ -98,6 +98,8 @@ class Group:
 
     def take_along(self, leader: Member) -> list[Member]:
         """Those who wait behind a leader, first come first served."""
+        if not self._waiting:
+            return []
         # An interrupt comes to the main thread, and must not hit the work of another.
         if leader.alone or threading.current_thread() is threading.main_thread():
             return []
