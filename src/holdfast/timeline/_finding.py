@@ -6,11 +6,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from holdfast.codec import Path
+from holdfast.codec import Path, spell_path
 from holdfast.errors import InvalidInput, InvalidName, NotFound, PathNotFound
 from holdfast.history import Commit, History
 from holdfast.timeline._index import ATTEMPT, BRANCH, TAG, Index, Shape
-from holdfast.tree import ObjectId, fingerprint
+from holdfast.tree import ABSENT, ObjectId, fingerprint, get
 
 SHORTEST = 4
 """The fewest digits of an id that name a checkpoint."""
@@ -82,7 +82,7 @@ def blame(history: History, head: Commit, path: Path) -> Commit:
     """The step that last wrote what is at a path."""
     commit, value = head, _print(history, head, path)
     if value is None:
-        raise PathNotFound(f"there is nothing at {path!r} now")
+        raise PathNotFound(f"there is nothing at {spell_path(path):.200} now")
     while True:
         for id in commit.parents:
             parent = history.resolve(id)
@@ -100,24 +100,43 @@ def _print(history: History, commit: Commit, path: Path) -> bytes | None:
         return None
 
 
-def bisect(
-    history: History, shape: Shape, head: Commit, predicate: Callable[[Any], bool]
-) -> Commit:
-    """The first step at whose state a predicate that stays true became true."""
+def line_to(shape: Shape, head: Commit) -> list[ObjectId]:
+    """The steps of one branch, oldest first."""
     steps: list[ObjectId] = [head.id]
     while parents := shape.parents.get(steps[-1]):
         steps.append(parents[0])
-    steps.reverse()
-    if not predicate(history.value(head)):
+    return steps[::-1]
+
+
+def asking(
+    history: History, predicate: Callable[[Any], bool], path: Path | None
+) -> Callable[[ObjectId], bool]:
+    """A question to the state of a step, or to what is at a path in it."""
+
+    def ask(id: ObjectId) -> bool:
+        if path is None:
+            return predicate(history.value(id))
+        try:
+            found = get(history.resolve(id).root, path, history.store.read, history.codec)
+        except PathNotFound:
+            found = ABSENT
+        return predicate(found)
+
+    return ask
+
+
+def bisect(steps: list[ObjectId], ask: Callable[[ObjectId], bool]) -> ObjectId:
+    """The first step at which what stays true became true."""
+    if not ask(steps[-1]):
         raise NotFound("it is not true at the head, so no step made it true")
     first, last = 0, len(steps) - 1
     while first < last:
         middle = (first + last) // 2
-        if predicate(history.value(steps[middle])):
+        if ask(steps[middle]):
             last = middle
         else:
             first = middle + 1
-    return history.resolve(steps[first])
+    return steps[first]
 
 
 def metrics(shape: Shape) -> dict[str, int]:

@@ -355,14 +355,18 @@ class Timeline:
         """The step that last wrote what is at a path; raises `PathNotFound`."""
         return self._seen(finding.blame(self._history, self._required_head(), _as_path(path)))
 
-    def bisect(self, predicate: Callable[[Any], bool]) -> Checkpoint:
+    def bisect(
+        self, predicate: Callable[[Any], bool], path: Path | str | None = None
+    ) -> Checkpoint:
         """The first step of the current branch at whose state something was true.
 
-        Looks at few steps, so it must have become true once and stayed so. Raises
-        `NotFound` if it is not true at the head.
+        Looks at few steps, so it must have become true once and stayed so. With a path
+        the predicate is asked about what is there, and `ABSENT` where there is nothing.
+        Raises `NotFound` if it is not true at the head.
         """
-        head = self._required_head()
-        return self._seen(finding.bisect(self._history, self._index.shape(), head, predicate))
+        steps = finding.line_to(self._index.shape(), self._required_head())
+        ask = finding.asking(self._history, predicate, None if path is None else _as_path(path))
+        return self._seen(self._history.resolve(finding.bisect(steps, ask)))
 
     def visualize_tree(self, *, fold: int | None = 12, unicode: bool = True) -> str:
         """The steps as a tree, oldest first: status, description, short id, branches, tags.
