@@ -1,0 +1,216 @@
+"""Commands that make stores, care for them, and move timelines in and out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli._command import Run, command
+from holdfast.cli._errors import FOUND, with_hint
+from holdfast.cli._finding import new_store_url, refuse_memory
+from holdfast.errors import Conflict, NotFound
+from holdfast.store import Problem, SpaceStats, migrate, split_name
+from holdfast.store import open as open_store
+from holdfast.timeline import Timeline
+
+Recent = Annotated[
+    int,
+    typer.Option("--recent", min=1, help="How many operations of each timeline stay undoable."),
+]
+
+
+@command("store")
+def init(run: Run) -> None:
+    """Make a store: .holdfast in the current folder, or what --store says.
+
+    Example: holdfast init
+    """
+    url = new_store_url(run.store)
+    refuse_memory(url)
+    was_there = _is_there(url)
+    with open_store(url) as store:
+        record = {"store": url, "engine": type(store).__name__, "created": not was_there}
+        verb = "There is a store already in" if was_there else "Made a store in"
+        run.out.done(record, f"{verb} {url}")
+
+
+def _is_there(url: str) -> bool:
+    try:
+        open_store(url, create=False).close()
+    except NotFound:
+        return False
+    return True
+
+
+@command("store")
+def demo(run: Run) -> None:
+    """Tell the story of an agent that fails and recovers, and leave its store behind.
+
+    Example: holdfast demo
+    """
+    from holdfast.cli._story import tell
+
+    url = new_store_url(run.store)
+    refuse_memory(url)
+    silent = run.quiet or run.json
+    name = tell(url, print_line=lambda text: None if silent else run.out.lines(text))
+    if silent:
+        run.out.row({"store": url, "agent": name}, name)
+
+
+@command("store")
+def check(
+    run: Run,
+    read_data: Annotated[
+        bool, typer.Option("--read-data", help="Read and verify every byte of every object.")
+    ] = False,
+) -> int:
+    """Look for damage. Ends with 1 if there is some; changes nothing.
+
+    Example: holdfast check --read-data
+    """
+    with run.opened() as store, run.out.progress() as progress:
+        report = store.check(read_data=read_data, progress=progress)
+    for problem in report.problems:
+        _show_problem(run, problem)
+    told = asdict(report)
+    told["problems"] = len(report.problems)
+    counts = f"{report.objects:,} objects, {report.operations:,} operations, {report.refs:,} refs"
+    verdict = ("sound", "green") if report.ok else (f"{len(report.problems)} problem(s)", "red")
+    run.out.done({"ok": report.ok, **told}, verdict, f": looked at {counts}")
+    return 0 if report.ok else FOUND
+
+
+def _show_problem(run: Run, problem: Problem) -> None:
+    told = f" {problem.subject}: {problem.message}"
+    run.out.row({"problem": problem._asdict()}, problem.subject, (problem.code, "red"), told)
+
+
+@command("store")
+def gc(
+    run: Run,
+    recent: Recent = 1000,
+    grace: Annotated[
+        float, typer.Option("--grace", min=0, help="Seconds to wait before deleting.")
+    ] = 0.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Delete the objects that no branch, tag or recent operation reaches.
+
+    Example: holdfast gc --dry-run
+    """
+    with run.opened() as store, run.out.progress() as progress:
+        done = store.gc(recent=recent, grace=grace, dry_run=dry_run, progress=progress)
+    verb = "Would delete" if dry_run else "Deleted"
+    told = f"{verb} {done.freed:,} objects ({size(done.freed_bytes)}); "
+    run.out.done(asdict(done), told, f"{done.kept:,} stay ({size(done.kept_bytes)})")
+
+
+@command("store")
+def stats(run: Run, recent: Recent = 1000) -> None:
+    """Say what takes the room: by timeline, branch and top-level key.
+
+    Example: holdfast stats
+    """
+    with run.opened() as store, run.out.progress() as progress:
+        told = store.stats(recent=recent, progress=progress)
+    if run.json:
+        run.out.record(asdict(told))
+        return
+    disk = "" if told.disk is None else f", {size(told.disk)} on disk"
+    run.out.line(f"{told.objects:,} objects, {size(told.stored)} stored{disk}")
+    run.out.line(f"{size(told.payload)} before compression")
+    run.out.line(f"{size(told.freed_bytes)} that `holdfast gc` would free now")
+    for space in told.spaces:
+        _show_space(run, space)
+
+
+def _show_space(run: Run, space: SpaceStats) -> None:
+    tenant, name = split_name(space.name)
+    run.out.line(
+        (name if tenant == "agents" else space.name, "bold cyan"),
+        f" {size(space.stored)} in {space.commits:,} steps, {space.operations:,} operations",
+    )
+    named = [ref for ref in space.refs if not ref.name.startswith("attempt/")]
+    for ref in named[:20]:
+        told = f"{size(ref.stored):>10}  {size(ref.alone):>10} alone  "
+        run.out.line(f"  {told}", (ref.name, "cyan"))
+    for key in space.keys[:20]:
+        run.out.line(f"  {size(key.stored):>10}  {key.key or key.kind}")
+
+
+@command("store", name="migrate")
+def migrate_(
+    run: Run,
+    target: Annotated[str, typer.Argument(help="A folder or file://folder, made if need be.")],
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Leave behind what is damaged.")
+    ] = False,
+) -> int:
+    """Copy everything into another store, of any engine. Can be run again.
+
+    Example: holdfast migrate file://backup
+    """
+    refuse_memory(target)
+    with run.opened() as source, open_store(target) as there, run.out.progress() as progress:
+        if source.header.store_id == there.header.store_id:
+            raise Conflict(f"{target} is the same store: choose another one")
+        done = migrate(source, there, keep_going=keep_going, progress=progress)
+    for problem in done.lost:
+        _show_problem(run, problem)
+    record: dict[str, Any] = asdict(done)
+    record["lost"] = len(done.lost)
+    counts = f"{done.objects:,} objects ({size(done.bytes)}) and {done.operations:,} operations"
+    run.out.done(record, f"Copied {counts}; {done.present:,} objects were there")
+    return FOUND if done.lost or done.left else 0
+
+
+@command()
+def export(
+    run: Run, file: Annotated[Path, typer.Argument(help="A file that is not there.")]
+) -> None:
+    """Write the whole timeline to one file.
+
+    Example: holdfast export run.session
+    """
+    with run.timeline() as timeline, run.out.progress() as progress:
+        length = timeline.export_session(file, progress=progress)
+        name = timeline.name
+    record = {"file": str(file), "agent": name, "bytes": length}
+    run.out.done(record, f"Wrote {name} to {file} ({size(length)})")
+
+
+@command("store", name="import")
+def import_(
+    run: Run,
+    file: Annotated[Path, typer.Argument(help="A file that `holdfast export` wrote.")],
+    name: Annotated[
+        str | None, typer.Option("--name", help="The timeline's name here. Default: its own.")
+    ] = None,
+) -> None:
+    """Bring a timeline from a file into the store. Everything is verified.
+
+    Example: holdfast import run.session --name copy
+    """
+    with run.opened() as store, run.out.progress() as progress:
+        try:
+            made = Timeline.import_session(file, store, name, progress=progress)
+        except Conflict as error:
+            raise with_hint(error, "choose another name with --name") from error
+        steps = made.metrics["checkpoints"]
+    record = {"agent": made.name, "checkpoints": steps}
+    run.out.done(record, "Imported ", (made.name, "bold cyan"), f": {steps:,} steps")
+
+
+def size(count: int) -> str:
+    """Bytes, for people."""
+    if count < 1000:
+        return f"{count} B"
+    for unit in ("KB", "MB", "GB"):
+        count_in = count / {"KB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+        if count_in < 1000 or unit == "GB":
+            return f"{count_in:,.1f} {unit}"
+    raise AssertionError

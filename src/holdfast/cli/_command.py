@@ -1,0 +1,214 @@
+"""How a function becomes a command: the options that all share, and what becomes of errors."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from typing import Annotated, Any, Literal
+
+import typer
+
+from holdfast.cli import _errors as errors
+from holdfast.cli import _values as values
+from holdfast.cli._finding import opened_store, timeline_in
+from holdfast.cli._output import Output, prepare_streams, warn
+from holdfast.store import Store
+from holdfast.timeline import Timeline
+
+app = typer.Typer(
+    name="holdfast",
+    help="Look at the timelines of agents, go back, branch and merge; care for a store.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@dataclass
+class Run:
+    """What the options that all commands share say."""
+
+    store: str | None = None
+    agent: str | None = None
+    branch: str | None = None
+    json: bool = False
+    quiet: bool = False
+    debug: bool = False
+
+    @cached_property
+    def out(self) -> Output:
+        """Where to write to."""
+        return Output(json=self.json, quiet=self.quiet)
+
+    @contextmanager
+    def opened(self, *, create: bool = False) -> Iterator[Store]:
+        """The store."""
+        with opened_store(self.store, create=create) as store:
+            yield store
+
+    @contextmanager
+    def timeline(self) -> Iterator[Timeline]:
+        """The timeline."""
+        with self.opened() as store:
+            yield timeline_in(store, self.agent, self.branch)
+
+
+def _names_of_agents(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _completed(ctx, incomplete, Timeline.agents)
+
+
+def names_of_branches(ctx: typer.Context, incomplete: str) -> list[str]:
+    """For the shell: the branches of the timeline that was named so far."""
+    agent = ctx.params.get("agent")
+
+    def ask(store: Store) -> list[str]:
+        return [one.name for one in timeline_in(store, agent, None).list_branches()]
+
+    return _completed(ctx, incomplete, ask)
+
+
+def _completed(ctx: typer.Context, incomplete: str, ask: Callable[[Store], list[str]]) -> list[str]:
+    try:
+        with opened_store(ctx.params.get("store")) as store:
+            return [name for name in ask(store) if name.startswith(incomplete)]
+    except Exception:  # noqa: BLE001 - a shell that completes shows no errors
+        return []
+
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "store": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--store",
+                metavar="URL",
+                help="The store: a folder, or file://folder. Default: $HOLDFAST_STORE, else the "
+                "nearest .holdfast upwards.",
+            ),
+        ],
+        None,
+    ),
+    "agent": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--agent",
+                metavar="NAME",
+                help="The timeline. Default: the only one in the store.",
+                autocompletion=_names_of_agents,
+            ),
+        ],
+        None,
+    ),
+    "branch": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--branch",
+                metavar="NAME",
+                help="The branch to work on. Default: the current one.",
+                autocompletion=names_of_branches,
+            ),
+        ],
+        None,
+    ),
+    "json": (Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")], False),
+    "quiet": (
+        Annotated[
+            bool,
+            typer.Option("--quiet", "-q", help="Only names and ids; nothing if all went well."),
+        ],
+        False,
+    ),
+    "debug": (Annotated[bool, typer.Option("--debug", help="Show where an error arose.")], False),
+}
+_STORE = ("store", "json", "quiet", "debug")
+_TIMELINE = ("store", "agent", "branch", "json", "quiet", "debug")
+
+Command = Callable[..., int | None]
+
+
+def command(
+    on: Literal["store", "timeline"] = "timeline", *, name: str | None = None
+) -> Callable[[Command], Command]:
+    """Make a function that takes a `Run` a command, with the options that all share.
+
+    What it returns is the exit code; None is success.
+    """
+    shared = _STORE if on == "store" else _TIMELINE
+
+    def declare(function: Command) -> Command:
+        def called(**given: Any) -> None:
+            run = Run(**{option: given.pop(option) for option in shared})
+            code = _guarded(run, lambda: function(run, **given))
+            if code:
+                raise typer.Exit(code)
+
+        wrapped: Any = wraps(function)(called)
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        added = [
+            inspect.Parameter(
+                option,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=_OPTIONS[option][0],
+                default=_OPTIONS[option][1],
+            )
+            for option in shared
+        ]
+        listed = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own] + added
+        wrapped.__signature__ = inspect.Signature(listed)
+        wrapped.__annotations__ = {one.name: one.annotation for one in listed}
+        help_text = inspect.cleandoc(function.__doc__ or "")
+        app.command(name or function.__name__.replace("_", "-"), help=help_text)(wrapped)
+        return function
+
+    return declare
+
+
+def _guarded(run: Run, work: Callable[[], int | None]) -> int:
+    """Do the work of a command; the code that it ends with."""
+    prepare_streams()
+    try:
+        code = work() or 0
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Nobody reads on. What Python flushes at its end must go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return errors.BROKEN_PIPE
+    except KeyboardInterrupt:
+        warn("Interrupted. What was finished before stays.")
+        return errors.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last place to say what went wrong
+        return _failed(run, error)
+
+
+def _failed(run: Run, error: Exception) -> int:
+    if run.debug:
+        traceback.print_exception(error)
+    known = errors.as_holdfast(error)
+    if known is None:
+        warn(f"Error: {type(error).__name__}: {error}. This is a mistake in Holdfast.")
+        warn("Hint: --debug shows where; please report it")
+        return errors.UNEXPECTED
+    if run.json:
+        print(values.line(errors.record(known)), file=sys.stderr)
+    else:
+        warn(f"Error: {_sentence(str(known))}")
+        for detail in errors.details(known):
+            warn(f"  {detail}")
+        told = errors.hint(known)
+        if told:
+            warn(f"Hint: {told}")
+    return errors.exit_code(known)
+
+
+def _sentence(text: str) -> str:
+    return " ".join(text.split())

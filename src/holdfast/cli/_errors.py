@@ -1,0 +1,134 @@
+"""What a failed command says, and the code that it ends with."""
+
+from __future__ import annotations
+
+import errno
+import json
+from typing import Any
+
+from holdfast import errors
+from holdfast.cli._values import plain
+from holdfast.codec import spell_path
+
+FOUND = 1
+"""The command did its work and found something: problems, or differences that were asked for."""
+USAGE = 2
+UNEXPECTED = 70
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+_SHOWN = 20
+_LONGEST = 100
+
+EXIT_CODES: dict[type[errors.HoldfastError], int] = {
+    errors.InvalidInput: 3,
+    errors.NotFound: 4,
+    errors.Conflict: 5,
+    errors.Corrupt: 6,
+    errors.Unavailable: 7,
+    errors.Full: 8,
+    errors.NotAllowed: 9,
+    errors.NotSaved: 10,
+}
+"""One for each second level of the tree of errors."""
+
+_SYSTEM = {
+    errno.ENOENT: errors.NotFound,
+    errno.ENOTDIR: errors.NotFound,
+    errno.EEXIST: errors.Conflict,
+    errno.EISDIR: errors.InvalidInput,
+    errno.ENAMETOOLONG: errors.InvalidInput,
+    errno.ENOSPC: errors.Full,
+    errno.EDQUOT: errors.Full,
+    errno.EFBIG: errors.Full,
+    errno.EACCES: errors.NotAllowed,
+    errno.EPERM: errors.NotAllowed,
+    errno.EROFS: errors.NotAllowed,
+}
+
+_HINTS: dict[type[errors.HoldfastError], str] = {
+    errors.MergeConflict: "choose a side with --strategy ours or theirs, or a merger for a path "
+    "with --merger PATH=NAME",
+    errors.DamagedObject: "`holdfast check --read-data` says what is damaged",
+    errors.MissingObjects: "`holdfast check` says what is missing",
+    errors.Full: "make room on the disk, or `holdfast gc --dry-run` says what could be freed",
+    errors.Unavailable: "try again, or look whether another program keeps the store busy",
+}
+
+
+class Usage(errors.InvalidInput):
+    """A command was not given what it needs; ends with the code for wrong usage."""
+
+    code = "usage"
+
+
+def as_holdfast(error: Exception) -> errors.HoldfastError | None:
+    """An error as one of Holdfast's; None if it is a mistake in the program."""
+    if isinstance(error, errors.HoldfastError):
+        return error
+    if isinstance(error, OSError):
+        kind = _SYSTEM.get(error.errno or 0, errors.Unavailable)
+        what = f"{error.filename}: " if error.filename else ""
+        return kind(f"{what}{error.strerror or error}")
+    return None
+
+
+def exit_code(error: errors.HoldfastError) -> int:
+    """The code that a command ends with after an error."""
+    if isinstance(error, Usage):
+        return USAGE
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), UNEXPECTED)
+
+
+def hint(error: errors.HoldfastError) -> str:
+    """What to do about it; empty if the message says all."""
+    told = getattr(error, "hint", None)
+    if isinstance(told, str):
+        return told
+    return next((text for kind, text in _HINTS.items() if isinstance(error, kind)), "")
+
+
+def details(error: errors.HoldfastError) -> list[str]:
+    """More lines about it, if there is more to know than fits a sentence."""
+    if not isinstance(error, errors.MergeConflict):
+        return []
+    told = record(error)["conflicts"][:_SHOWN]
+    return [
+        f"{one['path']}: it was {_short(one['base'])}, ours is {_short(one['ours'])}, "
+        f"theirs is {_short(one['theirs'])}"
+        for one in told
+    ]
+
+
+def record(error: errors.HoldfastError) -> dict[str, Any]:
+    """An error as one object of JSON."""
+    told: dict[str, Any] = {
+        "error": error.code,
+        "message": str(error),
+        "hint": hint(error),
+        "exit_code": exit_code(error),
+    }
+    if isinstance(error, errors.MergeConflict):
+        told["conflicts"] = [
+            {
+                "path": spell_path(one.path),
+                "base": plain(one.base),
+                "ours": plain(one.ours),
+                "theirs": plain(one.theirs),
+            }
+            for one in error.conflicts
+        ]
+    return told
+
+
+def _short(value: Any) -> str:
+    if value == {"$absent": True}:
+        return "not there"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def with_hint(error: errors.HoldfastError, text: str) -> errors.HoldfastError:
+    """The error, with what to do about it at the command line."""
+    error.hint = text  # type: ignore[attr-defined]
+    return error

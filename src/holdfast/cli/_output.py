@@ -1,0 +1,121 @@
+"""What a command writes: for people on a terminal, for pipes, and as lines of JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, TypeAlias
+
+from holdfast.cli import _values as values
+from holdfast.store import Progress
+
+Span: TypeAlias = str | tuple[str, str]
+"""A text, or a text and its style."""
+
+# Nothing that was stored may move the cursor or change what was written before.
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) != "\t"}
+
+
+class Output:
+    """Where a command writes to, and how."""
+
+    def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
+        self.json, self.quiet = json, quiet
+        self.is_terminal = _is_terminal(sys.stdout)
+        self.unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+        self._console: Any = None
+
+    def record(self, record: dict[str, Any]) -> None:
+        """One line of JSON."""
+        print(values.line(record))
+
+    def line(self, *spans: Span) -> None:
+        """One line of text; styles show on a terminal only."""
+        if not (self.is_terminal and not os.environ.get("NO_COLOR")):
+            print("".join(_clean(_text(span)) for span in spans))
+            return
+        from rich.text import Text
+
+        told = Text()
+        for span in spans:
+            told.append(_clean(_text(span)), None if isinstance(span, str) else span[1])
+        self._rich().print(told, soft_wrap=True)
+
+    def lines(self, text: str, *, before: str = "", style: str = "") -> None:
+        """Several lines of text."""
+        for one in text.split("\n"):
+            self.line((before + one, style))
+
+    def done(self, record: dict[str, Any], *spans: Span) -> None:
+        """Say what a command changed: nothing with --quiet."""
+        if self.json:
+            self.record(record)
+        elif not self.quiet:
+            self.line(*spans)
+
+    def row(self, record: dict[str, Any], name: str, *spans: Span) -> None:
+        """One thing of a list: with --quiet only its name."""
+        if self.json:
+            self.record(record)
+        elif self.quiet:
+            self.line(name)
+        else:
+            self.line(*spans)
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress | None]:
+        """How far long work is, shown on a terminal while it goes on."""
+        if self.quiet or not _is_terminal(sys.stderr):
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
+        shown = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,} objects"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR"))),
+            transient=True,
+        )
+        with shown:
+            task = shown.add_task("beginning", total=None)
+            yield lambda step, done: shown.update(task, description=step, completed=done)
+
+    def _rich(self) -> Any:
+        if self._console is None:
+            from rich.console import Console
+
+            self._console = Console(highlight=False, markup=False, emoji=False)
+        return self._console
+
+
+def warn(text: str) -> None:
+    """One line to people, beside the output."""
+    print(_clean(text), file=sys.stderr)
+
+
+def prepare_streams() -> None:
+    """Let what a stream's encoding cannot say be written as its number."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
+    except ValueError:  # It was closed.
+        return False
+
+
+def _text(span: Span) -> str:
+    return span if isinstance(span, str) else span[0]
+
+
+def _clean(text: str) -> str:
+    return text.translate(_ESCAPED)
