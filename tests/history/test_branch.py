@@ -316,6 +316,28 @@ def test_a_branch_that_was_deleted_is_not_made_again_by_accident(history: Histor
     assert history.branches() == {}
 
 
+def test_a_conflict_with_what_was_taken_back_is_none(history: History) -> None:
+    ours, theirs = two(history, {"a": 0})
+    theirs.commit({"a": 1})
+    ours.refresh()
+    history.undo()
+
+    ours.commit({"a": 2})
+
+    assert history.value() == {"a": 2}
+
+
+def test_a_branch_that_was_deleted_and_brought_back_can_be_written(history: History) -> None:
+    ours, _ = two(history, {"a": 0})
+    history.delete_branch("main")
+    assert ours.refresh() is None
+    history.undo()
+
+    ours.commit({"a": 1})
+
+    assert history.value() == {"a": 1}
+
+
 def test_threads_with_a_handle_each_lose_nothing(history: History, main: Branch) -> None:
     main.commit({"n": 0, **{str(number): 0 for number in range(4)}})
     begin = threading.Barrier(4)

@@ -266,6 +266,9 @@ class Branch:
                 except WriteIdReused:
                     return self._repeated(id, change.root)
                 except Conflict:
+                    known, self._head = self._head, self._look()
+                    if _id(known.commit) != _id(self._head.commit):
+                        continue  # The conflict was with what is no longer there.
                     # A write that was made before meets what came after it.
                     if write_id is None or self._made(id, REMEMBERED_WRITES) is None:
                         raise
