@@ -250,6 +250,7 @@ class Copier:
             move = Move(name, before, listed.id)
             try:
                 self._target.commit(OWN_SPACE, [listed], moves=[move], operation={MIGRATE: "kept"})
+                self._target._frame_writer.forget([listed.id])  # Nothing will resemble it.
                 return
             except RefMoved:
                 continue  # Another migration from the same source is under way.

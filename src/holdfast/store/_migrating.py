@@ -205,7 +205,6 @@ class _Migration:
             target.commit(OWN_SPACE, moves=[Move(ref.name, ref.target, None)])
             # Nothing else leads to them, and nothing is stored against them.
             collection = secrets.randbelow(2**62) + 1
-            target._frame_writer.forget(manifests)
             target._condemn(manifests, collection)
             target._delete(manifests, collection)
 

@@ -7,13 +7,14 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.store._disk import Disk
 from holdfast.store._framing import Framed
 from holdfast.store._packs import build_pack, seal_pack
 from holdfast.store._records import Stored
 from holdfast.store._sqlite_entries import (
+    ENTRY,
     Entry,
     build_contents,
     deltas_first,
@@ -99,12 +100,20 @@ class Page(NamedTuple):
 
 
 def scan_after(db: sqlite3.Connection, after: int, limit: int) -> Page:
-    """What the rows after this one hold."""
-    rows = db.execute(
+    """What the rows after this one hold: so many of them, and no more than it takes to
+    have as many objects. One row may hold thousands."""
+    rows: list[tuple[Any, ...]] = []
+    held = 0
+    for row in db.execute(
         "SELECT number, space, entries, bases, file FROM log WHERE number > ? "
         "ORDER BY number LIMIT ?",
         (after, limit),
-    ).fetchall()
+    ):
+        rows.append(row)
+        held += len(row[2] or b"") // ENTRY.size
+        if held >= limit:
+            break
+    full = held >= limit or len(rows) == limit
     living = [
         (one, file is None)
         for _, _, entries, bases, file in rows
@@ -115,7 +124,7 @@ def scan_after(db: sqlite3.Connection, after: int, limit: int) -> Page:
     return Page(
         [_stored(one, in_row, one.id in marked) for one, in_row in living],
         any(space is None for _, space, *_ in rows),
-        rows[-1][0] if len(rows) == limit else None,
+        rows[-1][0] if full else None,
     )
 
 

@@ -95,6 +95,8 @@ def statistics(store: Store, recent: int, progress: Progress | None = None) -> S
     Raises what a damaged or missing object raises, if a ref leads to it.
     """
     tell = (lambda step, done: None) if progress is None else progress
+    # Before all else, so that its memory is free again.
+    told = collect(store, recent, dry_run=True, progress=progress)
     # Refs first: what they reach is there when objects are listed after.
     spaces = {space: store.view(space) for space in store.spaces()}
     refs = {
@@ -105,9 +107,7 @@ def statistics(store: Store, recent: int, progress: Progress | None = None) -> S
     graph.load([ref.target for some in refs.values() for ref in some])
     counter = _Counter(graph)
     counted = [counter.count(space, spaces[space].sequence, refs[space]) for space in spaces]
-    return _put_together(
-        store, graph, counter, counted, collect(store, recent, dry_run=True, progress=progress)
-    )
+    return _put_together(store, graph, counter, counted, told)
 
 
 def _put_together(
