@@ -27,6 +27,7 @@ from holdfast.errors import (
 from holdfast.history import _refs as refs
 from holdfast.history._commits import StepFields, check_fields, new_write_id
 from holdfast.history._merging import Merging, merge_late, reading_too
+from holdfast.history._recent import RecentObjects
 from holdfast.history._turns import Hold, turn
 from holdfast.store import REMEMBERED_WRITES, Move, Operation
 from holdfast.store._asynchronous import Threads, twin
@@ -80,6 +81,7 @@ class Branch:
         self.history, self.name = history, name
         self._ref = refs.full_name(refs.BRANCH, name)
         self._writer = TreeWriter(history.codec)
+        self._recent = RecentObjects(history.store.read)
         self._lock = threading.RLock()
         self._head = self._look()
         self._seen = self._head.commit
@@ -242,10 +244,13 @@ class Branch:
                 head = self._head = self._look()
                 try:
                     change = self._edited(edit, head.commit)
-                    return self._send(change, head.commit, head.epoch, notes, id, action="update")
+                    made = self._send(change, head.commit, head.epoch, notes, id, action="update")
+                    self._recent.remember(change.objects)
+                    return made
                 except RefMoved:
                     hold.lost()
                 except MissingObjects:
+                    self._recent = RecentObjects(self.history.store.read)
                     if not self._moved_from(head.commit):
                         raise
                 except WriteIdReused:
@@ -384,7 +389,7 @@ class Branch:
     def _edited(self, edit: Edit, commit: Commit | None) -> Change:
         """What an edit makes of the value of a commit."""
         root = None if commit is None else commit.root
-        edited = edit(root, self.history.store.read)
+        edited = edit(root, self._recent.read)
         if not isinstance(edited, Edited):
             raise InvalidInput(
                 f"an edit gives what put() or Map.edit() gave, not a {type(edited).__name__}"

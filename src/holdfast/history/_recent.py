@@ -1,0 +1,45 @@
+"""Objects that an edit has just read or made: the next one on the way needs most of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from holdfast.tree import Object, ObjectId, Reader
+
+_MOST_BYTES = 4 << 20
+
+
+class RecentObjects:
+    """A bounded memory in front of a reader. Objects never change, so none gets stale.
+
+    That an object is remembered says nothing about the store: a commit still names what
+    it needs. Not for several threads at once.
+    """
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._known: OrderedDict[ObjectId, Object] = OrderedDict()
+        self._held = 0
+
+    def read(self, ids: Sequence[ObjectId]) -> list[Object]:
+        """Objects in the order asked for; raises `MissingObjects`."""
+        absent = [id for id in ids if id not in self._known]
+        found = {one.id: one for one in self._read(absent)} if absent else {}
+        objects = []
+        for id in ids:
+            known = self._known.get(id)
+            if known is not None:
+                self._known.move_to_end(id)
+            objects.append(known or found[id])
+        self.remember(found.values())
+        return objects
+
+    def remember(self, objects: Iterable[Object]) -> None:
+        """Keep objects at hand, in the place of those that were asked for longest ago."""
+        for one in objects:
+            if one.id not in self._known:
+                self._known[one.id] = one
+                self._held += len(one.payload)
+        while self._held > _MOST_BYTES:
+            self._held -= len(self._known.popitem(last=False)[1].payload)
