@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import MemoryStore
-from holdfast.errors import Full, NotAllowed, NotFound
+from holdfast.errors import FormatError, Full, NotAllowed, NotFound
 from holdfast.timeline import CheckpointStatus, Timeline, _sessions
 
 
@@ -109,3 +109,14 @@ def test_a_session_for_which_there_is_no_room_leaves_nothing(
         agent.export_session(tmp_path / "session")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_flipped_byte_of_a_session_is_noticed(agent: Timeline, tmp_path: Path) -> None:
+    agent.export_session(tmp_path / "session")
+    whole = (tmp_path / "session").read_bytes()
+    bad = tmp_path / "bad"
+
+    for place in range(0, len(whole), 7):
+        bad.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        with pytest.raises((FormatError, NotAllowed)):
+            Timeline.import_session(bad, MemoryStore())

@@ -1,7 +1,7 @@
 """A timeline as one file: everything that its refs and its log lead to, and the log.
 
     magic     "HFSESS" and the version
-    the rest  compressed with zstd: msgpack values, each behind its length in 8 bytes:
+    the rest  compressed with zstd, with a checksum: msgpack values, each behind its length in 8 bytes:
               a dict about the session, then the operations as one list, then objects,
               as [kind, payload], in no order, then their number
 
@@ -74,7 +74,9 @@ def write_session(
 def _write_file(history: History, log: list[Operation], partial: Path, tell: Progress) -> None:
     with open(partial, "xb") as file:
         file.write(_MAGIC + bytes([_VERSION]))
-        with zstandard.ZstdCompressor(level=3).stream_writer(file, closefd=False) as out:
+        # The log is covered by no hash of ours, so the whole is covered by a checksum.
+        packed = zstandard.ZstdCompressor(level=3, write_checksum=True)
+        with packed.stream_writer(file, closefd=False) as out:
             _write_all(history, log, out, tell)
         file.flush()
         os.fsync(file.fileno())
@@ -190,7 +192,7 @@ def _stream(file: IO[bytes]) -> Iterator[Any]:
 def _unpack(path: Path, store: SqliteStore, space: str, tell: Progress) -> None:
     values = _values(path)
     next(values)
-    log = [decode_operation(space, record) for record in _records(next(values, None))]
+    log = _log(path, space, next(values, None))
     found: set[ObjectId] = set()
     wanted: set[ObjectId] = set()
     batch: list[Object] = []
@@ -214,6 +216,13 @@ def _unpack(path: Path, store: SqliteStore, space: str, tell: Progress) -> None:
     if not wanted <= found:
         raise FormatError(f"{path} is not whole: {len(wanted - found)} object(s) are missing")
     _replay(store, space, log, found)
+
+
+def _log(path: Path, space: str, value: object) -> list[Operation]:
+    try:
+        return [decode_operation(space, record) for record in _records(value)]
+    except FormatError as error:
+        raise FormatError(f"{path} is damaged: {error}") from error
 
 
 def _records(value: object) -> list[bytes]:
