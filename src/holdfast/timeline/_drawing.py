@@ -122,16 +122,34 @@ class _Plan:
         self.names = _names(shape, current)
         self.recovered = set(shape.recovered.values())
         self._trunk = self._steps_to(shape.refs.get(ref_name("branch", current)))
-        self._children: dict[ObjectId, list[ObjectId]] = defaultdict(list)
-        for id, parents in shape.parents.items():
-            if parents and parents[0] in shape.parents:
-                self._children[parents[0]].append(id)
+        self._child: dict[ObjectId, ObjectId] = {}
+        self._others: dict[ObjectId, list[ObjectId]] = defaultdict(list)
+        """The children of a step beside the first one: few steps have some."""
+        self._standing_out = {*self.names, *self.recovered}
+        """Steps that are never folded."""
+        self._roots: list[ObjectId] = []
+        self._link()
+
+    def _link(self) -> None:
+        """Say of each step which came from it. Most steps take the shortest way through."""
+        known, child = self.shape.parents, self._child
+        for id, parents in known.items():
+            if not parents or parents[0] not in known:
+                self._roots.append(id)
+                continue
+            parent = parents[0]
+            if parent in child:
+                self._others[parent].append(id)
+                self._standing_out.add(parent)
+            else:
+                child[parent] = id
+            if len(parents) > 1:
+                self._standing_out.add(id)
+        self._standing_out.update(known[id][0] for id in self.failed if known.get(id))
 
     def lines(self, style: Style) -> Iterator[_Line]:
         """The lines, from the oldest step on."""
-        known = self.shape.parents
-        roots = [id for id in known if not known[id] or known[id][0] not in known]
-        stack: list[_Line | _Path] = [_Path(id, "", "") for id in reversed(roots)]
+        stack: list[_Line | _Path] = [_Path(id, "", "") for id in reversed(self._roots)]
         while stack:
             top = stack.pop()
             if isinstance(top, _Line):
@@ -149,63 +167,68 @@ class _Plan:
 
     def _path(self, path: _Path, style: Style) -> Iterator[_Line | _Path]:
         """One path: its steps, and at each fork the others."""
-        steps = list(self._chain(path.start))
-        shown = self._shown([id for id, _, _ in steps])
-        prefix, hidden = path.first, 0
-        for place, (id, others, last) in enumerate(steps):
-            if place not in shown:
-                hidden += 1
-                continue
-            if hidden:
-                yield _Line(prefix, None, hidden)
-                prefix, hidden = path.rest, 0
-            yield _Line(prefix, id, 0)
+        steps = self._chain(path.start)
+        prefix = path.first
+        for id, folded in self._folded(steps):
+            if folded:
+                yield _Line(prefix, None, folded)
+            else:
+                yield _Line(prefix, id, 0)
             prefix = path.rest
-            for number, other in enumerate(others):
-                ends = last and number == len(others) - 1
-                first, rest = style.fork[2:] if ends else style.fork[:2]
-                yield _Path(other, path.rest + first, path.rest + rest)
+            if not folded and id in self._child:
+                yield from self._forks(id, path, style, is_last=id == steps[-1])
 
-    def _chain(self, start: ObjectId) -> Iterator[tuple[ObjectId, list[ObjectId], bool]]:
+    def _forks(self, id: ObjectId, path: _Path, style: Style, is_last: bool) -> Iterator[_Path]:
+        """The other paths that begin at a step."""
+        following = None if is_last else self._next(id)
+        others = [child for child in self._children(id) if child != following]
+        for number, other in enumerate(others):
+            ends = is_last and number == len(others) - 1
+            first, rest = style.fork[2:] if ends else style.fork[:2]
+            yield _Path(other, path.rest + first, path.rest + rest)
+
+    def _chain(self, start: ObjectId) -> list[ObjectId]:
+        """The steps of one path."""
+        steps = [start]
+        child, others, failed = self._child, self._others, self.failed
         id: ObjectId | None = start
         while id is not None:
-            children = self._children.get(id, [])
-            following = self._next(children)
-            others = [child for child in children if child != following]
-            yield id, others, following is None
-            id = following
+            found = child.get(id)
+            id = found if id not in others and found not in failed else self._next(id)
+            if id is not None:
+                steps.append(id)
+        return steps
 
-    def _next(self, children: list[ObjectId]) -> ObjectId | None:
+    def _children(self, id: ObjectId) -> list[ObjectId]:
+        return [self._child[id], *self._others.get(id, ())] if id in self._child else []
+
+    def _next(self, id: ObjectId) -> ObjectId | None:
+        """The child with which a path goes on; None if it ends here."""
+        children = self._children(id)
         for wanted in (self._trunk, self.alive):
             for child in children:
                 if child in wanted:
                     return child
         return next((child for child in children if child not in self.failed), None)
 
-    def _shown(self, steps: list[ObjectId]) -> set[int]:
-        """The places of the steps that are not folded."""
-        if self.fold is None:
-            return set(range(len(steps)))
-        shown: set[int] = set()
-        run: list[int] = []
-        for place in range(len(steps) + 1):
-            if place < len(steps) and not self._stands_out(steps[place]):
-                run.append(place)
-                continue
-            edge = max(1, self.fold // 4)
-            shown.update(run if len(run) <= self.fold else run[:edge] + run[-edge:])
-            run = []
-            shown.add(place)
-        return shown
+    def _folded(self, steps: list[ObjectId]) -> Iterator[tuple[ObjectId, int]]:
+        """The steps with 0, and in the place of a long run its ends and how many are between."""
+        places = [at for at, id in enumerate(steps) if id in self._standing_out]
+        begin = 0
+        for place in (*places, len(steps)):
+            yield from self._run(steps[begin:place])
+            if place < len(steps):
+                yield steps[place], 0
+            begin = place + 1
 
-    def _stands_out(self, id: ObjectId) -> bool:
-        return (
-            id in self.names
-            or len(self._children.get(id, ())) > 1
-            or len(self.shape.parents[id]) > 1
-            or id in self.recovered
-            or any(child in self.failed for child in self._children.get(id, ()))
-        )
+    def _run(self, run: list[ObjectId]) -> Iterator[tuple[ObjectId, int]]:
+        if self.fold is None or len(run) <= self.fold:
+            yield from ((id, 0) for id in run)
+            return
+        edge = max(1, self.fold // 4)
+        yield from ((id, 0) for id in run[:edge])
+        yield run[edge], len(run) - 2 * edge
+        yield from ((id, 0) for id in run[-edge:])
 
     def _steps_to(self, id: ObjectId | None) -> set[ObjectId]:
         met: set[ObjectId] = set()

@@ -19,6 +19,8 @@ from holdfast.timeline._checkpoint import CheckpointStatus
 from holdfast.tree import Commit, ObjectId
 
 BRANCH, TAG, ATTEMPT = "branch/", "tag/", "attempt/"
+_NAMING = (BRANCH, TAG, ATTEMPT)
+_TAKING_BACK = ("undo", "redo")
 _PAGE = 2000
 
 
@@ -94,10 +96,10 @@ class Index:
 
     def _take(self, operation: Operation) -> None:
         action = operation.metadata.get("action")
-        self._counts[str(action)] += 1
+        self._counts[action if type(action) is str else str(action)] += 1
         for move in operation.moves:
             name, _, target = move
-            if not name.startswith((BRANCH, TAG, ATTEMPT)):
+            if not name.startswith(_NAMING):
                 continue
             if target is None:
                 self._refs.pop(name, None)
@@ -107,7 +109,7 @@ class Index:
                 self._add(move, action)
             if action == "rollback":
                 self._recovered[name] = target
-            elif action in ("undo", "redo"):
+            elif action in _TAKING_BACK:
                 self._recovered.pop(name, None)
 
     def _add(self, move: Move, action: object) -> None:
