@@ -586,6 +586,45 @@ def test_a_value_comes_back_whole_though_only_a_part_of_it_was_collected(
     assert history.store.check(read_data=True).ok
 
 
+@pytest.mark.parametrize("raised", [False, True])
+def test_a_collection_that_died_after_it_condemned_everything_stops_nobody(
+    history: History, main: Branch, raised: bool
+) -> None:
+    state: dict[str, Any] = {"text": ["line"] * 2000, "n": 0}
+    first = main.commit(state, metadata={"m": 1})
+    second = main.commit({**state, "n": 1})
+    history.create_branch("side", at=first)
+    side = history.open("side")
+    side.commit({**state, "side": 1})
+
+    def condemn() -> None:
+        history.store.condemn([one.id for one in history.store.scan()])
+        if raised:
+            history.store.raise_epochs()
+
+    for change in (
+        lambda: main.commit({**state, "n": 2}),
+        lambda: history.open("side").update(
+            lambda root, read: put(root or b"", ("other",), 1, read)
+        ),
+        lambda: history.create_branch("new", at=second),
+        lambda: history.create_tag("tag", at=first),
+        lambda: history.merge("side"),
+        lambda: history.move_branch("main", first),
+        history.undo,
+        history.redo,
+        lambda: history.pin("pin", first.root),
+    ):
+        condemn()
+        change()
+
+    history.undo()
+    history.store.gc(recent=1)
+    assert history.value(first) == state
+    assert history.value("side") == {**state, "side": 1, "other": 1}
+    assert history.store.check(read_data=True).problems == ()
+
+
 def test_a_commit_made_by_one_handle_is_known_to_another(history: History, main: Branch) -> None:
     made: Commit = main.commit([1])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from holdfast.errors import InvalidInput, MissingObjects, NotFound
 from holdfast.history._attempts import sent
 from holdfast.store import Move, Operation, Store
-from holdfast.tree import Commit, Kind, Object, ObjectId, read_commit
+from holdfast.tree import Commit, Kind, Object, ObjectId, links, read_commit
 
 if TYPE_CHECKING:
     from holdfast.store import Scalar
@@ -82,8 +82,33 @@ class Commits:
         write_id: str | None = None,
         epoch: int | None = None,
     ) -> Operation:
-        """One write, sent again if no answer came."""
+        """One write, sent again if no answer came.
+
+        What it needs may be condemned, although refs reach it: a collection has yet to
+        see that, or was killed before it could. Then it is sent along, and so revived.
+        Raises `MissingObjects` if something is gone.
+        """
         id = new_write_id() if write_id is None else write_id
+        sending, needed = list(objects), list(needs)
+        while True:
+            try:
+                return self._send(sending, needed, moves, metadata, id, epoch)
+            except MissingObjects as error:
+                again = self._condemned(error.ids)
+                if again is None:
+                    raise
+                sending += again
+                needed += [link for one in again for link in links(one)]
+
+    def _send(
+        self,
+        objects: Sequence[Object],
+        needs: Sequence[ObjectId],
+        moves: Sequence[Move],
+        metadata: Mapping[str, Scalar],
+        write_id: str,
+        epoch: int | None,
+    ) -> Operation:
         return sent(
             lambda: self._store.commit(
                 self._space,
@@ -91,10 +116,24 @@ class Commits:
                 needs,
                 moves,
                 operation=metadata,
-                write_id=id,
+                write_id=write_id,
                 epoch=epoch,
             )
         )
+
+    def _condemned(self, ids: Sequence[ObjectId]) -> list[Object] | None:
+        """Objects that are there but condemned, and all such that they reach; or None."""
+        found: dict[ObjectId, Object] = {}
+        pending = list(ids)
+        while pending:
+            try:
+                read = self._store.read(pending)
+            except MissingObjects:
+                return None
+            found.update((one.id, one) for one in read)
+            reached = {link for one in read for link in links(one)}
+            pending = self._store.missing(reached.difference(found))
+        return list(found.values())
 
 
 def new_write_id() -> str:

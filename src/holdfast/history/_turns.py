@@ -73,9 +73,14 @@ class Hold:
             return False
         # Who has just finished finds the place of the next one taken, and queues.
         self._turn, following = turns
-        following.take(_COURTESY)
-        self._turn.take(_COURTESY)
-        following.close()
+        try:
+            following.take(_COURTESY)
+            self._turn.take(_COURTESY)
+        except BaseException:  # An interrupt: nobody may wait for a turn that nobody uses.
+            self._turn.close()
+            raise
+        finally:
+            following.close()
         return True
 
 
