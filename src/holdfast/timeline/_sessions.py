@@ -1,7 +1,7 @@
 """A timeline as one file: everything that its refs and its log lead to, and the log.
 
     magic     "HFSESS" and the version
-    the rest  compressed with zstd, with a checksum: msgpack values, each behind its length in 8 bytes:
+    the rest  compressed with zstd and a checksum: msgpack values, each behind its length (8 bytes):
               a dict about the session, then the operations as one list, then objects,
               as [kind, payload], in no order, then their number
 

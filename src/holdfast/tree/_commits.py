@@ -8,7 +8,7 @@ keys are kept by those who do not know them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import ormsgpack
@@ -79,7 +79,11 @@ def make_commit(
             "Put large things into its metadata."
         )
     made = make_object(Kind.COMMIT, payload, base)
-    return replace(draft, id=made.id, extension=dict(draft.extension)), made
+    # Nobody else has seen the draft, so it may still get its name.
+    object.__setattr__(draft, "id", made.id)
+    if draft.extension:
+        object.__setattr__(draft, "extension", dict(draft.extension))
+    return draft, made
 
 
 def read_commit(source: Object) -> Commit:
@@ -132,12 +136,14 @@ def _pack(commit: Commit) -> bytes:
 
 def _problem(commit: Commit) -> str | None:
     """What is wrong with a commit's fields, in words."""
-    if not _is_id(commit.root) or not all(_is_id(id) for id in commit.parents):
-        return "its root and its parents must be ids of objects"
+    for id in (commit.root, *commit.parents):
+        if type(id) is not bytes or len(id) != ID_SIZE:
+            return "its root and its parents must be ids of objects"
     if len(set(commit.parents)) != len(commit.parents) or len(commit.parents) > _MAX_PARENTS:
         return f"its parents must be different, and at most {_MAX_PARENTS}"
-    if any(id is not None and not _is_id(id) for id in (commit.metadata, commit.events)):
-        return "its metadata and its events must be roots of values"
+    for root in (commit.metadata, commit.events):
+        if root is not None and (type(root) is not bytes or len(root) != ID_SIZE):
+            return "its metadata and its events must be roots of values"
     if type(commit.generation) is not int or not 1 <= commit.generation < 1 << 63:
         return "its generation must be a whole number from 1 on"
     if type(commit.time) is not int or commit.time not in _INTEGERS:
@@ -145,13 +151,10 @@ def _problem(commit: Commit) -> str | None:
     for name in _TEXTS:
         if type(getattr(commit, name)) is not str:
             return f"its {name} must be a string"
-    if not isinstance(commit.extension, Mapping) or not _is_plain(dict(commit.extension), 0):
+    extension = commit.extension
+    if not isinstance(extension, Mapping) or (extension and not _is_plain(dict(extension), 0)):
         return "its extension must be plain values (None, bool, int, float, str, bytes, list, dict)"
     return None
-
-
-def _is_id(id: object) -> bool:
-    return type(id) is bytes and len(id) == ID_SIZE
 
 
 def _is_plain(value: object, depth: int) -> bool:
