@@ -32,8 +32,8 @@ COMMITS = st.fixed_dictionaries(
     optional={
         "generation": st.integers(1, 2**63 - 1),
         "time": st.integers(-(2**63), 2**64 - 1),
-        **{name: TEXTS for name in ("agent", "branch", "description", "logic_step")},
-        **{name: TEXTS for name in ("status", "error")},
+        **dict.fromkeys(("agent", "branch", "description", "logic_step"), TEXTS),
+        **dict.fromkeys(("status", "error"), TEXTS),
         "metadata": st.none() | IDS,
         "events": st.none() | IDS,
         "extension": st.dictionaries(TEXTS, PLAIN, max_size=3),
