@@ -23,6 +23,7 @@ MODULES = [
     "holdfast.history",
     "holdfast.recovery",
     "holdfast.timeline",
+    "holdfast.cli",
     "holdfast.testing",
 ]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -110,7 +111,7 @@ def terminal(*arguments: str, cwd: Path, **env: str) -> tuple[int, str]:
     running = subprocess.Popen(
         [*PROGRAM, *arguments],
         cwd=cwd,
-        env=environment(TERM="xterm-256color", COLUMNS="100", **env),
+        env=environment(**{"TERM": "xterm-256color", "COLUMNS": "100", **env}),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -127,3 +128,16 @@ def terminal(*arguments: str, cwd: Path, **env: str) -> tuple[int, str]:
         got += some
     os.close(ours)
     return running.wait(timeout=120), got.decode()
+
+
+def damage(page: Path) -> None:
+    """Change a byte in an object of a store of plain files that takes the place of the page's."""
+    here("migrate", "file://plain")
+    shutil.rmtree(page / ".holdfast")
+    (page / "plain").rename(page / ".holdfast")
+    found = [file for file in (page / ".holdfast/objects").rglob("*") if file.is_file()]
+    largest = max(found, key=lambda file: file.stat().st_size)
+    largest.chmod(0o644)
+    data = bytearray(largest.read_bytes())
+    data[-1] ^= 0xFF
+    largest.write_bytes(data)

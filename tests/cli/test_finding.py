@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Timeline
-from tests.cli.support import here
+from tests.cli.support import here, script
 
 
 def test_the_nearest_folder_upwards_is_used(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,8 +101,6 @@ def test_a_store_in_memory_is_refused(empty: Path) -> None:
 
 
 def test_the_classes_of_other_programs_are_shown(page: Path) -> None:
-    from tests.cli.support import script
-
     script(
         "import holdfast, dataclasses\n"
         "@holdfast.register(name='notes.Note')\n"

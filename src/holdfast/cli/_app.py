@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Annotated
 
 import typer
@@ -29,6 +30,16 @@ def _options(
     pass
 
 
+# In the order in which people need them, not in that of the modules.
+_ORDER = (
+    "init demo agents log tree branches show diff blame bisect branch switch rollback merge "
+    "cherry-pick revert fork undo redo tag ops metrics export import stats check gc migrate"
+).split()
+app.registered_commands.sort(key=lambda one: _ORDER.index(str(one.name)))
+
+
 def run() -> None:
     """Run the command that the arguments name."""
+    # Few cycles are made, and a log of ten thousand operations makes many objects.
+    gc.set_threshold(50_000)
     app(prog_name="holdfast")

@@ -68,7 +68,7 @@ def as_holdfast(error: Exception) -> errors.HoldfastError | None:
         return error
     if isinstance(error, OSError):
         kind = _SYSTEM.get(error.errno or 0, errors.Unavailable)
-        what = f"{error.filename}: " if error.filename else ""
+        what = f"{error.filename!s:.200}: " if error.filename else ""
         return kind(f"{what}{error.strerror or error}")
     return None
 

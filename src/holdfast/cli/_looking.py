@@ -186,7 +186,7 @@ def show(
     Example: holdfast show 3a7996fa 'messages[0].content'
     """
     with run.timeline() as timeline:
-        past = timeline.at(checkpoint or timeline.current_branch)
+        past = timeline.at(timeline.current_branch if checkpoint is None else checkpoint)
         step = past.checkpoint
         if path is not None:
             steps = parse_path(path)

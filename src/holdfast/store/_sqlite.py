@@ -141,7 +141,7 @@ class SqliteStore(Store):
     def _make_folder(self, create: bool) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise FormatError(f"{self.path} is a file. A store is a folder; choose another name.")
-        if not create and not (self.path / DATABASE).exists():
+        if not create and not _has_bytes(self.path / DATABASE):
             raise no_store(self.path)
         self._disk.make_folder(self.path)
 
@@ -393,6 +393,10 @@ class SqliteStore(Store):
     def _give_back_pages(self) -> None:
         while self._database.write(care.give_back_pages):
             pass  # In portions, so that others can write in between.
+
+
+def _has_bytes(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
 
 
 def _ids(joined: bytearray) -> set[ObjectId]:
