@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from holdfast import Timeline
-from tests.cli.support import PAGE, Done, here, process, script
+from tests.cli.support import PAGE, PROGRAM, Done, environment, here, process, script
 
 
 def test_the_commands_of_the_page_work_in_processes_of_their_own(tmp_path: Path) -> None:
@@ -193,6 +197,30 @@ def test_operations_are_listed_newest_first(page: Path) -> None:
 
     assert told == ["commit", "branch", "rollback", "commit", "commit"]
     assert len(here("ops", "-n", "2").out.splitlines()) == 2
+
+
+def test_operations_are_shown_as_they_happen(agent: Timeline, page: Path) -> None:
+    watching = subprocess.Popen(
+        [*PROGRAM, "ops", "--watch", "--json"],
+        cwd=page, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert watching.stdout is not None
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.wait(0.2):  # Until somebody watches and has seen one.
+            agent.checkpoint({"stage": "watched"})
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    told = json.loads(watching.stdout.readline())
+    done.set()
+    worker.join()
+    watching.send_signal(signal.SIGINT)
+    _, said = watching.communicate(timeout=60)
+
+    assert told["action"] == "commit"
+    assert (watching.returncode, "Interrupted" in said) == (130, True)
 
 
 def test_a_session_goes_out_and_comes_back(page: Path) -> None:

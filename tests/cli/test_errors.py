@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Timeline
+from holdfast import Timeline, errors
 from holdfast.cli import _looking
+from holdfast.cli._errors import EXIT_CODES, exit_code
 from holdfast.errors import HoldfastError
 from tests.cli.support import PROGRAM, damage, environment, here, process
 from tests.store.users import as_nobody
@@ -55,6 +56,16 @@ def test_a_hostile_store_is_refused(empty: Path, name: str) -> None:
 @pytest.mark.parametrize("url", ["ftp://x", "postgresql://x/y", ""])
 def test_an_unknown_kind_of_store_is_refused(empty: Path, url: str) -> None:
     assert here("log", "--store", url).code == 3
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_ends_with_the_code_of_its_second_level(name: str) -> None:
+    kind = getattr(errors, name)
+    raised = kind.__new__(kind)
+
+    second = [code for parent, code in EXIT_CODES.items() if issubclass(kind, parent)]
+    assert exit_code(raised) == (second[0] if second else 70)
+    assert len(second) == (0 if kind is HoldfastError else 1)
 
 
 def test_an_error_is_one_sentence_and_a_hint(empty: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from holdfast import MemoryStore
 from holdfast.errors import FormatError, Full, NotAllowed, NotFound
 from holdfast.timeline import CheckpointStatus, Timeline, _sessions
+from holdfast.tree import ObjectId
 
 
 @pytest.fixture
@@ -120,3 +122,23 @@ def test_every_flipped_byte_of_a_session_is_noticed(agent: Timeline, tmp_path: P
         bad.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
         with pytest.raises((FormatError, NotAllowed)):
             Timeline.import_session(bad, MemoryStore())
+
+
+def test_a_long_timeline_is_drawn_and_listed_with_few_reads() -> None:
+    store = MemoryStore()
+    agent = Timeline("worker", store)
+    for number in range(1500):
+        agent.checkpoint({"n": number}, description=f"Step {number}")
+    reads: list[int] = []
+    frames = store._frames
+
+    def counted(ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
+        reads.append(len(ids))
+        return frames(ids)
+
+    store._frames = counted  # type: ignore[method-assign]
+    again = Timeline("worker", store)
+
+    assert len(again.tree()) < 20
+    assert len([step.status for step in again.history(limit=50)]) == 50
+    assert sum(reads) < 100
