@@ -14,3 +14,7 @@ PEERS_ON_DISK = ("kvgit-disk", "agex-disk", "agentref-disk", "agentstateprotocol
 PICKLE_ON_DISK = "pickle-sqlite"
 BARE_ON_DISK = "bare-sqlite"
 EVERY_ON_DISK = (OURS_ON_DISK, FILES, *PEERS_ON_DISK, PICKLE_ON_DISK, BARE_ON_DISK)
+
+STEPS_ON_DISK = "timeline-sqlite"
+PEERS_STEPS = ("protocol-steps-sqlite", "protocol-steps-files")
+EVERY_STEPS = (STEPS_ON_DISK, "timeline-relaxed", "timeline-files", *PEERS_STEPS)
