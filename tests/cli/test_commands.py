@@ -213,9 +213,11 @@ def test_operations_are_shown_as_they_happen(agent: Timeline, page: Path) -> Non
 
     worker = threading.Thread(target=work)
     worker.start()
-    told = json.loads(watching.stdout.readline())
-    done.set()
-    worker.join()
+    try:
+        told = json.loads(watching.stdout.readline())
+    finally:
+        done.set()
+        worker.join()
     watching.send_signal(signal.SIGINT)
     _, said = watching.communicate(timeout=60)
 

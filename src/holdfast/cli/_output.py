@@ -101,6 +101,9 @@ def warn(text: str) -> None:
 
 def prepare_streams() -> None:
     """Let what a stream's encoding cannot say be written as its number."""
+    # A stream that was closed before we began is None.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
