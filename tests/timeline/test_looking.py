@@ -142,3 +142,29 @@ def test_a_long_timeline_is_drawn_and_listed_with_few_reads() -> None:
     assert len(again.tree()) < 20
     assert len([step.status for step in again.history(limit=50)]) == 50
     assert sum(reads) < 100
+
+
+def test_a_whole_history_is_the_same_as_its_parts() -> None:
+    agent = Timeline("worker", MemoryStore())
+    for number in range(450):
+        agent.checkpoint({"n": number, "kept": "x"})
+    again = Timeline("worker", agent.store)
+
+    steps = again.history(limit=None)
+    assert [step.state["n"] for step in steps[::50]] == list(range(449, -1, -50))
+    assert again.history(limit=300) == steps[:300]
+    assert again.blame("kept") == steps[-1]
+    assert again.blame("n") == steps[0]
+
+
+def test_a_value_that_came_by_a_merge_is_blamed_on_who_wrote_it() -> None:
+    agent = Timeline("worker", MemoryStore())
+    agent.checkpoint({"a": 0, "b": 0})
+    agent.branch("other")
+    wrote = agent.checkpoint({"a": 0, "b": 1})
+    agent.switch_branch("main")
+    agent.checkpoint({"a": 1, "b": 0})
+    agent.merge("other")
+    agent.checkpoint({"a": 2, "b": 1})
+
+    assert agent.blame("b") == wrote

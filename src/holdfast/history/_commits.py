@@ -64,6 +64,16 @@ class Commits:
         self.remember([commit])
         return commit
 
+    def look_ahead(self, ids: Iterable[ObjectId]) -> None:
+        """Read commits together that will be asked for one by one."""
+        with self._lock:
+            unknown = [id for id in ids if id not in self._known]
+        try:
+            read = self._store.read(unknown)
+        except MissingObjects:
+            return  # Whoever asks for the one that is missing is told.
+        self.remember(read_commit(one) for one in read if one.kind == Kind.COMMIT)
+
     def remember(self, commits: Iterable[Commit]) -> None:
         """Keep commits at hand."""
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
@@ -92,6 +92,10 @@ class History:
         if len(at) == 64 and all(digit in "0123456789abcdef" for digit in at):
             return self._commits.find(bytes.fromhex(at))
         raise NotFound(f"{self.space!r} has no branch or tag {at!r:.80}, and it is no id")
+
+    def look_ahead(self, ids: Iterable[ObjectId]) -> None:
+        """Read commits together that will be asked for one by one: a few hundred at most."""
+        self._commits.look_ahead(ids)
 
     def value(self, at: At = MAIN) -> Any:
         """The whole value of a commit."""
@@ -475,6 +479,7 @@ class History:
     # The asynchronous face.
 
     aresolve = twin(resolve)
+    alook_ahead = twin(look_ahead)
     avalue = twin(value)
     amap = twin(map)
     ametadata = twin(metadata)

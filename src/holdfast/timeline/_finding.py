@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -10,11 +11,16 @@ from holdfast.codec import Path, spell_path
 from holdfast.errors import InvalidInput, InvalidName, NotFound, PathNotFound
 from holdfast.history import Commit, History
 from holdfast.timeline._index import ATTEMPT, BRANCH, TAG, Index, Shape
-from holdfast.tree import ABSENT, ObjectId, fingerprint, get
+from holdfast.tree import ABSENT, Object, ObjectId, fingerprint, get
 
 SHORTEST = 4
 """The fewest digits of an id that name a checkpoint."""
 
+FEW = 200
+"""So many steps are read one by one; for more it is worth to look at the log first."""
+
+_AHEAD = 200
+_KEPT = 2000
 _DIGITS = frozenset("0123456789abcdef")
 
 
@@ -78,26 +84,73 @@ def at_time(history: History, head: Commit, moment: datetime | float) -> Commit:
     raise NotFound("there was no checkpoint yet at that time")
 
 
-def blame(history: History, head: Commit, path: Path) -> Commit:
-    """The step that last wrote what is at a path."""
-    commit, value = head, _print(history, head, path)
+def blame(history: History, line: list[ObjectId], path: Path) -> Commit:
+    """The step that last wrote what is at a path, from the steps of a branch, oldest first."""
+    ahead = Ahead(history, line)
+    commit = ahead.commit(line[-1])
+    value = _print(history, ahead, commit, path)
     if value is None:
         raise PathNotFound(f"there is nothing at {spell_path(path):.200} now")
     while True:
         for id in commit.parents:
-            parent = history.resolve(id)
-            if _print(history, parent, path) == value:
+            parent = ahead.commit(id)
+            if parent.root == commit.root or _print(history, ahead, parent, path) == value:
                 commit = parent
                 break
         else:
             return commit
 
 
-def _print(history: History, commit: Commit, path: Path) -> bytes | None:
+def _print(history: History, ahead: Ahead, commit: Commit, path: Path) -> bytes | None:
     try:
-        return fingerprint(commit.root, path, history.store.read, history.codec)
+        return fingerprint(commit.root, path, ahead.read, history.codec)
     except PathNotFound:
         return None
+
+
+class Ahead:
+    """Reads what a walk back along a branch will need, before it asks: many at a time."""
+
+    def __init__(self, history: History, line: list[ObjectId]) -> None:
+        self._history, self._line = history, line
+        self._places = {id: place for place, id in enumerate(line)}
+        self._objects: dict[ObjectId, Object] = {}
+        self._from = len(line)
+        """The first place of the branch that was read."""
+
+    def commit(self, id: ObjectId) -> Commit:
+        """A commit."""
+        place = self._places.get(id, self._from)
+        if place < self._from:
+            self._from = max(place - _AHEAD, 0)
+            self._fetch(self._line[self._from : place + 1])
+        return self._history.resolve(id)
+
+    def read(self, ids: Iterable[ObjectId]) -> list[Object]:
+        """Objects; what was read is kept, for the next step has most of it too."""
+        asked = list(ids)
+        missing = [id for id in asked if id not in self._objects]
+        if len(self._objects) > _KEPT:
+            self._objects, missing = {}, asked
+        for one in self._history.store.read(missing) if missing else ():
+            self._objects[one.id] = one
+        return [self._objects[id] for id in asked]
+
+    def _fetch(self, ids: list[ObjectId]) -> None:
+        self._history.look_ahead(ids)
+        with suppress(NotFound):  # What was collected is missed when it is asked for.
+            self.read({self._history.resolve(id).root for id in ids})
+
+
+def steps_of(history: History, shape: Shape, head: Commit, limit: int | None) -> list[Commit]:
+    """The newest steps of a branch, read together."""
+    found: list[Commit] = []
+    ids = line_to(shape, head)[::-1][:limit]
+    for start in range(0, len(ids), _AHEAD):
+        some = ids[start : start + _AHEAD]
+        history.look_ahead(some)
+        found += map(history.resolve, some)
+    return found
 
 
 def line_to(shape: Shape, head: Commit) -> list[ObjectId]:

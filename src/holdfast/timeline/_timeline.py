@@ -166,7 +166,10 @@ class Timeline:
         start = self._branch_head(self._current if branch_name is None else branch_name)
         if start is None:
             return []
-        return [self._seen(commit) for commit in self._history.steps(start, limit)]
+        if limit is not None and limit <= finding.FEW:
+            return [self._seen(commit) for commit in self._history.steps(start, limit)]
+        steps = finding.steps_of(self._history, self._index.shape(), start, limit)
+        return [self._seen(commit) for commit in steps]
 
     def failures(self, limit: int | None = 50) -> list[Checkpoint]:
         """The attempts that failed, newest first."""
@@ -353,7 +356,8 @@ class Timeline:
 
     def blame(self, path: Path | str) -> Checkpoint:
         """The step that last wrote what is at a path; raises `PathNotFound`."""
-        return self._seen(finding.blame(self._history, self._required_head(), _as_path(path)))
+        line = finding.line_to(self._index.shape(), self._required_head())
+        return self._seen(finding.blame(self._history, line, _as_path(path)))
 
     def bisect(
         self, predicate: Callable[[Any], bool], path: Path | str | None = None
