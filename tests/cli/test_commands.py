@@ -93,6 +93,17 @@ def test_diff_can_say_by_its_code_that_there_are_differences(page: Path) -> None
     assert here("diff", "main", "main", "--exit-code").code == 0
 
 
+def test_large_and_odd_values_are_compared_too(agent: Timeline) -> None:
+    agent.checkpoint({"page": "x" * 100_000, "number": 1, "rows": list(range(9000))})
+    agent.checkpoint({"page": "y" * 100_000, "number": 10**5000, "rows": list(range(9001))})
+
+    told = {one["path"]: one for one in here("diff", "--json").records}
+    assert sorted(told) == ["number", "page", "rows[9000]"]
+    assert told["page"]["new"] == "y" * 100_000
+    assert "too long to show" in here("diff").out
+    assert here("show").code == 0
+
+
 def test_blame_and_bisect_find_steps(agent: Timeline) -> None:
     for number in range(20):
         agent.checkpoint({"n": number, "found": number > 7}, description=f"Step {number}")

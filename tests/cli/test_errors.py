@@ -223,8 +223,10 @@ def test_a_file_that_is_no_store_and_one_that_is_no_session(page: Path) -> None:
 
 
 def test_stored_text_cannot_command_a_terminal(agent: Timeline) -> None:
-    agent.checkpoint({"x": "\x1b[2J\x07\n\x9b31m"}, description="\x1b[31mred\x1b[0m\n\x07")
+    agent.checkpoint(
+        {"x": "\x1b[2J\x07\n\x9b31m\u202e"}, description="\x1b[31mred\x1b[0m\n\x07\u202ebad"
+    )
 
     for arguments in (("log",), ("tree",), ("show",), ("diff",), ("show", "reviews-first", "x")):
         shown = here(*arguments).out
-        assert not {"\x1b", "\x07", "\x9b"} & set(shown)
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)

@@ -150,6 +150,7 @@ def test_a_conflict_lists_its_paths(agent: Timeline) -> None:
 VALUES: list[tuple[Any, Any]] = [
     (None, None),
     (2**70, 2**70),
+    (16**5000, {"$int": "0x1" + "0" * 5000}),
     (float("nan"), {"$float": "nan"}),
     (float("-inf"), {"$float": "-inf"}),
     ((1, [2]), {"$tuple": [1, [2]]}),

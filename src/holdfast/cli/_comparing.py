@@ -40,7 +40,12 @@ def diff(
     """
     with run.timeline() as timeline:
         found = timeline.diff(_before(timeline) if old is None else old, new)
-    shown = Diff(found.changes[: most(limit)])
+        # Large values are read when they are shown, so the store must still be open.
+        _show_diff(run, Diff(found.changes[: most(limit)]))
+    return FOUND if exit_code and found else 0
+
+
+def _show_diff(run: Run, shown: Diff) -> None:
     if run.json:
         for change, told in zip(shown.changes, shown.to_dict(), strict=True):
             told["path"] = spell_path(change.path)
@@ -53,7 +58,6 @@ def diff(
             run.out.line((line, _DIFF_STYLES.get(line.lstrip()[:1], "")))
     else:
         run.out.line("no differences")
-    return FOUND if exit_code and found else 0
 
 
 def _before(timeline: Timeline) -> str:

@@ -14,8 +14,13 @@ from holdfast.store import Progress
 Span: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
 
-# Nothing that was stored may move the cursor or change what was written before.
-_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) != "\t"}
+# Nothing that was stored may move the cursor, change what was written before, or turn
+# around the order in which it is read.
+_CONTROLS = (*range(9), *range(10, 32), *range(127, 160))
+_DIRECTIONS = (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_ESCAPED = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
+    code: f"\\u{code:04x}" for code in _DIRECTIONS
+}
 
 
 class Output:

@@ -15,6 +15,9 @@ from uuid import UUID
 from holdfast.codec import Undeclared
 from holdfast.tree import ABSENT
 
+# Python writes no longer numbers in decimal digits, because that takes too long.
+_MOST_BITS = 14_000
+
 
 def plain(value: Any) -> Any:
     """A value of which JSON can say everything.
@@ -22,8 +25,10 @@ def plain(value: Any) -> Any:
     What JSON has no word for becomes an object with one key that begins with `$`.
     """
     kind = type(value)
-    if kind in (str, int, bool, type(None)):
+    if kind in (str, bool, type(None)):
         return value
+    if kind is int:
+        return value if value.bit_length() <= _MOST_BITS else {"$int": hex(value)}
     if kind is float:
         return value if math.isfinite(value) else {"$float": repr(value)}
     if kind is list:

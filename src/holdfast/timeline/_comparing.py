@@ -84,5 +84,8 @@ def _unified(old: str, new: str) -> list[str]:
 
 
 def _shown(head: str, value: Any) -> list[str]:
-    first, *more = pformat(value, width=_WIDTH, sort_dicts=False).splitlines()
+    try:
+        first, *more = pformat(value, width=_WIDTH, sort_dicts=False).splitlines()
+    except ValueError:  # Python writes no number of more than 4,300 digits.
+        first, more = "(holds a number that is too long to show)", []
     return [head + first, *(f"{head[0]}     {line}" for line in more)]
