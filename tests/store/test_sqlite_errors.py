@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -178,6 +180,38 @@ def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
     # The limit went with the connection: there is room again.
     assert store.commit(SPACE, [value(noise(100_000))]).sequence == 2
     store.close()
+
+
+def test_no_room_for_a_new_store_is_said(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # The shared memory has more.
+    try:
+        with pytest.raises(StoreFull, match="make room and try again"):
+            SqliteStore(tmp_path / "store")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    SqliteStore(tmp_path / "store").close()
+
+
+@pytest.mark.parametrize("durability", ["full", "relaxed"])
+@pytest.mark.parametrize("how", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_packs_without_their_database_are_no_new_store(
+    tmp_path: Path, durability: Literal["full", "relaxed"], how: Callable[[Path], object]
+) -> None:
+    large = noise(packs.LARGE + 1)
+    with SqliteStore(tmp_path, durability=durability) as store:
+        point(store, value(large))
+    saved = (tmp_path / "store.db").read_bytes()
+    how(tmp_path / "store.db")
+
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=r"restore store\.db from a copy"):
+            SqliteStore(tmp_path, durability=durability)
+
+    (tmp_path / "store.db").write_bytes(saved)
+    with SqliteStore(tmp_path, durability=durability) as store:
+        assert store.read([value(large).id]) == [value(large)]
 
 
 @pytest.mark.parametrize(

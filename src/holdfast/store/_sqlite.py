@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
-from holdfast.errors import FormatError, InvalidInput
+from holdfast.errors import Corrupt, FormatError, InvalidInput
 from holdfast.store import _sqlite_collection as care
 from holdfast.store import _sqlite_packs as packs
 from holdfast.store import _sqlite_schema as schema
@@ -130,12 +130,14 @@ class SqliteStore(Store):
         if database.read(schema.is_new):
             if not create:
                 raise no_store(self.path)
+            self._expect_no_packs()
             # Before anybody can commit to it, the names are safe from a power loss.
             with translated(self.path):
                 self._disk.make_folder(self._packs)
                 self._disk.sync_folder(self.path)
                 self._disk.sync_folder(self.path.parent)
-            database.write(schema.create)
+            # Synced at every durability, so that no file of a pack can outlive the tables.
+            database.transact(lambda made: schema.create(made.db), through=True)
         return database.read(schema.read_header)
 
     def _make_folder(self, create: bool) -> None:
@@ -144,6 +146,17 @@ class SqliteStore(Store):
         if not create and not _has_bytes(self.path / DATABASE):
             raise no_store(self.path)
         self._disk.make_folder(self.path)
+
+    def _expect_no_packs(self) -> None:
+        """Raise if this is what is left of a store: a new one would look like an empty one."""
+        with translated(self.path):
+            lost = next(self._packs.glob("*.pack"), None)
+        if lost is not None and self._database.read(schema.is_new):  # Nobody made it meanwhile.
+            raise Corrupt(
+                f"the database of the store in {self.path} is gone or empty, but {PACKS}/ still "
+                f"holds what belongs to it. Nothing was changed: restore {DATABASE} from a copy, "
+                "or choose another folder."
+            )
 
     def _close(self) -> None:
         self._database.close()

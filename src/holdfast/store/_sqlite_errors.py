@@ -31,6 +31,10 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def _from_sqlite(folder: Path, error: sqlite3.Error) -> HoldfastError:
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
+        # Memory that processes share is a file too, and this is how SQLite says that the
+        # disk has no room for it. Nothing was begun then.
+        return store_full(folder, str(error))
     match _code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return Unavailable(f"the store in {folder} is busy: {error}. Try again.")
