@@ -630,3 +630,16 @@ def test_a_commit_made_by_one_handle_is_known_to_another(history: History, main:
 
     assert history.open().head == made
     assert commit(history, [2]).parents == (made.id,)
+
+
+def test_a_mistake_in_a_merger_is_told_before_there_is_a_conflict(
+    history: History, main: Branch
+) -> None:
+    first = main.commit({"n": 1})
+
+    with pytest.raises(InvalidInput, match="there is no merger 'addd'"):
+        main.commit({"n": 2}, mergers={"n": "addd"})
+    with pytest.raises(InvalidInput, match="there is no merger 'addd'"):
+        history.merge("main", into="main", mergers={"n": "addd"})
+
+    assert history.resolve() == first

@@ -49,3 +49,8 @@ def test_a_path_finds_the_engine_of_a_store_that_is_there(tmp_path: Path) -> Non
 def test_a_name_that_no_folder_can_have_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         holdfast.open(str(tmp_path / name))
+
+
+def test_a_store_in_memory_has_no_name() -> None:
+    with pytest.raises(InvalidInput, match="just memory://"):
+        holdfast.open("memory://agent")

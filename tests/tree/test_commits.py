@@ -195,3 +195,11 @@ def test_bytes_from_anywhere_are_a_commit_or_a_format_error(payload: bytes) -> N
 def test_a_value_is_no_commit() -> None:
     with pytest.raises(FormatError, match="not a commit"):
         read_commit(make_object(Kind.VALUE, ormsgpack.packb(SOUND)))
+
+
+def test_a_commit_shows_its_short_id_and_what_it_did() -> None:
+    plain, _ = make_commit(ROOT)
+    said, _ = make_commit(ROOT, description="Found one")
+
+    assert repr(plain) == f"<Commit {plain.short}>"
+    assert repr(said) == f"<Commit {said.short} 'Found one'>"

@@ -26,7 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.history import _refs as refs
 from holdfast.history._commits import StepFields, check_fields, new_write_id
-from holdfast.history._merging import Merging, merge_late, reading_too
+from holdfast.history._merging import Merging, check_mergers, merge_late, reading_too
 from holdfast.history._recent import RecentObjects
 from holdfast.history._turns import Hold, turn
 from holdfast.store import REMEMBERED_WRITES, Move, Operation
@@ -170,6 +170,7 @@ class Branch:
         With a `write_id`, a commit that is sent twice is made once.
         """
         with self._lock:
+            check_mergers(mergers, self.history.codec)
             notes = self._notes(metadata, events, fields)
             missing = MissingObjects(())
             for _ in range(_RESENDS):

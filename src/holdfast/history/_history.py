@@ -15,7 +15,7 @@ from holdfast.history import _undoing as undoing
 from holdfast.history._attempts import Backoff
 from holdfast.history._branch import Branch
 from holdfast.history._commits import Commits, StepFields, check_fields
-from holdfast.history._merging import Merging, merge_commits, nearest
+from holdfast.history._merging import Merging, check_mergers, merge_commits, nearest
 from holdfast.store import Move, Operation, Store, View
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
 from holdfast.tree import (
@@ -91,7 +91,9 @@ class History:
                 return self._commits.find(target)
         if len(at) == 64 and all(digit in "0123456789abcdef" for digit in at):
             return self._commits.find(bytes.fromhex(at))
-        raise NotFound(f"{self.space!r} has no branch or tag {at!r:.80}, and it is no id")
+        raise NotFound(
+            f"{self.space!r} has no branch or tag {at!r:.80}, and an id has 64 hexadecimal digits"
+        )
 
     def look_ahead(self, ids: Iterable[ObjectId]) -> None:
         """Read commits together that will be asked for one by one: a few hundred at most."""
@@ -197,6 +199,7 @@ class History:
         `MergeConflict` with nothing changed.
         """
         check_fields(fields)
+        check_mergers(mergers, self.codec)
         theirs = self.resolve(source)
         backoff = Backoff()
         while True:

@@ -24,6 +24,7 @@ from holdfast.tree import (
     Reader,
     merge,
 )
+from holdfast.tree._mergers import Rules
 
 Function: TypeAlias = Callable[[Any, Any, Any], Any]
 
@@ -32,6 +33,12 @@ DIFFERS = "(the common ancestors differ here)"
 
 _DEEPEST = 200  # Branches that crossed more often than this are merged from one ancestor.
 _TRIES = 3
+
+
+def check_mergers(mergers: Mergers | None, codec: Codec) -> None:
+    """Raise `InvalidInput` for a mistake in mergers now, not when there is a conflict."""
+    if mergers is not None:
+        Rules(mergers, codec.encode)
 
 
 class Merging(NamedTuple):

@@ -149,6 +149,8 @@ def read_size(frame: bytes) -> tuple[int, int]:
 
 
 def _parse(frame: bytes) -> tuple[int, Kind, int, ObjectId | None, int]:
+    if not frame:
+        raise FormatError("what should hold its bytes is gone or too short")
     if len(frame) < 3:
         raise FormatError(f"a frame of {len(frame)} bytes is too short")
     tag, kind = frame[0], _KINDS[frame[1]]

@@ -31,6 +31,8 @@ def open(url: str | PathLike[str] | None = None, *, create: bool = True) -> Stor
     if separator and isinstance(url, str):
         if scheme == "file":
             return _open_files(place, rest, create)
+        if scheme == "memory":
+            raise InvalidInput(f"{place!r:.200} has a name: a store in memory is just memory://")
         raise InvalidInput(
             f"no engine opens {scheme}:// here. There are: a path, for a store in that folder, "
             "file://, for one of plain files, and memory://."

@@ -52,6 +52,10 @@ class Commit:
     extension: Mapping[str, Any] = field(default_factory=dict)
     """Plain values by name; names that nobody knows are kept."""
 
+    def __repr__(self) -> str:
+        said = f" {self.description!r:.80}" if self.description else ""
+        return f"<Commit {self.short}{said}>"
+
     @property
     def short(self) -> str:
         """The first twelve digits of the id, for people."""
