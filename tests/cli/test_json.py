@@ -29,7 +29,7 @@ CONTRACT: dict[str, tuple[tuple[str, ...], str]] = {
     "log": (("log",), STEP),
     "tree": (
         ("tree",),
-        "id depth hidden status description branches current tags merges error",
+        "id depth hidden hidden_failures status description branches current tags merges error",
     ),
     "branches": (("branches",), "name current head checkpoints"),
     "show": (("show",), f"{STEP} state traceback"),

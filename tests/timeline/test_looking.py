@@ -168,3 +168,39 @@ def test_a_value_that_came_by_a_merge_is_blamed_on_who_wrote_it() -> None:
     agent.checkpoint({"a": 2, "b": 1})
 
     assert agent.blame("b") == wrote
+
+
+def test_a_thousand_failures_do_not_hide_the_rest() -> None:
+    agent = Timeline("worker", MemoryStore())
+
+    def fail(state: object) -> object:
+        raise ValueError("no")
+
+    for number in range(300):
+        with pytest.raises(ValueError, match="no"):
+            agent.safe_execute(fail, {"n": number}, "call", max_retries=2)
+
+    folded = next(line for line in agent.tree() if line.hidden)
+    assert len(agent.tree()) < 80
+    assert (folded.hidden, folded.hidden_failures) == (274, 548)
+    assert "274 more steps, 548 failed attempt(s)" in agent.visualize_tree()
+    assert len(agent.tree(fold=None)) == 900
+
+
+def test_the_path_that_goes_on_from_a_failed_attempt_is_drawn_straight() -> None:
+    agent = Timeline("worker", MemoryStore())
+
+    def fail(state: object) -> object:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        agent.safe_execute(fail, {"n": 1}, "call", max_retries=1)
+    (failed,) = agent.failures()
+    agent.branch("again", failed.id)
+    agent.checkpoint({"n": 2}, description="Went on")
+
+    assert [(line.prefix, line.status) for line in agent.tree()] == [
+        ("", CheckpointStatus.ACTIVE),
+        ("", CheckpointStatus.FAILED),
+        ("", CheckpointStatus.ACTIVE),
+    ]

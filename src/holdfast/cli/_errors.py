@@ -18,7 +18,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 _SHOWN = 20
-_LONGEST = 100
+_LONGEST = 60
 
 EXIT_CODES: dict[type[errors.HoldfastError], int] = {
     errors.InvalidInput: 3,

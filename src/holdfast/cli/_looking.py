@@ -121,6 +121,7 @@ def _line_record(line: TreeLine) -> dict[str, Any]:
         "id": line.id,
         "depth": len(line.prefix) // 3,
         "hidden": line.hidden,
+        "hidden_failures": line.hidden_failures,
         "status": None if line.status is None else str(line.status),
         "description": line.description,
         "branches": list(line.branches),

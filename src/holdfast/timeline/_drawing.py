@@ -18,6 +18,8 @@ from holdfast.timeline._index import ATTEMPT, BRANCH, TAG, Shape, alive
 from holdfast.tree import ObjectId
 
 _LONGEST = 100
+_STEPS_THAT_FAILED = 20
+"""How many steps are shown only because attempts at them failed: the newest."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class TreeLine(NamedTuple):
     """The id of the step; None where steps are folded."""
     hidden: int
     """How many steps are folded here; 0 for a step."""
+    hidden_failures: int
+    """How many failed attempts are folded with them."""
     status: CheckpointStatus | None
     description: str
     """On one line, without what cannot be printed."""
@@ -89,7 +93,9 @@ class TreeLine(NamedTuple):
 
     def __str__(self) -> str:
         if self.id is None:
-            return f"{self.prefix}{self.mark} {self.hidden} more steps"
+            failures = self.hidden_failures
+            told = f", {failures} failed attempt(s)" if failures else ""
+            return f"{self.prefix}{self.mark} {self.hidden} more steps{told}"
         parts = [f"{self.prefix}{self.mark}", self.description, f"[{self.id[:8]}]"]
         if self.names:
             parts.append(f"({', '.join(self.names)})")
@@ -103,7 +109,8 @@ class TreeLine(NamedTuple):
 class _Line(NamedTuple):
     prefix: str
     id: ObjectId | None
-    hidden: int
+    hidden: int = 0
+    failures: int = 0
 
 
 class _Path(NamedTuple):
@@ -125,6 +132,8 @@ class _Plan:
         self._child: dict[ObjectId, ObjectId] = {}
         self._others: dict[ObjectId, list[ObjectId]] = defaultdict(list)
         """The children of a step beside the first one: few steps have some."""
+        self._attempts: dict[ObjectId, list[ObjectId]] = defaultdict(list)
+        """The attempts at a step that failed and led nowhere."""
         self._standing_out = {*self.names, *self.recovered}
         """Steps that are never folded."""
         self._roots: list[ObjectId] = []
@@ -138,14 +147,17 @@ class _Plan:
                 self._roots.append(id)
                 continue
             parent = parents[0]
-            if parent in child:
+            if id in self.failed and id not in self.alive:
+                self._attempts[parent].append(id)
+            elif parent in child:
                 self._others[parent].append(id)
                 self._standing_out.add(parent)
             else:
                 child[parent] = id
             if len(parents) > 1:
                 self._standing_out.add(id)
-        self._standing_out.update(known[id][0] for id in self.failed if known.get(id))
+        # Each failure is worth a line, but a thousand would hide all else.
+        self._standing_out.update(list(self._attempts)[-_STEPS_THAT_FAILED:])
 
     def lines(self, style: Style) -> Iterator[_Line]:
         """The lines, from the oldest step on."""
@@ -169,19 +181,20 @@ class _Plan:
         """One path: its steps, and at each fork the others."""
         steps = self._chain(path.start)
         prefix = path.first
-        for id, folded in self._folded(steps):
-            if folded:
-                yield _Line(prefix, None, folded)
+        for some in self._folded(steps):
+            if len(some) > 1:
+                failures = sum(len(self._attempts.get(id, ())) for id in some)
+                yield _Line(prefix, None, len(some), failures)
             else:
-                yield _Line(prefix, id, 0)
+                yield _Line(prefix, some[0])
+                yield from self._forks(some[0], path, style, is_last=some[0] == steps[-1])
             prefix = path.rest
-            if not folded and id in self._child:
-                yield from self._forks(id, path, style, is_last=id == steps[-1])
 
     def _forks(self, id: ObjectId, path: _Path, style: Style, is_last: bool) -> Iterator[_Path]:
         """The other paths that begin at a step."""
         following = None if is_last else self._next(id)
         others = [child for child in self._children(id) if child != following]
+        others = [*self._attempts.get(id, ()), *others]
         for number, other in enumerate(others):
             ends = is_last and number == len(others) - 1
             first, rest = style.fork[2:] if ends else style.fork[:2]
@@ -190,11 +203,10 @@ class _Plan:
     def _chain(self, start: ObjectId) -> list[ObjectId]:
         """The steps of one path."""
         steps = [start]
-        child, others, failed = self._child, self._others, self.failed
+        child, others = self._child, self._others
         id: ObjectId | None = start
         while id is not None:
-            found = child.get(id)
-            id = found if id not in others and found not in failed else self._next(id)
+            id = self._next(id) if id in others else child.get(id)
             if id is not None:
                 steps.append(id)
         return steps
@@ -209,26 +221,26 @@ class _Plan:
             for child in children:
                 if child in wanted:
                     return child
-        return next((child for child in children if child not in self.failed), None)
+        return children[0] if children else None
 
-    def _folded(self, steps: list[ObjectId]) -> Iterator[tuple[ObjectId, int]]:
-        """The steps with 0, and in the place of a long run its ends and how many are between."""
+    def _folded(self, steps: list[ObjectId]) -> Iterator[list[ObjectId]]:
+        """The steps one by one, and of a long run all that are between its ends together."""
         places = [at for at, id in enumerate(steps) if id in self._standing_out]
         begin = 0
         for place in (*places, len(steps)):
             yield from self._run(steps[begin:place])
             if place < len(steps):
-                yield steps[place], 0
+                yield [steps[place]]
             begin = place + 1
 
-    def _run(self, run: list[ObjectId]) -> Iterator[tuple[ObjectId, int]]:
+    def _run(self, run: list[ObjectId]) -> Iterator[list[ObjectId]]:
         if self.fold is None or len(run) <= self.fold:
-            yield from ((id, 0) for id in run)
+            yield from ([id] for id in run)
             return
         edge = max(1, self.fold // 4)
-        yield from ((id, 0) for id in run[:edge])
-        yield run[edge], len(run) - 2 * edge
-        yield from ((id, 0) for id in run[-edge:])
+        yield from ([id] for id in run[:edge])
+        yield run[edge:-edge]
+        yield from ([id] for id in run[-edge:])
 
     def _steps_to(self, id: ObjectId | None) -> set[ObjectId]:
         met: set[ObjectId] = set()
@@ -247,7 +259,8 @@ def draw(history: History, shape: Shape, current: str, style: Style) -> list[Tre
 
 def _drawn(history: History, plan: _Plan, line: _Line, style: Style) -> TreeLine:
     if line.id is None:
-        return TreeLine(line.prefix, style.more, None, line.hidden, None, "", (), False, (), (), "")
+        folded = line.hidden, line.failures
+        return TreeLine(line.prefix, style.more, None, *folded, None, "", (), False, (), (), "")
     status = plan.status(line.id)
     told, error = "(collected)", ""
     merges: tuple[str, ...] = ()
@@ -263,6 +276,7 @@ def _drawn(history: History, plan: _Plan, line: _Line, style: Style) -> TreeLine
         line.prefix,
         style.marks[status],
         line.id.hex(),
+        0,
         0,
         status,
         told,
