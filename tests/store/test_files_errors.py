@@ -26,6 +26,7 @@ from holdfast.errors import (
     StoreFull,
     Unavailable,
 )
+from holdfast.history import History
 from holdfast.store import FileStore, Move, ref_name, space_name
 from holdfast.store import _file_spaces as spaces
 from holdfast.store._disk import Disk
@@ -146,7 +147,19 @@ def test_an_unfinished_creation_is_ended(tmp_path: Path) -> None:
         assert store.commit(SPACE).sequence == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"{}", b"[1]", noise(100), b'{"holdfast": 5}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"hello",
+        b"{}",
+        b"[1]",
+        noise(100),
+        b'{"holdfast": 5}',
+        b'{"holdfast": "file store", "layout": 1}',
+        b'{"holdfast": "file store", "layout": 1, "format": 1, "algorithm": "x", "store_id": 5}',
+    ],
+)
 def test_a_garbage_header_is_no_store(folder: Path, content: bytes) -> None:
     (folder / "holdfast.json").write_bytes(content)
 
@@ -578,3 +591,44 @@ def test_two_names_with_one_folder_are_not_confused(folder: Path) -> None:
 
     with FileStore(folder) as store, pytest.raises(Corrupt, match="is that of 'test/one'"):
         store.refs(space_name("test", "three"))
+
+
+# Collections of what is damaged.
+
+
+def as_chunk(store: FileStore, id: bytes) -> None:
+    """Change one byte of a frame, so that it says of itself that it leads nowhere."""
+    path = object_path(store.path / "objects", id)
+    frame = bytearray(path.read_bytes())
+    frame[1] = Kind.CHUNK
+    path.write_bytes(frame)
+
+
+def test_a_collection_takes_no_damaged_commit_for_something_that_leads_nowhere(
+    tmp_path: Path,
+) -> None:
+    with FileStore(tmp_path / "store") as store:
+        branch = History(store, SPACE).open()
+        commits = [branch.commit({"step": step}) for step in range(4)]
+        as_chunk(store, commits[-1].id)
+
+        with pytest.raises(DamagedObject):
+            store.gc(recent=1)
+
+        assert len(store.read([commit.id for commit in commits[:-1]])) == 3
+
+
+def test_a_collection_deletes_nothing_behind_a_damaged_commit_that_an_undo_would_need(
+    tmp_path: Path,
+) -> None:
+    with FileStore(tmp_path / "store") as store:
+        history = History(store, SPACE)
+        first = history.open().commit({"step": 1})
+        second = history.open("other").commit({"step": 2})
+        history.delete_branch("other")
+        as_chunk(store, second.id)
+
+        with pytest.raises(DamagedObject):
+            store.gc()
+
+        assert len(store.read([first.id, second.root])) == 2

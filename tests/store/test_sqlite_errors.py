@@ -26,7 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.store import Header, SqliteStore, encode_header
 from holdfast.store import _sqlite_packs as packs
-from holdfast.testing._stores._base import MAIN, SPACE, noise, point, value
+from holdfast.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, value
 from tests.store.users import as_nobody
 
 
@@ -273,3 +273,64 @@ def test_every_error_of_sqlite_has_its_cause(folder: Path) -> None:
     assert isinstance(caught.value.__cause__, sqlite3.Error)
     assert store.commit(SPACE).sequence == 3
     store.close()
+
+
+# Rows that are not as they were written.
+
+
+def test_an_operation_that_was_changed_is_damage_and_other_spaces_are_sound(folder: Path) -> None:
+    with SqliteStore(folder) as store:
+        store.commit(OTHER_SPACE, operation={"number": 1})
+    with database(folder) as db:
+        (record,) = db.execute("SELECT record FROM log WHERE number = 2").fetchone()
+        # A letter of the ref's name: what is left can still be decoded.
+        changed = record.replace(b"branch/main", b"branch/main".replace(b"m", b"l"))
+        db.execute("UPDATE log SET record = ? WHERE number = 2", (changed,))
+
+    with SqliteStore(folder) as store:
+        problems = store.check().problems
+        others = store.operations(OTHER_SPACE)
+
+        assert [one.code for one in problems] == ["bad-log"]
+        assert [one.metadata["number"] for one in others] == [1]
+        with pytest.raises(Corrupt, match="row 2 of the log is damaged"):
+            store.operations(SPACE)
+
+
+def test_rows_that_are_lost_from_the_log_are_missed(folder: Path) -> None:
+    with database(folder) as db:
+        db.execute("DELETE FROM log")
+
+    with SqliteStore(folder) as store:
+        assert not store.check().ok
+        with pytest.raises(Corrupt, match="rows of the log are lost"):
+            store.view(SPACE)
+        with pytest.raises(Corrupt, match="rows of the log are lost"):
+            point(store, value("two"), expected=value("one").id)
+
+
+@pytest.mark.parametrize("entries", ["CAST(entries || x'00' AS BLOB)", "entries || ''", "7"])
+def test_a_damaged_list_of_objects_keeps_nobody_from_the_rest(folder: Path, entries: str) -> None:
+    with database(folder) as db:
+        db.execute(f"UPDATE log SET entries = {entries} WHERE number = 1")
+
+    with SqliteStore(folder) as store:
+        report = store.check(read_data=True)
+        read = store.read([value("one").id])
+
+        assert not report.ok
+        assert read == [value("one")]
+
+
+def test_a_check_of_all_bytes_asks_the_database_about_its_pages(folder: Path) -> None:
+    data = bytearray((folder / "store.db").read_bytes())
+    with database(folder) as db:
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'spaces'").fetchone()
+    at = (page - 1) * 1024
+    data[at + 3 : at + 5] = bytes(2)  # A page that says that it holds nothing.
+    (folder / "store.db").write_bytes(data)
+
+    with SqliteStore(folder) as store:
+        problems = store.check(read_data=True).problems
+
+        assert "bad-engine" in {one.code for one in problems}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,10 +58,10 @@ def check(store: Store, read_data: bool = False, progress: Progress | None = Non
     of chunks. With it: every byte of every object, and what the engine can say.
     """
     checker = Checker(store, progress or (lambda step, done: None))
-    checker.check_engine(read_data)
-    checker.check_spaces()
+    checker.attempt(partial(checker.check_engine, read_data))
+    checker.attempt(checker.check_spaces)
     if read_data:
-        checker.check_everything()
+        checker.attempt(checker.check_everything)
     return Report(
         tuple(dict.fromkeys(checker.problems)),
         checker.spaces,
@@ -80,6 +81,13 @@ class Checker:
         self._store, self._tell = store, tell
         self._seen: set[ObjectId] = set()
         self._commits: dict[ObjectId, tuple[int, tuple[ObjectId, ...]]] = {}
+
+    def attempt(self, look: Callable[[], None]) -> None:
+        """Look, and report what keeps from looking further."""
+        try:
+            look()
+        except Corrupt as error:
+            self._report("bad-engine", self._store.backend_id, str(error))
 
     def check_engine(self, read_data: bool) -> None:
         """What the engine itself can say about its files and tables."""

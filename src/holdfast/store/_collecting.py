@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from holdfast.errors import MissingObjects
 from holdfast.store._frames import MAX_DEPTH
 from holdfast.store._own import OWN_SPACE, is_arriving
 from holdfast.store._reaching import walk
@@ -99,7 +100,7 @@ class Marks:
         views = {space: self._store.view(space) for space in self._store.spaces()}
         # All refs before any log: where something is missing, nobody looks a second time.
         for space, view in views.items():
-            added |= self.reach(roots(space, view)[0], strict=True)
+            added |= self.reach(roots(space, view)[0], expect_all=True)
         for space, view in views.items():
             added |= self.reach(roots(space, view)[1])
             if space == OWN_SPACE:
@@ -109,7 +110,7 @@ class Marks:
             after = max(view.sequence - self._recent, 0) if before == 0 else before
             for operation in operations(self._store, space, after):
                 # What an operation moved away from may have been deleted before.
-                added |= self.reach(ends(operation))
+                added |= self.reach(ends(operation), expect_sound=True)
         return added
 
     def mark_bases(
@@ -127,13 +128,20 @@ class Marks:
             added |= pending
         return added
 
-    def reach(self, roots: Iterable[ObjectId], strict: bool = False) -> set[ObjectId]:
-        """Add objects and all that they reach; `strict` raises what is wrong with one."""
+    def reach(
+        self, roots: Iterable[ObjectId], *, expect_sound: bool = False, expect_all: bool = False
+    ) -> set[ObjectId]:
+        """Add objects and all that they reach.
+
+        `expect_sound` raises for one that is damaged, because what it leads to cannot be
+        seen; `expect_all` also for one that is missing.
+        """
         added: set[ObjectId] = set()
-        for visit in walk(roots, self._store._frames, self.seen):
+        # Nothing may be taken for a chunk, which leads nowhere, because a bit of it is wrong.
+        for visit in walk(roots, self._store._frames, self.seen, verify_chunks=True):
             if visit.problem is None:
                 added.add(visit.id)
-            elif strict:
+            elif expect_all or (expect_sound and not isinstance(visit.problem, MissingObjects)):
                 raise visit.problem
             else:
                 # Nothing is kept by a name alone.

@@ -63,7 +63,7 @@ def encode_header() -> bytes:
 
 def read_header(path: Path) -> Header:
     """The store's header; raises if it is newer or none."""
-    with suppress(ValueError):
+    with suppress(ValueError, KeyError, TypeError):
         spelled = json.loads(path.read_bytes())
         if isinstance(spelled, dict) and spelled.get("holdfast") == _KIND:
             return _decode_header(spelled)

@@ -27,18 +27,25 @@ class Visit(NamedTuple):
     """Why the object could not be read, if so."""
 
 
-def walk(roots: Iterable[ObjectId], fetch: FrameReader, seen: set[ObjectId]) -> Iterator[Visit]:
+def walk(
+    roots: Iterable[ObjectId],
+    fetch: FrameReader,
+    seen: set[ObjectId],
+    *,
+    verify_chunks: bool = False,
+) -> Iterator[Visit]:
     """Visit everything that is reached from these ids and was not seen before.
 
     What is visited is added to `seen`. Objects are verified. Chunks lead nowhere, so
-    their bytes are not looked at. The order is none that could be relied on.
+    their bytes are not looked at, unless `verify_chunks` asks for it: what damage made
+    look like a chunk may have led somewhere. The order is none that could be relied on.
     """
     pending: list[tuple[ObjectId, ObjectId | None]] = []
     _add(pending, ((id, None) for id in roots), seen)
     while pending:
         batch = pending[-BATCH:]
         del pending[-BATCH:]
-        for visit in _visit(batch, fetch):
+        for visit in _visit(batch, fetch, verify_chunks):
             _add(pending, ((id, visit.id) for id in visit.links), seen)
             yield visit
 
@@ -54,7 +61,9 @@ def _add(
             pending.append((id, source))
 
 
-def _visit(batch: list[tuple[ObjectId, ObjectId | None]], fetch: FrameReader) -> Iterator[Visit]:
+def _visit(
+    batch: list[tuple[ObjectId, ObjectId | None]], fetch: FrameReader, verify_chunks: bool
+) -> Iterator[Visit]:
     frames = fetch_chains([id for id, _ in batch], fetch)
     chains = Chains(frames)
     for id, source in batch:
@@ -62,7 +71,7 @@ def _visit(batch: list[tuple[ObjectId, ObjectId | None]], fetch: FrameReader) ->
             yield Visit(id, source, None, [], MissingObjects([id]))
             continue
         try:
-            opened = _open(id, chains)
+            opened = _open(id, chains, verify_chunks)
             yield Visit(id, source, opened, [] if opened is None else links(opened), None)
         except FormatError as error:
             # The bytes are what was written, but they are no object of ours.
@@ -71,8 +80,9 @@ def _visit(batch: list[tuple[ObjectId, ObjectId | None]], fetch: FrameReader) ->
             yield Visit(id, source, None, [], error)
 
 
-def _open(id: ObjectId, chains: Chains) -> Object | None:
-    if parse_header(chains.frames[id]).kind == Kind.CHUNK:
+def _open(id: ObjectId, chains: Chains, verify_chunks: bool) -> Object | None:
+    is_chunk = parse_header(chains.frames[id]).kind == Kind.CHUNK
+    if is_chunk and not verify_chunks:
         return None
     kind, payload = chains.verified(id)
-    return Object(id, kind, payload)
+    return None if is_chunk else Object(id, kind, payload)

@@ -259,7 +259,11 @@ class SqliteStore(Store):
                 "WHERE space = ? AND name >= ? AND name < ? ORDER BY name",
                 (found.number, prefix, prefix + spaces.AFTER_NAMES),
             )
-            return View(found.sequence, moment.epoch, tuple(Ref(*row) for row in rows))
+            refs = tuple(Ref(*row) for row in rows)
+            spaces.expect_logged(
+                space, found.sequence, max((ref.sequence for ref in refs), default=0)
+            )
+            return View(found.sequence, moment.epoch, refs)
 
         return self._at_one_moment(ask)
 
@@ -360,6 +364,11 @@ class SqliteStore(Store):
                 if one.id not in known:
                     seen += one.id
                     yield one
+
+    def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
+        if read_data:
+            for problem in self._database.read(schema.find_damage):
+                yield str(self.path / DATABASE), problem
 
     def _disk_bytes(self) -> int:
         return folder_bytes(self.path)

@@ -120,9 +120,11 @@ def read_entries(entries: bytes | None, bases: bytes | None) -> Iterator[Entry]:
 
 def living_ids(entries: bytes | None) -> Iterator[tuple[int, ObjectId]]:
     """Ordinal and id of what is not gone."""
-    if not entries:
+    # A damaged list must not keep anybody from the rest: who looks for its objects is told.
+    if not isinstance(entries, bytes):
         return
-    for ordinal, (id, _, place, _) in enumerate(ENTRY.iter_unpack(entries)):
+    whole = entries[: len(entries) - len(entries) % ENTRY.size]
+    for ordinal, (id, _, place, _) in enumerate(ENTRY.iter_unpack(whole)):
         if not place & _GONE:
             yield ordinal, id
 

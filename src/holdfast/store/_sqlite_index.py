@@ -327,9 +327,10 @@ def operation_key(space: int, sequence: int) -> int:
 
 
 def _read_rows(db: sqlite3.Connection, after: int, last: int) -> list[Row]:
+    # Blobs in any case: damage may make a text of one, which could not be read at all.
     rows = db.execute(
-        "SELECT number, space, sequence, write, entries, bases FROM log "
-        "WHERE number > ? AND number <= ? ORDER BY number",
+        "SELECT number, space, sequence, write, CAST(entries AS BLOB), CAST(bases AS BLOB) "
+        "FROM log WHERE number > ? AND number <= ? ORDER BY number",
         (after, last),
     )
     return [Row(*row) for row in rows]

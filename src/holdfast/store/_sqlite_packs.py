@@ -29,6 +29,11 @@ LARGE = 256 * 1024
 """A pack of more bytes is a file: SQLite would write it twice, and read it slower."""
 
 
+# Of the types that they should have in any case: damage may make another of one.
+_PLACE = "SELECT CAST(file AS TEXT), CAST(data AS BLOB) FROM log WHERE number = ?"
+_CONTENTS = "number, space, CAST(entries AS BLOB), CAST(bases AS BLOB), file"
+
+
 class Ahead(NamedTuple):
     """A pack that was written to a file before the transaction that will name it."""
 
@@ -75,7 +80,7 @@ def read_pack(
     db: sqlite3.Connection, folder: Path, number: int, entries: Sequence[Entry], read: Frames
 ) -> None:
     """Read some frames of one pack."""
-    row = db.execute("SELECT file, data FROM log WHERE number = ?", (number,)).fetchone()
+    row = db.execute(_PLACE, (number,)).fetchone()
     file, data = row or (None, None)
     if file is not None:
         try:
@@ -105,8 +110,7 @@ def scan_after(db: sqlite3.Connection, after: int, limit: int) -> Page:
     rows: list[tuple[Any, ...]] = []
     held = 0
     for row in db.execute(
-        "SELECT number, space, entries, bases, file FROM log WHERE number > ? "
-        "ORDER BY number LIMIT ?",
+        f"SELECT {_CONTENTS} FROM log WHERE number > ? ORDER BY number LIMIT ?",  # noqa: S608
         (after, limit),
     ):
         rows.append(row)

@@ -6,7 +6,9 @@ import sqlite3
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import NamedTuple
+from zlib import crc32
 
+from holdfast.errors import Corrupt
 from holdfast.store import _sqlite_packs as packs
 from holdfast.store import _sqlite_schema as schema
 from holdfast.store._decide import Batch, Decision, Facts, Recorded
@@ -23,6 +25,7 @@ from holdfast.tree._objects import ObjectId
 LAST = (1 << schema.SEQUENCE_BITS) - 1
 AFTER_NAMES = "\x7f"  # Greater than every character of a name.
 DIGEST_SIZE = 16
+_CHECK_SIZE = 4
 
 _LAST_INDEXED = f"""(
     SELECT key FROM operations
@@ -32,7 +35,7 @@ _LAST_INDEXED = f"""(
 )"""  # noqa: S608 - numbers of our own
 _FIND_SPACE = f"SELECT spaces.number, {_LAST_INDEXED} FROM spaces WHERE name = ?"  # noqa: S608
 _LOOK = f"""
-SELECT {MOMENT}, spaces.number, {_LAST_INDEXED}, target,
+SELECT {MOMENT}, spaces.number, {_LAST_INDEXED}, target, refs.sequence,
     EXISTS (SELECT 1 FROM writes WHERE write = ?)
 FROM facts LEFT JOIN spaces ON spaces.name = ?
 LEFT JOIN refs ON refs.space = spaces.number AND refs.name = ?
@@ -65,6 +68,15 @@ def find_space(moment: Moment, name: str) -> Space:
     return Space(number, moment.last_operation(number, (key or 0) & LAST))
 
 
+def expect_logged(space: str, sequence: int, moved: int) -> None:
+    """Raise if a ref was moved by an operation that the log no longer has."""
+    if moved > sequence:
+        raise Corrupt(
+            f"the log of {space!r} ends at operation {sequence}, but a ref was moved by operation "
+            f"{moved}: rows of the log are lost. Restore the store from a copy."
+        )
+
+
 def space_number(db: sqlite3.Connection, name: str) -> int | None:
     """A space's number, if it has one."""
     row = db.execute("SELECT number FROM spaces WHERE name = ?", (name,)).fetchone()
@@ -88,7 +100,9 @@ def look(db: sqlite3.Connection, tails: Tails, moment: Moment | None, batch: Bat
     row = db.execute(_LOOK, (write, batch.space, first)).fetchone()
     if moment is None:
         moment = make_moment(db, tails, None if row is None else row[:4])
-    number, key, target, written = row[4:]
+    number, key, target, moved, written = row[4:]
+    sequence = 0 if number is None else moment.last_operation(number, (key or 0) & LAST)
+    expect_logged(batch.space, sequence, moved or 0)
     refs: dict[str, ObjectId] = {} if target is None else {first: target}
     for move in moves[1:]:
         target = _target(db, number, move.name)
@@ -96,7 +110,7 @@ def look(db: sqlite3.Connection, tails: Tails, moment: Moment | None, batch: Bat
             refs[move.name] = target
     rows = moment.rows_of_write(write, bool(written))
     facts = Facts(
-        sequence=0 if number is None else moment.last_operation(number, (key or 0) & LAST),
+        sequence=sequence,
         epoch=moment.epoch,
         recorded=_recorded(db, number, batch, rows) if rows else None,
         refs=refs,
@@ -111,11 +125,12 @@ def _recorded(
 ) -> Recorded | None:
     """The write of this space with the batch's write id. All are remembered."""
     for number in rows:
-        found, record = db.execute(
-            "SELECT space, record FROM log WHERE number = ?", (number,)
-        ).fetchone()
+        row = db.execute("SELECT space, record FROM log WHERE number = ?", (number,)).fetchone()
+        if row is None:
+            continue
+        found, record = row
         if found == space:
-            operation = read_operation(batch.space, record)
+            operation = read_operation(batch.space, record, number)
             if operation.write_id == batch.write_id:
                 known = record[:DIGEST_SIZE]
                 same = batch.digest.startswith(known)
@@ -153,7 +168,7 @@ def apply(looked: Look, batch: Batch, decision: Decision, ahead: packs.Ahead | N
             _add_pack(moment, packs.pack_columns(others))
     else:
         columns = packs.pack_columns(frames)
-    record = batch.digest[:DIGEST_SIZE] + encode_operation(operation)
+    record = _seal(batch.digest[:DIGEST_SIZE] + encode_operation(operation))
     number = db.execute(
         "INSERT INTO log VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
         (space, operation.sequence, looked.write, record, *columns),
@@ -190,33 +205,49 @@ def read_operations(moment: Moment, space: str, after: int, limit: int) -> list[
     if found.number is None or found.sequence <= after:
         return []
     number, last = found.number, min(found.sequence, after + limit)
-    rows = moment.db.execute(
-        "SELECT record FROM operations JOIN log USING (number) WHERE key BETWEEN ? AND ? "
+    records = moment.db.execute(
+        "SELECT record, number FROM operations JOIN log USING (number) WHERE key BETWEEN ? AND ? "
         "ORDER BY key",
         (operation_key(number, after + 1), operation_key(number, last)),
-    )
-    records = [record for (record,) in rows]
+    ).fetchall()
     for sequence in range(after + len(records) + 1, last + 1):
         place = moment.row_of_operation(number, sequence)
         row = moment.db.execute("SELECT record FROM log WHERE number = ?", (place,)).fetchone()
-        records.append(row[0])
-    return [read_operation(space, record) for record in records]
+        records.append((None if row is None else row[0], place))
+    return [read_operation(space, *record) for record in records]
 
 
-def read_operation(space: str, record: bytes) -> Operation:
-    """An operation from its record in the log, where the digest stands before it."""
-    return decode_operation(space, record[DIGEST_SIZE:])
+def read_operation(space: str, record: object, number: int) -> Operation:
+    """An operation from its record in this row of the log, where the digest stands before it."""
+    if not isinstance(record, bytes) or record[-_CHECK_SIZE:] != _checksum(record[:-_CHECK_SIZE]):
+        raise Corrupt(
+            f"row {number} of the log is damaged: it should hold an operation of {space!r}. "
+            "Restore the store from a copy; other spaces are not affected."
+        )
+    return decode_operation(space, record[DIGEST_SIZE:-_CHECK_SIZE])
+
+
+def _seal(record: bytes) -> bytes:
+    return record + _checksum(record)
+
+
+def _checksum(record: bytes) -> bytes:
+    return crc32(record).to_bytes(_CHECK_SIZE, "little")
 
 
 def spaces_with_operations(moment: Moment, beginning: str) -> list[str]:
     """Names of spaces that begin so, sorted."""
     rows = moment.db.execute(
-        f"SELECT name, number, {_LAST_INDEXED} FROM spaces "  # noqa: S608
+        f"SELECT name, number, {_LAST_INDEXED}, "  # noqa: S608
+        "EXISTS (SELECT 1 FROM refs WHERE space = spaces.number) FROM spaces "
         "WHERE name >= ? AND name < ? ORDER BY name",
         (beginning, beginning + AFTER_NAMES),
     ).fetchall()
+    # A ref alone says that there were operations: then who asks for them is told.
     return [
-        name for name, number, key in rows if key is not None or moment.last_operation(number, 0)
+        name
+        for name, number, key, moved in rows
+        if key is not None or moved or moment.last_operation(number, 0)
     ]
 
 
