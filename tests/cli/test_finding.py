@@ -23,7 +23,8 @@ def test_the_environment_names_a_store_and_an_option_goes_before_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     other = str(tmp_path / "other")
-    Timeline("else", other).checkpoint({}, description="Elsewhere")
+    with Timeline("else", other) as timeline:
+        timeline.checkpoint({}, description="Elsewhere")
 
     assert "Elsewhere" in here("log", env={"HOLDFAST_STORE": other}).out
     told = here("log", "--store", str(page / ".holdfast"), env={"HOLDFAST_STORE": other})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -200,7 +201,9 @@ def _say_how_to_look(say: Say, url: str, name: str) -> None:
 
 def _folder_bytes(url: str) -> int:
     folder = Path(url.removeprefix("file://"))
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    with suppress(OSError, ValueError):  # Opening the store says it better.
+        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return 0
 
 
 def _megabytes(count: int) -> str:
