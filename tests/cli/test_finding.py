@@ -118,3 +118,28 @@ def test_the_classes_of_other_programs_are_shown(page: Path) -> None:
     }
     assert here("show", "reviews-first", "note.text").out == '"hello"\n'
     assert "notes.Note(text='hello')" in here("diff").out
+
+
+def test_a_store_of_plain_files_is_found_upwards_too(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here("init", "--store", "file://.holdfast")
+    with Timeline("plain", empty / ".holdfast") as timeline:
+        timeline.checkpoint({"n": 1}, description="In plain files")
+    (empty / "below").mkdir()
+    monkeypatch.chdir(empty / "below")
+
+    assert "In plain files" in here("log").out
+    assert not (empty / ".holdfast/store.db").exists()
+
+
+def test_looking_changes_no_byte(page: Path) -> None:
+    def content() -> dict[Path, bytes]:
+        return {file: file.read_bytes() for file in page.rglob("*") if file.is_file()}
+
+    before = content()
+    for arguments in (("log",), ("tree",), ("show",), ("diff",), ("ops",), ("stats",), ("check",)):
+        assert here(*arguments).code == 0
+
+    assert here("gc", "--dry-run").code == 0
+    assert content() == before
