@@ -334,3 +334,12 @@ def test_a_check_of_all_bytes_asks_the_database_about_its_pages(folder: Path) ->
         problems = store.check(read_data=True).problems
 
         assert "bad-engine" in {one.code for one in problems}
+
+
+def test_a_damaged_definition_of_a_table_is_damage(folder: Path) -> None:
+    data = (folder / "store.db").read_bytes()
+    harmed = data.replace(b"CREATE TABLE leases", b"CREATE TABL\xac leases")
+    (folder / "store.db").write_bytes(harmed)
+
+    with pytest.raises(Corrupt, match="Restore it from a copy"):
+        SqliteStore(folder)

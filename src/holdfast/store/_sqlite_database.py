@@ -63,7 +63,7 @@ class Database:
         """What `ask` finds, all of it at one moment. Nobody is waited for."""
         try:
             return self._retried(lambda db: _at_one_moment(db, ask))
-        except (sqlite3.Error, OSError):
+        except (sqlite3.Error, UnicodeDecodeError, OSError):
             with translated(self.folder):
                 raise
 
@@ -71,7 +71,7 @@ class Database:
         """The same for an `ask` of one statement, which is of one moment by itself."""
         try:
             return self._retried(ask)
-        except (sqlite3.Error, OSError):
+        except (sqlite3.Error, UnicodeDecodeError, OSError):
             with translated(self.folder):
                 raise
 
@@ -105,7 +105,7 @@ class Database:
                     process.group.leave()
             if member.error is not None:
                 raise member.error
-        except (sqlite3.Error, OSError):
+        except (sqlite3.Error, UnicodeDecodeError, OSError):
             with translated(self.folder):
                 raise
         done: R = member.result

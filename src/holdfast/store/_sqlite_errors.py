@@ -21,6 +21,8 @@ def translated(folder: Path) -> Iterator[None]:
         raise  # A mistake of ours, which must not look like damage.
     except sqlite3.Error as error:
         raise _from_sqlite(folder, error) from error
+    except UnicodeDecodeError as error:  # SQLite quotes names from a damaged file as they are.
+        raise _damaged(folder, error) from error
     except OSError as error:
         raise from_system(folder, error) from error
 
@@ -55,10 +57,13 @@ def _from_sqlite(folder: Path, error: sqlite3.Error) -> HoldfastError:
                 "send it again with the same write id."
             )
         case _:
-            return Corrupt(
-                f"the database of the store in {folder} is damaged: {error}. "
-                "Restore it from a copy."
-            )
+            return _damaged(folder, error)
+
+
+def _damaged(folder: Path, error: Exception) -> Corrupt:
+    return Corrupt(
+        f"the database of the store in {folder} is damaged: {error}. Restore it from a copy."
+    )
 
 
 def _code(error: sqlite3.Error) -> int:
