@@ -643,3 +643,11 @@ def test_a_mistake_in_a_merger_is_told_before_there_is_a_conflict(
         history.merge("main", into="main", mergers={"n": "addd"})
 
     assert history.resolve() == first
+
+
+def test_metadata_that_cannot_be_stored_is_named(main: Branch) -> None:
+    with pytest.raises(NotStorable) as caught:
+        main.commit({"n": 1}, metadata={"by": [object()]})
+
+    assert caught.value.path == 'metadata["by"][0]'
+    assert main.refresh() is None

@@ -54,3 +54,12 @@ def test_a_name_that_no_folder_can_have_is_refused(name: str, tmp_path: Path) ->
 def test_a_store_in_memory_has_no_name() -> None:
     with pytest.raises(InvalidInput, match="just memory://"):
         holdfast.open("memory://agent")
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}", "memory://"])
+def test_a_store_is_opened_with_its_durability_and_its_limit(form: str, tmp_path: Path) -> None:
+    url = form.format(tmp_path / "store")
+
+    with holdfast.open(url, durability="relaxed", size_limit=1_000_000) as store:
+        assert store.size_limit == 1_000_000
+        assert store.durability == ("none" if form == "memory://" else "relaxed")

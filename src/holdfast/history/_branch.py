@@ -21,6 +21,7 @@ from holdfast.errors import (
     InvalidInput,
     MissingObjects,
     NotFound,
+    NotStorable,
     RefMoved,
     WriteIdReused,
 )
@@ -382,7 +383,10 @@ class Branch:
         objects: list[Object] = []
         for name, value in (("metadata", metadata), ("events", events)):
             if value is not None:
-                written = TreeWriter(self.history.codec).write(value)
+                try:
+                    written = TreeWriter(self.history.codec).write(value)
+                except NotStorable as error:
+                    raise NotStorable(error.reason, error.path.replace("value", name, 1)) from None
                 objects += written.objects
                 about[name] = written.root
         return Notes(about, objects)

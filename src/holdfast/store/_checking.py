@@ -105,6 +105,7 @@ class Checker:
                     look(space)
                 except Corrupt as error:
                     self._report("bad-log", space, str(error))
+        self._tell("checking", self.objects)
         self._check_generations()
 
     def check_everything(self) -> None:

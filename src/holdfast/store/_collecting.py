@@ -91,6 +91,7 @@ class Marks:
     def __init__(self, store: Store, recent: int, tell: Progress) -> None:
         self.seen: set[ObjectId] = set()
         self._store, self._recent, self._tell = store, recent, tell
+        self._visited = 0
         self._looked_at: dict[str, int] = {}
         """The sequence number up to which a space's operations were looked at."""
 
@@ -111,6 +112,7 @@ class Marks:
             for operation in operations(self._store, space, after):
                 # What an operation moved away from may have been deleted before.
                 added |= self.reach(ends(operation), expect_sound=True)
+        self._tell("marking", len(self.seen))
         return added
 
     def mark_bases(
@@ -146,7 +148,8 @@ class Marks:
             else:
                 # Nothing is kept by a name alone.
                 self.seen.discard(visit.id)
-            if len(added) % _TOLD_AFTER == 0:
+            self._visited += 1
+            if self._visited % _TOLD_AFTER == 0:
                 self._tell("marking", len(self.seen))
         return added
 

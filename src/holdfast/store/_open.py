@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
+from typing import Literal, TypedDict
 
 from holdfast.errors import InvalidInput
 from holdfast.store._contract import Store
@@ -12,25 +13,41 @@ from holdfast.store._memory import MemoryStore
 DEFAULT_FOLDER = ".holdfast"
 
 
-def open(url: str | PathLike[str] | None = None, *, create: bool = True) -> Store:
+class _Options(TypedDict, total=False):
+    """What a folder is opened with."""
+
+    create: bool
+    durability: Literal["full", "relaxed"]
+    size_limit: int | None
+
+
+def open(
+    url: str | PathLike[str] | None = None,
+    *,
+    create: bool = True,
+    durability: Literal["full", "relaxed"] = "full",
+    size_limit: int | None = None,
+) -> Store:
     """Open a store, and make it if it is not there.
 
     A path is the folder of a store: of the engine that made it, or of a new
     `SqliteStore`; without one it is `.holdfast` in the current folder. `file:///path` and
     `file://name` are folders of a `FileStore`, `memory://` is a new `MemoryStore`. Raises
     `InvalidInput` for anything else. With `create=False` nothing is made: raises
-    `NotFound` if there is no store.
+    `NotFound` if there is no store. `durability` and `size_limit` are those of the
+    engine; a store in memory survives nothing, whatever is asked for.
     """
+    options = _Options(create=create, durability=durability, size_limit=size_limit)
     given = DEFAULT_FOLDER if url is None else url
     place = fspath(given) if isinstance(given, str | PathLike) else None
     if not isinstance(place, str) or not place:
         raise InvalidInput(f"a store is opened by a path or a URL, not {url!r:.80}")
     if place == "memory://":
-        return MemoryStore()
+        return MemoryStore(size_limit=size_limit)
     scheme, separator, rest = place.partition("://")
     if separator and isinstance(url, str):
         if scheme == "file":
-            return _open_files(place, rest, create)
+            return _open_files(place, rest, options)
         if scheme == "memory":
             raise InvalidInput(f"{place!r:.200} has a name: a store in memory is just memory://")
         raise InvalidInput(
@@ -42,13 +59,13 @@ def open(url: str | PathLike[str] | None = None, *, create: bool = True) -> Stor
     if is_file_store(place):
         from holdfast.store._files import FileStore
 
-        return FileStore(place, create=create)
+        return FileStore(place, **options)
     from holdfast.store._sqlite import SqliteStore
 
-    return SqliteStore(place, create=create)
+    return SqliteStore(place, **options)
 
 
-def _open_files(url: str, rest: str, create: bool) -> Store:
+def _open_files(url: str, rest: str, options: _Options) -> Store:
     from urllib.parse import unquote
 
     from holdfast.store._files import FileStore
@@ -64,4 +81,4 @@ def _open_files(url: str, rest: str, create: bool) -> Store:
     path = unquote(rest.removeprefix("localhost") if slash else rest)
     if not path or "\0" in path:
         raise InvalidInput(f"{url!r:.200} names no folder: write file:///path or file://name")
-    return FileStore(path, create=create)
+    return FileStore(path, **options)

@@ -201,6 +201,17 @@ class CareContract(Base):
 
         assert (problem.code, problem.subject) == ("bad-commit", wrong.id.hex())
 
+    def test_long_work_says_how_far_it_has_come(self, store: Store) -> None:
+        drop(store, "other", step(store, "other", long(3), None))
+        step(store, "main", long(1), None)
+        told: list[tuple[str, int]] = []
+
+        store.check(read_data=True, progress=lambda what, done: told.append((what, done)))
+        store.gc(recent=1, progress=lambda what, done: told.append((what, done)))
+
+        assert {what for what, _ in told} == {"checking", "reading", "marking", "deleting"}
+        assert all(done > 0 for _, done in told)
+
     def test_an_empty_store_is_sound_and_has_nothing_to_collect(self, store: Store) -> None:
         assert store.check(read_data=True).ok
         assert store.gc().freed == 0
