@@ -144,10 +144,12 @@ def alive(
 ) -> set[ObjectId]:
     """The steps that branches and tags lead to."""
     pending = [target for name, target in refs.items() if name.startswith((BRANCH, TAG))]
-    met = set(pending)
+    met: set[ObjectId] = set()
     while pending:
-        for parent in parents.get(pending.pop(), ()):
-            if parent not in met:
-                met.add(parent)
-                pending.append(parent)
+        id: ObjectId | None = pending.pop()
+        while id is not None and id not in met:
+            met.add(id)
+            first, *others = parents.get(id) or (None,)
+            pending += others
+            id = first
     return met
