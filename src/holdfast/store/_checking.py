@@ -163,7 +163,7 @@ class Checker:
 
     def _reach(self, space: str, roots: Iterable[ObjectId], strict: bool) -> None:
         for visit in walk(roots, self._store._frames, self._seen):
-            self.objects += 1
+            self.objects += visit.problem is None
             if self.objects % _TOLD_AFTER == 0:
                 self._tell("checking", self.objects)
             if visit.problem is not None:

@@ -33,6 +33,7 @@ from holdfast.timeline._comparing import Diff
 from holdfast.timeline._drawing import TreeLine
 from holdfast.timeline._execution import Execution
 from holdfast.timeline._index import Index
+from holdfast.timeline._names import check_agent
 from holdfast.tree import Mergers, ObjectId, TreeWriter, load
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Timeline:
     ) -> None:
         if store is not None and storage_backend is not None:
             raise InvalidInput("store and storage_backend are the same thing: give one of them")
-        space = space_name(tenant, name)
+        space = space_name(tenant, check_agent(name))
         self.name = name
         self._execution = Execution(self, recovery_strategies or ())
         given = storage_backend if store is None else store
