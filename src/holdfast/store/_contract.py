@@ -391,13 +391,13 @@ class Store(Engine):
     # Inside.
 
     def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        """Commit a batch; if the store is full, once more after what nothing reaches is gone."""
-        try:
-            return self._framed(batch, objects)
-        except StoreFull:
-            if not self._room.make():
-                raise
-        return self._framed(batch, objects)
+        """Commit a batch; if the store is full, again as long as a collection frees something."""
+        while True:
+            try:
+                return self._framed(batch, objects)
+            except StoreFull:
+                if not self._room.make():
+                    raise
 
     def _framed(self, batch: Batch, objects: Sequence[Object]) -> Operation:
         """Commit a batch; frames that the engine cannot take are made again, whole."""
