@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,65 @@ def test_a_cancelled_task_is_cancelled_and_its_state_stays(agent: Timeline) -> N
     assert agent.failures() == []
 
 
+class Speechless(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Speechless(), "Speechless: (its message could not be read: RuntimeError)"),
+        (ValueError("no UTF-8: \udc80"), "ValueError: no UTF-8: \\udc80"),
+        (ValueError("x" * 2_000_000), "ValueError: " + "x" * 16_000),
+    ],
+    ids=["no words", "lone surrogate", "very long"],
+)
+def test_an_error_whose_message_cannot_be_kept_is_still_retried_and_raised(
+    agent: Timeline, error: Exception, told: str
+) -> None:
+    def fail(state: Any) -> Any:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        agent.safe_execute(fail, {"n": 1}, "fail", max_retries=2)
+
+    assert raised.value is error
+    assert [failure.error for failure in agent.failures()] == [told] * 2
+
+
+class Awaited:
+    """Objects of it give something to await, when they are called."""
+
+    def __init__(self, state: Any = None) -> None:
+        self.state = state
+
+    async def __call__(self, state: Any) -> Any:
+        return {"awaited": state["n"]}
+
+
+class Tool:
+    """Has an asynchronous function inside, and is called like a plain one."""
+
+    def __init__(self) -> None:
+        self.func = Awaited()
+
+    def __call__(self, state: Any) -> Any:
+        return {"plain": state["n"]}
+
+
+def test_what_is_called_decides_whether_a_step_is_awaited(agent: Timeline) -> None:
+    partly = asyncio.run(agent.safe_execute(functools.partial(Awaited()), {"n": 1}))
+    plain, _ = agent.safe_execute(Tool(), {"n": 2})
+
+    assert partly[0] == {"awaited": 1}
+    assert plain == {"plain": 2}
+    with pytest.raises(NotSaved):
+        agent.safe_execute(Awaited, {"n": 3})
+
+
 # Functions, methods and blocks.
 
 
@@ -261,6 +321,29 @@ def test_a_step_without_a_state_keeps_the_arguments_that_can_be_stored(agent: Ti
     ]
 
 
+def test_a_step_without_a_state_has_arguments_of_its_own_each_time(agent: Timeline) -> None:
+    seen: list[list[int]] = []
+
+    @step("count", agent, max_retries=2)
+    def count(numbers: list[int], *more: int, lock: object) -> int:
+        seen.append(list(numbers))
+        numbers.append(1)
+        if len(seen) < 2:
+            raise ConnectionError("no answer")
+        return len(numbers) + len(more)
+
+    given = [0]
+
+    assert count(given, 5, 6, lock=object()) == 4
+    assert seen == [[0], [0]]
+    assert given == [0]
+
+
+def test_a_function_that_does_not_tell_its_parameters_can_be_a_step(agent: Timeline) -> None:
+    assert step("largest", agent)(max)(1, 3) == 3
+    assert agent.get_state() == {"result": 3}
+
+
 def test_a_step_runs_once_unless_it_is_told_otherwise(agent: Timeline) -> None:
     flaky = Flaky(1)
     once: Any = step("once", agent_name=agent)(flaky.plain)
@@ -285,6 +368,21 @@ def test_a_block_that_fails_leaves_the_last_good_state(agent: Timeline) -> None:
     assert agent.get_state() == {"start": True}
     (failure,) = agent.failures()
     assert (failure.state, failure.error) == ({"half": 1}, "ZeroDivisionError: division by zero")
+
+
+def test_a_block_that_fails_with_a_state_that_cannot_be_stored_raises_its_own_error(
+    agent: Timeline,
+) -> None:
+    def work() -> None:
+        with checkpoint_context(agent, description="work") as context:
+            context.state = {"half": object()}
+            raise KeyError("lost")
+
+    with pytest.raises(KeyError, match="lost"):
+        work()
+
+    assert agent.get_state() == {"start": True}
+    assert [failure.error for failure in agent.failures()] == ["KeyError: 'lost'"]
 
 
 def test_a_block_that_sets_no_state_saves_nothing(agent: Timeline) -> None:

@@ -18,6 +18,7 @@ from holdfast.recovery._strategies import CompositeStrategy, RecoveryStrategy, c
 
 R = TypeVar("R")
 
+_LONGEST_MESSAGE = 16_000
 _LONGEST_TRACEBACK = 16_000
 
 
@@ -37,13 +38,23 @@ class Failure(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What the error says."""
-        return str(self.error)
+        """What the error says; the beginning of it if it is very long."""
+        try:
+            told = str(self.error)
+        except Exception as second:  # noqa: BLE001 - the error itself goes on, not this one
+            told = f"(its message could not be read: {type(second).__qualname__})"
+        return _storable(told[:_LONGEST_MESSAGE])
 
     @property
     def traceback(self) -> str:
         """Where it was raised; the end of it if it is very long."""
-        return "".join(traceback.format_exception(self.error))[-_LONGEST_TRACEBACK:]
+        told = "".join(traceback.format_exception(self.error))
+        return _storable(told[-_LONGEST_TRACEBACK:])
+
+
+def _storable(text: str) -> str:
+    """A text in which lone surrogates are escaped: output that is no UTF-8 has such."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Recovery:

@@ -6,12 +6,14 @@ ever retried.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import NotSaved
+from holdfast.errors import NotSaved, NotStorable
+from holdfast.history import StepFields
 from holdfast.recovery import Failure, Recovery, RecoveryStrategy
 from holdfast.recovery._strategies import checked_strategies
 from holdfast.timeline._checkpoint import Checkpoint, CheckpointStatus
@@ -147,20 +149,25 @@ class Execution:
     def _record(self, before: Checkpoint | None, failure: Failure, description: str) -> Checkpoint:
         """Keep an attempt that failed, beside the branch, which stays where it is."""
         told = f"Failed (attempt {failure.attempt}): {description}".rstrip(": ")
-        return self._timeline._keep_attempt(
-            before,
-            failure.state,
-            description=told,
-            logic_step=description,
-            status=str(CheckpointStatus.FAILED),
-            error=f"{failure.kind}: {failure.message}",
-            extension={
+        message = failure.message
+        fields: StepFields = {
+            "description": told,
+            "logic_step": description,
+            "status": str(CheckpointStatus.FAILED),
+            "error": f"{failure.kind}: {message}",
+            "extension": {
                 "error_type": failure.kind,
-                "error_message": failure.message,
+                "error_message": message,
                 "traceback": failure.traceback,
                 "attempt": failure.attempt,
             },
-        )
+        }
+        try:
+            return self._timeline._keep_attempt(before, failure.state, **fields)
+        except NotStorable:
+            # The failure counts more than the state it left: the last good one stands for it.
+            good = None if before is None else before.state
+            return self._timeline._keep_attempt(before, good, **fields)
 
 
 def as_state(result: Any) -> Any:
@@ -170,8 +177,9 @@ def as_state(result: Any) -> Any:
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling a function gives something to await."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if isinstance(function, type):
+        return False  # Calling a class makes an object, whatever calling that one does.
     call = getattr(function, "__call__", None)  # noqa: B004 - an object may be asynchronous
-    inner = function
-    while hasattr(inner, "func"):  # functools.partial
-        inner = inner.func
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(call)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

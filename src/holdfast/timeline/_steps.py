@@ -181,7 +181,7 @@ def _wrapped(
     max_retries: int,
     fallback: Callable[[Any], Any] | None,
 ) -> F:
-    signature = inspect.signature(function)
+    signature = _signature(function)
 
     if is_async(function):
 
@@ -208,6 +208,13 @@ def _wrapped(
     return run  # type: ignore[return-value]
 
 
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError:  # Some functions that are written in C do not tell.
+        return inspect.signature(lambda *args, **kwargs: None)
+
+
 def _call(
     function: Callable[..., Any],
     signature: inspect.Signature,
@@ -219,7 +226,12 @@ def _call(
     if name is None:
         # The function takes no state. What can be stored of its arguments stands for it.
         kept = {key: value for key, value in bound.arguments.items() if _storable(value)}
-        return _Call(deepcopy(kept), lambda state: function(*args, **kwargs))
+
+        def make_from_arguments(state: Any) -> Any:
+            bound.arguments.update({key: state[key] for key in kept if key in state})
+            return function(*bound.args, **bound.kwargs)
+
+        return _Call(deepcopy(kept), make_from_arguments)
 
     def make(state: Any) -> Any:
         bound.arguments[name] = state
