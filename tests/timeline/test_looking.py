@@ -187,6 +187,34 @@ def test_a_thousand_failures_do_not_hide_the_rest() -> None:
     assert len(agent.tree(fold=None)) == 900
 
 
+def test_a_thousand_tries_at_one_step_do_not_hide_the_rest() -> None:
+    agent = Timeline("worker", MemoryStore())
+    agent.checkpoint({"n": -1})
+    for number in range(1000):
+        agent.checkpoint({"n": number})
+        agent.checkpoint({"n": number, "more": True})
+        agent.rollback(steps=2)
+
+    lines = agent.tree()
+    shown = sum(line.id is not None for line in lines)
+    assert len(lines) < 40
+    assert shown + sum(line.hidden for line in lines) == 2001
+    assert len(agent.tree(fold=None)) == 2001
+
+
+def test_a_thousand_failures_at_one_step_do_not_hide_the_rest() -> None:
+    agent = Timeline("worker", MemoryStore())
+
+    def fail(state: object) -> object:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        agent.safe_execute(fail, {"n": 1}, "call", max_retries=1000)
+
+    assert len(agent.tree()) == 8
+    assert "⋮ 994 more failed attempt(s)" in agent.visualize_tree()
+
+
 def test_the_path_that_goes_on_from_a_failed_attempt_is_drawn_straight() -> None:
     agent = Timeline("worker", MemoryStore())
 

@@ -1,6 +1,7 @@
 """A timeline drawn as text: steps one below the other, other paths indented at their fork.
 
-Only the steps that are shown are read. Long runs without a fork or a name are folded.
+Only the steps that are shown are read. Long runs without a fork or a name are folded,
+and so are many tries at one step that were left.
 """
 
 from __future__ import annotations
@@ -91,11 +92,18 @@ class TreeLine(NamedTuple):
             branches[0] += " *"
         return [*branches, *(f"tag: {tag}" for tag in self.tags)]
 
+    @property
+    def folded(self) -> str:
+        """What is not shown here, for people."""
+        told = [f"{self.hidden} more steps"] if self.hidden else []
+        if self.hidden_failures:
+            more = "" if told else "more "
+            told.append(f"{self.hidden_failures} {more}failed attempt(s)")
+        return ", ".join(told)
+
     def __str__(self) -> str:
         if self.id is None:
-            failures = self.hidden_failures
-            told = f", {failures} failed attempt(s)" if failures else ""
-            return f"{self.prefix}{self.mark} {self.hidden} more steps{told}"
+            return f"{self.prefix}{self.mark} {self.folded}"
         parts = [f"{self.prefix}{self.mark}", self.description, f"[{self.id[:8]}]"]
         if self.names:
             parts.append(f"({', '.join(self.names)})")
@@ -190,15 +198,43 @@ class _Plan:
                 yield from self._forks(some[0], path, style, is_last=some[0] == steps[-1])
             prefix = path.rest
 
-    def _forks(self, id: ObjectId, path: _Path, style: Style, is_last: bool) -> Iterator[_Path]:
+    def _forks(
+        self, id: ObjectId, path: _Path, style: Style, is_last: bool
+    ) -> Iterator[_Line | _Path]:
         """The other paths that begin at a step."""
         following = None if is_last else self._next(id)
         others = [child for child in self._children(id) if child != following]
-        others = [*self._attempts.get(id, ()), *others]
-        for number, other in enumerate(others):
-            ends = is_last and number == len(others) - 1
+        groups = list(self._tries([*self._attempts.get(id, ()), *others]))
+        for number, group in enumerate(groups):
+            ends = is_last and number == len(groups) - 1
             first, rest = style.fork[2:] if ends else style.fork[:2]
-            yield _Path(other, path.rest + first, path.rest + rest)
+            if len(group) > 1:
+                yield _Line(path.rest + first, None, *self._size(group))
+            else:
+                yield _Path(group[0], path.rest + first, path.rest + rest)
+
+    def _tries(self, others: list[ObjectId]) -> Iterator[list[ObjectId]]:
+        """Other paths one by one, and of many that were left all but the ends together."""
+        left = [id for id in others if id not in self.alive]
+        if self.fold is None or len(left) <= self.fold:
+            yield from ([id] for id in others)
+            return
+        edge = max(1, self.fold // 4)
+        yield from ([id] for id in left[:edge])
+        yield left[edge:-edge]
+        yield from ([id] for id in left[-edge:])
+        yield from ([id] for id in others if id in self.alive)
+
+    def _size(self, starts: list[ObjectId]) -> tuple[int, int]:
+        """How many steps some paths have, and how many of them are attempts that failed."""
+        steps, failures = 0, 0
+        waiting = list(starts)
+        while waiting:
+            id = waiting.pop()
+            is_failure = id in self.failed
+            steps, failures = steps + (not is_failure), failures + is_failure
+            waiting += [*self._children(id), *self._attempts.get(id, ())]
+        return steps, failures
 
     def _chain(self, start: ObjectId) -> list[ObjectId]:
         """The steps of one path."""
