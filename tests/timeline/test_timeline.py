@@ -506,3 +506,46 @@ def test_a_session_that_is_none_or_torn_is_refused(agent: Timeline, tmp_path: An
         Timeline.import_session(bad, store)
     with MemoryStore() as store, pytest.raises(NotFound):
         Timeline.import_session(tmp_path / "nowhere", store)
+
+
+def test_the_branch_that_others_find_as_the_current_one_is_not_removed() -> None:
+    store = MemoryStore()
+    agent = Timeline("agent", store)
+    agent.checkpoint({"a": 1})
+    agent.branch("idea")
+
+    with pytest.raises(InvalidInput, match="is the current branch"):
+        Timeline("agent", store, branch="main").delete_branch("idea")
+    assert Timeline("agent", store).get_state() == {"a": 1}
+
+
+def test_a_timeline_whose_current_branch_is_gone_opens_on_main() -> None:
+    store = MemoryStore()
+    agent = Timeline("agent", store)
+    agent.checkpoint({"a": 1})
+    agent.branch("idea")
+    agent._history.delete_branch("idea")
+
+    opened = Timeline("agent", store)
+
+    assert (opened.current_branch, opened.get_state()) == ("main", {"a": 1})
+
+
+def test_a_fork_never_goes_into_a_timeline_that_is_there() -> None:
+    store = MemoryStore()
+    agent = Timeline("agent", store)
+    agent.checkpoint({"a": 1})
+    other = Timeline("other", store)
+    other.checkpoint({"b": 1})
+    other.branch("idea")
+    other.delete_branch("main")
+
+    with pytest.raises(Conflict, match="a timeline 'other' already"):
+        agent.fork("other")
+    assert [branch.name for branch in other.list_branches()] == ["idea"]
+
+
+@pytest.mark.parametrize("metadata", [[1], "ab", 3])
+def test_metadata_that_is_no_dict_is_refused(agent: Timeline, metadata: Any) -> None:
+    with pytest.raises(InvalidInput, match="metadata is a dict"):
+        agent.checkpoint({"a": 1}, metadata=metadata)

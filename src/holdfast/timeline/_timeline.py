@@ -96,7 +96,7 @@ class Timeline:
             self._index = Index(self._history)
             self._handles: dict[str, Branch] = {}
             self._lock = threading.RLock()
-            self._current = self._stored_branch() or MAIN
+            self._current = self._living_branch() or MAIN
             if branch is not None:
                 self._begin_on(branch)
         except BaseException:
@@ -133,6 +133,8 @@ class Timeline:
         merged, and the rest raises `MergeConflict` with nothing changed, unless
         `mergers` settle it. With a `write_id`, a step that is sent twice is saved once.
         """
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise InvalidInput(f"metadata is a dict, not a {type(metadata).__name__}")
         with self._lock:
             commit = self._handle().commit(
                 state,
@@ -285,7 +287,7 @@ class Timeline:
 
     def delete_branch(self, name: str) -> Operation:
         """Remove a branch that is not the current one; its checkpoints can be undone to."""
-        if name == self._current:
+        if name in (self._current, self._living_branch() or MAIN):
             raise InvalidInput(f"{name!r} is the current branch: switch to another one first")
         return self._history.delete_branch(name)
 
@@ -335,6 +337,8 @@ class Timeline:
         start = self._required_head() if from_checkpoint is None else self._find(from_checkpoint)
         tenant = self._history.space.split("/")[0]
         made = Timeline(name, self.store, codec=self._history.codec, tenant=tenant)
+        if made._history.branches():
+            raise Conflict(f"there is a timeline {name!r} already: choose another name")
         made._history.create_branch(MAIN, start)
         return made
 
@@ -563,6 +567,14 @@ class Timeline:
             return None
         found = load(ref.target, self.store.read)
         return found if isinstance(found, str) else None
+
+    def _living_branch(self) -> str | None:
+        """The stored branch, unless somebody removed it."""
+        stored = self._stored_branch()
+        if stored is None:
+            return None
+        ref = self.store.ref(self._history.space, ref_name("branch", stored))
+        return None if ref is None else stored
 
     def _head_move(self, name: str) -> tuple[list[Move], list[Any]]:
         """What makes a branch the current one for whoever opens the timeline next."""
