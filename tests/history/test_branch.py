@@ -13,6 +13,7 @@ from holdfast.errors import (
     MergeConflict,
     NotFound,
     NotStorable,
+    Unavailable,
     WriteIdReused,
 )
 from holdfast.history import Branch, Commit, History
@@ -651,3 +652,32 @@ def test_metadata_that_cannot_be_stored_is_named(main: Branch) -> None:
 
     assert caught.value.path == 'metadata["by"][0]'
     assert main.refresh() is None
+
+
+class Interrupted(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [Interrupted, Unavailable])
+@pytest.mark.parametrize("late", [True, False], ids=["after it was made", "before"])
+def test_a_commit_that_was_cut_off_is_no_conflict_for_the_next(
+    main: Branch, error: type[BaseException], late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main.commit({"n": 1})
+    commit = type(main.history.store).commit
+
+    def cut_off(store: Store, *given: Any, **named: Any) -> None:
+        if late:
+            commit(store, *given, **named)
+        raise error("cut off")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(main.history.store), "commit", cut_off)
+        with pytest.raises(error):
+            main.commit({"n": 2})
+
+    main.commit({"n": 3})
+
+    assert main.read() == {"n": 3}
+    steps = [main.history.value(one)["n"] for one in main.history.steps()]
+    assert steps == ([3, 2, 1] if late else [3, 1])

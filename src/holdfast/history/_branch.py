@@ -86,6 +86,8 @@ class Branch:
         self._lock = threading.RLock()
         self._head = self._look()
         self._seen = self._head.commit
+        self._unsure: str | None = None
+        """The write id of a commit of which it is not known whether it was made."""
         self._epoch: int | None = None
         """The epoch at which all that the writer knows of was in the store, if there is one."""
         self._lost = False
@@ -135,6 +137,7 @@ class Branch:
                         raise
                 else:
                     self._seen, self._epoch = commit, self._head.epoch
+                    self._unsure = None
                     return value
 
     def reset(self) -> Commit | None:
@@ -143,7 +146,7 @@ class Branch:
         For a caller whose next value replaces that one, whatever it holds.
         """
         with self._lock:
-            self._seen = self.refresh()
+            self._seen, self._unsure = self.refresh(), None
             return self._seen
 
     # Writing.
@@ -173,6 +176,7 @@ class Branch:
         with self._lock:
             check_mergers(mergers, self.history.codec)
             notes = self._notes(metadata, events, fields)
+            self._settle()
             missing = MissingObjects(())
             for _ in range(_RESENDS):
                 written = self._writer.write(value)
@@ -187,7 +191,7 @@ class Branch:
                     self._head, self._epoch = self._look(), None
                 else:
                     self._accept(written)
-                    self._seen = ours
+                    self._seen, self._unsure = ours, None
                     return commit
             raise missing
 
@@ -212,6 +216,25 @@ class Branch:
             return self._update(edit, notes, write_id)
 
     # Inside.
+
+    def _settle(self) -> None:
+        """Find out whether a commit that was interrupted, or got no answer, was made.
+
+        If it was, its value is what the caller saw last; else the next commit would
+        conflict with it.
+        """
+        made = None if self._unsure is None else self._made(self._unsure, REMEMBERED_WRITES)
+        if made is not None:
+            self._seen = self._own(made)
+            self._head = self._look()
+        self._unsure = None
+
+    def _own(self, made: Operation) -> Commit:
+        """The commit of a write that holds the caller's own value."""
+        commit = self._target(made)
+        if made.metadata.get("action") == "merge":
+            return self.history._commits.find(commit.parents[-1])
+        return commit
 
     def _accept(self, written: Written) -> None:
         """Go on from a value that is in the store."""
@@ -262,7 +285,7 @@ class Branch:
         self, change: Change, notes: Notes, mergers: Mergers | None, write_id: str | None
     ) -> tuple[Commit, Commit]:
         """The new head, and the commit that holds the caller's own value."""
-        id = new_write_id() if write_id is None else write_id
+        id = self._unsure = new_write_id() if write_id is None else write_id
         with self._turn() as hold:
             while True:
                 try:
@@ -441,9 +464,7 @@ class Branch:
         """What an earlier call with this write id made of the same value."""
         made = self._made(write_id)
         if made is not None:
-            commit = ours = self._target(made)
-            if made.metadata.get("action") == "merge":
-                ours = self.history._commits.find(commit.parents[-1])
+            commit, ours = self._target(made), self._own(made)
             if ours.root == root:
                 self._head = Head(self._look().commit, None)
                 return commit, ours
