@@ -134,6 +134,7 @@ def test_a_strategy_of_ones_own_needs_only_apply() -> None:
         (lambda: DegradeGracefully([]), "degradation_levels"),
         (lambda: AlternativePathStrategy(["not a function"]), "alternative"),  # type: ignore[list-item]
         (lambda: CompositeStrategy(RetryWithBackoff()), "list"),  # type: ignore[arg-type]
+        (lambda: CompositeStrategy(5), "list"),  # type: ignore[arg-type]
         (lambda: CompositeStrategy(["retry"]), "RecoveryStrategy"),  # type: ignore[list-item]
     ],
 )

@@ -121,8 +121,8 @@ def test_a_killed_collection_beside_a_killed_writer_harms_nothing(
         choose.shuffle(workers)
         for worker in workers:
             worker.kill()
-        told = acknowledged(lines + writer.communicate()[0])
-        collector.communicate()
+        told = acknowledged(lines + rest_of(writer))
+        rest_of(collector)
 
         with engine(folder) as store:
             assert store.check(read_data=True).problems == ()
@@ -135,6 +135,14 @@ def test_a_killed_collection_beside_a_killed_writer_harms_nothing(
 def lines_of(worker: subprocess.Popen[str], count: int) -> list[str]:
     assert worker.stdout is not None
     return [worker.stdout.readline() for _ in range(count)]
+
+
+def rest_of(worker: subprocess.Popen[str]) -> str:
+    """What an ended worker said beside the lines that were read."""
+    assert worker.stdout is not None
+    rest = worker.stdout.read()  # Not `communicate`, which leaves out what was read ahead.
+    worker.communicate()
+    return rest
 
 
 def test_killed_threads_that_share_transactions_lose_nothing(
@@ -184,8 +192,7 @@ def kill_after(worker: subprocess.Popen[str], commits: int) -> dict[int, bytes]:
     """Let a worker commit so often, then kill it wherever it is; what it was told."""
     lines = "".join(lines_of(worker, commits))
     worker.kill()
-    lines += worker.communicate()[0]
-    return acknowledged(lines)
+    return acknowledged(lines + rest_of(worker))
 
 
 def check_database(path: Path) -> None:

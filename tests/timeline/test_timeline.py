@@ -165,6 +165,10 @@ def test_a_rollback_to_an_unknown_id_or_another_branch_is_refused(agent: Timelin
 
     with pytest.raises(NotFound):
         agent.rollback(to_checkpoint_id="0123456789")
+    with pytest.raises(InvalidInput, match="give one of them"):
+        agent.rollback(2, to_checkpoint_id=ids[0])
+    with pytest.raises(InvalidInput, match="number of an operation"):
+        agent.undo("last")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="does not come from"):
         agent.rollback(to_checkpoint_id=elsewhere.id)
 

@@ -18,6 +18,7 @@ from holdfast.history._commits import Commits, StepFields, check_fields
 from holdfast.history._merging import Merging, check_mergers, merge_commits, nearest
 from holdfast.store import Move, Operation, Store, View
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
+from holdfast.store._checks import expect
 from holdfast.tree import (
     Change,
     Commit,
@@ -335,6 +336,7 @@ class History:
         to was collected.
         """
         if sequence is not None:
+            expect(type(sequence) is int, "the number of an operation is a whole number", sequence)
             return self._take_back("undo", self._operation(sequence))
         return self._take_back_last("undo", undoing.last_done, "nothing to undo")
 

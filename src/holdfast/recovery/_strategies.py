@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
@@ -178,6 +178,8 @@ def checked_strategies(given: Sequence[RecoveryStrategy]) -> list[RecoveryStrate
     """Strategies, checked."""
     if isinstance(given, RecoveryStrategy):
         raise InvalidInput("recovery strategies are a list: put the one into brackets")
+    if not isinstance(given, Iterable):
+        raise InvalidInput(f"recovery strategies are a list, not {given!r:.80}")
     listed = list(given)
     for one in listed:
         if not isinstance(one, RecoveryStrategy):

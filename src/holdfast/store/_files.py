@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from holdfast.errors import FormatError, InvalidInput
+from holdfast.errors import FormatError, HoldfastError, InvalidInput
 from holdfast.store import _file_paths as paths
 from holdfast.store import _file_small as small
 from holdfast.store._contract import Store
@@ -23,6 +21,7 @@ from holdfast.store._file_objects import Objects
 from holdfast.store._file_spaces import Spaces
 from holdfast.store._file_usage import Usage, folder_bytes
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
+from holdfast.store._listeners import Listeners
 from holdfast.store._records import (
     Capabilities,
     Durability,
@@ -91,8 +90,7 @@ class FileStore(Store):
             raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r}")
         self.path = Path(path).absolute()
         self._durability: Durability = durability
-        self._listeners: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
-        self._listening = threading.Lock()
+        self._listeners = Listeners()
         self._lock = WriteLock(self.path, busy_seconds)
         self._objects = Objects(self.path, self._disk)
         self._log = Spaces(self.path, self._disk, durability)
@@ -149,7 +147,8 @@ class FileStore(Store):
         self._sync_own_name()
 
     def _close(self) -> None:
-        with suppress(Exception):
+        # What cannot be synced now may be lost with the power, as `relaxed` says.
+        with suppress(HoldfastError, OSError):
             if self._durability == "relaxed":
                 with self._writing():
                     self._log.sync_relaxed()
@@ -217,7 +216,7 @@ class FileStore(Store):
             finally:
                 self._disk.discard(path for path in staged.values() if path.exists())
         if not decision.repeated:
-            self._wake(batch.space)
+            self._listeners.wake(batch.space)
         return decision.operation
 
     def _land_batch(self, batch: Batch, staged: Mapping[ObjectId, Path], lock: Lock) -> Decision:
@@ -290,24 +289,7 @@ class FileStore(Store):
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Wakes for what this store object commits; what others commit is looked for."""
-        with self._listening:
-            self._listeners[space].append(wake)
-
-        def stop() -> None:
-            with self._listening:
-                self._listeners[space].remove(wake)
-                if not self._listeners[space]:
-                    del self._listeners[space]
-
-        return stop
-
-    def _wake(self, space: str) -> None:
-        if not self._listeners:
-            return
-        with self._listening:
-            listeners = tuple(self._listeners.get(space, ()))
-        for wake in listeners:
-            wake()
+        return self._listeners.add(space, wake)
 
     # Leases.
 

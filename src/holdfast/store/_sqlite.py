@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from os import PathLike
@@ -22,6 +20,7 @@ from holdfast.store._decide import Batch, Decision, Presence, decide
 from holdfast.store._disk import Disk
 from holdfast.store._file_usage import folder_bytes
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
+from holdfast.store._listeners import Listeners
 from holdfast.store._records import (
     Capabilities,
     Durability,
@@ -101,8 +100,7 @@ class SqliteStore(Store):
         self.path = Path(path).absolute()
         self._durability: Durability = durability
         self._packs = self.path / PACKS
-        self._listeners: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
-        self._listening = threading.Lock()
+        self._listeners = Listeners()
         self._database = Database(self.path, durability, busy_seconds, self._vfs)
         try:
             self._header = self._open(create)
@@ -183,7 +181,7 @@ class SqliteStore(Store):
         ahead = self._write_ahead(batch) if size > packs.LARGE else None
         decision = self._database.transact(partial(self._land_batch, batch, ahead), size)
         if not decision.repeated:
-            self._wake(batch.space)
+            self._listeners.wake(batch.space)
         return decision.operation
 
     def _write_ahead(self, batch: Batch) -> packs.Ahead | None:
@@ -280,24 +278,7 @@ class SqliteStore(Store):
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Wakes for what this store object commits; what others commit is looked for."""
-        with self._listening:
-            self._listeners[space].append(wake)
-
-        def stop() -> None:
-            with self._listening:
-                self._listeners[space].remove(wake)
-                if not self._listeners[space]:
-                    del self._listeners[space]
-
-        return stop
-
-    def _wake(self, space: str) -> None:
-        if not self._listeners:
-            return
-        with self._listening:
-            listeners = tuple(self._listeners.get(space, ()))
-        for wake in listeners:
-            wake()
+        return self._listeners.add(space, wake)
 
     # Leases.
 

@@ -205,6 +205,8 @@ class Timeline:
         it back. Raises `InvalidInput` past the first step, and `NotFound` for an id that
         is unknown.
         """
+        if to_checkpoint_id is not None and steps != 1:
+            raise InvalidInput("a rollback goes back by steps or to a checkpoint: give one of them")
         with self._lock:
             head = self._required_head()
             if to_checkpoint_id is None:
