@@ -1,0 +1,24 @@
+"""What an agent holds: plain, versioned and typed state."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from holdfast.state._state import Recorded, State
+
+__all__ = [
+    "Recorded",
+    "State",
+]
+
+# Loaded when they are first asked for: a program uses one kind of state or two.
+_HOMES: dict[str, str] = {}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"holdfast.state.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found

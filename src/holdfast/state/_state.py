@@ -1,0 +1,33 @@
+"""What all kinds of state have in common: a mutable mapping that also keeps events."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, NamedTuple
+
+
+class Recorded(NamedTuple):
+    """An event as it was kept, and the commits that it stands between."""
+
+    record: Mapping[str, Any]
+    before: str | None
+    """The commit that the step of the event went on from, in hex; None if there was none."""
+    after: str | None
+    """The commit that the step of the event made; None if it is not committed."""
+
+
+class State(MutableMapping[Any, Any]):
+    """What an agent holds by name, and what happened to it."""
+
+    @abstractmethod
+    def namespace(self, name: str) -> State:
+        """The part of the state that belongs to somebody of this name, as a state."""
+
+    @abstractmethod
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Keep the record of an event. It is stored with the next commit, where there are any."""
+
+    @abstractmethod
+    def records(self, limit: int | None = None) -> Iterator[Recorded]:
+        """The records of events, newest first."""
