@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.errors import InvalidInput, InvalidName
-from holdfast.store import Fence, MemoryStore, Move, Store
+from holdfast.store import Fence, FileStore, MemoryStore, Move, SqliteStore, Store
 from holdfast.testing._stores._base import MAIN, SPACE, value
 from holdfast.tree import make_object
 
@@ -103,11 +104,40 @@ def test_a_lease_is_renewed_for_a_positive_time(store: Store, duration: Any) -> 
         {"backend_aliases": 5},
         {"backend_aliases": [5]},
         {"backend_id": ""},
+        {"default_ttl_seconds": 0},
+        {"default_ttl_seconds": -1},
+        {"default_ttl_seconds": True},
+        {"default_ttl_seconds": "60"},
+        {"default_ttl_seconds": float("nan")},
+        {"default_ttl_seconds": float("inf")},
     ],
 )
 def test_a_store_is_not_opened_with_what_it_cannot_use(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         MemoryStore(**options)
+
+
+def test_every_store_takes_the_options_of_references(tmp_path: Path) -> None:
+    for opened in (
+        MemoryStore(backend_id="new", backend_aliases=["old"], default_ttl_seconds=60),
+        FileStore(
+            tmp_path / "files", backend_id="new", backend_aliases=["old"], default_ttl_seconds=60
+        ),
+        SqliteStore(
+            tmp_path / "embedded", backend_id="new", backend_aliases=["old"], default_ttl_seconds=60
+        ),
+    ):
+        with opened as store:
+            assert (store.backend_id, store.backend_aliases) == ("new", ("old",))
+            assert store.default_ttl_seconds == 60.0
+
+
+def test_what_a_reference_names_is_kept_for_ever_unless_the_store_says_how_long(
+    store: Store,
+) -> None:
+    assert store.default_ttl_seconds is None
+    with pytest.raises(AttributeError):
+        store.default_ttl_seconds = 60.0  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", [1, 99, -1, None, "VALUE"])

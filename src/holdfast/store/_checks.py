@@ -38,6 +38,15 @@ def expect_seconds(given: object, what: str) -> None:
     expect(sound, f"{what} is a number of seconds", given)
 
 
+def check_ttl(given: float | None) -> float | None:
+    """How many seconds something is kept, checked; None is for ever."""
+    if given is None:
+        return None
+    expect_seconds(given, "default_ttl_seconds")
+    expect(given > 0, "default_ttl_seconds is more than 0, or None to keep for ever", given)
+    return float(given)
+
+
 def expect_clock(given: Callable[[], float]) -> Callable[[], float]:
     """A clock, checked."""
     expect(callable(given), "a clock is a function that gives seconds", given)

@@ -19,6 +19,7 @@ from holdfast.store._asynchronous import Threads, twin, twin_iterator
 from holdfast.store._checks import (
     check_aliases,
     check_backend,
+    check_ttl,
     expect,
     expect_clock,
     expect_seconds,
@@ -83,6 +84,7 @@ class Store(Engine):
         threads: int = 16,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         size_limit: int | None = None,
+        default_ttl_seconds: float | None = None,
     ) -> None:
         expect_whole(threads, 1, "threads")
         if size_limit is not None:
@@ -96,6 +98,7 @@ class Store(Engine):
         self._lease_keeper = LeaseKeeper(self, clock)
         self._threads = Threads(threads)
         self._size_limit = size_limit
+        self._default_ttl_seconds = check_ttl(default_ttl_seconds)
         self._room = Room(self)
         self._wakes: set[Callable[[], None]] = set()
         self._state_lock = threading.Lock()
@@ -107,6 +110,15 @@ class Store(Engine):
     def size_limit(self) -> int | None:
         """How many bytes the store may take; None if only the disk says."""
         return self._size_limit
+
+    @property
+    def default_ttl_seconds(self) -> float | None:
+        """How long what a reference names is kept, where nobody says; None is for ever.
+
+        It is the time of the pin that is made for a `ContentRef`. It ends nothing else:
+        what a branch, a tag or another pin reaches stays.
+        """
+        return self._default_ttl_seconds
 
     def answers_to(self, backend_id: str) -> bool:
         """Whether a reference that names this backend is meant for this store.

@@ -77,6 +77,7 @@ class FileStore(Store):
         threads: int = 16,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         create: bool = True,
+        default_ttl_seconds: float | None = None,
     ) -> None:
         super().__init__(
             backend_id=backend_id,
@@ -85,6 +86,7 @@ class FileStore(Store):
             threads=threads,
             cache_bytes=cache_bytes,
             size_limit=size_limit,
+            default_ttl_seconds=default_ttl_seconds,
         )
         if durability not in ("full", "relaxed"):
             raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r}")

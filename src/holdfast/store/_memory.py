@@ -140,12 +140,14 @@ class MemoryStore(Store):
         backend_aliases: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
         size_limit: int | None = None,
+        default_ttl_seconds: float | None = None,
     ) -> None:
         super().__init__(
             backend_id=backend_id,
             backend_aliases=backend_aliases,
             clock=clock,
             size_limit=size_limit,
+            default_ttl_seconds=default_ttl_seconds,
         )
         self._data = _Data()
 
@@ -156,6 +158,7 @@ class MemoryStore(Store):
             backend_aliases=self.backend_aliases,
             clock=clock,
             size_limit=self.size_limit,
+            default_ttl_seconds=self.default_ttl_seconds,
         )
         store._data = self._data
         return store

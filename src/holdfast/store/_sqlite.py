@@ -86,6 +86,7 @@ class SqliteStore(Store):
         threads: int = 16,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         create: bool = True,
+        default_ttl_seconds: float | None = None,
     ) -> None:
         super().__init__(
             backend_id=backend_id,
@@ -94,6 +95,7 @@ class SqliteStore(Store):
             threads=threads,
             cache_bytes=cache_bytes,
             size_limit=size_limit,
+            default_ttl_seconds=default_ttl_seconds,
         )
         if durability not in ("full", "relaxed"):
             raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r}")

@@ -127,6 +127,7 @@ class FaultStore(Store):
             backend_aliases=store.backend_aliases,
             clock=store._clock,
             size_limit=store.size_limit,
+            default_ttl_seconds=store.default_ttl_seconds,
         )
         # What engines say of their class is here a matter of the store behind.
         self.capabilities = store.capabilities  # type: ignore[misc]
