@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from holdfast.codec import Codec, Registry, register
     from holdfast.history import Branch, History
     from holdfast.store import (
+        Cache,
+        CachedStore,
+        Disk,
         FileStore,
+        Memory,
         MemoryStore,
         Move,
         SqliteStore,
@@ -40,16 +44,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Branch",
+    "Cache",
+    "CachedStore",
     "Checkpoint",
     "Codec",
     "Conflict",
     "Corrupt",
+    "Disk",
     "FileStore",
     "Full",
     "History",
     "HoldfastError",
     "InvalidInput",
     "Map",
+    "Memory",
     "MemoryStore",
     "MergeConflict",
     "Move",
@@ -79,7 +87,11 @@ _HOMES = {
     "holdfast.codec": ("Codec", "Registry", "register"),
     "holdfast.history": ("Branch", "History"),
     "holdfast.store": (
+        "Cache",
+        "CachedStore",
+        "Disk",
         "FileStore",
+        "Memory",
         "MemoryStore",
         "Move",
         "SqliteStore",

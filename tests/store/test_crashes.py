@@ -15,7 +15,7 @@ from holdfast.store import _file_spaces as spaces
 from holdfast.store import _sqlite_database as database
 from holdfast.store import _sqlite_index as index
 from holdfast.store import _sqlite_packs as packs
-from holdfast.testing import Journal, RecordingDisk, crash_states, recording
+from holdfast.testing import Journal, RecordingFilesystem, crash_states, recording
 from holdfast.testing._crashes._journal import Removed, Synced
 from holdfast.testing._stores._base import SPACE, in_threads, noise
 from holdfast.tree import Kind, make_object
@@ -52,7 +52,7 @@ def campaign(
     seed: int,
     count: int,
     folder: Path,
-    disk: RecordingDisk | None = None,
+    disk: RecordingFilesystem | None = None,
 ) -> int:
     """Work, then lose power in so many ways; how many different ones there were."""
     journal = disk.journal if disk is not None else Journal(folder / "work")
@@ -166,17 +166,17 @@ def test_the_campaign_finds_a_relaxed_collection_that_does_not_sync_logs(
         campaign(FileStore, "relaxed", Work, 1, 200, memory_folder)
 
 
-class ForgetsToSyncNewFiles(RecordingDisk):
+class ForgetsToSyncNewFiles(RecordingFilesystem):
     def create(self, path: Path, data: bytes, *, sync: bool) -> None:
         super().create(path, data, sync=False)
 
 
-class ForgetsToSyncWhatItAppends(RecordingDisk):
+class ForgetsToSyncWhatItAppends(RecordingFilesystem):
     def append(self, path: Path, data: bytes, *, sync: bool) -> None:
         super().append(path, data, sync=False)
 
 
-class ForgetsToSyncFolders(RecordingDisk):
+class ForgetsToSyncFolders(RecordingFilesystem):
     def sync_folder(self, folder: Path) -> None:
         pass
 
@@ -192,7 +192,7 @@ class ForgetsToSyncFolders(RecordingDisk):
     ],
 )
 def test_the_campaign_finds_a_disk_that(
-    engine: Engine, disk: type[RecordingDisk], memory_folder: Path
+    engine: Engine, disk: type[RecordingFilesystem], memory_folder: Path
 ) -> None:
     broken = disk(Journal(memory_folder / "work"))
 

@@ -17,9 +17,9 @@ from holdfast.errors import InvalidInput, RefMoved, StoreFull
 from holdfast.store import FileStore, Move, Store, ref_name, space_name
 from holdfast.store import _file_objects as objects
 from holdfast.store import _file_spaces as spaces
-from holdfast.store._disk import Disk
 from holdfast.store._file_paths import OBJECTS, condemned_path, folder_name, object_path
 from holdfast.store._file_usage import folder_bytes
+from holdfast.store._filesystem import Filesystem
 from holdfast.testing import StoreContract
 from holdfast.testing._stores._base import (
     MAIN,
@@ -436,7 +436,7 @@ def test_a_chain_is_deleted_from_its_end(store: FileStore) -> None:
     depths = {one: store._presence([one.id])[one.id].depth for one in versions}
     removed: list[Path] = []
 
-    class Watching(Disk):
+    class Watching(Filesystem):
         def remove(self, path: Path) -> None:
             removed.append(path)
             super().remove(path)
@@ -455,7 +455,7 @@ def test_a_chain_is_deleted_from_its_end(store: FileStore) -> None:
 def test_many_objects_are_written_on_several_threads(store: FileStore) -> None:
     used: set[int] = set()
 
-    class Watching(Disk):
+    class Watching(Filesystem):
         def create(self, path: Path, data: bytes, *, sync: bool) -> None:
             used.add(threading.get_ident())
             super().create(path, data, sync=sync)

@@ -29,9 +29,9 @@ from holdfast.errors import (
 from holdfast.history import History
 from holdfast.store import FileStore, Move, ref_name, space_name
 from holdfast.store import _file_spaces as spaces
-from holdfast.store._disk import Disk
 from holdfast.store._file_log import encode_witness, seal
 from holdfast.store._file_paths import object_path
+from holdfast.store._filesystem import Filesystem
 from holdfast.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point
 from holdfast.tree import Kind, Object, make_object
 from tests.store.users import as_nobody
@@ -72,7 +72,7 @@ def assert_the_rest_is_there(store: FileStore) -> None:
     assert store.read([chunk("one").id]) == [chunk("one")]
 
 
-class Refusing(Disk):
+class Refusing(Filesystem):
     """A disk that fails from the n-th change on, until it is mended."""
 
     def __init__(self, number: int, at: int, method: str | None = None) -> None:
@@ -113,7 +113,7 @@ class Refusing(Disk):
         super().sync_folder(folder)
 
 
-def with_disk(disk: Disk, path: Path) -> FileStore:
+def with_disk(disk: Filesystem, path: Path) -> FileStore:
     store: FileStore = type("Tested", (FileStore,), {"_disk": disk})(path)
     return store
 
@@ -492,14 +492,14 @@ def test_who_cannot_say_whether_a_commit_happened_says_that(tmp_path: Path) -> N
 
     class Unsure(Refusing):
         def append(self, path: Path, data: bytes, *, sync: bool) -> None:
-            Disk.append(self, path, data, sync=False)
+            Filesystem.append(self, path, data, sync=False)
             if data:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     store._log._disk = Unsure(errno.EIO, 0, "truncate")
     with pytest.raises(Unavailable, match="same write id"):
         store.commit(SPACE, write_id="w")
-    store._log._disk = Disk()
+    store._log._disk = Filesystem()
 
     assert store.commit(SPACE, write_id="w").sequence == 2
     assert store.view(SPACE).sequence == 2
@@ -545,7 +545,7 @@ def test_a_disk_that_has_no_room_is_said_and_survived(tmp_path: Path) -> None:
 def test_what_somebody_left_unfinished_is_made_durable_first(tmp_path: Path) -> None:
     synced: list[str] = []
 
-    class Watching(Disk):
+    class Watching(Filesystem):
         def sync_folder(self, folder: Path) -> None:
             synced.append(folder.name)
             super().sync_folder(folder)

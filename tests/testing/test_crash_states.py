@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.errors import InvalidInput
 from holdfast.store import MemoryStore, SqliteStore
-from holdfast.store._disk import Disk
-from holdfast.testing import Journal, RecordingDisk, crash_states, recording
+from holdfast.store._filesystem import Filesystem
+from holdfast.testing import Journal, RecordingFilesystem, crash_states, recording
 from holdfast.testing._crashes._journal import Cut, Made, Removed, Synced, SyncedNames, Wrote
 from holdfast.testing._crashes._replay import Image, Replay
 from holdfast.testing._stores._base import SPACE, value
@@ -26,8 +26,8 @@ def journal(tmp_path: Path) -> Journal:
 
 
 @pytest.fixture
-def disk(journal: Journal) -> RecordingDisk:
-    return RecordingDisk(journal)
+def disk(journal: Journal) -> RecordingFilesystem:
+    return RecordingFilesystem(journal)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def contents(journal: Journal, name: str) -> set[bytes | None]:
 
 
 def test_what_was_synced_with_its_name_is_there(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, OLD, sync=True)
     disk.sync_folder(journal.folder)
@@ -60,7 +60,7 @@ def test_what_was_synced_with_its_name_is_there(
 
 
 def test_bytes_that_were_not_synced_are_there_or_not_or_torn(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, OLD, sync=False)
     disk.sync_folder(journal.folder)
@@ -73,7 +73,7 @@ def test_bytes_that_were_not_synced_are_there_or_not_or_torn(
 
 
 def test_a_torn_write_is_torn_at_sectors_too(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, OLD, sync=True)
     disk.sync_folder(journal.folder)
@@ -84,7 +84,7 @@ def test_a_torn_write_is_torn_at_sectors_too(
 
 
 def test_a_later_write_may_survive_an_earlier_one(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, b"", sync=True)
     disk.sync_folder(journal.folder)
@@ -95,7 +95,7 @@ def test_a_later_write_may_survive_an_earlier_one(
 
 
 def test_a_write_never_comes_back_over_a_later_one(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, b"a", sync=True)
     disk.sync_folder(journal.folder)
@@ -106,7 +106,9 @@ def test_a_write_never_comes_back_over_a_later_one(
     assert contents(journal, "file") == {b"b", b"c"}
 
 
-def test_a_file_may_not_have_been_cut(journal: Journal, disk: RecordingDisk, file: Path) -> None:
+def test_a_file_may_not_have_been_cut(
+    journal: Journal, disk: RecordingFilesystem, file: Path
+) -> None:
     disk.create(file, b"long", sync=True)
     disk.sync_folder(journal.folder)
     journal.cut(file, 2)
@@ -114,7 +116,7 @@ def test_a_file_may_not_have_been_cut(journal: Journal, disk: RecordingDisk, fil
     assert contents(journal, "file") == {b"long", b"lo"}
 
 
-def test_a_disk_cuts_durably(journal: Journal, disk: RecordingDisk, file: Path) -> None:
+def test_a_disk_cuts_durably(journal: Journal, disk: RecordingFilesystem, file: Path) -> None:
     disk.create(file, b"long", sync=True)
     disk.sync_folder(journal.folder)
     disk.truncate(file, 2)
@@ -124,7 +126,7 @@ def test_a_disk_cuts_durably(journal: Journal, disk: RecordingDisk, file: Path) 
 
 
 def test_a_file_may_have_been_made_longer_by_its_length(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, b"ab", sync=True)
     disk.sync_folder(journal.folder)
@@ -137,7 +139,7 @@ def test_a_file_may_have_been_made_longer_by_its_length(
 
 
 def test_a_synced_file_without_a_synced_name_may_be_gone(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, OLD, sync=True)
 
@@ -145,7 +147,7 @@ def test_a_synced_file_without_a_synced_name_may_be_gone(
 
 
 def test_a_renamed_file_has_its_old_or_its_new_name(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, OLD, sync=True)
     disk.create(journal.folder / "new", NEW, sync=True)
@@ -159,7 +161,7 @@ def test_a_renamed_file_has_its_old_or_its_new_name(
 
 
 def test_a_file_that_is_put_in_the_place_of_another_unsynced_may_be_empty(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, OLD, sync=True)
     disk.sync_folder(journal.folder)
@@ -172,7 +174,9 @@ def test_a_file_that_is_put_in_the_place_of_another_unsynced_may_be_empty(
     assert OLD not in found
 
 
-def test_a_file_is_never_lost_between_two_folders(journal: Journal, disk: RecordingDisk) -> None:
+def test_a_file_is_never_lost_between_two_folders(
+    journal: Journal, disk: RecordingFilesystem
+) -> None:
     here, there = journal.folder / "here", journal.folder / "there"
     disk.make_folder(here)
     disk.make_folder(there)
@@ -188,7 +192,7 @@ def test_a_file_is_never_lost_between_two_folders(journal: Journal, disk: Record
 
 
 def test_a_removed_file_may_be_there_until_its_folder_is_synced(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, OLD, sync=True)
     disk.sync_folder(journal.folder)
@@ -199,7 +203,7 @@ def test_a_removed_file_may_be_there_until_its_folder_is_synced(
     assert contents(journal, "file") == {None}
 
 
-def test_a_folder_takes_with_it_what_is_inside(journal: Journal, disk: RecordingDisk) -> None:
+def test_a_folder_takes_with_it_what_is_inside(journal: Journal, disk: RecordingFilesystem) -> None:
     folder = journal.folder / "folder"
     disk.make_folder(folder)
     disk.make_folder(folder)
@@ -213,7 +217,7 @@ def test_what_was_there_before_has_survived(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_bytes(OLD)
     journal = Journal(tmp_path)
-    RecordingDisk(journal).append(tmp_path / "folder" / "file", b"", sync=False)
+    RecordingFilesystem(journal).append(tmp_path / "folder" / "file", b"", sync=False)
 
     assert left(journal)[0].files == {"folder": None, "folder/file": OLD}
 
@@ -222,7 +226,7 @@ def test_what_was_there_before_has_survived(tmp_path: Path) -> None:
 
 
 def test_states_are_distinct_and_the_same_for_a_seed(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, OLD, sync=False)
     journal.mark("end")
@@ -235,14 +239,14 @@ def test_states_are_distinct_and_the_same_for_a_seed(
     assert states != list(crash_states(journal, seed=8, count=50))
 
 
-def test_there_are_no_more_states_than_can_be(journal: Journal, disk: RecordingDisk) -> None:
+def test_there_are_no_more_states_than_can_be(journal: Journal, disk: RecordingFilesystem) -> None:
     disk.create(journal.folder / "file", b"", sync=True)
 
     assert len(list(crash_states(journal, seed=1, count=100))) == 2
 
 
 def test_a_state_that_is_right_before_a_note_and_wrong_after_it_comes_twice(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, b"", sync=True)
     journal.mark("ack")
@@ -255,7 +259,7 @@ def test_a_state_that_is_right_before_a_note_and_wrong_after_it_comes_twice(
 
 
 def test_a_state_knows_what_was_noted_before_it(
-    journal: Journal, disk: RecordingDisk, file: Path
+    journal: Journal, disk: RecordingFilesystem, file: Path
 ) -> None:
     disk.create(file, OLD, sync=True)
     disk.sync_folder(journal.folder)
@@ -271,7 +275,7 @@ def test_a_state_knows_what_was_noted_before_it(
 
 
 def test_a_state_takes_the_place_of_what_a_folder_held(
-    journal: Journal, disk: RecordingDisk, tmp_path: Path
+    journal: Journal, disk: RecordingFilesystem, tmp_path: Path
 ) -> None:
     disk.make_folder(journal.folder / "folder")
     disk.create(journal.folder / "folder" / "file", OLD, sync=True)
@@ -291,12 +295,14 @@ def test_a_state_takes_the_place_of_what_a_folder_held(
 
 
 def test_a_recording_disk_records_every_step_of_a_disk() -> None:
-    steps = {name for name in vars(Disk) if not name.startswith("_")}
+    steps = {name for name in vars(Filesystem) if not name.startswith("_")}
 
-    assert steps - {"discard"} <= vars(RecordingDisk).keys()
+    assert steps - {"discard"} <= vars(RecordingFilesystem).keys()
 
 
-def test_a_failed_step_is_not_recorded(journal: Journal, disk: RecordingDisk, file: Path) -> None:
+def test_a_failed_step_is_not_recorded(
+    journal: Journal, disk: RecordingFilesystem, file: Path
+) -> None:
     disk.discard([file])
     with pytest.raises(FileNotFoundError):
         disk.rename(file, journal.folder / "other")

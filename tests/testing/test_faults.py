@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.errors import InvalidInput, StoreClosed, StoreFull, Unavailable
 from holdfast.store import Engine, MemoryStore, Move, SqliteStore, Store, ref_name
+from holdfast.store._wrapping import WrapperStore
 from holdfast.testing import Fault, FaultStore, StoreContract
 from holdfast.testing._faults import METHODS
 from holdfast.testing._stores._base import MAIN, SPACE, Opener, in_threads, noise, point, value
@@ -39,7 +40,7 @@ class TestFaultStoreOnAFolder(SqliteContract):
 def test_every_method_of_an_engine_is_handed_on() -> None:
     methods = {name for name in vars(Engine) if not name.startswith("__")} - {"_abc_impl"}
 
-    assert methods <= vars(FaultStore).keys()
+    assert methods <= vars(WrapperStore).keys()
     assert {name.removeprefix("_") for name in methods - UNCOUNTED} == METHODS
 
 

@@ -2,6 +2,8 @@
 
 `Store` is the contract. `MemoryStore` is the smallest engine, `SqliteStore` the embedded
 one, `FileStore` the one of plain files, and `open` finds the engine for a path or URL.
+`CachedStore` keeps objects in memory, in front of any of them. `Memory`, `Disk` and `Cache`
+are names for the first two and the last.
 Whoever writes an engine subclasses `Store`, supplies the methods of `Engine`, and runs
 `holdfast.testing.StoreContract` on it.
 """
@@ -25,6 +27,7 @@ from holdfast.store._decide import (
 )
 from holdfast.store._disk import Disk
 from holdfast.store._engine import Engine
+from holdfast.store._filesystem import Filesystem
 from holdfast.store._frames import (
     MAX_DEPTH,
     MAX_PAYLOAD,
@@ -37,7 +40,7 @@ from holdfast.store._frames import (
     parse_header,
 )
 from holdfast.store._framing import Framed, FrameWriter
-from holdfast.store._memory import MemoryStore, Sizes
+from holdfast.store._memory import Memory, MemoryStore, Sizes
 from holdfast.store._names import (
     MAX_NAME_BYTES,
     decode_part,
@@ -79,6 +82,7 @@ from holdfast.store._records import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.store._cached import Cache, CachedStore, CacheInfo
     from holdfast.store._checking import Problem, Report
     from holdfast.store._collecting import Collected, Progress
     from holdfast.store._files import FileStore
@@ -94,6 +98,9 @@ __all__ = [
     "MAX_PAYLOAD",
     "REMEMBERED_WRITES",
     "Batch",
+    "Cache",
+    "CacheInfo",
+    "CachedStore",
     "Capabilities",
     "Collected",
     "Decision",
@@ -104,6 +111,7 @@ __all__ = [
     "Facts",
     "Fence",
     "FileStore",
+    "Filesystem",
     "FrameHeader",
     "FrameWriter",
     "Framed",
@@ -111,6 +119,7 @@ __all__ = [
     "KeyStats",
     "Lease",
     "LeaseRecord",
+    "Memory",
     "MemoryStore",
     "Migrated",
     "Move",
@@ -163,6 +172,9 @@ __all__ = [
 
 # Loaded when they are first asked for: some bring sqlite3, and most programs need few.
 _HOMES = {
+    "Cache": "_cached",
+    "CacheInfo": "_cached",
+    "CachedStore": "_cached",
     "Collected": "_collecting",
     "FileStore": "_files",
     "Migrated": "_migrating",

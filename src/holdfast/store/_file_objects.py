@@ -19,7 +19,6 @@ from typing import NamedTuple, TypeVar
 
 from holdfast.errors import FormatError
 from holdfast.store._decide import Presence
-from holdfast.store._disk import Disk
 from holdfast.store._file_paths import (
     COLLECTIONS,
     CONDEMNED,
@@ -29,6 +28,7 @@ from holdfast.store._file_paths import (
     object_path,
     temporary,
 )
+from holdfast.store._filesystem import Filesystem
 from holdfast.store._frames import parse_header
 from holdfast.store._framing import Framed
 from holdfast.store._records import Stored
@@ -60,7 +60,7 @@ class Found(NamedTuple):
 class Objects:
     """The objects of one store. What changes them needs the right to write."""
 
-    def __init__(self, root: Path, disk: Disk) -> None:
+    def __init__(self, root: Path, disk: Filesystem) -> None:
         self._root, self._disk = root, disk
         self._folder = root / OBJECTS
         self._prefix = f"{self._folder}{os.sep}"

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from holdfast.errors import FormatError, NewerFormat
-from holdfast.store._disk import Disk
 from holdfast.store._file_log import seal, unseal
 from holdfast.store._file_paths import NEW, temporary
+from holdfast.store._filesystem import Filesystem
 from holdfast.store._records import Header, LeaseRecord, decode_header
 
 LAYOUT = 1
@@ -33,7 +33,9 @@ class Leases(NamedTuple):
 NO_LEASES = Leases(0, {})
 
 
-def replace_file(disk: Disk, root: Path, path: Path, data: bytes, *, sync: bool = True) -> None:
+def replace_file(
+    disk: Filesystem, root: Path, path: Path, data: bytes, *, sync: bool = True
+) -> None:
     """Put a file in the place of another, whole. With `sync` its name is durable then too."""
     new = temporary(root)
     try:

@@ -13,9 +13,9 @@ from holdfast.errors import FormatError, Unavailable
 from holdfast.store import _file_log as log
 from holdfast.store import _file_small as small
 from holdfast.store._decide import Recorded
-from holdfast.store._disk import Disk
 from holdfast.store._file_paths import LEASES, LOG, SNAPSHOT, SPACES, plain_space, space_folder
 from holdfast.store._file_state import State, damaged
+from holdfast.store._filesystem import Filesystem
 from holdfast.store._records import Durability
 
 _STATES = 256  # Spaces that are kept in memory.
@@ -26,7 +26,7 @@ _FIRST_LINES = 512 * 1024
 class Spaces:
     """The spaces of one store. What changes them needs the right to write."""
 
-    def __init__(self, root: Path, disk: Disk, durability: Durability) -> None:
+    def __init__(self, root: Path, disk: Filesystem, durability: Durability) -> None:
         self._root, self._disk, self._durability = root, disk, durability
         self._folder = root / SPACES
         self._processes: dict[int, _States] = {}

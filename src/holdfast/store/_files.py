@@ -15,11 +15,11 @@ from holdfast.store import _file_paths as paths
 from holdfast.store import _file_small as small
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Decision, Facts, Presence, Recorded, decide
-from holdfast.store._disk import Disk
 from holdfast.store._file_lock import LOCK, TURN, Lock, WriteLock
 from holdfast.store._file_objects import Objects
 from holdfast.store._file_spaces import Spaces
 from holdfast.store._file_usage import Usage, folder_bytes
+from holdfast.store._filesystem import Filesystem
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
 from holdfast.store._listeners import Listeners
 from holdfast.store._records import (
@@ -62,7 +62,7 @@ class FileStore(Store):
     poll_seconds: ClassVar[float | None] = 0.02
 
     # What tests of crashes put their own in the place of.
-    _disk: ClassVar[Disk] = Disk()
+    _disk: ClassVar[Filesystem] = Filesystem()
 
     def __init__(  # noqa: PLR0913 - each has a default
         self,

@@ -46,7 +46,7 @@ class FrameWriter:
 
     def __init__(self, read_bases: BaseReader, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self._read_bases = read_bases
-        self._cache_bytes = cache_bytes
+        self.cache_bytes = cache_bytes
         self._cache: OrderedDict[ObjectId, Known] = OrderedDict()
         self._held = 0
         self._lock = threading.Lock()
@@ -81,10 +81,10 @@ class FrameWriter:
         with self._lock:
             for id, known in fresh.items():
                 self._drop(id)
-                if len(known.payload) <= self._cache_bytes // 8:
+                if len(known.payload) <= self.cache_bytes // 8:
                     self._cache[id] = known
                     self._held += len(known.payload)
-            while self._held > self._cache_bytes:
+            while self._held > self.cache_bytes:
                 self._held -= len(self._cache.popitem(last=False)[1].payload)
 
     def forget(self, ids: Collection[ObjectId]) -> None:

@@ -348,3 +348,7 @@ class MemoryStore(Store):
 
     def _close(self) -> None:
         pass
+
+
+Memory = MemoryStore
+"""Another name for `MemoryStore`."""

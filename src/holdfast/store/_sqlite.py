@@ -17,8 +17,8 @@ from holdfast.store import _sqlite_schema as schema
 from holdfast.store import _sqlite_spaces as spaces
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Decision, Presence, decide
-from holdfast.store._disk import Disk
 from holdfast.store._file_usage import folder_bytes
+from holdfast.store._filesystem import Filesystem
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
 from holdfast.store._listeners import Listeners
 from holdfast.store._records import (
@@ -69,7 +69,7 @@ class SqliteStore(Store):
     poll_seconds: ClassVar[float | None] = 0.02
 
     # What tests of crashes put their own in the place of.
-    _disk: ClassVar[Disk] = Disk()
+    _disk: ClassVar[Filesystem] = Filesystem()
     _vfs: ClassVar[str | None] = None
     """The name of SQLite's own layer for files; None is its default."""
 

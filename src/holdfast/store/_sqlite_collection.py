@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.store import _sqlite_packs as packs
-from holdfast.store._disk import Disk
+from holdfast.store._filesystem import Filesystem
 from holdfast.store._framing import Framed
 from holdfast.store._sqlite_entries import (
     ORDINAL_BITS,
@@ -93,7 +93,7 @@ def replace_condemned(moment: Moment, ids: Sequence[ObjectId]) -> None:
 
 
 def delete_objects(
-    moment: Moment, disk: Disk, folder: Path, ids: Sequence[ObjectId], collection: int
+    moment: Moment, disk: Filesystem, folder: Path, ids: Sequence[ObjectId], collection: int
 ) -> Deleted:
     """Delete what a collection condemned, and rewrite packs that are less than half alive then."""
     marked = {id for id, by in read_condemned(moment.db, ids).items() if by == collection}
@@ -111,7 +111,7 @@ def delete_objects(
     return Deleted([id for id in ids if id in found], files)
 
 
-def remove_orphans(db: sqlite3.Connection, disk: Disk, folder: Path) -> None:
+def remove_orphans(db: sqlite3.Connection, disk: Filesystem, folder: Path) -> None:
     """Remove old files that no pack names, left by writers that were killed.
 
     Inside a transaction, so that no pack can come to name one meanwhile.
@@ -169,7 +169,7 @@ def _thin(moment: Moment, number: int) -> Thin | None:
     return Thin(number, file, living)
 
 
-def _repack(moment: Moment, disk: Disk, folder: Path, thin: Sequence[Thin]) -> list[Thin]:
+def _repack(moment: Moment, disk: Filesystem, folder: Path, thin: Sequence[Thin]) -> list[Thin]:
     """Move what is alive in these packs into new ones; the packs that are empty now.
 
     Frames and marks stay as they are. A pack that cannot be read whole stays too.
@@ -222,7 +222,9 @@ def _empty(moment: Moment, thin: Thin) -> None:
     moment.changed(row._replace(entries=None, bases=None))
 
 
-def _move(moment: Moment, disk: Disk, folder: Path, frames: Sequence[Framed], size: int) -> None:
+def _move(
+    moment: Moment, disk: Filesystem, folder: Path, frames: Sequence[Framed], size: int
+) -> None:
     if not frames:
         return
     if size > packs.LARGE:

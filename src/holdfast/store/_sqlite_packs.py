@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.store._disk import Disk
+from holdfast.store._filesystem import Filesystem
 from holdfast.store._framing import Framed
 from holdfast.store._packs import build_pack, seal_pack
 from holdfast.store._records import Stored
@@ -132,7 +132,7 @@ def scan_after(db: sqlite3.Connection, after: int, limit: int) -> Page:
     )
 
 
-def write_ahead(disk: Disk, folder: Path, frames: Iterable[Framed]) -> Ahead:
+def write_ahead(disk: Filesystem, folder: Path, frames: Iterable[Framed]) -> Ahead:
     """Put frames into a file of its own, which survives a power loss."""
     ordered = deltas_first(frames)
     sealed = seal_pack(build_pack(ordered))

@@ -21,7 +21,7 @@ from holdfast.testing._crashes import (  # noqa: E402 - rewritten first
     CrashState,
     Journal,
     Mark,
-    RecordingDisk,
+    RecordingFilesystem,
     crash_states,
     recording,
 )
@@ -37,7 +37,7 @@ __all__ = [
     "Journal",
     "Mark",
     "Outcome",
-    "RecordingDisk",
+    "RecordingFilesystem",
     "StoreContract",
     "crash_states",
     "fail_every_call",

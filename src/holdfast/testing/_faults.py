@@ -5,26 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from holdfast.errors import InvalidInput, StoreFull, Unavailable
-from holdfast.store import (
-    Batch,
-    Durability,
-    Header,
-    LeaseRecord,
-    Operation,
-    Presence,
-    Ref,
-    Store,
-    Stored,
-    View,
-)
+from holdfast.store import Store, Stored
 from holdfast.store._checks import expect, expect_whole
-from holdfast.store._turns import Turn
-from holdfast.tree import ObjectId
+from holdfast.store._wrapping import WrapperStore
 
 R = TypeVar("R")
 
@@ -106,7 +94,7 @@ class Fault:
         return Unavailable(f"a test made {call} fail. Try again; a commit with the same write id.")
 
 
-class FaultStore(Store):
+class FaultStore(WrapperStore):
     """A store in front of another that fails as it is told, and is like it otherwise.
 
     Each fault is met at its own call, so the same calls in the same order always end the
@@ -121,18 +109,7 @@ class FaultStore(Store):
         *,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        expect(isinstance(store, Store), "a FaultStore stands in front of a store", store)
-        super().__init__(
-            backend_id=store.backend_id,
-            backend_aliases=store.backend_aliases,
-            clock=store._clock,
-            size_limit=store.size_limit,
-            default_ttl_seconds=store.default_ttl_seconds,
-        )
-        # What engines say of their class is here a matter of the store behind.
-        self.capabilities = store.capabilities  # type: ignore[misc]
-        self.poll_seconds = store.poll_seconds  # type: ignore[misc]
-        self.inner = store
+        super().__init__(store)
         self.faults = tuple(faults)
         for fault in self.faults:
             expect(isinstance(fault, Fault), "a fault is made by Fault", fault)
@@ -153,16 +130,6 @@ class FaultStore(Store):
         """The faults that were met, in order; a dead server once for each call."""
         with self._counting:
             return list(self._met)
-
-    @property
-    def header(self) -> Header:
-        """The header of the store behind."""
-        return self.inner.header
-
-    @property
-    def durability(self) -> Durability:
-        """What an acknowledged commit survives."""
-        return self.inner.durability
 
     # What is counted.
 
@@ -203,43 +170,6 @@ class FaultStore(Store):
             self._met += met
         return number, met
 
-    def _frames(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, bytes]:
-        return self._call("frames", lambda: self.inner._frames(ids))
-
-    def _presence(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, Presence]:
-        return self._call("presence", lambda: self.inner._presence(ids))
-
-    def _commit(self, batch: Batch) -> Operation:
-        return self._call("commit", lambda: self.inner._commit(batch))
-
-    def _ref(self, space: str, name: str) -> Ref | None:
-        return self._call("ref", lambda: self.inner._ref(space, name))
-
-    def _view(self, space: str, prefix: str) -> View:
-        return self._call("view", lambda: self.inner._view(space, prefix))
-
-    def _spaces(self, prefix: str) -> list[str]:
-        return self._call("spaces", lambda: self.inner._spaces(prefix))
-
-    def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
-        return self._call("operations", lambda: self.inner._operations(space, after, limit))
-
-    def _lease(self, space: str, name: str) -> LeaseRecord | None:
-        return self._call("lease", lambda: self.inner._lease(space, name))
-
-    def _leases(self, space: str, prefix: str) -> list[LeaseRecord]:
-        return self._call("leases", lambda: self.inner._leases(space, prefix))
-
-    def _grant_lease(
-        self, space: str, name: str, expected: LeaseRecord | None, holder: str, duration: float
-    ) -> LeaseRecord | None:
-        return self._call(
-            "grant_lease", lambda: self.inner._grant_lease(space, name, expected, holder, duration)
-        )
-
-    def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
-        return self._call("swap_lease", lambda: self.inner._swap_lease(space, expected, record))
-
     def _scan(self) -> Iterator[Stored]:
         reply_is_lost = self._go_ahead("scan")
         return self._scanned(reply_is_lost)
@@ -248,32 +178,3 @@ class FaultStore(Store):
         yield from self.inner._scan()
         if reply_is_lost is not None:
             raise reply_is_lost  # Everything came, but not the news that this was all.
-
-    def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
-        return self._call("condemn", lambda: self.inner._condemn(ids, collection))
-
-    def _revive(self, ids: Sequence[ObjectId]) -> None:
-        return self._call("revive", lambda: self.inner._revive(ids))
-
-    def _raise_epochs(self) -> int:
-        return self._call("raise_epochs", self.inner._raise_epochs)
-
-    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
-        return self._call("delete", lambda: self.inner._delete(ids, collection))
-
-    def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
-        return self._call("examine", lambda: self.inner._examine(read_data))
-
-    def _disk_bytes(self) -> int | None:
-        return self._call("disk_bytes", self.inner._disk_bytes)
-
-    # What is not.
-
-    def _turns(self) -> tuple[Turn, Turn] | None:
-        return self.inner._turns()
-
-    def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
-        return self.inner._subscribe(space, wake)
-
-    def _close(self) -> None:
-        self.inner.close()

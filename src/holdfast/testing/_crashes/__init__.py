@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.testing._crashes._disk import RecordingDisk, recording
+from holdfast.testing._crashes._disk import RecordingFilesystem, recording
 from holdfast.testing._crashes._journal import Journal, Mark
 from holdfast.testing._crashes._states import CrashState, crash_states
 
-__all__ = ["CrashState", "Journal", "Mark", "RecordingDisk", "crash_states", "recording"]
+__all__ = ["CrashState", "Journal", "Mark", "RecordingFilesystem", "crash_states", "recording"]

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from holdfast.errors import InvalidInput
 from holdfast.store import Store
-from holdfast.store._disk import Disk
+from holdfast.store._filesystem import Filesystem
 from holdfast.testing._crashes._journal import Journal
 
 S = TypeVar("S", bound=Store)
 
 
-class RecordingDisk(Disk):
+class RecordingFilesystem(Filesystem):
     """The files of this machine, with a journal of everything that is done to them."""
 
     def __init__(self, journal: Journal) -> None:
@@ -76,19 +76,19 @@ class RecordingDisk(Disk):
             self.journal.synced(path)
 
 
-def recording(engine: type[S], journal: Journal, disk: Disk | None = None) -> type[S]:
+def recording(engine: type[S], journal: Journal, disk: Filesystem | None = None) -> type[S]:
     """The same engine, with everything that it does to files noted in a journal.
 
     For `SqliteStore`, `FileStore` and any engine that changes files through its class
-    attribute `_disk`, a `Disk`. What SQLite does is noted too. `disk` is a
-    `RecordingDisk` by default.
+    attribute `_disk`, a `Filesystem`. What SQLite does is noted too. `disk` is a
+    `RecordingFilesystem` by default.
     """
     if not hasattr(engine, "_disk"):
         raise InvalidInput(
             f"{engine.__name__} has no disk in its class attribute _disk. Change files through "
             "one, or note each step in the journal."
         )
-    replaced: dict[str, object] = {"_disk": disk or RecordingDisk(journal)}
+    replaced: dict[str, object] = {"_disk": disk or RecordingFilesystem(journal)}
     if hasattr(engine, "_vfs"):
         from holdfast.testing._crashes._vfs import record
 

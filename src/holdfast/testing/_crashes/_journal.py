@@ -73,7 +73,7 @@ class Journal:
     """The steps by which the files of a folder changed, and what a test noted in between.
 
     What is in the folder when the journal begins has survived already. An engine is
-    recorded by `recording`, or by a `RecordingDisk`; one that does neither calls these
+    recorded by `recording`, or by a `RecordingFilesystem`; one that does neither calls these
     methods itself, each right after the step. `mark` notes what the program knew at a
     moment. Paths are those of the real files.
     """
@@ -81,7 +81,7 @@ class Journal:
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.folder = Path(folder).absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        # SQLite resolves symbolic links in what it opens, a Disk does not.
+        # SQLite resolves symbolic links in what it opens, a Filesystem does not.
         self._roots = {str(self.folder), os.path.realpath(self.folder)}
         self.lock = threading.RLock()
         """Hold it over a step and its note, so that notes have the order of the steps."""
