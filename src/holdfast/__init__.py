@@ -25,6 +25,7 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from holdfast.codec import Codec, Registry, register
     from holdfast.history import Branch, History
+    from holdfast.state import Versioned
     from holdfast.store import (
         Cache,
         CachedStore,
@@ -70,6 +71,7 @@ __all__ = [
     "Timeline",
     "TreeWriter",
     "Unavailable",
+    "Versioned",
     "__version__",
     "amigrate",
     "diff",
@@ -100,6 +102,7 @@ _HOMES = {
         "migrate",
         "open",
     ),
+    "holdfast.state": ("Versioned",),
     "holdfast.timeline": ("Checkpoint", "Timeline"),
     "holdfast.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }

@@ -27,7 +27,13 @@ from holdfast.errors import (
 )
 from holdfast.history import _refs as refs
 from holdfast.history._commits import StepFields, check_fields, new_write_id
-from holdfast.history._merging import Merging, check_mergers, merge_late, reading_too
+from holdfast.history._merging import (
+    Merging,
+    check_mergers,
+    merge_edited,
+    merge_late,
+    reading_too,
+)
 from holdfast.history._recent import RecentObjects
 from holdfast.history._turns import Hold, turn
 from holdfast.store import REMEMBERED_WRITES, Move, Operation
@@ -215,6 +221,35 @@ class Branch:
             notes = self._notes(metadata, events, fields)
             return self._update(edit, notes, write_id)
 
+    def publish(
+        self,
+        base: ObjectId | None,
+        edited: Edited,
+        *,
+        metadata: Any = None,
+        events: Any = None,
+        mergers: Mergers | None = None,
+        write_id: str | None = None,
+        **fields: Unpack[StepFields],
+    ) -> Commit:
+        """Make what was edited, from the value with a root, part of the newest value.
+
+        If the newest value is still the one with that root (None before the first), the
+        new one takes its place. Else the two are merged as `commit` does it, into one
+        commit on top of what others did. Raises `MergeConflict` with nothing changed.
+        """
+        with self._lock:
+            check_mergers(mergers, self.history.codec)
+            notes = self._notes(metadata, events, fields)
+
+            def edit(root: ObjectId | None, read: Reader) -> Edited:
+                if root == base:
+                    return edited
+                how = Merging(self.history._commits.find, read, mergers, self.history.codec)
+                return merge_edited(base, edited, root, how)
+
+            return self._update(edit, notes, write_id, knows=lambda root: root == base)
+
     # Inside.
 
     def _settle(self) -> None:
@@ -262,14 +297,26 @@ class Branch:
             hold.place.head = _id(self._head.commit)
         self._lost = False
 
-    def _update(self, edit: Edit, notes: Notes, write_id: str | None) -> Commit:
+    def _update(
+        self,
+        edit: Edit,
+        notes: Notes,
+        write_id: str | None,
+        knows: Callable[[ObjectId | None], bool] = lambda root: True,
+    ) -> Commit:
+        """Send an edit of the newest value until it lands.
+
+        `knows` says whether all that the edit needs is reached by the value with a root.
+        """
         id = new_write_id() if write_id is None else write_id
         with self._turn() as hold:
             while True:
                 head = self._head = self._look()
                 try:
                     change = self._edited(edit, head.commit)
-                    made = self._send(change, head.commit, head.epoch, notes, id, action="update")
+                    root = None if head.commit is None else head.commit.root
+                    epoch = head.epoch if knows(root) else None
+                    made = self._send(change, head.commit, epoch, notes, id, action="update")
                     self._recent.remember(change.objects)
                     return made
                 except RefMoved:
@@ -502,6 +549,7 @@ class Branch:
     aread = twin(read)
     acommit = twin(commit)
     aupdate = twin(update)
+    apublish = twin(publish)
 
 
 class Notes(NamedTuple):

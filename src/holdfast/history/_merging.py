@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.codec import Codec
-from holdfast.errors import MergeConflict
+from holdfast.errors import Conflict, MergeConflict
 from holdfast.history._ancestry import Find, merge_bases
 from holdfast.tree import (
     Commit,
@@ -25,6 +25,7 @@ from holdfast.tree import (
     merge,
 )
 from holdfast.tree._mergers import Rules
+from holdfast.tree._writer import reachable
 
 Function: TypeAlias = Callable[[Any, Any, Any], Any]
 
@@ -76,6 +77,21 @@ def merge_late(base: ObjectId | None, mine: ObjectId, published: ObjectId, how: 
         raise MergeConflict(
             [one._replace(ours=one.theirs, theirs=one.ours) for one in conflict.conflicts]
         ) from None
+
+
+def merge_edited(
+    base: ObjectId | None, edited: Edited, published: ObjectId | None, how: Merging
+) -> Edited:
+    """What was edited from a base, merged into what was published meanwhile.
+
+    Of the edited objects only those are given that the outcome still needs.
+    """
+    if published is None:
+        raise Conflict("the branch was removed meanwhile. Open it again to begin it anew.")
+    reading = how._replace(read=reading_too(how.read, edited.objects))
+    merged = merge_late(base, edited.root, published, reading)
+    made = {one.id: one for one in [*edited.objects, *merged.objects]}
+    return Edited(merged.root, *reachable(merged.root, made))
 
 
 def _turned(merger: Merger | Function | str) -> Merger | Function | str:

@@ -56,6 +56,11 @@ class Builder:
         found = dict(zip(missing, self._read_old(missing), strict=True))
         return [made[id] if id in made else found[id] for id in ids]
 
+    def forget(self) -> None:
+        """Let go of the objects made here: they can be fetched like old ones."""
+        self.objects = {}
+        self._below = {}
+
     def add(self, made: Object) -> ObjectId:
         """Note a new object."""
         self.objects[made.id] = made

@@ -238,7 +238,7 @@ def finish(builder: Builder, part: bytes, base: ObjectId | None) -> Edited:
     root = linked(part)
     if root is None:
         root = builder.add(make_object(Kind.VALUE, part, base))
-    made = builder.objects
     # What came out as its own predecessor is not new.
-    objects, needs = reachable(root, builder, lambda id: made[id].base == id)
+    made = {id: one for id, one in builder.objects.items() if one.base != id}
+    objects, needs = reachable(root, made, builder.links)
     return Edited(root, objects, needs)

@@ -120,10 +120,7 @@ class Embedder:
 
     def in_order(self, members: list[Any]) -> list[Any]:
         """The members of a set in the order of their encodings."""
-        encoded = {self.codec.encode(member): member for member in members}
-        if len(encoded) != len(members):
-            raise NotStorable("two of its members are stored as the same bytes (nan twice?)")
-        return [encoded[key] for key in sorted(encoded)]
+        return in_order(self.codec, members)
 
     def build_mapping(
         self,
@@ -188,6 +185,14 @@ class Embedder:
         if isinstance(mirror, MappingMirror):
             return update_mapping(self, mirror, opened.parts)
         return update_bytes(self, mirror, opened.parts, value)
+
+
+def in_order(codec: Codec, members: list[Any]) -> list[Any]:
+    """The members of a set in the order of their encodings."""
+    encoded = {codec.encode(member): member for member in members}
+    if len(encoded) != len(members):
+        raise NotStorable("two of its members are stored as the same bytes (nan twice?)")
+    return [encoded[key] for key in sorted(encoded)]
 
 
 def _old_parts(old: bytes, title: Title) -> dict[Any, bytes]:

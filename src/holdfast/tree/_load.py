@@ -54,9 +54,14 @@ class Loader:
         if self._depth >= _MAX_DEPTH:
             raise FormatError("the value is nested too deeply")
         self._depth += 1
-        value = self._container(Root.decode(found.payload))
+        root = Root.decode(found.payload)
+        value = self._container(root)
+        self._loaded(found.id, root, value)
         self._depth -= 1
         return value
+
+    def _loaded(self, id: ObjectId, root: Root, value: Any) -> None:
+        """Called with every large part that was read."""
 
     def _decode(self, data: bytes) -> Any:
         """Decode an encoding, with what its links stand for in place."""

@@ -17,6 +17,7 @@ from holdfast.tree._layout import PAIRS, Entry
 from holdfast.tree._levels import Span, View, in_turn
 from holdfast.tree._load import Loader
 from holdfast.tree._objects import Kind, ObjectId, Reader
+from holdfast.tree._parts import linked
 from holdfast.tree._stack import expect_room, reading, writing
 
 _TITLE = Title(Code.MAP)
@@ -108,6 +109,12 @@ class Map(Mapping[Any, Any]):
         if entry is None:
             raise PathNotFound(f"the map has no key {key!r}")
         return Loader(self._read, self._codec).part(entry.body)
+
+    def inner(self, key: Any) -> Map | None:
+        """The map that stands under a key, which is not read; None if there is none."""
+        _, entry = self._locate(key)
+        root = None if entry is None else linked(entry.body)
+        return None if root is None else Map(root, self._read, self._codec)
 
     def __contains__(self, key: object) -> bool:
         return self._locate(key)[1] is not None

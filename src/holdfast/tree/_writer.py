@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -98,7 +98,8 @@ class TreeWriter:
         if root is None:
             before = None if self._part is None or linked(self._part) else self._root
             root = builder.add(make_object(Kind.VALUE, part, before))
-        objects, needs = reachable(root, builder, self._is_known)
+        made = {id: one for id, one in builder.objects.items() if not self._is_known(id)}
+        objects, needs = reachable(root, made, builder.links)
         return Written(root, objects, needs, part, embedder.mirrors, self._since)
 
     def accept(self, written: Written) -> None:
@@ -162,11 +163,11 @@ def _reached(root: ObjectId, objects: dict[ObjectId, Object]) -> set[ObjectId]:
 
 
 def reachable(
-    root: ObjectId, builder: Builder, known: Callable[[ObjectId], bool]
+    root: ObjectId,
+    made: Mapping[ObjectId, Object],
+    links_of: Callable[[Object], Sequence[ObjectId]] = links,
 ) -> tuple[list[Object], list[ObjectId]]:
-    """Of the objects just made, those that a root reaches and nobody had before;
-    and what they point to beside each other."""
-    made = {id: one for id, one in builder.objects.items() if not known(id)}
+    """Of the objects just made, those that a root reaches; and what else these point to."""
     if root not in made:
         return [], [root]
     # Children first: an engine that stores in this order never points to nothing.
@@ -179,7 +180,7 @@ def reachable(
             objects[id] = made[pending.pop()]
             continue
         entered.add(id)
-        below = builder.links(made[id])
+        below = links_of(made[id])
         needs.update(dict.fromkeys(below))
         pending += [one for one in reversed(below) if one in made and one not in entered]
     return list(objects.values()), [id for id in needs if id not in made]

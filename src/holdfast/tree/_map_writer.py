@@ -1,0 +1,285 @@
+"""Writing a map of which some values were read, and may have been changed in place.
+
+A `Shelf` is what a program holds of a map: the values that it read or set, by key. Each
+is remembered with the part that is stored for it, so what was never read costs nothing,
+and what was read costs a comparison. A shelf may have shelves inside, for maps that
+stand in the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from holdfast.codec import Codec
+from holdfast.codec._codes import Code
+from holdfast.codec._decoder import Decoder
+from holdfast.errors import FormatError, NotStorable
+from holdfast.tree._builder import Builder, Title
+from holdfast.tree._container import Container, Edited, finish, open_part
+from holdfast.tree._cuts import KEY_MAX
+from holdfast.tree._edit import embed_at
+from holdfast.tree._embed import Embedder
+from holdfast.tree._layout import PAIRS, Entry
+from holdfast.tree._levels import Span, View, in_turn
+from holdfast.tree._mergers import ABSENT
+from holdfast.tree._mirrors import Mirror
+from holdfast.tree._objects import Kind, ObjectId, Reader
+from holdfast.tree._parts import link, links, links_in
+from holdfast.tree._reflecting import Reflector
+from holdfast.tree._stack import reading, writing
+
+_TITLE: Final = Title(Code.MAP)
+_IMMUTABLE: Final = frozenset({str, int, float, bool, bytes, complex, type(None)})
+_STALE: Final = 16 << 20
+"""How many bytes of mirrors that are no longer needed may be held."""
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A key that was read or set: what is under it now, and the part that is stored."""
+
+    key: Any
+    value: Any
+    """`ABSENT` if it was removed."""
+    part: bytes | None = None
+    """None if nothing is stored under the key."""
+    given: Any = ABSENT
+    """The value that was read; what is immutable and the same needs no comparison."""
+    mirrors: dict[ObjectId, Mirror] = field(default_factory=dict)
+    alive: int = 0
+    """About how many bytes the mirrors took when the stale ones were dropped last."""
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nobody can have changed the value."""
+        if self.value is ABSENT:
+            return self.part is None
+        return self.value is self.given and type(self.value) in _IMMUTABLE
+
+
+@dataclass(slots=True, eq=False)
+class Shelf:
+    """What is held of one map."""
+
+    slots: dict[bytes, Slot] = field(default_factory=dict)
+    """By encoded key."""
+    inner: dict[bytes, Shelf] = field(default_factory=dict)
+    """What is held of maps that stand in this one, by encoded key."""
+
+    def walk(self) -> Iterator[Slot]:
+        """The slots of this shelf and of those inside."""
+        yield from self.slots.values()
+        for shelf in self.inner.values():
+            yield from shelf.walk()
+
+
+@dataclass(slots=True, eq=False)
+class Kept:
+    """What became of a slot in a draft."""
+
+    slot: Slot
+    value: Any
+    part: bytes | None
+    mirrors: dict[ObjectId, Mirror]
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A shelf as objects: what is new, and what is to be remembered once it is stored."""
+
+    edited: Edited
+    changes: list[Kept]
+    _builder: Builder
+
+
+class MapWriter:
+    """Reads values of a map and finds out what changed in them. Not for several threads."""
+
+    def __init__(self, codec: Codec, read: Reader) -> None:
+        self._codec = codec
+        self._read = read
+
+    def open(self, root: ObjectId | None, path: tuple[bytes, ...] = ()) -> Container:
+        """A map, or one that stands in it at encoded keys; an empty one if it is not there."""
+        opened = _empty(self._read) if root is None else self._open(link(root), self._read)
+        for key in path:
+            _, entry = opened.view.locate(key)
+            if entry is None:
+                return _empty(self._read)
+            opened = self._open(entry.body, self._read)
+        return opened
+
+    def _open(self, part: bytes, read: Reader) -> Container:
+        opened = open_part(part, read)
+        if opened is None or opened.title != _TITLE:
+            raise FormatError("the state is not a map: another program wrote this history")
+        return opened
+
+    def encode_key(self, key: Any) -> bytes:
+        """The encoding of a key; raises `NotStorable`."""
+        encoded = self._codec.encode(key)
+        if len(encoded) > KEY_MAX:
+            raise NotStorable(f"a key takes {len(encoded)} bytes; the most is {KEY_MAX}")
+        return encoded
+
+    def decode_key(self, encoded: bytes) -> Any:
+        """A key from its encoding."""
+        return self._codec.decode(encoded)
+
+    @reading
+    def load(self, key: Any, part: bytes, read: Reader | None = None) -> Slot:
+        """A slot with the value of a stored part."""
+        reflector = Reflector(read or self._read, self._codec)
+        value = reflector.part(part)
+        size = sum([mirror.size for mirror in reflector.mirrors.values()])
+        return Slot(key, value, part, value, reflector.mirrors, size)
+
+    @writing
+    def check(self, key: Any, value: Any) -> None:
+        """Raise `NotStorable` if a value cannot stand under a key."""
+        try:
+            self._codec.encode(value)
+        except NotStorable:
+            # It may still fit a tree, which nests deeper; that decides, and says why not.
+            builder = Builder(self._read)
+            embed_at(Embedder(self._codec, builder, {}), self._codec, (key,), value, None)
+
+    @writing
+    def write(self, root: ObjectId | None, shelf: Shelf, threaded: bool = False) -> Draft:
+        """The map with all that changed on a shelf; raises `NotStorable` with the path.
+
+        With `threaded`, others may be changing the values meanwhile: then what changed is
+        copied first, so that what is stored and what is remembered are the same.
+        """
+        builder = Builder(self._read)
+        changes: list[Kept] = []
+
+        def part_of(slot: Slot) -> bytes | None:
+            kept = self._kept(builder, slot, threaded)
+            if kept.part != slot.part or kept.slot.value is ABSENT:
+                changes.append(kept)
+            return kept.part
+
+        opened = None if root is None else self._open(link(root), builder.read)
+        part = self._write(builder, opened, shelf, part_of)
+        if part is None:
+            assert root is not None
+            return Draft(Edited(root, [], [root]), changes, builder)
+        return Draft(finish(builder, part, root), changes, builder)
+
+    def _write(
+        self,
+        builder: Builder,
+        opened: Container | None,
+        shelf: Shelf,
+        part_of: Callable[[Slot], bytes | None],
+    ) -> bytes | None:
+        """The part of a map; None if it is as it was."""
+        before = opened or _empty(builder.read)
+        spans: list[Span] = []
+        for key, slot in shelf.slots.items():
+            if slot.is_untouched:
+                continue
+            part = part_of(slot)
+            if part != slot.part:
+                spans.append(_span(before, key, part))
+        for key, inside in shelf.inner.items():
+            _, entry = before.view.locate(key)
+            nested = None if entry is None else self._open(entry.body, builder.read)
+            part = self._write(builder, nested, inside, part_of)
+            if part is not None and (entry is not None or _holds(inside)):
+                spans.append(_span(before, key, part))
+        if not spans and opened is not None:
+            return None
+        return builder.edit_mapping(_TITLE, before.view, in_turn(spans), None, before.id).part
+
+    def _kept(self, builder: Builder, slot: Slot, threaded: bool) -> Kept:
+        if slot.value is ABSENT:
+            return Kept(slot, ABSENT, None, {})
+        value = slot.value
+        embedder = Embedder(self._codec, builder, slot.mirrors)
+        if threaded and type(value) not in _IMMUTABLE:
+            value = self._own(slot)
+            if value is ABSENT:
+                return Kept(slot, slot.value, slot.part, {})
+        part = embed_at(embedder, self._codec, (slot.key,), value, slot.part)
+        return Kept(slot, slot.value, part, embedder.mirrors)
+
+    def _own(self, slot: Slot) -> Any:
+        """A copy of a value that nobody else can change; `ABSENT` if it is as it was."""
+        if slot.mirrors and _settled(lambda: self._tried(slot)) == slot.part:
+            return ABSENT
+        encoded = _settled(lambda: self._encoded(slot))
+        return slot.value if encoded is None else Decoder(self._codec).decode(encoded)
+
+    def _tried(self, slot: Slot) -> bytes:
+        """What a value would be stored as; nothing of it is remembered."""
+        trial = Embedder(self._codec, Builder(self._read), slot.mirrors)
+        return embed_at(trial, self._codec, (slot.key,), slot.value, slot.part)
+
+    def _encoded(self, slot: Slot) -> bytes | None:
+        try:
+            return self._codec.encode(slot.value)
+        except NotStorable:
+            return None
+
+    def accept(self, draft: Draft) -> None:
+        """Take what was drafted for what is stored."""
+        for kept in draft.changes:
+            slot, old = kept.slot, kept.slot.part
+            slot.part, slot.given = kept.part, kept.value
+            slot.mirrors.update(kept.mirrors)
+            self._drop_stale(slot, old)
+        draft._builder.forget()
+
+    def _drop_stale(self, slot: Slot, old: bytes | None) -> None:
+        """Forget what was remembered of parts that are no more."""
+        part = slot.part
+        if part is None or not slot.mirrors:
+            slot.mirrors.clear()
+            return
+        if old is not None and old != part:
+            for id in set(links_in(old)).difference(links_in(part)):
+                slot.mirrors.pop(id, None)
+        size = sum([mirror.size for mirror in slot.mirrors.values()])
+        if size > 2 * slot.alive + _STALE:
+            alive = self._reached(part)
+            slot.mirrors = {id: one for id, one in slot.mirrors.items() if id in alive}
+            slot.alive = sum([mirror.size for mirror in slot.mirrors.values()])
+
+    def _reached(self, part: bytes) -> set[ObjectId]:
+        reached = set(links_in(part))
+        pending = list(reached)
+        while pending:
+            found = [one for one in self._read(pending) if one.kind != Kind.CHUNK]
+            pending = list({id for one in found for id in links(one)} - reached)
+            reached.update(pending)
+        return reached
+
+
+def _holds(shelf: Shelf) -> bool:
+    return any(slot.value is not ABSENT for slot in shelf.walk())
+
+
+def _span(opened: Container, key: bytes, part: bytes | None) -> Span:
+    at, entry = opened.view.locate(key)
+    return Span(at, at if entry is None else at + 1, [] if part is None else [Entry(key, part)])
+
+
+def _empty(read: Reader) -> Container:
+    return Container(_TITLE, View(PAIRS, 0, [], read), None, None)
+
+
+def _settled(call: Callable[[], Any]) -> Any:
+    """What a call gives once nobody changes the size of what it walks over."""
+    for _ in range(1000):
+        try:
+            return call()
+        except RuntimeError as error:
+            if isinstance(error, RecursionError):
+                raise
+            failure = copy(error)
+    raise failure
