@@ -22,6 +22,7 @@ MODULES = [
     "holdfast.store",
     "holdfast.history",
     "holdfast.recovery",
+    "holdfast.state",
     "holdfast.timeline",
     "holdfast.cli",
     "holdfast.testing",

@@ -7,31 +7,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.codec import Codec
 from holdfast.errors import (
     Conflict,
-    HoldfastError,
     InvalidInput,
-    MissingObjects,
     NotStorable,
-    Unavailable,
 )
 from holdfast.history import MAIN, At, Commit, History, StepFields
-from holdfast.history._commits import new_write_id
-from holdfast.history._merging import Merging, check_mergers, merge_late, reading_too
-from holdfast.history._recent import RecentObjects
+from holdfast.history._merging import check_mergers
 from holdfast.state._checkout import Checkout, recorded
+from holdfast.state._handle import Handle
 from holdfast.state._namespace import Namespace, place_of
-from holdfast.state._reconciling import reconcile
-from holdfast.state._shelves import Place, Shelves, inside
+from holdfast.state._shelves import Place, inside
 from holdfast.state._state import Recorded, State
 from holdfast.state._storing import store_of
-from holdfast.store import REMEMBERED_WRITES, Store, space_name
+from holdfast.store import Store, space_name
 from holdfast.store._asynchronous import Threads, twin
-from holdfast.tree import ABSENT, Change, Mergers, ObjectId, diff
-from holdfast.tree._map_writer import Draft, MapWriter, Slot
+from holdfast.tree import Change, Mergers
 
 if TYPE_CHECKING:
     from holdfast.store import KVStore
@@ -40,13 +34,6 @@ V = TypeVar("V", bound="Versioned")
 
 TENANT: Final = "states"
 _RESENDS: Final = 3
-
-
-class _Sent(NamedTuple):
-    """A commit of which it is not known whether it was made."""
-
-    write_id: str
-    draft: Draft
 
 
 class Versioned(State):
@@ -91,32 +78,19 @@ class Versioned(State):
         self._lock = threading.RLock()
         self._transactions = 0
         try:
-            self._begin(History(self.store, space, codec=known, agent=agent), branch)
+            self._history = History(self.store, space, codec=known, agent=agent)
+            self._handle = Handle(self._history, branch)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, history: History, branch: str) -> None:
-        self._history = history
-        self._branch = history.open(branch)
-        self._stand_at(self._branch.head)
-        self._noted: list[Mapping[str, Any]] = []
-        self._sent: _Sent | None = None
-
-    def _stand_at(self, commit: Commit | None) -> None:
-        """Begin anew from a commit, with nothing held."""
-        self._commit = commit
-        self._recent = RecentObjects(self.store.read)
-        self._writer = MapWriter(self._history.codec, self._recent.read)
-        self._shelves = Shelves(self._writer, self._root)
-
     def __repr__(self) -> str:
         at = "nothing yet" if self._commit is None else self._commit.short
-        return f"<Versioned {self.name!r} on {self._branch.name!r} at {at}>"
+        return f"<Versioned {self.name!r} on {self.branch_name!r} at {at}>"
 
     @property
-    def _root(self) -> ObjectId | None:
-        return None if self._commit is None else self._commit.root
+    def _commit(self) -> Commit | None:
+        return self._handle.commit
 
     @property
     def _threads(self) -> Threads:
@@ -135,13 +109,13 @@ class Versioned(State):
     @property
     def branch_name(self) -> str:
         """The branch that this handle commits to."""
-        return self._branch.name
+        return self._handle.branch.name
 
     @property
     def dirty(self) -> bool:
         """Whether something changed since the last commit, also in place."""
         with self._lock:
-            return self._is_changed(self._draft())
+            return self._handle.is_changed(self._handle.draft())
 
     # The mapping.
 
@@ -167,32 +141,32 @@ class Versioned(State):
 
     def _get(self, place: Place, key: Any) -> Any:
         with self._lock:
-            return self._shelves.get(place, key)
+            return self._handle.shelves.get(place, key)
 
     def _set(self, place: Place, key: Any, value: Any) -> None:
         with self._lock:
-            self._shelves.set(place, key, value)
+            self._handle.shelves.set(place, key, value)
 
     def _remove(self, place: Place, key: Any) -> None:
         with self._lock:
-            self._shelves.remove(place, key)
+            self._handle.shelves.remove(place, key)
 
     def _has(self, place: Place, key: object) -> bool:
         with self._lock:
-            return self._shelves.has(place, key)
+            return self._handle.shelves.has(place, key)
 
     def _keys(self, place: Place) -> Iterator[Any]:
         with self._lock:
-            keys = self._shelves.keys(place)
-        return (self._shelves.key_of(encoded) for encoded in keys)
+            keys = self._handle.shelves.keys(place)
+        return (self._handle.shelves.key_of(encoded) for encoded in keys)
 
     def _count(self, place: Place) -> int:
         with self._lock:
-            return self._shelves.count(place)
+            return self._handle.shelves.count(place)
 
     def _names(self, place: Place) -> list[str]:
         with self._lock:
-            return self._shelves.names(place)
+            return self._handle.shelves.names(place)
 
     # Namespaces.
 
@@ -238,116 +212,24 @@ class Versioned(State):
         merger settles it. The state stays as it is then, with its changes.
         """
         with self._lock:
-            if self._transactions:
-                raise InvalidInput("a transaction commits when its block ends: leave out commit()")
+            self._expect_no_transaction("commit")
             about: StepFields = {
                 "description": description,
                 "logic_step": logic_step,
                 "status": status,
                 "error": error,
             }
-            return self._land(about, metadata, mergers, write_id)
-
-    def _land(
-        self,
-        about: StepFields,
-        metadata: Any = None,
-        mergers: Mergers | None = None,
-        write_id: str | None = None,
-    ) -> str | None:
-        self._settle()
-        draft = self._draft()
-        if not (self._is_changed(draft) or self._noted or metadata is not None):
+            self._handle.land(about, metadata, self._rules(mergers), write_id)
             return self.commit_hash
-        rules = self._rules(mergers)
-        for left in reversed(range(_RESENDS)):
-            id = new_write_id() if write_id is None else write_id
-            self._sent = _Sent(id, draft)
-            noted = len(self._noted)
-            try:
-                commit = self._branch.publish(
-                    self._root,
-                    draft.edited,
-                    metadata=metadata,
-                    events=self._noted or None,
-                    mergers=rules,
-                    write_id=id,
-                    **about,
-                )
-            except MissingObjects as error:
-                self._sent = None
-                self._resend(error, left)
-                draft = self._draft()
-            except Unavailable:
-                raise  # It may have been made: the next commit finds out.
-            except HoldfastError:
-                self._sent = None
-                raise
-            else:
-                self._sent = None
-                del self._noted[:noted]
-                self._accept(draft, commit)
-                return commit.id.hex()
-        raise AssertionError("the last attempt raises or returns")
 
-    def _resend(self, error: MissingObjects, left: int) -> None:
-        """Have everything sent again that was collected since it was read."""
-        if not left or (self._commit is not None and self._commit.root in error.ids):
-            raise Conflict(
-                f"branch {self._branch.name!r} of {self.name!r} was moved back, and what this "
-                "handle had seen was collected. Note what you changed, call reset(), and "
-                "change it again."
-            ) from error
-        self._shelves.forget()
-
-    def _settle(self) -> None:
-        """Find out whether a commit that was interrupted, or got no answer, was made."""
-        if self._sent is not None:
-            made = self._branch._made(self._sent.write_id, REMEMBERED_WRITES)
-            sent, self._sent = self._sent, None
-            if made is not None:
-                self._noted.clear()
-                self._accept(sent.draft, self._branch._target(made))
-
-    def _accept(self, draft: Draft, commit: Commit) -> None:
-        self._recent.remember(draft.edited.objects)
-        self._writer.accept(draft)
-        self._commit = commit
-        self._shelves.move_to(commit.root)
-        if commit.root != draft.edited.root:
-            self._catch_up()
-
-    def _draft(self) -> Draft:
-        try:
-            return self._writer.write(
-                self._root, self._shelves.top, threaded=threading.active_count() > 1
+    def _expect_no_transaction(self, verb: str) -> None:
+        if self._transactions:
+            raise InvalidInput(
+                f"{verb}() has no place in a transaction, which is committed when its block ends"
             )
-        except NotStorable as error:
-            raise inside(error) from error
-
-    def _is_changed(self, draft: Draft) -> bool:
-        if self._commit is None:
-            return self._shelves.holds_something()
-        return draft.edited.root != self._commit.root
 
     def _rules(self, mergers: Mergers | None) -> Mergers:
         return {**self._mergers, **(mergers or {})}
-
-    def _catch_up(self) -> None:
-        """Bring what is held to what is stored, in place."""
-        for at in self._shelves.places():
-            part = self._shelves.part_at(at)
-            if part == at.slot.part:
-                continue
-            if part is None:
-                self._shelves.drop(at)
-            else:
-                self._renew(at.slot, self._writer.load(at.slot.key, part))
-
-    def _renew(self, slot: Slot, fresh: Slot) -> None:
-        slot.value = reconcile(slot.value, fresh.value, self.codec)
-        slot.part, slot.mirrors, slot.alive = fresh.part, fresh.mirrors, fresh.alive
-        slot.given = slot.value
 
     # Others.
 
@@ -358,44 +240,13 @@ class Versioned(State):
         with nothing changed, if others changed what was changed here too.
         """
         with self._lock:
-            self._settle()
-            head = self._branch.refresh()
-            if head is None or (self._commit is not None and head.id == self._commit.id):
-                return self.commit_hash
-            draft = self._draft()
-            if self._is_changed(draft):
-                self._rebase(draft, head, mergers)
-            else:
-                self._commit = head
-                self._shelves.move_to(head.root)
-                self._catch_up()
+            self._expect_no_transaction("refresh")
+            self._handle.refresh(self._rules(mergers))
             return self.commit_hash
-
-    def _rebase(self, draft: Draft, head: Commit, mergers: Mergers | None) -> None:
-        """Bring own changes onto a newer commit without committing them."""
-        read = reading_too(self._recent.read, draft.edited.objects)
-        how = Merging(self._history._commits.find, read, self._rules(mergers), self.codec)
-        merged = merge_late(self._root, draft.edited.root, head.root, how)
-        both = reading_too(read, merged.objects)
-        ours = {id(kept.slot): kept.part for kept in draft.changes}
-        outcome = Shelves(MapWriter(self.codec, both), merged.root)
-        self._commit = head
-        self._shelves.move_to(head.root)
-        for at in self._shelves.places():
-            slot, wanted, stored = at.slot, outcome.part_at(at), self._shelves.part_at(at)
-            mine = ours.get(id(slot), slot.part)
-            if wanted is None:
-                slot.value = ABSENT
-            elif wanted != mine:
-                fresh = self._writer.load(slot.key, wanted, both)
-                slot.value = reconcile(slot.value, fresh.value, self.codec)
-            if stored != slot.part:
-                slot.part, slot.given = stored, ABSENT
-                slot.mirrors.clear()
 
     def session(self) -> Versioned:
         """Another handle on the same branch, with changes and objects of its own."""
-        return self._other(self._branch.name)
+        return self._other(self.branch_name)
 
     def _other(self, branch: str) -> Versioned:
         return type(self)(
@@ -431,13 +282,7 @@ class Versioned(State):
     def changes(self) -> list[Change]:
         """What changed since the commit that this handle stands at, and is not committed."""
         with self._lock:
-            draft = self._draft()
-            read = reading_too(self._recent.read, draft.edited.objects)
-            before = self._root
-            if before is None:
-                empty = self._writer.write(None, type(self._shelves.top)()).edited
-                before, read = empty.root, reading_too(read, empty.objects)
-            return list(diff(before, draft.edited.root, read, codec=self.codec))
+            return self._handle.changes()
 
     def reset(self, commit_hash: At | None = None) -> str | None:
         """Drop what was not committed; with a commit, put the branch back to it.
@@ -447,13 +292,13 @@ class Versioned(State):
         returned to. Objects that were read before are no longer followed.
         """
         with self._lock:
+            self._expect_no_transaction("reset")
             if commit_hash is not None:
                 target = self._history.resolve(commit_hash)
-                head = self._branch.refresh()
+                head = self._handle.branch.refresh()
                 if head is None or head.id != target.id:
-                    self._history.move_branch(self._branch.name, target)
-            self._noted, self._sent = [], None
-            self._stand_at(self._branch.refresh())
+                    self._history.move_branch(self.branch_name, target)
+            self._handle.stand_at(self._handle.branch.refresh())
             return self.commit_hash
 
     def branch(self, name: str, at: At | None = None) -> Versioned:
@@ -482,13 +327,14 @@ class Versioned(State):
         if isinstance(source, Versioned):
             source = source._required()
         with self._lock:
+            self._expect_no_transaction("merge")
             if self.dirty:
                 raise InvalidInput("there are changes here: commit() or reset() before a merge")
-            self._settle()
-            if self._branch.refresh() is None:
-                self._history.create_branch(self._branch.name, source)
+            self._handle.settle()
+            if self._handle.branch.refresh() is None:
+                self._history.create_branch(self.branch_name, source)
             else:
-                self._history.merge(source, self._branch.name, mergers=self._rules(mergers))
+                self._history.merge(source, self.branch_name, mergers=self._rules(mergers))
             return self.refresh()
 
     def _required(self) -> Commit:
@@ -501,11 +347,12 @@ class Versioned(State):
         """A block that is committed as one version when it ends.
 
         If it raises, or the commit fails, the state is as it was before the block, and
-        objects are read anew. Other threads wait. A transaction inside another one is
-        committed with that.
+        objects are read anew. Only if it is not known whether the commit was made, the
+        changes stay, and the next commit finds out. Other threads wait. A transaction
+        inside another one is committed with that.
         """
         with self._lock:
-            before, noted = self._draft(), len(self._noted)
+            before, noted = self._handle.draft(), len(self._handle.noted)
             self._transactions += 1
             try:
                 try:
@@ -513,25 +360,12 @@ class Versioned(State):
                 finally:
                     self._transactions -= 1
                 if not self._transactions:
-                    self._land({"description": description})
+                    self._handle.land({"description": description}, None, self._mergers, None)
             except BaseException:
-                if self._sent is None:
-                    self._restore(before)
-                    del self._noted[noted:]
+                if not self._handle.is_unsure:
+                    self._handle.restore(before)
+                    del self._handle.noted[noted:]
                 raise
-
-    def _restore(self, draft: Draft) -> None:
-        """Hold again what was held when a draft was made."""
-        read = reading_too(self._recent.read, draft.edited.objects)
-        was = Shelves(MapWriter(self.codec, read), draft.edited.root)
-        for at in self._shelves.places():
-            slot, part = at.slot, was.part_at(at)
-            if part == slot.part:
-                self._shelves.drop(at)  # Read anew when it is asked for.
-            elif part is None:
-                slot.value = ABSENT
-            else:
-                slot.value, slot.given = self._writer.load(slot.key, part, read).value, ABSENT
 
     # Events.
 
@@ -542,12 +376,12 @@ class Versioned(State):
         except NotStorable as error:
             raise inside(error, "event") from error
         with self._lock:
-            self._noted.append(event)
+            self._handle.noted.append(event)
 
     def records(self, limit: int | None = None) -> Iterator[Recorded]:
         """The records of events, newest first: those not committed, then commit by commit."""
         with self._lock:
-            noted, commit = list(self._noted), self._commit
+            noted, commit = list(self._handle.noted), self._commit
         pending = [Recorded(record, self.commit_hash, None) for record in reversed(noted)]
         return islice(chain(pending, recorded(self._history, commit)), limit)
 
