@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 import subprocess
 import sys
@@ -35,7 +36,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "measured or, with --strict, when a target is missed; 2 for a wrong command line.",
     )
     known = ", ".join(registry.scenarios())
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"some of: {known}")
+    parser.add_argument(
+        "scenarios", nargs="*", metavar="SCENARIO", help=f"some of: {known}; 'state-*' is several"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, one repetition")
     parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of every side")
     parser.add_argument("--only", metavar="SIDES", help="only these sides, with commas between")
@@ -49,12 +52,17 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 def _check(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> None:
     sides = chosen.only.split(",") if chosen.only else []
-    unknown = [name for name in chosen.scenarios if name not in registry.scenarios()]
+    unknown = [name for name in chosen.scenarios if not _named(name)]
     unknown += [name for name in sides if name not in registry.engines()]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)} (--list shows what there is)")
     if chosen.repeat is not None and chosen.repeat < 1:
         parser.error("--repeat must be at least 1")
+
+
+def _named(asked: str) -> list[str]:
+    """The scenarios of a name, in which a star stands for anything."""
+    return fnmatch.filter(registry.scenarios(), asked)
 
 
 def show_list() -> None:
@@ -106,7 +114,8 @@ def _peers(chosen: list[Scenario], only: set[str] | None) -> Environment | None:
 def picked(chosen: argparse.Namespace) -> list[Scenario]:
     """The scenarios that were asked for; all of them if none was."""
     known = registry.scenarios()
-    return [known[name] for name in chosen.scenarios] or list(known.values())
+    names = dict.fromkeys(name for asked in chosen.scenarios for name in _named(asked))
+    return [known[name] for name in names] or list(known.values())
 
 
 def run(

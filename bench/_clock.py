@@ -46,13 +46,27 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
 
 
+def own_peak_bytes() -> int:
+    """The most memory that this program ever held.
+
+    The figure of a process that was started by a large one may begin with what that one held.
+    """
+    found = _said(Path("/proc/self/status"), "VmHWM:")
+    return peak_bytes() if found is None else found
+
+
 def available_bytes() -> int | None:
     """Memory that can still be had on this machine, where the system says so."""
+    return _said(Path("/proc/meminfo"), "MemAvailable:")
+
+
+def _said(file: Path, name: str) -> int | None:
+    """The bytes that a file of the system says under a name."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = file.read_text().splitlines()
     except OSError:
         return None
-    found = [line for line in lines if line.startswith("MemAvailable:")]
+    found = [line for line in lines if line.startswith(name)]
     return int(found[0].split()[1]) * 1024 if found else None
 
 

@@ -19,6 +19,12 @@ def message(text: Text, number: int) -> dict[str, Any]:
     return {"id": f"message-{number}", "role": role, "content": text.prose(950)}
 
 
+def short_message(text: Text, number: int) -> dict[str, Any]:
+    """One chat message of about 570 bytes."""
+    role = "assistant" if number % 2 else "user"
+    return {"id": f"message-{number}", "role": role, "content": text.prose(520)}
+
+
 def document(text: Text, number: int) -> dict[str, Any]:
     """One document of about 10 KB."""
     meta = {"author": text.title(), "reviewed": False, "tags": [text.title(), text.title()]}

@@ -14,6 +14,11 @@ NOTE = (
     "power loss may take them"
 )
 
+OWN_NOTE = (
+    "on diskcache at its own setting, SQLite's synchronous=NORMAL, our relaxed; values from 32 KB "
+    "on are files, which it never syncs"
+)
+
 
 def set_durability(cache: Any, durability: Durability) -> None:
     """Set what a commit survives; the setting is kept in the cache's folder."""

@@ -10,14 +10,14 @@ from bench._model import EngineInfo, Place
 from bench.engines._diskcache import NOTE, set_durability
 from bench.engines.agex import Agex
 
-_NO_LIMIT = 1 << 62
+NO_LIMIT = 1 << 62
 
 
 class AgexDisk(Agex):
     """The same, with a limit that is never reached: at its own of 1 GiB it drops live data."""
 
     def __init__(self, place: Place) -> None:
-        self._disk = import_module("agex.state.kv").Disk(str(place.folder), size_limit=_NO_LIMIT)
+        self._disk = import_module("agex.state.kv").Disk(str(place.folder), size_limit=NO_LIMIT)
         set_durability(self._disk.store, place.durability)
         super().__init__(self._disk, place.branch)
 

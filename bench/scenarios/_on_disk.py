@@ -82,13 +82,13 @@ def run_on_disk(
         cap = take(islice(steps, commits), start.engine, watch, bounds)
         taken = len(watch.cpu)
         watch(start.engine.close)
-        figures = start.figures | _times(watch, taken) | _bytes(place.folder, work, start, taken)
+        figures = start.figures | times(watch, taken) | _bytes(place.folder, work, start, taken)
         figures["open_mb"] = max(bounds.largest, folder_bytes(place.folder)) / 1e6
         figures |= closed(info, place)
         _reopen_and_check(info, place, work)
         figures["worst_kb"] = _worst(info, place, steps, size["worst"]) / 1e3
     notes = [f"stopped at {taken} of {commits} commits by {cap}"] if cap else []
-    return Measured(figures, notes, {"commits_cpu": _marks(watch.cpu[:taken], commits)})
+    return Measured(figures, notes, {"commits_cpu": marks(watch.cpu[:taken], commits)})
 
 
 def _start(info: EngineInfo, place: Place, work: Work, steps: Iterator[Step]) -> _Start:
@@ -103,11 +103,17 @@ def _start(info: EngineInfo, place: Place, work: Work, steps: Iterator[Step]) ->
     return _Start(engine, stored, 1, figures)
 
 
-def _times(watch: Stopwatch, taken: int) -> dict[str, float]:
+def times(watch: Stopwatch, taken: int) -> dict[str, float]:
+    """What the commits cost, which come first on the watch."""
+    tenth = max(1, taken // 10)
+    first, last = median(watch.cpu[:tenth]), median(watch.cpu[:taken][-tenth:])
     return {
         "commits": taken,
         "commits_cpu": sum(watch.cpu),
         "cpu_ms": median(watch.cpu[:taken]) * 1e3,
+        "first_ms": first * 1e3,
+        "last_ms": last * 1e3,
+        "grown": last / first,
         "growth": growth(watch.cpu[:taken]),
         "wall_ms": median(watch.wall[:taken]) * 1e3,
         "wall_s": sum(watch.wall),
@@ -124,7 +130,7 @@ def _bytes(folder: Path, work: Work, start: _Start, taken: int) -> dict[str, flo
     }
 
 
-def _marks(seconds: list[float], planned: int) -> list[float]:
+def marks(seconds: list[float], planned: int) -> list[float]:
     """The sum of the steps at each twentieth of the planned ones, as far as it came."""
     sums = list(accumulate(seconds))
     ends = sorted({max(1, planned * mark // MARKS) for mark in range(1, MARKS + 1)})

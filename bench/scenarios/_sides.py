@@ -18,3 +18,12 @@ EVERY_ON_DISK = (OURS_ON_DISK, FILES, *PEERS_ON_DISK, PICKLE_ON_DISK, BARE_ON_DI
 STEPS_ON_DISK = "timeline-sqlite"
 PEERS_STEPS = ("protocol-steps-sqlite", "protocol-steps-files")
 EVERY_STEPS = (STEPS_ON_DISK, "timeline-relaxed", "timeline-files", *PEERS_STEPS)
+
+HELD = "versioned"
+PEERS_HELD = ("agex-state", "kvgit-state", "agentref-state")
+EVERY_HELD = (HELD, *PEERS_HELD)
+
+HELD_ON_DISK = "versioned-disk"
+HELD_RELAXED = "versioned-relaxed"
+PEERS_HELD_ON_DISK = ("agex-state-disk", "kvgit-state-disk", "agentref-state-disk")
+EVERY_HELD_ON_DISK = (HELD_ON_DISK, HELD_RELAXED, *PEERS_HELD_ON_DISK)

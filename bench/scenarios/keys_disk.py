@@ -17,6 +17,12 @@ from bench.scenarios._on_disk import NOTES, metrics, run_on_disk
 from bench.scenarios._sides import EVERY_ON_DISK, OURS_ON_DISK
 from bench.scenarios.keys import Keys
 
+OPENED = (
+    "The store is opened in a fresh process each time, by wall time without the start of the "
+    "interpreter: once with all modules loaded, once with the side's own imports in it. Its "
+    "files are in the memory of the system."
+)
+
 
 def run(info: EngineInfo, size: Mapping[str, int]) -> Measured:
     """Load the keys, change one at a time, and open the store in fresh processes."""
@@ -64,9 +70,7 @@ SCENARIO = Scenario(
         *NOTES,
         "Holdfast, kvgit and agex are told the key that changed, and so is the bare transaction. "
         "The others have no keys: they are handed their whole dict.",
-        "The store is opened in a fresh process each time, by wall time without the start of the "
-        "interpreter: once with all modules loaded, once with the side's own imports in it. Its "
-        "files are in the memory of the system.",
+        OPENED,
     ),
     order=150,
     repeat=3,

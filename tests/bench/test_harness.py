@@ -239,7 +239,15 @@ def test_the_machine_is_described_with_its_disk_and_load(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("given", [["nonsense"], ["--only", "nobody"], ["--repeat", "0"]])
+def test_a_star_names_several_scenarios_in_the_order_in_which_they_run() -> None:
+    chosen = command.arguments(["chat*", "chat"])
+
+    assert [scenario.name for scenario in command.picked(chosen)] == ["chat", "chat-disk"]
+
+
+@pytest.mark.parametrize(
+    "given", [["nonsense"], ["nonsense-*"], ["--only", "nobody"], ["--repeat", "0"]]
+)
 def test_a_wrong_command_line_is_refused(given: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         command.arguments(given)
