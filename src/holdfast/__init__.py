@@ -25,7 +25,21 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from holdfast.codec import Codec, Registry, register
     from holdfast.history import Branch, History
-    from holdfast.state import Versioned
+    from holdfast.state import (
+        ActionEvent,
+        Event,
+        FailEvent,
+        Live,
+        OutputEvent,
+        SuccessEvent,
+        TaskStartEvent,
+        Versioned,
+        current_state,
+        events,
+        record,
+        task,
+        view,
+    )
     from holdfast.store import (
         Cache,
         CachedStore,
@@ -44,6 +58,7 @@ if TYPE_CHECKING:
     from holdfast.tree import Map, TreeWriter, diff, get, load, merge, put
 
 __all__ = [
+    "ActionEvent",
     "Branch",
     "Cache",
     "CachedStore",
@@ -52,11 +67,14 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "Disk",
+    "Event",
+    "FailEvent",
     "FileStore",
     "Full",
     "History",
     "HoldfastError",
     "InvalidInput",
+    "Live",
     "Map",
     "Memory",
     "MemoryStore",
@@ -65,23 +83,31 @@ __all__ = [
     "NotAllowed",
     "NotFound",
     "NotStorable",
+    "OutputEvent",
     "Registry",
     "SqliteStore",
     "Store",
+    "SuccessEvent",
+    "TaskStartEvent",
     "Timeline",
     "TreeWriter",
     "Unavailable",
     "Versioned",
     "__version__",
     "amigrate",
+    "current_state",
     "diff",
+    "events",
     "get",
     "load",
     "merge",
     "migrate",
     "open",
     "put",
+    "record",
     "register",
+    "task",
+    "view",
 ]
 
 # Loaded when they are first asked for, so that `import holdfast` stays light.
@@ -102,7 +128,21 @@ _HOMES = {
         "migrate",
         "open",
     ),
-    "holdfast.state": ("Versioned",),
+    "holdfast.state": (
+        "ActionEvent",
+        "Event",
+        "FailEvent",
+        "Live",
+        "OutputEvent",
+        "SuccessEvent",
+        "TaskStartEvent",
+        "Versioned",
+        "current_state",
+        "events",
+        "record",
+        "task",
+        "view",
+    ),
     "holdfast.timeline": ("Checkpoint", "Timeline"),
     "holdfast.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }

@@ -11,7 +11,7 @@ Every class has a `code`, a short stable word for logs and for `--json`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from holdfast.tree import ObjectId, PathConflict
@@ -225,13 +225,16 @@ class NotSaved(HoldfastError):
     """A function succeeded, but its result could not be saved; `result` is what it gave.
 
     The function is not run again. Save the result by other means, or correct what
-    prevents it: the cause says what that is.
+    prevents it: the cause says what that is. After a task, `state` is the handle with
+    the changes that are not committed: it can be corrected and committed.
     """
 
     code = "not-saved"
 
-    def __init__(self, result: object, description: str, cause: Exception) -> None:
-        self.result = result
+    def __init__(
+        self, result: object, description: str, cause: Exception, state: Any = None
+    ) -> None:
+        self.result, self.state = result, state
         what = f"{description!r}" if description else "the function"
         super().__init__(
             f"{what} succeeded, but its result could not be saved: {cause}. It was not run "

@@ -36,8 +36,12 @@ class Shelves:
         self.move_to(root)
 
     def move_to(self, root: ObjectId | None) -> None:
-        """Stand on another stored map; what is held stays."""
+        """Stand on another stored map; what is held stays. Keys that are gone are forgotten."""
         self._root = root
+        self._opened: dict[Place, Container] = {}
+        for at in self.places():
+            if at.slot.value is ABSENT and at.slot.part is None:
+                self.drop(at)
 
     # The mapping of one place.
 
@@ -193,7 +197,10 @@ class Shelves:
         return None if entry is None else entry.body
 
     def _container(self, place: Place) -> Container:
-        return self._writer.open(self._root, self._path(place))
+        opened = self._opened.get(place)
+        if opened is None:
+            opened = self._opened[place] = self._writer.open(self._root, self._path(place))
+        return opened
 
     def _path(self, place: Place) -> tuple[bytes, ...]:
         path = self._keys.get(place)
