@@ -248,7 +248,7 @@ class Branch:
                 how = Merging(self.history._commits.find, read, mergers, self.history.codec)
                 return merge_edited(base, edited, root, how)
 
-            return self._update(edit, notes, write_id, knows=lambda root: root == base)
+            return self._update(edit, notes, write_id, lambda root: root == base, look=False)
 
     # Inside.
 
@@ -303,15 +303,20 @@ class Branch:
         notes: Notes,
         write_id: str | None,
         knows: Callable[[ObjectId | None], bool] = lambda root: True,
+        *,
+        look: bool = True,
     ) -> Commit:
         """Send an edit of the newest value until it lands.
 
         `knows` says whether all that the edit needs is reached by the value with a root.
+        Without a `look`, the first attempt is made where the branch was last seen.
         """
         id = new_write_id() if write_id is None else write_id
         with self._turn() as hold:
+            if look:
+                self._head = self._look()
             while True:
-                head = self._head = self._look()
+                head = self._head
                 try:
                     change = self._edited(edit, head.commit)
                     root = None if head.commit is None else head.commit.root
@@ -321,9 +326,11 @@ class Branch:
                     return made
                 except RefMoved:
                     hold.lost()
+                    self._head = self._look()
                 except MissingObjects:
                     self._recent = RecentObjects(self.history.store.read)
-                    if not self._moved_from(head.commit):
+                    self._head = self._look()
+                    if _id(self._head.commit) == _id(head.commit):
                         raise
                 except WriteIdReused:
                     return self._updated(edit, id)

@@ -36,12 +36,8 @@ class Shelves:
         self.move_to(root)
 
     def move_to(self, root: ObjectId | None) -> None:
-        """Stand on another stored map; what is held stays. Keys that are gone are forgotten."""
+        """Stand on another stored map; what is held stays."""
         self._root = root
-        self._opened: dict[Place, Container] = {}
-        for at in self.places():
-            if at.slot.value is ABSENT and at.slot.part is None:
-                self.drop(at)
 
     # The mapping of one place.
 
@@ -197,10 +193,7 @@ class Shelves:
         return None if entry is None else entry.body
 
     def _container(self, place: Place) -> Container:
-        opened = self._opened.get(place)
-        if opened is None:
-            opened = self._opened[place] = self._writer.open(self._root, self._path(place))
-        return opened
+        return self._writer.open(self._root, self._path(place))
 
     def _path(self, place: Place) -> tuple[bytes, ...]:
         path = self._keys.get(place)

@@ -18,6 +18,9 @@ from holdfast.tree._cuts import NODE_MIN, cuts_after
 from holdfast.tree._layout import INDEXED_SIZE, Entry, Layout, index_entry
 from holdfast.tree._objects import Object, ObjectId, Reader, make_object
 
+_MOST_FETCHED = 128
+"""Of how many nodes the entries are handed on from one view to the next."""
+
 
 class Span(NamedTuple):
     """The positions [start, stop) become `entries`."""
@@ -90,6 +93,11 @@ class View:
         self._read = read
         self._made = made or {}
         self._fetched: dict[ObjectId, tuple[list[Entry], list[int]]] = {}
+
+    def inherit(self, other: View) -> None:
+        """Know the nodes that another view fetched: those of a tree with the same beginnings."""
+        if len(other._fetched) <= _MOST_FETCHED:
+            self._fetched.update(other._fetched)
 
     @property
     def total(self) -> int:

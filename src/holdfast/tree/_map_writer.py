@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast.codec import Codec
 from holdfast.codec._codes import Code
 from holdfast.codec._decoder import Decoder
+from holdfast.codec._msgpack import array_header, may_hold_binary
 from holdfast.errors import FormatError, NotStorable
 from holdfast.tree._builder import Builder, Title
 from holdfast.tree._container import Container, Edited, finish, open_part
@@ -28,11 +29,16 @@ from holdfast.tree._mergers import ABSENT
 from holdfast.tree._mirrors import Mirror
 from holdfast.tree._objects import Kind, ObjectId, Reader
 from holdfast.tree._parts import link, links, links_in
+from holdfast.tree._pieces import Piece
 from holdfast.tree._reflecting import Reflector
 from holdfast.tree._stack import reading, writing
 
+Keys: TypeAlias = tuple[bytes, ...]
+"""Encoded keys, from the top of a map to one that stands in it."""
+
 _TITLE: Final = Title(Code.MAP)
 _IMMUTABLE: Final = frozenset({str, int, float, bool, bytes, complex, type(None)})
+_GROUP: Final = 256
 _STALE: Final = 16 << 20
 """How many bytes of mirrors that are no longer needed may be held."""
 
@@ -69,30 +75,34 @@ class Shelf:
     inner: dict[bytes, Shelf] = field(default_factory=dict)
     """What is held of maps that stand in this one, by encoded key."""
 
-    def walk(self) -> Iterator[Slot]:
-        """The slots of this shelf and of those inside."""
-        yield from self.slots.values()
-        for shelf in self.inner.values():
-            yield from shelf.walk()
 
+class Kept(NamedTuple):
+    """A slot that changed, in a draft."""
 
-@dataclass(slots=True, eq=False)
-class Kept:
-    """What became of a slot in a draft."""
-
+    shelf: Shelf
+    key: bytes
     slot: Slot
     value: Any
     part: bytes | None
     mirrors: dict[ObjectId, Mirror]
 
 
-@dataclass(slots=True, eq=False)
-class Draft:
+class Draft(NamedTuple):
     """A shelf as objects: what is new, and what is to be remembered once it is stored."""
 
     edited: Edited
     changes: list[Kept]
-    _builder: Builder
+    opened: dict[Keys, Container]
+    builder: Builder
+
+
+class _Work:
+    """One draft in the making."""
+
+    def __init__(self, builder: Builder, root: ObjectId | None, threaded: bool) -> None:
+        self.builder, self.root, self.threaded = builder, root, threaded
+        self.changes: list[Kept] = []
+        self.opened: dict[Keys, Container] = {}
 
 
 class MapWriter:
@@ -101,19 +111,29 @@ class MapWriter:
     def __init__(self, codec: Codec, read: Reader) -> None:
         self._codec = codec
         self._read = read
+        self._root: ObjectId | None = None
+        self._opened: dict[Keys, Container] = {}
+        """What was opened of the map with that root, by encoded keys from the top."""
 
-    def open(self, root: ObjectId | None, path: tuple[bytes, ...] = ()) -> Container:
+    def open(self, root: ObjectId | None, keys: Keys = ()) -> Container:
         """A map, or one that stands in it at encoded keys; an empty one if it is not there."""
-        opened = _empty(self._read) if root is None else self._open(link(root), self._read)
-        for key in path:
-            _, entry = opened.view.locate(key)
-            if entry is None:
-                return _empty(self._read)
-            opened = self._open(entry.body, self._read)
-        return opened
+        if root != self._root:
+            self._root, self._opened = root, {}
+        found = self._opened.get(keys)
+        if found is None:
+            part = self._part_at(root, keys)
+            found = _empty(self._read) if part is None else self._open(part)
+            self._opened[keys] = found
+        return found
 
-    def _open(self, part: bytes, read: Reader) -> Container:
-        opened = open_part(part, read)
+    def _part_at(self, root: ObjectId | None, keys: Keys) -> bytes | None:
+        if not keys:
+            return None if root is None else link(root)
+        _, entry = self.open(root, keys[:-1]).view.locate(keys[-1])
+        return None if entry is None else entry.body
+
+    def _open(self, part: bytes) -> Container:
+        opened = open_part(part, self._read)
         if opened is None or opened.title != _TITLE:
             raise FormatError("the state is not a map: another program wrote this history")
         return opened
@@ -154,59 +174,72 @@ class MapWriter:
         With `threaded`, others may be changing the values meanwhile: then what changed is
         copied first, so that what is stored and what is remembered are the same.
         """
-        builder = Builder(self._read)
-        changes: list[Kept] = []
-
-        def part_of(slot: Slot) -> bytes | None:
-            kept = self._kept(builder, slot, threaded)
-            if kept.part != slot.part or kept.slot.value is ABSENT:
-                changes.append(kept)
-            return kept.part
-
-        opened = None if root is None else self._open(link(root), builder.read)
-        part = self._write(builder, opened, shelf, part_of)
+        work = _Work(Builder(self._read), root, threaded)
+        part = self._write(work, shelf, ())
         if part is None:
             assert root is not None
-            return Draft(Edited(root, [], [root]), changes, builder)
-        return Draft(finish(builder, part, root), changes, builder)
+            return Draft(Edited(root, [], [root]), [], self._opened, work.builder)
+        edited = finish(work.builder, part, root)
+        return Draft(edited, work.changes, {**self._opened, **work.opened}, work.builder)
 
-    def _write(
-        self,
-        builder: Builder,
-        opened: Container | None,
-        shelf: Shelf,
-        part_of: Callable[[Slot], bytes | None],
-    ) -> bytes | None:
+    def _write(self, work: _Work, shelf: Shelf, keys: Keys) -> bytes | None:
         """The part of a map; None if it is as it was."""
-        before = opened or _empty(builder.read)
+        before = self.open(work.root, keys)
         spans: list[Span] = []
+        for key, slot in self._suspects(shelf):
+            kept = self._kept(work, shelf, key, slot)
+            if kept.part != slot.part:
+                work.changes.append(kept)
+                spans.append(_span(before, key, kept.part))
+        for key, inside in shelf.inner.items():
+            part = self._write(work, inside, (*keys, key))
+            if part is not None:
+                spans.append(_span(before, key, part))
+        if not spans and (before.id is not None or keys):
+            return None
+        title, view = _TITLE, before.view
+        built = work.builder.edit_mapping(title, view, in_turn(spans), None, before.id)
+        assert built.view is not None
+        built.view.inherit(view)
+        work.opened[keys] = Container(title, built.view, None, built.id)
+        return built.part
+
+    def _suspects(self, shelf: Shelf) -> Iterator[tuple[bytes, Slot]]:
+        """The slots whose values may have changed; small ones are compared many at a time."""
+        group: list[tuple[bytes, Slot]] = []
         for key, slot in shelf.slots.items():
             if slot.is_untouched:
                 continue
-            part = part_of(slot)
-            if part != slot.part:
-                spans.append(_span(before, key, part))
-        for key, inside in shelf.inner.items():
-            _, entry = before.view.locate(key)
-            nested = None if entry is None else self._open(entry.body, builder.read)
-            part = self._write(builder, nested, inside, part_of)
-            if part is not None and (entry is not None or _holds(inside)):
-                spans.append(_span(before, key, part))
-        if not spans and opened is not None:
-            return None
-        return builder.edit_mapping(_TITLE, before.view, in_turn(spans), None, before.id).part
+            if slot.part is None or slot.value is ABSENT or slot.mirrors:
+                yield key, slot
+                continue
+            group.append((key, slot))
+            if len(group) == _GROUP:
+                yield from self._differing(group)
+                group = []
+        yield from self._differing(group)
 
-    def _kept(self, builder: Builder, slot: Slot, threaded: bool) -> Kept:
-        if slot.value is ABSENT:
-            return Kept(slot, ABSENT, None, {})
+    def _differing(self, group: list[tuple[bytes, Slot]]) -> list[tuple[bytes, Slot]]:
+        if len(group) > 1:
+            # The encoding of a list is that of its items, one after another.
+            parts = [slot.part or b"" for _, slot in group]
+            plain = array_header(len(parts)) + b"".join(parts)
+            piece = Piece(len(parts), plain, may_hold_binary(plain))
+            if piece.is_same(self._codec, [slot.value for _, slot in group]):
+                return []
+        return group
+
+    def _kept(self, work: _Work, shelf: Shelf, key: bytes, slot: Slot) -> Kept:
         value = slot.value
-        embedder = Embedder(self._codec, builder, slot.mirrors)
-        if threaded and type(value) not in _IMMUTABLE:
+        if value is ABSENT:
+            return Kept(shelf, key, slot, ABSENT, None, {})
+        if work.threaded and type(value) not in _IMMUTABLE:
             value = self._own(slot)
             if value is ABSENT:
-                return Kept(slot, slot.value, slot.part, {})
+                return Kept(shelf, key, slot, slot.value, slot.part, {})
+        embedder = Embedder(self._codec, work.builder, slot.mirrors)
         part = embed_at(embedder, self._codec, (slot.key,), value, slot.part)
-        return Kept(slot, slot.value, part, embedder.mirrors)
+        return Kept(shelf, key, slot, slot.value, part, embedder.mirrors)
 
     def _own(self, slot: Slot) -> Any:
         """A copy of a value that nobody else can change; `ABSENT` if it is as it was."""
@@ -231,9 +264,13 @@ class MapWriter:
         for kept in draft.changes:
             slot, old = kept.slot, kept.slot.part
             slot.part, slot.given = kept.part, kept.value
+            if kept.part is None and slot.value is ABSENT:
+                kept.shelf.slots.pop(kept.key, None)
+                continue
             slot.mirrors.update(kept.mirrors)
             self._drop_stale(slot, old)
-        draft._builder.forget()
+        self._root, self._opened = draft.edited.root, draft.opened
+        draft.builder.forget()
 
     def _drop_stale(self, slot: Slot, old: bytes | None) -> None:
         """Forget what was remembered of parts that are no more."""
@@ -258,10 +295,6 @@ class MapWriter:
             pending = list({id for one in found for id in links(one)} - reached)
             reached.update(pending)
         return reached
-
-
-def _holds(shelf: Shelf) -> bool:
-    return any(slot.value is not ABSENT for slot in shelf.walk())
 
 
 def _span(opened: Container, key: bytes, part: bytes | None) -> Span:
