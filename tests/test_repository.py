@@ -23,6 +23,7 @@ MODULES = [
     "holdfast.history",
     "holdfast.recovery",
     "holdfast.state",
+    "holdfast.adapters",
     "holdfast.timeline",
     "holdfast.cli",
     "holdfast.testing",

@@ -17,20 +17,25 @@ if TYPE_CHECKING:
     from holdfast.tree import ObjectId, PathConflict
 
 __all__ = [
+    "AmbiguousFrameworkError",
     "ClassChanged",
     "Conflict",
     "Corrupt",
     "DamagedObject",
+    "FieldNotSet",
     "FormatError",
     "Full",
     "HoldfastError",
+    "InlineSizeExceeded",
     "InvalidInput",
     "InvalidName",
     "LeaseHeld",
     "LeaseLost",
     "MergeConflict",
+    "MissingContent",
     "MissingObjects",
     "NewerFormat",
+    "NoFrameworkDetectedError",
     "NotAllowed",
     "NotFound",
     "NotSaved",
@@ -41,6 +46,8 @@ __all__ = [
     "StoreFull",
     "Unavailable",
     "UndeclaredClass",
+    "UnknownField",
+    "UnresolvedReferenceError",
     "WriteIdReused",
 ]
 
@@ -84,10 +91,73 @@ class WriteIdReused(InvalidInput):
     code = "write-id-reused"
 
 
+class InlineSizeExceeded(InvalidInput):
+    """A value is too large for an `Inline` field, which is kept in every checkpoint.
+
+    `field` is its name, `size` and `limit` are in bytes.
+    """
+
+    code = "inline-size-exceeded"
+
+    def __init__(self, field: str, size: int, limit: int) -> None:
+        self.field, self.size, self.limit = field, size, limit
+        super().__init__(
+            f"inline field {field!r} takes {size} bytes; the most is {limit}. Declare it as "
+            "Externalized, or raise inline_threshold_bytes."
+        )
+
+
+class UnknownField(InvalidInput, AttributeError):
+    """A typed state has no field of this name."""
+
+    code = "unknown-field"
+
+
+class AmbiguousFrameworkError(InvalidInput):
+    """Several frameworks are in use, and nobody said which is meant."""
+
+    code = "ambiguous-framework"
+
+
+class NoFrameworkDetectedError(InvalidInput):
+    """No framework is in use, and nobody said which is meant."""
+
+    code = "no-framework-detected"
+
+
 class NotFound(HoldfastError, KeyError):
     """What was asked for is not there."""
 
     code = "not-found"
+
+
+class FieldNotSet(NotFound, AttributeError):
+    """A field of a typed state was never assigned, or was deleted."""
+
+    code = "field-not-set"
+
+
+class UnresolvedReferenceError(NotFound):
+    """A reference names a backend that this store does not answer to."""
+
+    code = "unresolved-reference"
+
+
+class MissingContent(UnresolvedReferenceError):
+    """The store is the right one, but what a reference names is not in it any more.
+
+    `ids` are the objects that are missing.
+    """
+
+    code = "missing-content"
+
+    def __init__(self, hash: str, ids: Sequence[ObjectId]) -> None:
+        self.hash, self.ids = hash, tuple(ids)
+        super().__init__(
+            f"the content of reference {hash[:12]} is not in the store: it was released, or its "
+            "time was over, and gc removed it. Restore it from a copy of the store, or assign "
+            "the value again."
+        )
 
 
 class PathNotFound(NotFound, LookupError):
