@@ -3,7 +3,8 @@
 `Store` is the contract. `MemoryStore` is the smallest engine, `SqliteStore` the embedded
 one, `FileStore` the one of plain files, and `open` finds the engine for a path or URL.
 `CachedStore` keeps objects in memory, in front of any of them. `Memory`, `Disk` and `Cache`
-are names for the first two and the last.
+are names for the first two and the last. A `KVStore` is a key-value store that a user brings,
+and `KeyValueStore` the store on it.
 Whoever writes an engine subclasses `Store`, supplies the methods of `Engine`, and runs
 `holdfast.testing.StoreContract` on it.
 """
@@ -86,6 +87,8 @@ if TYPE_CHECKING:
     from holdfast.store._checking import Problem, Report
     from holdfast.store._collecting import Collected, Progress
     from holdfast.store._files import FileStore
+    from holdfast.store._key_value import KVStore
+    from holdfast.store._key_value_store import KeyValueStore
     from holdfast.store._migrating import Migrated, amigrate, migrate
     from holdfast.store._sqlite import SqliteStore
     from holdfast.store._statistics import KeyStats, RefStats, SpaceStats, Stats
@@ -116,7 +119,9 @@ __all__ = [
     "FrameWriter",
     "Framed",
     "Header",
+    "KVStore",
     "KeyStats",
+    "KeyValueStore",
     "Lease",
     "LeaseRecord",
     "Memory",
@@ -181,7 +186,9 @@ _HOMES = {
     "Problem": "_checking",
     "Progress": "_collecting",
     "Report": "_checking",
+    "KVStore": "_key_value",
     "KeyStats": "_statistics",
+    "KeyValueStore": "_key_value_store",
     "RefStats": "_statistics",
     "SpaceStats": "_statistics",
     "SqliteStore": "_sqlite",

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("holdfast.testing._stores", "holdfast.testing._every_call")
+pytest.register_assert_rewrite(
+    "holdfast.testing._stores", "holdfast.testing._every_call", "holdfast.testing._key_values"
+)
 
 from holdfast.testing._crashes import (  # noqa: E402 - rewritten first
     CrashState,
@@ -27,6 +29,7 @@ from holdfast.testing._crashes import (  # noqa: E402 - rewritten first
 )
 from holdfast.testing._every_call import Outcome, fail_every_call  # noqa: E402
 from holdfast.testing._faults import Fault, FaultStore  # noqa: E402
+from holdfast.testing._key_values import KVStoreContract  # noqa: E402
 from holdfast.testing._stores import Clock, StoreContract  # noqa: E402
 
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "Fault",
     "FaultStore",
     "Journal",
+    "KVStoreContract",
     "Mark",
     "Outcome",
     "RecordingFilesystem",

@@ -7,7 +7,7 @@ import pytest
 from holdfast.errors import DamagedObject, InvalidInput, MissingObjects
 from holdfast.store import MAX_DEPTH, MAX_PAYLOAD, Store
 from holdfast.testing._stores._base import SPACE, Base, growing, noise, value
-from holdfast.tree import Kind, Object, make_object, object_id
+from holdfast.tree import Kind, Object, ObjectId, make_object, object_id
 
 SIZES = [0, 1, 23, 24, 63, 64, 127, 128, 4096, 70_000, 1_000_000]
 
@@ -146,10 +146,17 @@ class ObjectContract(Base):
         versions = growing(3)
         for version in versions:
             store.commit(SPACE, [version])
+        bases = {one.id: one.base for one in store.scan()}
         if not self.damage(store, versions[0].id):
             pytest.skip("this suite has no way to damage stored bytes")
 
         for version in versions:
+            below: ObjectId | None = version.id
+            while below is not None and below != versions[0].id:
+                below = bases[below]
+            if below is None:  # An engine may store every version whole.
+                assert store.read([version.id])[0].payload == version.payload
+                continue
             with pytest.raises(DamagedObject) as caught:
                 store.read([version.id])
             assert caught.value.id == versions[0].id

@@ -1,0 +1,48 @@
+"""The contract, on a key-value store that a user brings."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.store import KeyValueStore, Store
+from holdfast.store._key_value_cells import object_key
+from holdfast.testing import KVStoreContract, StoreContract
+from holdfast.testing._key_values import KVOpener
+from holdfast.testing._stores._base import Opener
+from holdfast.tree import ObjectId
+from tests.store.key_values import DictKV, KeptKV
+
+
+class TestDict(KVStoreContract):
+    @pytest.fixture
+    def open_kv(self) -> KVOpener:
+        data: dict[str, bytes] = {}
+        return lambda: DictKV(data)
+
+
+class TestDictThatKeeps(KVStoreContract):
+    @pytest.fixture
+    def open_kv(self) -> KVOpener:
+        data: dict[str, bytes] = {}
+        return lambda: KeptKV(data)
+
+
+class TestStoreOnADict(StoreContract):
+    @pytest.fixture
+    def open_store(self) -> Opener:
+        data: dict[str, bytes] = {}
+        return lambda clock: KeyValueStore(DictKV(data), clock=clock)
+
+    def damage(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, KeyValueStore) and isinstance(store.kv, DictKV)
+        stored = bytearray(store.kv.data[object_key(id)])
+        stored[-1] ^= 1
+        store.kv.data[object_key(id)] = bytes(stored)
+        return True
+
+
+class TestStoreOnAKeyValueStoreThatKeeps(StoreContract):
+    @pytest.fixture
+    def open_store(self) -> Opener:
+        data: dict[str, bytes] = {}
+        return lambda clock: KeyValueStore(KeptKV(data), clock=clock)
