@@ -64,18 +64,21 @@ def render(node: Node, budget: float, depth: int = 0) -> list[str]:
     return lines + [line for part in shown[len(picked.head) :] for line in part]
 
 
-def whole_lines(name: str, node: Node, depth: int) -> Iterator[str]:
-    """All of a node, line by line."""
+def _whole_lines(name: str, node: Node, depth: int, budget: float) -> Iterator[str | None]:
+    """All of a node, line by line; None for a text that costs more than the budget."""
     shown = inline(node, _INLINE)
     if shown is not None:
         yield f"{_pad(depth)}{name}: {shown}"
     elif node.text is not None:
-        yield from _text_lines(name, node.text, node.text.head(node.text.size), depth)
+        if node.text.size / 4 > budget:
+            yield None
+        else:
+            yield from _text_lines(name, node.text, node.text.head(node.text.size), depth)
     else:
         yield f"{_pad(depth)}{name}: {node.label}"
         if depth < _DEEPEST:
             for inner, part in _parts(node):
-                yield from whole_lines(inner, part, depth + 1)
+                yield from _whole_lines(inner, part, depth + 1, budget)
 
 
 def inline(node: Node, room: int) -> str | None:
@@ -129,13 +132,12 @@ def _text_lines(name: str, text: Text, shown: str, depth: int) -> Iterator[str]:
 
 def _within(name: str, node: Node, depth: int, budget: float) -> list[str] | None:
     """All lines of a node if the budget allows them. Little more than that is looked at."""
-    if node.text is not None and node.text.size / 4 > budget:
-        return None
     lines: list[str] = []
-    for line in whole_lines(name, node, depth):
-        budget -= _cost(line)
-        if budget < 0:
+    room = budget
+    for line in _whole_lines(name, node, depth, budget):
+        if line is None or room < _cost(line):
             return None
+        room -= _cost(line)
         lines.append(line)
     return lines
 
