@@ -17,7 +17,7 @@ CODE := $(wildcard src tests bench examples fuzz tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench soak docs clean python-is-new-enough
+.PHONY: help demo test lint format bench soak docs clean servers python-is-new-enough
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ help: ## list what there is
 demo: $(CORE)/.installed ## run the main job, with nothing but the core installed
 	@$(CORE)/bin/python examples/demo.py $(ARGS)
 
-test: lint ## lint, then run every test
+test: lint servers ## lint, then run every test
 	$(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
 
 lint: $(DEV)/.installed ## style, types and the contracts between layers
@@ -44,7 +44,7 @@ format: $(DEV)/.installed ## put the code into the one accepted shape
 bench: $(DEV)/.installed ## measure beside the peers
 	$(DEV)/bin/python -m bench $(ARGS)
 
-soak: $(DEV)/.installed $(FUZZ)/.installed ## the long campaigns and the fuzzers
+soak: $(DEV)/.installed $(FUZZ)/.installed servers ## the long campaigns and the fuzzers
 	HOLDFAST_SOAK=1 $(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
 	@set -e; for fuzzer in $(wildcard fuzz/fuzz_*.py); do \
 	    name=$$(basename $$fuzzer .py); \
@@ -53,6 +53,9 @@ soak: $(DEV)/.installed $(FUZZ)/.installed ## the long campaigns and the fuzzers
 	    $(FUZZ)/bin/python $$fuzzer -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 \
 	        -artifact_prefix=fuzz/crashes/$$name- fuzz/corpus/$$name; \
 	done
+
+servers: python-is-new-enough ## install the servers that tests run against, if they are not there
+	@$(PYTHON) tools/servers.py
 
 docs: $(DOCS)/.installed ## build the documentation; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict

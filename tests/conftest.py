@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Verbosity, settings
 
+from tests.servers import redis_server, redis_url
+
+__all__ = ["redis_server", "redis_url"]
+
 SOAK = os.environ.get("HOLDFAST_SOAK", "") not in ("", "0")
 
 # Machines are slow and noisy: no time limit, and no complaint about slow data.

@@ -29,6 +29,8 @@ MODULES = [
     "holdfast.testing",
 ]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NEEDS_REDIS = {"docs/in-depth/own-storage.md"}
+"""Pages whose examples find a server in the environment."""
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -44,9 +46,11 @@ def name_of(page: Path) -> str:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=name_of)
 def test_the_examples_of_a_page_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if name_of(page) in NEEDS_REDIS:
+        monkeypatch.setenv("REDIS_URL", request.getfixturevalue("redis_url"))
     # A real module, because dataclasses and pydantic look up where a class was made.
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)

@@ -58,7 +58,8 @@ class KeepsTheFirstValue(DictKV):
 
 class TakesPrefixesForPatterns(DictKV):
     def keys(self, prefix: str) -> Iterator[str]:
-        return (key for key in list(self.data) if fnmatchcase(key, prefix + "*"))
+        pattern = prefix.replace("_", "?").replace("%", "*") + "*"  # As SQL's LIKE does.
+        return (key for key in list(self.data) if fnmatchcase(key, pattern))
 
 
 class NamesTheFirstThousand(DictKV):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from holdfast.errors import HoldfastError, InvalidInput, Unavailable
+from holdfast.errors import HoldfastError, InvalidInput, StoreClosed, Unavailable
 from holdfast.store._key_value import KVStore
 
 _KEYS_AT_A_TIME = 256
@@ -34,6 +34,7 @@ class Calls:
     def __init__(self, kv: KVStore) -> None:
         self._kv = kv
         self._name = type(kv).__name__
+        self._closing = False
 
     def get(self, key: str) -> bytes | None:
         """The value of a key."""
@@ -91,17 +92,20 @@ class Calls:
         return done
 
     def close(self) -> None:
-        """Let go."""
+        """Let go. What is under way in other threads may end with `StoreClosed`."""
         with self._answering("close"):
+            self._closing = True
             self._kv.close()
 
     @contextmanager
     def _answering(self, method: str) -> Iterator[None]:
         try:
             yield
-        except (HoldfastError, *_MISTAKES):
-            raise
         except Exception as error:
+            if self._closing and method != "close":
+                raise StoreClosed(f"the store on {self._name} was closed") from error
+            if isinstance(error, (HoldfastError, *_MISTAKES)):
+                raise
             raise Unavailable(
                 f"{self._name}.{method} failed: {type(error).__name__}: {error}. If this was a "
                 "commit, it may have happened: send it again with the same write id."

@@ -142,14 +142,12 @@ class KVStoreContract:
         assert all(type(key) is str for key in kv.keys("holdfast/"))
 
     def test_a_prefix_is_no_pattern(self, kv: KVStore) -> None:
-        for key in ("holdfast/a.b/1", "holdfast/axb/1", "holdfast/a_b/1", "holdfast/a%2Ab/1"):
+        names = ["holdfast/a.b/1", "holdfast/axb/1", "holdfast/a_b/1", "holdfast/a%2Ab/1"]
+        for key in names:
             kv.set(key, b"")
 
-        for prefix in ("holdfast/a.b/", "holdfast/a_b/", "holdfast/a%"):
-            assert all(key.startswith(prefix) for key in kv.keys(prefix))
-            assert len(set(kv.keys(prefix))) == 1
-        for pattern in ("holdfast/*", "holdfast/a?b/", "holdfast/[a]", "holdfast/.*"):
-            assert set(kv.keys(pattern)) == set()
+        for prefix in ("holdfast/a.b/", "holdfast/a_b/", "holdfast/a%", "holdfast/a%2Ab/"):
+            assert set(kv.keys(prefix)) == {key for key in names if key.startswith(prefix)}
 
     def test_all_of_many_keys_are_named(self, kv: KVStore) -> None:
         names = {f"holdfast/many/{number:05}" for number in range(3000)}

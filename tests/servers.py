@@ -1,0 +1,117 @@
+"""Real servers for tests: started when first asked for, on a free port of this machine, in a
+temporary folder, and stopped at the end. `tools/servers.py` installs them."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 60.0
+"""Seconds after which a server that does not answer has failed."""
+
+_TRIES = 5  # Somebody else may take a port between our finding it free and its use.
+
+
+class Redis:
+    """A Redis server that keeps nothing on disk."""
+
+    program = "redis-server"
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.url = f"redis://127.0.0.1:{port}/0"
+
+    def command(self, folder: Path) -> list[str]:
+        """How it is started."""
+        options = {
+            "bind": "127.0.0.1", "port": str(self.port), "dir": str(folder),
+            "save": "", "appendonly": "no", "maxmemory-policy": "noeviction",
+        }  # fmt: skip
+        return [self.program, *(part for at in options for part in (f"--{at}", options[at]))]
+
+    def answers(self) -> bool:
+        """Whether it is ready."""
+        try:
+            return self._ask(b"PING") == b"+PONG\r\n"
+        except OSError:
+            return False
+
+    def clear(self) -> None:
+        """Make it empty."""
+        assert self._ask(b"FLUSHALL") == b"+OK\r\n"
+
+    def _ask(self, command: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection:
+            connection.sendall(command + b"\r\n")
+            return connection.recv(64)
+
+
+@contextmanager
+def running(make: Callable[[int], Redis]) -> Iterator[Redis]:
+    """A server, started on a free port and stopped at the end."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-server-") as folder:
+        server, process = _start(make, Path(folder))
+        try:
+            yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _start(make: Callable[[int], Redis], folder: Path) -> tuple[Redis, subprocess.Popen[bytes]]:
+    log = folder / "log"
+    for _ in range(_TRIES):
+        server = make(_free_port())
+        if shutil.which(server.program) is None:
+            pytest.fail(f"{server.program} is not installed: run `python tools/servers.py`")
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                server.command(folder), stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            )
+        if _answers(server, process):
+            return server, process
+        process.kill()
+        process.wait()
+    raise RuntimeError(f"{server.program} does not start: {log.read_text(errors='replace')}")
+
+
+def _answers(server: Redis, process: subprocess.Popen[bytes]) -> bool:
+    until = time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < until:
+        if server.answers():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Redis]:
+    """A Redis server for the tests of this process."""
+    with running(Redis) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: Redis) -> str:
+    """The address of a Redis server that is empty."""
+    redis_server.clear()
+    return redis_server.url

@@ -1,0 +1,81 @@
+"""Sees to it that the servers are installed that tests run against. `make test` calls this.
+
+It only installs. The tests start and stop servers themselves, on free ports and in temporary
+folders: see tests/servers.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Server(NamedTuple):
+    """A program that tests start, and the Debian package that brings it."""
+
+    program: str
+    package: str
+
+
+SERVERS = [
+    Server("redis-server", "redis-server"),
+]
+
+POLICY = Path("/usr/sbin/policy-rc.d")
+"""What Debian asks before it starts the service of a package that it has installed."""
+
+
+def main() -> int:
+    missing = [server for server in SERVERS if shutil.which(server.program) is None]
+    if not missing:
+        return 0
+    programs = ", ".join(server.program for server in missing)
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        packages = " ".join(server.package for server in missing)
+        print(
+            f"the tests need {programs}, which is not installed: run `apt-get install {packages}` "
+            "as root, or install it in another way.",
+            file=sys.stderr,
+        )
+        return 1
+    print(f"installing {programs} with apt-get")
+    return install([server.package for server in missing])
+
+
+def install(packages: list[str]) -> int:
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with services_not_started():
+        for command in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
+            whole = ["apt-get", "--quiet", *command]
+            done = subprocess.run(whole, env=quiet, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                print(done.stdout + done.stderr, file=sys.stderr)
+                print(f"`apt-get {' '.join(command)}` failed.", file=sys.stderr)
+                return 1
+    if Path("/run/systemd/system").is_dir():
+        subprocess.run(["systemctl", "--quiet", "disable", *packages], check=False)
+    return 0
+
+
+@contextmanager
+def services_not_started() -> Iterator[None]:
+    """Let Debian install packages without starting anything."""
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
