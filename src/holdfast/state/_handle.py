@@ -7,7 +7,8 @@ that key. A commit that was sent and not answered is settled before anything els
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from holdfast.errors import (
@@ -21,11 +22,21 @@ from holdfast.history import Commit, History, StepFields
 from holdfast.history._commits import new_write_id
 from holdfast.history._merging import Merging, merge_late, reading_too
 from holdfast.history._recent import RecentObjects
-from holdfast.state._reconciling import reconcile
-from holdfast.state._shelves import Shelves, inside
+from holdfast.state._reconciling import Reconciler
+from holdfast.state._shelves import At, Shelves, inside
 from holdfast.store import REMEMBERED_WRITES
-from holdfast.tree import ABSENT, Change, Map, Mergers, ObjectId, diff
-from holdfast.tree._map_writer import Draft, MapWriter, Slot
+from holdfast.tree import (
+    ABSENT,
+    Change,
+    Edited,
+    Map,
+    Mergers,
+    Object,
+    ObjectId,
+    Reader,
+    diff,
+)
+from holdfast.tree._map_writer import Draft, Kept, MapWriter, Slot
 
 _RESENDS: Final = 3
 
@@ -36,6 +47,23 @@ class Sent(NamedTuple):
     write_id: str
     draft: Draft
     noted: list[Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What becomes of a slot when a handle moves to another commit."""
+
+    at: At
+    kept: Kept | None
+    """What it was drafted as, if it had changed."""
+    stored: bytes | None
+    """What the other commit has there."""
+    wanted: bytes | None
+    """The same with own changes."""
+    old: Any = ABSENT
+    """What it holds, as it was drafted, if that is not what is wanted."""
+    new: Slot | None = None
+    """What is wanted, if it does not hold that."""
 
 
 class Handle:
@@ -97,7 +125,7 @@ class Handle:
         self, about: StepFields, metadata: Any, mergers: Mergers, write_id: str | None
     ) -> Commit | None:
         """Commit what changed and what was noted; the commit that the handle stands at then."""
-        self.settle()
+        self.settle(mergers)
         draft = self.draft()
         if not (self.is_changed(draft) or self.noted or metadata is not None):
             return self.commit
@@ -124,7 +152,7 @@ class Handle:
                 self._sent = None
                 raise
             else:
-                self._accept(self._sent, made)
+                self._accept(self._sent, made, mergers)
                 return made
         raise AssertionError("the last attempt raises or returns")
 
@@ -138,27 +166,31 @@ class Handle:
             ) from error
         self.shelves.forget()
 
-    def settle(self) -> None:
+    def settle(self, mergers: Mergers) -> bool:
         """Find out whether a commit that was interrupted, or got no answer, was made."""
         if self._sent is None:
-            return
+            return False
         made = self.branch._made(self._sent.write_id, REMEMBERED_WRITES)
         if made is None:
             self._sent = None
-        else:
-            self._accept(self._sent, self.branch._target(made))
+            return False
+        self._accept(self._sent, self.branch._target(made), mergers)
+        return True
 
-    def _accept(self, sent: Sent, commit: Commit) -> None:
-        """Stand at a commit that was made of a draft; may be done twice."""
-        draft = sent.draft
-        self._recent.remember(draft.edited.objects)
-        self._writer.accept(draft)
+    def _accept(self, sent: Sent, commit: Commit, mergers: Mergers) -> None:
+        """Stand at a commit that was made of a draft; may be done again if it fails."""
+        edited = sent.draft.edited
+        if commit.root == edited.root:
+            self._recent.remember(edited.objects)
+            self._writer.accept(sent.draft)
+            self._move_to(commit)
+        else:
+            # Whoever shares the objects may have changed them since they were drafted.
+            self._rebase(edited.root, edited.objects, self.draft(), commit, mergers)
         stored = {id(record) for record in sent.noted}
         self.noted = [record for record in self.noted if id(record) not in stored]
-        self._move_to(commit)
-        if commit.root != draft.edited.root:
-            self._catch_up()
         self._sent = None
+        self.shelves.tidy()
 
     def _move_to(self, commit: Commit) -> None:
         self.commit = commit
@@ -168,53 +200,70 @@ class Handle:
 
     def refresh(self, mergers: Mergers) -> None:
         """Stand at the newest commit, with own changes on top of it."""
-        self.settle()
+        self.settle(mergers)
         head = self.branch.refresh()
-        if head is None or (self.commit is not None and head.id == self.commit.id):
-            return
-        draft = self.draft()
-        if self.is_changed(draft):
-            self._rebase(draft, head, mergers)
-        else:
-            self._move_to(head)
-            self._catch_up()
+        if head is not None and (self.commit is None or head.id != self.commit.id):
+            self._rebase(self.root, (), self.draft(), head, mergers)
 
-    def _catch_up(self) -> None:
-        """Bring what is held to what is stored, in place."""
-        for at in self.shelves.places():
-            part = self.shelves.part_at(at)
-            if part == at.slot.part:
-                continue
-            if part is None:
-                self.shelves.drop(at)
-            else:
-                self._renew(at.slot, self._writer.load(at.slot.key, part))
+    def _rebase(
+        self,
+        base: ObjectId | None,
+        objects: Sequence[Object],
+        draft: Draft,
+        head: Commit,
+        mergers: Mergers,
+    ) -> None:
+        """Bring what was drafted, and differs from a base, onto another commit.
 
-    def _renew(self, slot: Slot, fresh: Slot) -> None:
-        slot.value = reconcile(slot.value, fresh.value, self.history.codec)
-        slot.part, slot.mirrors, slot.alive = fresh.part, fresh.mirrors, fresh.alive
-        slot.given = slot.value
-
-    def _rebase(self, draft: Draft, head: Commit, mergers: Mergers) -> None:
-        """Bring own changes onto a newer commit without committing them."""
-        codec = self.history.codec
-        read = reading_too(self._recent.read, draft.edited.objects)
-        how = Merging(self.history._commits.find, read, mergers, codec)
-        merged = merge_late(self.root, draft.edited.root, head.root, how)
-        both = reading_too(read, merged.objects)
-        outcome = Shelves(MapWriter(codec, both), merged.root)
-        ours = {id(kept.slot): kept.part for kept in draft.changes}
+        What is held changes in place. All is read before, so nothing is half done.
+        """
+        read = reading_too(self._recent.read, [*objects, *draft.edited.objects])
+        merged = Edited(head.root, [], [])
+        if draft.edited.root != base and (base is not None or self.shelves.holds_something()):
+            how = Merging(self.history._commits.find, read, mergers, self.history.codec)
+            merged = merge_late(base, draft.edited.root, head.root, how)
+        turns = self._turns(draft, head.root, merged, read)
         self._move_to(head)
+        reconciler = Reconciler(self.history.codec)
+        for turn in turns:
+            self._take(turn, reconciler)
+        draft.builder.forget()
+
+    def _turns(self, draft: Draft, head: ObjectId, merged: Edited, read: Reader) -> list[_Turn]:
+        """What becomes of every slot."""
+        both = reading_too(read, merged.objects)
+        outcome = Shelves(MapWriter(self.history.codec, both), merged.root)
+        stored = Shelves(MapWriter(self.history.codec, self._recent.read), head)
+        changes = {id(kept.slot): kept for kept in draft.changes}
+        turns = []
         for at in self.shelves.places():
-            slot, wanted, stored = at.slot, outcome.part_at(at), self.shelves.part_at(at)
-            if wanted is None:
-                slot.value = ABSENT
-            elif wanted != ours.get(id(slot), slot.part):
-                fresh = self._writer.load(slot.key, wanted, both)
-                slot.value = reconcile(slot.value, fresh.value, codec)
-            if stored != slot.part:
-                slot.part, slot.given = stored, ABSENT
-                slot.mirrors.clear()
+            kept = changes.get(id(at.slot))
+            mine = at.slot.part if kept is None else kept.part
+            turn = _Turn(at, kept, stored.part_at(at), outcome.part_at(at))
+            if turn.wanted is not None and turn.wanted != mine:
+                source = self._recent.read if turn.wanted == turn.stored else both
+                turn.new = self._writer.load(at.slot.key, turn.wanted, source)
+                if mine is not None:
+                    turn.old = self._writer.load(at.slot.key, mine, both).value
+            turns.append(turn)
+        return turns
+
+    def _take(self, turn: _Turn, reconciler: Reconciler) -> None:
+        slot, new, stored = turn.at.slot, turn.new, turn.stored
+        if turn.wanted is None:
+            slot.value = ABSENT
+            if stored is None:
+                self.shelves.drop(turn.at)
+        elif new is not None:
+            slot.value = reconciler.bring(slot.value, turn.old, new.value)
+        if new is not None and turn.wanted == stored:
+            slot.part, slot.mirrors, slot.alive = stored, new.mirrors, new.alive
+            slot.given = slot.value
+        elif turn.kept is not None and turn.kept.part == stored:
+            self._writer.accept_one(turn.kept)
+        elif stored != slot.part:
+            slot.part, slot.given, slot.alive = stored, ABSENT, 0
+            slot.mirrors.clear()
 
     # Going back.
 

@@ -52,6 +52,10 @@ class Namespace(State):
     def __len__(self) -> int:
         return self.state._count(self.place)
 
+    def clear(self) -> None:
+        """Remove every key of this namespace. Namespaces inside stay."""
+        self.state._clear(self.place)
+
     def namespace(self, name: str, *, mergers: Mergers | None = None) -> Namespace:
         """A namespace inside this one."""
         return Namespace(self.state, place_of(self.place, name), mergers)

@@ -32,6 +32,7 @@ class Shelves:
         self._writer = writer
         self._reserved = writer.encode_key(NAMESPACES)
         self.top = Shelf()
+        self._removed: list[At] = []
         self._keys: dict[Place, tuple[bytes, ...]] = {(): ()}
         self.move_to(root)
 
@@ -58,6 +59,7 @@ class Shelves:
         return self._stored(place, encoded) is not None
 
     def set(self, place: Place, key: Any, value: Any) -> None:
+        _expect_hashable(key)
         try:
             encoded = self._writer.encode_key(key)
             self._writer.check(key, value)
@@ -77,13 +79,23 @@ class Shelves:
         if encoded is None or not self.has(place, key):
             raise PathNotFound(f"{_named(place)} has no key {key!r:.200}")
         slots = self._made(place).slots
-        part = self._stored(place, encoded)
-        if part is None:
-            del slots[encoded]
-        elif encoded in slots:
+        if encoded in slots:
+            # Kept also if nothing is stored: a commit may be under way that stores it.
             slots[encoded].value = ABSENT
+            self._removed.append(At(place, encoded, slots[encoded]))
         else:
-            slots[encoded] = Slot(key, ABSENT, part)
+            slots[encoded] = Slot(key, ABSENT, self._stored(place, encoded))
+
+    def clear(self, place: Place) -> None:
+        """Remove every key; no value is read."""
+        slots = self._made(place).slots
+        for leaf in self._container(place).view.leaves():
+            for entry in leaf.entries:
+                if entry.key != self._reserved and entry.key not in slots:
+                    slots[entry.key] = Slot(self.key_of(entry.key), ABSENT, entry.body)
+        for encoded, slot in slots.items():
+            slot.value = ABSENT
+            self._removed.append(At(place, encoded, slot))
 
     def keys(self, place: Place) -> list[bytes]:
         """The encoded keys, sorted."""
@@ -140,6 +152,13 @@ class Shelves:
     def part_at(self, at: At) -> bytes | None:
         """What is stored where a slot is."""
         return self._stored(at.place, at.encoded)
+
+    def tidy(self) -> None:
+        """Forget keys that were set and removed, and are not stored."""
+        for at in self._removed:
+            if at.slot.value is ABSENT and at.slot.part is None:
+                self.drop(at)
+        self._removed.clear()
 
     def drop(self, at: At) -> None:
         """Hold a key no longer."""
@@ -217,6 +236,13 @@ class Shelves:
         shelf = self._shelf(place, make=True)
         assert shelf is not None
         return shelf
+
+
+def _expect_hashable(key: Any) -> None:
+    try:
+        hash(key)
+    except TypeError as error:
+        raise NotStorable(f"the key {key!r:.80} is not hashable", "state") from error
 
 
 def _is_below(place: Place, other: Place) -> bool:

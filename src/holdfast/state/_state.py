@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, NamedTuple, TypeVar
+
+S = TypeVar("S", bound="State")
 
 
 class Recorded(NamedTuple):
@@ -19,6 +21,10 @@ class Recorded(NamedTuple):
 
 class State(MutableMapping[Any, Any]):
     """What an agent holds by name, and what happened to it."""
+
+    def __ior__(self: S, other: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> S:
+        self.update(other)
+        return self
 
     @abstractmethod
     def namespace(self, name: str) -> State:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from holdfast.codec import Codec
 from holdfast.errors import (
     Conflict,
+    HoldfastError,
     InvalidInput,
     NotStorable,
+    Unavailable,
 )
 from holdfast.history import MAIN, At, Commit, History, StepFields
 from holdfast.history._merging import check_mergers
@@ -137,6 +139,10 @@ class Versioned(State):
     def __len__(self) -> int:
         return self._count(())
 
+    def clear(self) -> None:
+        """Remove every key. Namespaces stay."""
+        self._clear(())
+
     # The same, for namespaces too.
 
     def _get(self, place: Place, key: Any) -> Any:
@@ -150,6 +156,10 @@ class Versioned(State):
     def _remove(self, place: Place, key: Any) -> None:
         with self._lock:
             self._handle.shelves.remove(place, key)
+
+    def _clear(self, place: Place) -> None:
+        with self._lock:
+            self._handle.shelves.clear(place)
 
     def _has(self, place: Place, key: object) -> bool:
         with self._lock:
@@ -229,6 +239,7 @@ class Versioned(State):
             )
 
     def _rules(self, mergers: Mergers | None) -> Mergers:
+        check_mergers(mergers, self.codec)
         return {**self._mergers, **(mergers or {})}
 
     # Others.
@@ -328,9 +339,9 @@ class Versioned(State):
             source = source._required()
         with self._lock:
             self._expect_no_transaction("merge")
+            self._handle.settle(self._rules(mergers))
             if self.dirty:
                 raise InvalidInput("there are changes here: commit() or reset() before a merge")
-            self._handle.settle()
             if self._handle.branch.refresh() is None:
                 self._history.create_branch(self.branch_name, source)
             else:
@@ -352,6 +363,7 @@ class Versioned(State):
         inside another one is committed with that.
         """
         with self._lock:
+            self._handle.settle(self._mergers)
             before, noted = self._handle.draft(), len(self._handle.noted)
             self._transactions += 1
             try:
@@ -361,22 +373,32 @@ class Versioned(State):
                     self._transactions -= 1
                 if not self._transactions:
                     self._handle.land({"description": description}, None, self._mergers, None)
-            except BaseException:
-                if not self._handle.is_unsure:
+            except BaseException as error:
+                made = self._was_made()
+                if made and isinstance(error, Unavailable):
+                    return
+                if not made and not self._handle.is_unsure:
                     self._handle.restore(before)
                     del self._handle.noted[noted:]
                 raise
+
+    def _was_made(self) -> bool:
+        """Whether a commit was made although no answer came; unsure if that cannot be asked."""
+        with suppress(HoldfastError):
+            return self._handle.settle(self._mergers)
+        return False
 
     # Events.
 
     def note(self, event: Mapping[str, Any]) -> None:
         """Keep the record of an event, a plain dict; it is stored with the next commit."""
         try:
-            self.codec.encode(event)
+            encoded = self.codec.encode(event)
         except NotStorable as error:
             raise inside(error, "event") from error
         with self._lock:
-            self._handle.noted.append(event)
+            # A copy: what happened does not change any more.
+            self._handle.noted.append(self.codec.decode(encoded))
 
     def records(self, limit: int | None = None) -> Iterator[Recorded]:
         """The records of events, newest first: those not committed, then commit by commit."""

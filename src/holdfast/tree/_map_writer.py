@@ -262,15 +262,19 @@ class MapWriter:
     def accept(self, draft: Draft) -> None:
         """Take what was drafted for what is stored."""
         for kept in draft.changes:
-            slot, old = kept.slot, kept.slot.part
-            slot.part, slot.given = kept.part, kept.value
-            if kept.part is None and slot.value is ABSENT:
-                kept.shelf.slots.pop(kept.key, None)
-                continue
-            slot.mirrors.update(kept.mirrors)
-            self._drop_stale(slot, old)
+            self.accept_one(kept)
         self._root, self._opened = draft.edited.root, draft.opened
         draft.builder.forget()
+
+    def accept_one(self, kept: Kept) -> None:
+        """Take what was drafted of one slot for what is stored; may be done twice."""
+        slot, old = kept.slot, kept.slot.part
+        slot.part, slot.given = kept.part, kept.value
+        if kept.part is None and slot.value is ABSENT:
+            kept.shelf.slots.pop(kept.key, None)
+            return
+        slot.mirrors.update(kept.mirrors)
+        self._drop_stale(slot, old)
 
     def _drop_stale(self, slot: Slot, old: bytes | None) -> None:
         """Forget what was remembered of parts that are no more."""
