@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.codec import Codec, default_codec
@@ -101,7 +103,7 @@ class Loader:
         chunks = self._read([entry.body for entry in entries])
         for entry, chunk in zip(entries, chunks, strict=True):
             if chunk.kind != Kind.CHUNK or len(chunk.payload) != entry.weight:
-                raise FormatError(f"object {chunk.id.hex()[:12]} is not the chunk it should be")
+                raise _misplaced(chunk, "chunk")
         return b"".join([chunk.payload for chunk in chunks])
 
     def _items(self, root: Root) -> list[Any]:
@@ -117,13 +119,14 @@ class Loader:
         for start in range(0, len(entries), _BATCH):
             batch = entries[start : start + _BATCH]
             found = self._read([entry.body for entry in batch])
-            for entry, leaf in zip(batch, found, strict=True):
-                payload = leaf.payload
-                content = decode(payload) if may_hold_links(payload) else plain(payload)
-                sound = type(content) is list and len(content) == width * entry.weight
-                if not sound or leaf.kind != kind:
-                    raise FormatError(f"object {leaf.id.hex()[:12]} is not the leaf it should be")
-                elements += content
+            with uncollected():
+                for entry, leaf in zip(batch, found, strict=True):
+                    payload = leaf.payload
+                    content = decode(payload) if may_hold_links(payload) else plain(payload)
+                    sound = type(content) is list and len(content) == width * entry.weight
+                    if not sound or leaf.kind != kind:
+                        raise _misplaced(leaf, "leaf")
+                    elements += content
         return elements
 
     def _mapping(self, root: Root) -> dict[Any, Any]:
@@ -168,6 +171,27 @@ class Loader:
         if type(content) is not list:
             raise FormatError("a node is not a list")
         return content
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep the garbage collector of Python out of a block that makes many containers.
+
+    None of them is garbage yet, and looking at them all again and again takes longer than
+    making them. Only for what is done soon.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _misplaced(found: Object, expected: str) -> FormatError:
+    return FormatError(f"object {found.id.hex()[:12]} is not the {expected} it should be")
 
 
 def _expect_count(entry: Entry, node: Object, count: float) -> None:
