@@ -98,9 +98,8 @@ class Handle:
     def draft(self) -> Draft:
         """All that is held, as objects; raises `NotStorable`."""
         try:
-            return self._writer.write(
-                self.root, self.shelves.top, threaded=threading.active_count() > 1
-            )
+            shared = threading.active_count() > 1
+            return self._writer.write(self.root, self.shelves.top, shared)
         except NotStorable as error:
             raise inside(error) from error
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, Final, TypeVar
 
 from ormsgpack import Ext
 
 from holdfast.codec import Codec
 from holdfast.codec._codes import Code
+from holdfast.codec._decoder import Decoder
 from holdfast.codec._msgpack import pack, unpack
 from holdfast.codec._opened import Form, Opened
 from holdfast.errors import NotStorable
@@ -32,6 +36,9 @@ MAX_LARGE_DEPTH: Final = 100
 """How many large parts may stand inside one another."""
 
 
+_PATIENCE: Final = 1000
+T = TypeVar("T")
+
 _NO_PARTS = frozenset({type(None), bool, float})
 """Types that the codec cannot open up, because msgpack has a word for them."""
 
@@ -40,14 +47,38 @@ class Embedder:
     """Turns values into parts; `old` is always the part in the same place before.
 
     What `old` says only saves work: the part of a value depends on the value alone.
+
+    With `shared`, other threads may be changing the values meanwhile. Then what changed
+    is copied before it is looked at closely, so that the part and what is remembered of
+    it are of one moment. Else a change between the two would never be found.
     """
 
-    def __init__(self, codec: Codec, builder: Builder, known: dict[ObjectId, Mirror]) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        builder: Builder,
+        known: dict[ObjectId, Mirror],
+        shared: bool = False,
+    ) -> None:
         self.codec = codec
         self.builder = builder
+        self.shared = shared
         self._known = known
         self._depth = 0
         self.mirrors: dict[ObjectId, Mirror] = {}
+
+    def own(self, values: list[Any]) -> list[Any]:
+        """Values that nobody else changes: copies, where they are shared."""
+        return own(self.codec, values) if self.shared else values
+
+    @contextmanager
+    def owning(self) -> Iterator[None]:
+        """While values are looked at that nobody else changes."""
+        shared, self.shared = self.shared, False
+        try:
+            yield
+        finally:
+            self.shared = shared
 
     def embed(self, value: Any, old: bytes | None = None) -> bytes:
         """The part of a value."""
@@ -73,6 +104,18 @@ class Embedder:
     # Building a part without a mirror.
 
     def _build(self, opened: Opened, value: Any, old: bytes | None) -> bytes:
+        if not self.shared or opened.form is Form.BYTES:
+            return self._build_owned(opened, value, old)
+        if old is not None and linked(old) is None:
+            # A small container with large parts, each of which sees to itself.
+            part = self._build_owned(opened._replace(parts=copy(opened.parts)), value, old)
+            if linked(part) is None:
+                return part
+        (value,) = self.own([value])
+        with self.owning():
+            return self._build_owned(self.codec.open_up(value), value, old)
+
+    def _build_owned(self, opened: Opened, value: Any, old: bytes | None) -> bytes:
         title = Title(opened.code, opened.head)
         base = linked(old) if old is not None else None
         if opened.form is Form.BYTES:
@@ -185,6 +228,29 @@ class Embedder:
         if isinstance(mirror, MappingMirror):
             return update_mapping(self, mirror, opened.parts)
         return update_bytes(self, mirror, opened.parts, value)
+
+
+def own(codec: Codec, values: list[Any]) -> list[Any]:
+    """A copy of values, taken while others may be changing them."""
+    try:
+        encoded = settled(lambda: codec.encode(values))
+    except NotStorable:
+        # Each can be stored, but together they nest too deeply; or the last one cannot.
+        return [own(codec, [one])[0] for one in values] if len(values) > 1 else values
+    copied: list[Any] = Decoder(codec).decode(encoded)
+    return copied
+
+
+def settled(call: Callable[[], T]) -> T:
+    """What a call gives once nobody changes the size of what it walks over."""
+    for _ in range(_PATIENCE):
+        try:
+            return call()
+        except RecursionError:
+            raise
+        except RuntimeError:
+            continue
+    return call()
 
 
 def in_order(codec: Codec, members: list[Any]) -> list[Any]:

@@ -8,21 +8,19 @@ stand in the map.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from copy import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast.codec import Codec
 from holdfast.codec._codes import Code
-from holdfast.codec._decoder import Decoder
 from holdfast.codec._msgpack import array_header, may_hold_binary
 from holdfast.errors import FormatError, NotStorable
 from holdfast.tree._builder import Builder, Title
 from holdfast.tree._container import Container, Edited, finish, open_part
 from holdfast.tree._cuts import KEY_MAX
 from holdfast.tree._edit import embed_at
-from holdfast.tree._embed import Embedder
+from holdfast.tree._embed import Embedder, settled
 from holdfast.tree._layout import PAIRS, Entry
 from holdfast.tree._levels import Span, View, in_turn
 from holdfast.tree._mergers import ABSENT
@@ -99,8 +97,8 @@ class Draft(NamedTuple):
 class _Work:
     """One draft in the making."""
 
-    def __init__(self, builder: Builder, root: ObjectId | None, threaded: bool) -> None:
-        self.builder, self.root, self.threaded = builder, root, threaded
+    def __init__(self, builder: Builder, root: ObjectId | None, shared: bool) -> None:
+        self.builder, self.root, self.shared = builder, root, shared
         self.changes: list[Kept] = []
         self.opened: dict[Keys, Container] = {}
 
@@ -168,13 +166,17 @@ class MapWriter:
             embed_at(Embedder(self._codec, builder, {}), self._codec, (key,), value, None)
 
     @writing
-    def write(self, root: ObjectId | None, shelf: Shelf, threaded: bool = False) -> Draft:
+    def write(self, root: ObjectId | None, shelf: Shelf, shared: bool = False) -> Draft:
         """The map with all that changed on a shelf; raises `NotStorable` with the path.
 
-        With `threaded`, others may be changing the values meanwhile: then what changed is
-        copied first, so that what is stored and what is remembered are the same.
+        With `shared`, other threads may be changing the values meanwhile.
         """
-        work = _Work(Builder(self._read), root, threaded)
+        if shared:
+            return settled(lambda: self._draft(root, shelf, shared))
+        return self._draft(root, shelf, shared)
+
+    def _draft(self, root: ObjectId | None, shelf: Shelf, shared: bool) -> Draft:
+        work = _Work(Builder(self._read), root, shared)
         part = self._write(work, shelf, ())
         if part is None:
             assert root is not None
@@ -233,31 +235,9 @@ class MapWriter:
         value = slot.value
         if value is ABSENT:
             return Kept(shelf, key, slot, ABSENT, None, {})
-        if work.threaded and type(value) not in _IMMUTABLE:
-            value = self._own(slot)
-            if value is ABSENT:
-                return Kept(shelf, key, slot, slot.value, slot.part, {})
-        embedder = Embedder(self._codec, work.builder, slot.mirrors)
+        embedder = Embedder(self._codec, work.builder, slot.mirrors, work.shared)
         part = embed_at(embedder, self._codec, (slot.key,), value, slot.part)
-        return Kept(shelf, key, slot, slot.value, part, embedder.mirrors)
-
-    def _own(self, slot: Slot) -> Any:
-        """A copy of a value that nobody else can change; `ABSENT` if it is as it was."""
-        if slot.mirrors and _settled(lambda: self._tried(slot)) == slot.part:
-            return ABSENT
-        encoded = _settled(lambda: self._encoded(slot))
-        return slot.value if encoded is None else Decoder(self._codec).decode(encoded)
-
-    def _tried(self, slot: Slot) -> bytes:
-        """What a value would be stored as; nothing of it is remembered."""
-        trial = Embedder(self._codec, Builder(self._read), slot.mirrors)
-        return embed_at(trial, self._codec, (slot.key,), slot.value, slot.part)
-
-    def _encoded(self, slot: Slot) -> bytes | None:
-        try:
-            return self._codec.encode(slot.value)
-        except NotStorable:
-            return None
+        return Kept(shelf, key, slot, value, part, embedder.mirrors)
 
     def accept(self, draft: Draft) -> None:
         """Take what was drafted for what is stored."""
@@ -308,15 +288,3 @@ def _span(opened: Container, key: bytes, part: bytes | None) -> Span:
 
 def _empty(read: Reader) -> Container:
     return Container(_TITLE, View(PAIRS, 0, [], read), None, None)
-
-
-def _settled(call: Callable[[], Any]) -> Any:
-    """What a call gives once nobody changes the size of what it walks over."""
-    for _ in range(1000):
-        try:
-            return call()
-        except RuntimeError as error:
-            if isinstance(error, RecursionError):
-                raise
-            failure = copy(error)
-    raise failure

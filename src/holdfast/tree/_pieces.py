@@ -53,6 +53,10 @@ class Piece(NamedTuple):
             return False  # Whoever looks closer says why, and where.
 
 
+UNKNOWN: Final = Piece(1, None, True)
+"""One part that is always looked at."""
+
+
 def held_bytes(fresh: Iterable[Piece], count: int) -> int:
     """About how many bytes `count` pieces take, of which only some are new."""
     return 16 * count + sum([100 + len(piece.plain or b"") for piece in fresh])
@@ -82,7 +86,7 @@ def cut_pieces(
         if size > PIECE_MAX and count > 1:
             guess = max(1, min(count // 2, count * PIECE_TARGET // size))
             continue
-        pieces.append(piece if size <= VALUE_MAX else Piece(1, None, True))
+        pieces.append(piece if size <= VALUE_MAX else UNKNOWN)
         at += count
         guess = max(1, min(4 * count, count * PIECE_TARGET // size))
     return pieces

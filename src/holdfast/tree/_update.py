@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec._msgpack import pack
@@ -20,7 +21,15 @@ from holdfast.tree._mirrors import (
     cut_pairs,
 )
 from holdfast.tree._parts import link
-from holdfast.tree._pieces import Piece, cut_pieces, first_changed, held_bytes, splice, starts_of
+from holdfast.tree._pieces import (
+    UNKNOWN,
+    Piece,
+    cut_pieces,
+    first_changed,
+    held_bytes,
+    splice,
+    starts_of,
+)
 
 if TYPE_CHECKING:
     from holdfast.tree._embed import Embedder
@@ -28,34 +37,65 @@ if TYPE_CHECKING:
 
 def update_sequence(work: Embedder, mirror: SequenceMirror, items: list[Any]) -> bytes:
     if mirror.title.code in SETS:
-        items = work.in_order(items)
+        items = work.in_order(work.own(items))
+    elif work.shared:
+        items = list(items)
     starts = starts_of(mirror.pieces)
+    owned = Owned(work)
     if len(items) == mirror.view.total:
-        spans = _changed_in_place(work, mirror, starts, items)
+        spans = _changed_in_place(work, mirror, starts, items, owned)
     else:
-        spans = _changed_between(work, mirror, starts, items)
+        spans = _changed_between(work, mirror, starts, items, owned)
     if not spans:
         return link(mirror.id)
     built = work.builder.edit_sequence(mirror.title, mirror.view, spans, mirror.id)
     if built.id is not None:
 
         def make(start: int, stop: int, guess: int) -> list[Piece]:
+            if not owned.covers(start, stop):
+                return [UNKNOWN] * (stop - start)
             return cut_pieces(work.codec, items[start:stop], 1, guess)
 
         work.remember_sequence(mirror.title, built, *splice(mirror.pieces, spans, make))
     return built.part
 
 
+class Owned:
+    """Which items of a list were copied, or need not be."""
+
+    def __init__(self, work: Embedder) -> None:
+        self._work = work
+        self._shared = work.shared
+        self._ranges: list[tuple[int, int]] = []
+
+    def take(self, items: list[Any], start: int, stop: int) -> list[Any]:
+        """Items from a position to another, copied in their list where they are shared."""
+        values = items[start:stop]
+        if self._shared:
+            values = items[start:stop] = self._work.own(values)
+            self._ranges.append((start, stop))
+        return values
+
+    def covers(self, start: int, stop: int) -> bool:
+        """Whether nobody else changes what is between two positions."""
+        return not self._shared or any(a <= start and stop <= b for a, b in self._ranges)
+
+
 def _changed_in_place(
-    work: Embedder, mirror: SequenceMirror, starts: list[int], items: list[Any]
+    work: Embedder, mirror: SequenceMirror, starts: list[int], items: list[Any], owned: Owned
 ) -> list[Span]:
     """The spans that differ in a sequence of the same length."""
     spans, pieces = [], mirror.pieces
     order = range(len(pieces))
     while (at := first_changed(work.codec, pieces, starts, order, items, 0)) is not None:
-        values = items[starts[at] : starts[at + 1]]
-        spans += _changed_in_piece(work, mirror.view, pieces[at], starts[at], values)
         order = range(at + 1, len(pieces))
+        if pieces[at].plain is None:  # Its parts see to themselves, and nothing is remembered.
+            values = items[starts[at] : starts[at + 1]]
+            spans += _changed_in_piece(work, mirror.view, pieces[at], starts[at], values)
+            continue
+        values = owned.take(items, starts[at], starts[at + 1])
+        with work.owning():
+            spans += _changed_in_piece(work, mirror.view, pieces[at], starts[at], values)
     return spans
 
 
@@ -89,7 +129,7 @@ def _changed_leaves(
 
 
 def _changed_between(
-    work: Embedder, mirror: SequenceMirror, starts: list[int], items: list[Any]
+    work: Embedder, mirror: SequenceMirror, starts: list[int], items: list[Any], owned: Owned
 ) -> list[Span]:
     """One span between what is the same at both ends."""
     pieces, view, shift = mirror.pieces, mirror.view, len(items) - mirror.view.total
@@ -99,10 +139,15 @@ def _changed_between(
     lowest = max(first, bisect_left(starts, starts[first] - shift))
     behind = range(len(pieces) - 1, lowest - 1, -1)
     last = _first_changed(work, mirror, starts, behind, items, shift) + 1
+    if work.shared:
+        # What is remembered of the pieces at both ends is made anew with the others.
+        first, last = max(first - 1, 0), min(last + 1, len(pieces))
     start, stop = starts[first], starts[last]
-    start = _same_ahead(work, view, start, min(stop, stop + shift), items)
-    stop = _same_behind(work, view, max(start, start - shift), stop, items, shift)
-    return _replaced(work, view, start, stop, items, shift)
+    owned.take(items, start, stop + shift)
+    with work.owning():
+        start = _same_ahead(work, view, start, min(stop, stop + shift), items)
+        stop = _same_behind(work, view, max(start, start - shift), stop, items, shift)
+        return _replaced(work, view, start, stop, items, shift)
 
 
 def _first_changed(
@@ -156,6 +201,8 @@ def _replaced(
 
 
 def update_mapping(work: Embedder, mirror: MappingMirror, mapping: dict[Any, Any]) -> bytes:
+    if work.shared:
+        mapping = dict(mapping)
     # Equal encodings are of equal types, and a text finds what an equal text found.
     if work.codec.encode(list(mapping)) == mirror.keys_plain and (
         mirror.texts or _same_keys(mapping, mirror.keys)
@@ -163,7 +210,9 @@ def update_mapping(work: Embedder, mirror: MappingMirror, mapping: dict[Any, Any
         return _update_values(work, mirror, mapping, {}, [], mirror.order)
     if not (mirror.texts and all_text(mapping)):
         beside = {e.key: e.body for place in mirror.view.leaves() for e in place.entries}
-        return work.build_mapping(mirror.title, mapping, beside, mirror.id, mirror.order)
+        OwnedValues(work, mapping).take(list(mapping))
+        with work.owning():
+            return work.build_mapping(mirror.title, mapping, beside, mirror.id, mirror.order)
     added = {pack(key): key for key in mapping if key not in mirror.keys}
     gone = [key for key in mirror.keys if key not in mapping]
     order = _new_order(work, mirror, mapping, gone)
@@ -196,16 +245,20 @@ def _update_values(
 ) -> bytes:
     """Change values, add and remove keys, and keep everything else."""
     removed = {pack(key) for key in gone}
-    spans = _changed_values(work, mirror, mapping, set(gone), removed)
-    for key, python_key in added.items():
-        at, _ = mirror.view.locate(key)
-        spans.append(Span(at, at, [Entry(key, work.embed(mapping[python_key]))]))
+    places = {key: mirror.view.locate(key)[0] for key in added}
+    touched = _touched_runs(mirror, places.values()) if work.shared else set()
+    owned = OwnedValues(work, mapping)
+    spans = _changed_values(work, mirror, owned, set(gone), removed, touched)
+    owned.take(list(added.values()))
+    with work.owning():
+        for key, at in places.items():
+            spans.append(Span(at, at, [Entry(key, work.embed(mapping[added[key]]))]))
     if not spans and order == mirror.order:
         return link(mirror.id)
     spans = in_turn(spans)
     built = work.builder.edit_mapping(mirror.title, mirror.view, spans, order, mirror.id)
     if built.id is not None:
-        runs, fresh = _spliced_runs(work, mirror, spans, mapping, added)
+        runs, fresh = _spliced_runs(work, mirror, spans, owned, added)
         if added or gone or order != mirror.order:
             work.remember_mapping(mirror.title, built, runs, fresh, mapping, order)
         else:
@@ -217,24 +270,61 @@ def _update_values(
     return built.part
 
 
+class OwnedValues:
+    """A mapping, and of which keys the values were copied, or need not be."""
+
+    def __init__(self, work: Embedder, mapping: dict[Any, Any]) -> None:
+        self._work = work
+        self._shared = work.shared
+        self._keys: set[Any] = set()
+        self.mapping = mapping
+
+    def take(self, keys: list[Any]) -> None:
+        """Copy the values of keys where they are shared."""
+        if self._shared:
+            values = self._work.own([self.mapping[key] for key in keys])
+            self.mapping.update(zip(keys, values, strict=True))
+            self._keys.update(keys)
+
+    def covers(self, keys: list[Any]) -> bool:
+        """Whether nobody else changes the values of keys."""
+        return not self._shared or self._keys.issuperset(keys)
+
+
+def _touched_runs(mirror: MappingMirror, places: Iterable[int]) -> set[int]:
+    """Which runs have to be remembered anew if something is inserted in places."""
+    starts = starts_of(mirror.runs)
+    return {max(bisect_left(starts, at) - 1, 0) for at in places}
+
+
 def _changed_values(
     work: Embedder,
     mirror: MappingMirror,
-    mapping: dict[Any, Any],
+    owned: OwnedValues,
     gone: set[Any],
     removed: set[bytes],
+    touched: set[int],
 ) -> list[Span]:
     spans: list[Span] = []
-    at, view = 0, mirror.view
-    for run in mirror.runs:
-        stop = at + run.length
-        if gone and not gone.isdisjoint(run.keys):
-            spans += _changed_pairs(work, view, mapping, run.keys, at, stop, removed)
-        elif not run.piece.is_same(work.codec, values := run.values(mapping)):
-            for low, high in _changed_leaves(work, view, run.piece, at, values):
-                keys = run.keys[low - at : high - at]
+    at, view, mapping = 0, mirror.view, owned.mapping
+    for index, run in enumerate(mirror.runs):
+        start, at = at, at + run.length
+        whole = index in touched or (bool(gone) and not gone.isdisjoint(run.keys))
+        if not whole and run.piece.is_same(work.codec, run.values(mapping)):
+            continue
+        if run.piece.plain is None:  # Its parts see to themselves, and nothing is remembered.
+            spans += _changed_pairs(work, view, mapping, run.keys, start, at, removed)
+            continue
+        owned.take([key for key in run.keys if key not in gone])
+        with work.owning():
+            leaves = (
+                [(start, at)]
+                if whole
+                else _changed_leaves(work, view, run.piece, start, run.values(mapping))
+            )
+            for low, high in leaves:
+                keys = run.keys[low - start : high - start]
                 spans += _changed_pairs(work, view, mapping, keys, low, high, removed)
-        at = stop
     return spans
 
 
@@ -262,7 +352,7 @@ def _spliced_runs(
     work: Embedder,
     mirror: MappingMirror,
     spans: list[Span],
-    mapping: dict[Any, Any],
+    owned: OwnedValues,
     added: dict[bytes, Any],
 ) -> tuple[list[Pairs], list[Pairs]]:
     keys = [key for run in mirror.runs for key in run.keys]
@@ -271,7 +361,10 @@ def _spliced_runs(
             keys[start:stop] = [added[entry.key] for entry in entries]
 
     def make(low: int, high: int, guess: int) -> list[Pairs]:
-        return cut_pairs(work.codec, keys[low:high], mapping, guess)
+        some = keys[low:high]
+        if not owned.covers(some):
+            return [Pairs([key], itemgetter(key), UNKNOWN) for key in some]
+        return cut_pairs(work.codec, some, owned.mapping, guess)
 
     return splice(mirror.runs, spans, make)
 
