@@ -25,14 +25,13 @@ class Checkpointed(Held):
     def set(self, name: str, value: Any) -> None:
         setattr(self._now, name, value)
 
-    def changed(self, name: str, value: Any) -> None:
-        self.set(name, value)
-
     def save(self) -> None:
-        found = self._now.to_checkpoint_dict()
-        if VALUE in found:
-            found[VALUE] = found[VALUE].to_dict()
-        self._keep(json.dumps(found))
+        self._keep(json.dumps(self._checkpoint()))
+
+    def _checkpoint(self) -> dict[str, Any]:
+        """What is kept of the state, as JSON can say it."""
+        found: dict[str, Any] = self._now.to_checkpoint_dict()
+        return found
 
     def reopen(self) -> None:
         newest = self._newest()

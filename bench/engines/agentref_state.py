@@ -22,6 +22,13 @@ class AgentRefState(Checkpointed):
         made = type(bases[0])("State", bases, {"__annotations__": fields})
         super().__init__(made, agentref.create_runtime(backend=kept))
 
+    def changed(self, name: str, value: Any) -> None:
+        self.set(name, value)
+
+    def _checkpoint(self) -> dict[str, Any]:
+        found = super()._checkpoint()
+        return found | {VALUE: found[VALUE].to_dict()} if VALUE in found else found
+
     def stored_bytes(self) -> int:
         content = sum(len(self._content.get(one)) for one in self._content.iter_hashes())
         return content + sum(map(len, self._checkpoints))

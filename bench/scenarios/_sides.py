@@ -26,4 +26,5 @@ EVERY_HELD = (HELD, *PEERS_HELD)
 HELD_ON_DISK = "versioned-disk"
 HELD_RELAXED = "versioned-relaxed"
 PEERS_HELD_ON_DISK = ("agex-state-disk", "kvgit-state-disk", "agentref-state-disk")
-EVERY_HELD_ON_DISK = (HELD_ON_DISK, HELD_RELAXED, *PEERS_HELD_ON_DISK)
+TYPED_ON_DISK = "typed-disk"
+EVERY_HELD_ON_DISK = (HELD_ON_DISK, HELD_RELAXED, TYPED_ON_DISK, *PEERS_HELD_ON_DISK)

@@ -17,7 +17,7 @@ from bench._clock import Stopwatch, folder_bytes
 from bench._environment import ROOT
 from bench._model import EngineInfo, Measured, Metric, Place, Scenario, Target
 from bench.engines._held import SMALL, VALUE, Held, held
-from bench.scenarios._sides import HELD_ON_DISK, PEERS_HELD_ON_DISK
+from bench.scenarios._sides import HELD_ON_DISK, PEERS_HELD_ON_DISK, TYPED_ON_DISK
 
 _PIECE = 1_000_000
 
@@ -75,7 +75,7 @@ SCENARIO = Scenario(
     name="state-memory",
     title="100 steps over a state with a 100 MB value that no step reads",
     run=run,
-    engines=(HELD_ON_DISK, *PEERS_HELD_ON_DISK),
+    engines=(TYPED_ON_DISK, HELD_ON_DISK, *PEERS_HELD_ON_DISK),
     metrics=(
         Metric("above_mb", "peak above the interpreter", "MB", 1),
         Metric("interpreter_mb", "the interpreter with the package", "MB", 1),
@@ -86,7 +86,7 @@ SCENARIO = Scenario(
     ),
     size={"megabytes": 100, "steps": 100},
     quick={"megabytes": 10, "steps": 10},
-    targets=(_small(HELD_ON_DISK, "Versioned"),),
+    targets=(_small(TYPED_ON_DISK, "AgentState"), _small(HELD_ON_DISK, "Versioned")),
     notes=(
         "The value, documents of 1 MB of random bytes, is stored by one process. Another opens "
         "the state, sets a number and commits or checkpoints, at each step; its peak is compared "

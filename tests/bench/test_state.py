@@ -18,11 +18,12 @@ from bench.scenarios._sides import (
     HELD_RELAXED,
     PEERS_HELD,
     PEERS_HELD_ON_DISK,
+    TYPED_ON_DISK,
 )
 from bench.scenarios.state_append import Appends
 from bench.scenarios.state_edit import Edits
 
-ON_DISK = [HELD_ON_DISK, HELD_RELAXED]
+ON_DISK = [HELD_ON_DISK, HELD_RELAXED, TYPED_ON_DISK]
 SIZES: dict[str, dict[str, int]] = {
     "state-read": {"records": 300, "rounds": 4, "reopened": 2},
     "state-edit": {"records": 300, "edits": 4, "assigned": 2},
@@ -111,7 +112,7 @@ def test_a_change_in_place_of_a_value_that_was_only_read_is_caught(
 
 
 def test_a_unit_measures_the_memory_of_steps_that_read_no_large_value() -> None:
-    for name in (HELD_ON_DISK, HELD_RELAXED):
+    for name in (HELD_ON_DISK, TYPED_ON_DISK):
         figures = unit.measure("state-memory", name, {"megabytes": 2, "steps": 3})["figures"]
 
         assert 0 < figures["above_mb"] < 30

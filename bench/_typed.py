@@ -1,0 +1,32 @@
+"""Where the benchmarks touch Holdfast's typed state."""
+
+from __future__ import annotations
+
+from bench._holdfast import sqlite_store
+from bench._model import Place
+from bench.engines._checkpointed import Checkpointed
+from bench.engines._lines import Lines
+from holdfast import AgentState, Externalized, Inline, create_runtime
+
+
+class _State(AgentState):
+    value: Externalized[object]
+    small: Inline[object]
+
+
+class TypedState(Checkpointed):
+    """Its content is in a store on disk, its checkpoints in a file; it looks itself for changes."""
+
+    def __init__(self, place: Place) -> None:
+        self._store = sqlite_store(place)
+        self._lines = Lines(place)
+        super().__init__(_State, create_runtime(backend=self._store))
+
+    def _keep(self, checkpoint: str) -> None:
+        self._lines.add(checkpoint)
+
+    def _newest(self) -> str:
+        return self._lines.newest()
+
+    def close(self) -> None:
+        self._store.close()
