@@ -159,3 +159,13 @@ def test_it_shows_itself_in_short() -> None:
 
     assert repr(state) == "<Live with 1 key>"
     assert repr(state.namespace("sub")) == "<Live of 'sub' with 0 keys>"
+
+
+def test_of_many_events_the_newest_are_kept() -> None:
+    state = Live()
+    for number in range(10_500):
+        state.note({"number": number})
+
+    kept = [one.record["number"] for one in state.records()]
+    assert len(kept) == 10_000
+    assert kept[0] == 10_499

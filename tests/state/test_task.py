@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,7 +117,7 @@ def test_a_call_that_changes_nothing_is_a_commit_too() -> None:
     assert len(events(state)) == 8
 
 
-def test_a_state_is_remembered_by_the_next_process(tmp_path: Any) -> None:
+def test_a_state_is_remembered_by_the_next_process(tmp_path: Path) -> None:
     with Versioned(tmp_path / "store") as state:
         append("a", state=state)
 
@@ -870,3 +873,88 @@ def test_tasks_of_two_handles_merge_what_they_did() -> None:
         assert two["items"] == ["one", "two"]
         one.refresh()
         assert one["items"] == ["one", "two"]
+
+
+def test_a_state_that_cannot_be_committed_refuses_before_the_call() -> None:
+    calls = []
+
+    @task
+    def f() -> None:
+        calls.append(1)
+
+    state = Versioned()
+    state["docs"] = [1]
+    state["docs"].append(threading.Lock())
+    with pytest.raises(NotStorable, match="docs"):
+        f(state=state)
+
+    assert calls == []
+    assert len(state["docs"]) == 2
+
+
+def test_a_call_that_is_cancelled_while_it_is_saved_is_saved() -> None:
+    saving, go_on = threading.Event(), threading.Event()
+
+    def wait(seconds: float) -> None:
+        saving.set()
+        go_on.wait(30)
+
+    @task
+    async def work(state: State) -> str:
+        state["a"] = 1
+        return "done"
+
+    async def main(state: Versioned) -> None:
+        running = asyncio.create_task(work(state=state))
+        await asyncio.to_thread(saving.wait, 30)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        go_on.set()
+
+    inner = MemoryStore()
+    slow = Fault.delay(at=1, seconds=1, method="commit")
+    with FaultStore(inner.another(), [slow], sleep=wait) as store:
+        asyncio.run(main(Versioned(store)))
+
+    state = Versioned(inner)  # Closing the other store waited for what was begun.
+    assert state["a"] == 1
+    assert [one.kind for one in events(state)] == [
+        "TaskStartEvent",
+        "ActionEvent",
+        "OutputEvent",
+        "SuccessEvent",
+    ]
+
+
+PROCESS = """
+import sys
+from holdfast import Versioned, current_state, task
+
+@task
+def append(item):
+    current_state().setdefault("items", []).append(item)
+    current_state()[item] = 1
+
+with Versioned(sys.argv[1], mergers={"items": "append"}) as state:
+    for number in range(20):
+        append(f"{sys.argv[2]}-{number}", state=state)
+"""
+
+
+def test_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    with Versioned(tmp_path / "store") as state:
+        state["items"] = []
+        state.commit()
+    running = [
+        subprocess.Popen([sys.executable, "-c", PROCESS, str(tmp_path / "store"), name])
+        for name in ("one", "two")
+    ]
+    codes = [process.wait(120) for process in running]
+
+    expected = {f"{name}-{number}" for name in ("one", "two") for number in range(20)}
+    with Versioned(tmp_path / "store") as state:
+        assert codes == [0, 0]
+        assert sorted(state["items"]) == sorted(expected)
+        assert set(state) == expected | {"items"}
+        assert len(events(state, kind=SuccessEvent)) == 40

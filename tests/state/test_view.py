@@ -224,12 +224,13 @@ def test_a_class_that_is_not_declared_is_shown_as_such() -> None:
     with MemoryStore() as store:
         writer = Versioned(store, codec=Codec(types=[Point]))
         writer["point"] = Point(1, [2])
+        writer["large"] = Point(1, list(range(10_000)))
         writer["name"] = "Ann"
         writer.commit()
 
         reader = Versioned(store)
         shown = view(reader)
-        assert "Point (this class is not declared)" in shown and "x" in shown
+        assert shown.count("Point (this class is not declared)") == 2 and "x" in shown
         assert 'name: "Ann"' in shown
 
 
@@ -431,6 +432,17 @@ def test_recent_shows_the_last_commits_newest_first() -> None:
     heads = [line for line in shown if not line.startswith(" ")]
     assert ["second" in heads[0], "first" in heads[1]] == [True, True]
     assert {line.strip() for line in shown} >= CHANGES
+
+
+def test_recent_of_a_namespace_shows_the_commits_that_changed_it() -> None:
+    state, _ = changed()
+    state.commit("second")
+    state["name"] = "Cid"
+    state.commit("third")
+
+    heads = [line for line in lines(state.namespace("sub"), "recent") if line[0] != " "]
+    assert ["second" in heads[0], "first" in heads[1]] == [True, True]
+    assert "+ j: 2" in view(state.namespace("sub"), "recent")
 
 
 def test_recent_shows_that_a_step_failed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from holdfast.errors import InvalidInput, InvalidName
 from holdfast.state._state import Recorded, State
 
+MOST_RECORDS = 10_000
 LONGEST_NAME = 200
 """The longest name that a namespace may have."""
 
@@ -43,14 +45,15 @@ class Live(State):
     Nothing is copied and nothing is committed, so there is no way back. Threads may
     share one: each single operation is atomic, and iterating goes over the keys that
     were there when it began. `state["n"] += 1` is two operations and needs a lock of
-    the caller's own.
+    the caller's own. Of events the newest 10,000 are kept.
     """
 
     def __init__(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = ()) -> None:
         self._part = _Part()
         self._part.values.update(_checked(values))
         self._place: tuple[str, ...] = ()
-        self._log: list[tuple[tuple[str, ...], Mapping[str, Any]]] = []
+        # A process may run for months, so what happened in it is not kept without end.
+        self._log: deque[tuple[tuple[str, ...], Mapping[str, Any]]] = deque(maxlen=MOST_RECORDS)
         self._lock = threading.Lock()
 
     @property

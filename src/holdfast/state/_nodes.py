@@ -134,6 +134,11 @@ def unreadable(error: Exception) -> Node:
     return plain_text(f"(cannot be read: {type(error).__qualname__}: {error})", "(cannot be read)")
 
 
+def undeclared(name: str) -> str:
+    """What is said of a class that this program does not know."""
+    return f"{name} (this class is not declared)"
+
+
 def _sequence(items: Sequence[Any], shape: Shape, kind: str) -> Node:
     def parts(start: int, stop: int) -> list[tuple[str, Node]]:
         found = islice(items, start, stop)
@@ -160,9 +165,8 @@ def _bytes(value: bytes | bytearray) -> Node:
 def _fields(value: Any) -> Node | None:
     """An object whose fields are known, or None."""
     if isinstance(value, Undeclared):
-        label = f"{value.name} (this class is not declared)"
         content = value.content if isinstance(value.content, dict) else {"value": value.content}
-        return record(label, content)
+        return record(undeclared(value.name), content)
     cls = type(value)
     if isinstance(value, type):
         return None

@@ -15,6 +15,7 @@ from holdfast.state._nodes import (
     look,
     plain_text,
     spell_key,
+    undeclared,
     unreadable,
 )
 from holdfast.tree import Kind, ObjectId, Reader
@@ -76,7 +77,7 @@ class Looker:
     def _container(self, opened: Container) -> Node:
         code, count = opened.title.code, opened.view.total
         shape = _SHAPES.get(code, "list")
-        title = str(opened.title.head[0]).rpartition(".")[2] if shape == "record" else ""
+        title = self._class(str(opened.title.head[0])) if shape == "record" else ""
         label = {
             "mapping": f"dict of {counted(count, 'key')}",
             "record": title,
@@ -89,6 +90,11 @@ class Looker:
             return [self.pair(opened, entry) for entry in self._pairs(opened, start, stop)]
 
         return Node(label, shape, count, parts, title=title)
+
+    def _class(self, name: str) -> str:
+        if self._codec.registry.named(name) is None:
+            return undeclared(name)
+        return name.rpartition(".")[2]
 
     def pair(self, opened: Container, entry: Entry) -> tuple[str, Node]:
         """The name and the value of an entry of a mapping."""

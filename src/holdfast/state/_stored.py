@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
@@ -23,6 +23,8 @@ from holdfast.tree._parts import link
 
 _MOST_CHANGES: Final = 1_000
 _COMMITS: Final = 5
+_LOOKED_AT: Final = 50
+"""Among how many commits those are sought that changed something in a namespace."""
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "reordered": "~"}
 
 
@@ -74,19 +76,20 @@ class Stored:
         return self._difference(self._before, self._now)
 
     def recent(self) -> Node:
-        """What the last commits changed."""
-        commits = [] if self._commit is None else self._history.steps(self._commit, _COMMITS)
-        read = self._history.store.read
-        lines = [
-            (
-                _told(commit),
-                self._difference(parent_version(self._history, commit), Version(commit.root, read)),
-            )
-            for commit in commits
-        ]
+        """What the last commits changed; of a namespace, those that changed something in it."""
+        lines = list(islice(self._steps(), _COMMITS))
         if not lines:
             return plain_text("(nothing is committed yet)")
         return Node("", "lines", len(lines), lambda start, stop: lines[start:stop])
+
+    def _steps(self) -> Iterator[tuple[str, Node]]:
+        read = self._history.store.read
+        commits = self._history.steps(self._commit, _LOOKED_AT) if self._commit else ()
+        for commit in commits:
+            before = parent_version(self._history, commit)
+            changes = self._difference(before, Version(commit.root, read))
+            if changes.count or not self._place:
+                yield _told(commit), changes
 
     @cached_property
     def _level(self) -> _Level:
