@@ -242,7 +242,7 @@ def test_an_unknown_argument_is_an_error(state: Versioned) -> None:
     with pytest.raises(TypeError):
         state.commit(desciption="typo")  # type: ignore[call-arg]
     with pytest.raises(InvalidInput):
-        Versioned(7)
+        Versioned(7)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput):
         Versioned(codec=state.codec, types=[int])
     with pytest.raises(InvalidInput):

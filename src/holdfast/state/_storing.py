@@ -21,6 +21,10 @@ def store_of(given: Store | KVStore | str | PathLike[str] | None) -> tuple[Store
         return given, False
     if isinstance(given, str | PathLike):
         return open_store(given), True
+    from holdfast.store import KVStore
+
+    if isinstance(given, KVStore):
+        return given.as_store(), False
     raise InvalidInput(
         f"a state is kept in a Store, a KVStore, or at a path or URL, not in a "
         f"{type(given).__name__}"
