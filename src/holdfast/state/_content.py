@@ -50,20 +50,19 @@ class ContentRef:
         if not isinstance(self.hash, str) or not _HASH.fullmatch(self.hash):
             raise InvalidInput(
                 f"the hash of a reference is 64 lower-case hexadecimal digits, not "
-                f"{self.hash!r:.80}"
+                f"{_shown(self.hash)}"
             )
         for name in ("backend_id", "type_name"):
             text = getattr(self, name)
             if not isinstance(text, str) or not 1 <= len(text) <= _LONGEST:
                 raise InvalidInput(
                     f"the {name} of a reference is a text of 1 to {_LONGEST} characters, not "
-                    f"{text!r:.80}"
+                    f"{_shown(text)}"
                 )
         if type(self.size_bytes) is not int or not 0 <= self.size_bytes < _LARGEST:
-            # A huge number is not shown: spelling it out takes longer than anything else here.
             raise InvalidInput(
-                f"the size_bytes of a reference is a whole number from 0 to 2**63, not a "
-                f"{type(self.size_bytes).__name__} outside of that"
+                f"the size_bytes of a reference is a whole number below 2**63, not "
+                f"{_shown(self.size_bytes)}"
             )
 
     @property
@@ -112,7 +111,7 @@ class ContentRef:
     def from_dict(cls, given: Mapping[str, Any]) -> ContentRef:
         """The reference that `to_dict` gave; raises `InvalidInput` for anything else."""
         if not isinstance(given, Mapping) or set(given) != set(_KEYS):
-            raise InvalidInput(f"a reference is a dict of {', '.join(_KEYS)}, not {given!r:.80}")
+            raise InvalidInput(f"a reference is a dict of {', '.join(_KEYS)}, not {_shown(given)}")
         return cls(**{key: given[key] for key in _KEYS})
 
     def to_json(self) -> str:
@@ -165,6 +164,13 @@ def read_place(name: str, given: Any) -> ContentRef:
         ) from error
 
 
+def _shown(given: object) -> str:
+    try:
+        return f"{given!r:.80}"
+    except ValueError:  # Python does not spell out a huge number.
+        return f"a {type(given).__name__}"
+
+
 # Letting go.
 
 
@@ -175,7 +181,7 @@ def release(ref: ContentRef, backend: Store | None = None) -> bool:
     Raises `UnresolvedReferenceError` if the store does not answer to it.
     """
     if not isinstance(ref, ContentRef):
-        raise InvalidInput(f"release takes a ContentRef, not {ref!r:.80}")
+        raise InvalidInput(f"release takes a ContentRef, not {_shown(ref)}")
     store = get_config().backend if backend is None else backend
     ref.expect_answer(store)
     return drop(store, ref.id)

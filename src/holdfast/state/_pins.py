@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from holdfast.errors import RefMoved
 from holdfast.history._attempts import Backoff
 from holdfast.history._commits import Commits
 from holdfast.history._refs import EXPIRES_AT, PIN, Pin, full_name, pin_of, prefix
-from holdfast.store import Move, Ref, Store, space_name
+from holdfast.store import Move, Ref, Store
+from holdfast.store._own import CONTENT_SPACE as CONTENT
 from holdfast.tree import Object, ObjectId, make_commit, read_commit
-
-CONTENT: Final = space_name("content", "refs")
-"""The space that holds the pins of references."""
 
 _PAGE = 256  # Pins that are read, or dropped, together.
 _MANY = 64  # From so many objects on, it pays to ask first which of them are there.

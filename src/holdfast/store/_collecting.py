@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import MissingObjects
 from holdfast.store._frames import MAX_DEPTH
-from holdfast.store._own import OWN_SPACE, is_arriving
+from holdfast.store._own import NEVER_UNDONE, is_arriving
 from holdfast.store._reaching import walk
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ class Marks:
             added |= self.reach(roots(space, view)[0], expect_all=True)
         for space, view in views.items():
             added |= self.reach(roots(space, view)[1])
-            if space == OWN_SPACE:
-                continue  # Nobody undoes what a migration did there.
+            if space in NEVER_UNDONE:
+                continue
             before = self._looked_at.get(space, 0)
             self._looked_at[space] = view.sequence
             after = max(view.sequence - self._recent, 0) if before == 0 else before

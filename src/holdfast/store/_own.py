@@ -17,6 +17,10 @@ from holdfast.tree._objects import Kind, Object, ObjectId, make_object
 from holdfast.tree._parts import link, linked, unpack_list
 
 OWN_SPACE = "holdfast/migration"
+CONTENT_SPACE = "content/refs"
+"""The space of the pins that references make. What is let go there is not brought back."""
+NEVER_UNDONE = frozenset({OWN_SPACE, CONTENT_SPACE})
+"""Spaces whose operations nobody undoes, so that a collection keeps nothing for them."""
 ALIAS = "alias/"
 ARRIVING = "arriving/"
 
