@@ -337,6 +337,30 @@ def test_generators_are_refused() -> None:
             task(function)
 
 
+def test_a_coroutine_from_a_plain_function_is_refused() -> None:
+    def log(function: Any) -> Any:
+        def logged(*args: Any) -> Any:
+            return function(*args)
+
+        return logged
+
+    @task(name="work")
+    @log
+    async def work(number: int) -> int:
+        return number
+
+    state = Versioned()
+    with pytest.raises(InvalidInput, match="async def"):
+        work(1, state=state)
+
+    assert [type(one) for one in events(state)][-1] is FailEvent
+
+
+def test_a_function_that_does_not_say_what_it_takes_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="which arguments"):
+        task(dict)
+
+
 @pytest.mark.parametrize("wrong", [3, "name"])
 def test_only_functions_are_tasks(wrong: Any) -> None:
     with pytest.raises(InvalidInput, match="for functions"):

@@ -6,6 +6,7 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -149,3 +150,4 @@ class Tasks(RuleBasedStateMachine):
 
 
 TestTasks = Tasks.TestCase
+TestTasks.settings = settings(max_examples=settings().max_examples // 5)

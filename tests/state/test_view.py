@@ -352,9 +352,20 @@ def test_a_path_leads_through_objects() -> None:
     assert lines(state, "p.y[0]") == ["2"]
 
 
-@pytest.mark.parametrize("focus", ["absent", "docs[99]", "docs[0].absent", "docs.absent"])
-def test_a_path_that_leads_nowhere_is_not_found(state: State, focus: str) -> None:
+@pytest.mark.parametrize("focus", ["state", ()])
+def test_the_path_of_the_whole_shows_all(state: State, focus: Any) -> None:
+    state["a"] = 1
+    state.namespace("sub")["k"] = 2
+
+    assert view(state, focus) == view(state)
+
+
+@pytest.mark.parametrize(
+    "focus", ["absent", ("holdfast:namespaces",), "docs[99]", "docs[0].absent", "docs.absent"]
+)
+def test_a_path_that_leads_nowhere_is_not_found(state: State, focus: Any) -> None:
     state["docs"] = DOCS
+    state.namespace("sub")["k"] = 1
 
     with pytest.raises(PathNotFound, match="does not exist"):
         view(state, focus)

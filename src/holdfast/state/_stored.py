@@ -16,7 +16,7 @@ from holdfast.state._nodes import Node, counted, plain_text, with_namespaces
 from holdfast.state._parts import Looker
 from holdfast.state._shelves import NAMESPACES, Place
 from holdfast.tree import Change, Map, ObjectId, Reader
-from holdfast.tree._container import Container, find_part, open_part
+from holdfast.tree._container import Container, find_part, nowhere, open_part
 from holdfast.tree._diff import _Differ
 from holdfast.tree._layout import Entry
 from holdfast.tree._parts import link
@@ -69,6 +69,8 @@ class Stored:
 
     def at(self, path: Path) -> Node:
         """A part of it."""
+        if path[0] == NAMESPACES:
+            raise nowhere(path, 0)
         return Looker(self._now.read, self._codec).at(self._part(self._now), path)
 
     def changes(self) -> Node:

@@ -16,6 +16,11 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
+_COROUTINE = (
+    "{} gave a coroutine, which would run after its step was saved: write @task directly above "
+    "the `async def`, beneath other decorators"
+)
+
 
 class Task(Protocol, Generic[P, R_co]):
     """What `@task` makes of a function: called as before, and with `state=`.
@@ -74,17 +79,18 @@ class _Made:
     ) -> None:
         _refuse_odd(function)
         self.function = function
+        self.is_async = _is_async(function)
         self.name = _name(function) if name is None else name
         if not isinstance(self.name, str) or not self.name:
             raise InvalidInput(f"the name of a task is a text, not {name!r:.80}")
         self.qualified = _qualified(function)
         self.names = () if namespace is None else (namespace,)
-        self.signature = inspect.signature(function)
+        self.signature = _signature(function, self.name)
         self.takes_state = _takes_state(self.name, self.signature)
 
     def wrapper(self) -> Any:
         """The function that stands for it."""
-        if _is_async(self.function):
+        if self.is_async:
 
             @functools.wraps(self.function)
             async def run_async(*args: Any, **kwargs: Any) -> Any:
@@ -123,7 +129,11 @@ class _Made:
         def make(state: State) -> Any:
             if self.takes_state:
                 bound.arguments["state"] = state
-            return self.function(*bound.args, **bound.kwargs)
+            result = self.function(*bound.args, **bound.kwargs)
+            if not self.is_async and inspect.iscoroutine(result):
+                result.close()
+                raise InvalidInput(_COROUTINE.format(self.name))
+            return result
 
         return make
 
@@ -135,6 +145,15 @@ class _Made:
         if first in ("self", "cls"):
             del inputs[first]  # What has the method is no input of it.
         return inputs
+
+
+def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError as error:
+        raise InvalidInput(
+            f"{name} does not say which arguments it takes: call it in a function of your own"
+        ) from error
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -50,7 +50,7 @@ def _focused(source: Source, focus: str | Path) -> tuple[str, Node]:
         raise InvalidInput(
             f"focus is one of {', '.join(map(repr, _FOCUSES))}, or a path, not {focus!r:.80}"
         )
-    if focus == "full":
+    if focus in ("full", "state", ()):
         return source.title, source.full()
     if focus == "recent":
         return f"{source.title}, what its last commits changed", source.recent()
