@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from holdfast import (
     ActionEvent,
     Cache,
     Disk,
+    KVStore,
     Live,
     Versioned,
     current_state,
@@ -160,6 +163,45 @@ def test_cached_disk_storage(tmp_path: Path) -> None:
     assert Versioned(disk_store)["words"] == ["kept"]
     state.store.close()
     disk_store.close()
+
+
+class RedisStore(KVStore):
+    """As on the page, with a dict in the place of a server."""
+
+    servers: dict[str, dict[str, bytes]] = {}  # noqa: RUF012 - servers outlive their clients
+
+    def __init__(self, redis_url: str) -> None:
+        self._data = self.servers.setdefault(redis_url, {})
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> bytes | None:
+        return self._data.get(key)
+
+    def set(self, key: str, value: bytes) -> None:
+        self._data[key] = value
+
+    # ... implement remaining abstract methods
+
+    def keys(self, prefix: str) -> Iterable[str]:
+        return [key for key in list(self._data) if key.startswith(prefix)]
+
+    def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+        with self._lock:
+            if self._data.get(key) != expected:
+                return False
+            if value is None:
+                self._data.pop(key, None)
+            else:
+                self._data[key] = value
+            return True
+
+
+def test_custom_storage_backends() -> None:
+    # Use with your agent
+    state = Versioned(RedisStore("redis://localhost:6379"))
+    remember("kept", state=state)
+
+    assert Versioned(RedisStore("redis://localhost:6379"))["words"] == ["kept"]
 
 
 def test_the_quick_reference() -> None:
