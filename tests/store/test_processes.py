@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import pytest
 
-from holdfast.store import FileStore, SqliteStore
+from holdfast.store import FileStore, SqliteStore, Store
 from holdfast.testing._stores._base import MAIN, SPACE
 from tests.conftest import SOAK
 from tests.store.workers import ENGINES
@@ -32,10 +32,11 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return chosen
 
 
-def start(engine: Engine, *arguments: object) -> subprocess.Popen[str]:
+def start(engine: Engine | str, *arguments: object) -> subprocess.Popen[str]:
     """A worker that is ready to begin."""
+    name = engine if isinstance(engine, str) else engine.__name__
     worker = subprocess.Popen(
-        [sys.executable, "-m", "tests.store.workers", engine.__name__, *map(str, arguments)],
+        [sys.executable, "-m", "tests.store.workers", name, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -201,13 +202,13 @@ def check_database(path: Path) -> None:
     db.close()
 
 
-def check(store: FileStore | SqliteStore, told: dict[int, bytes]) -> None:
+def check(store: Store, told: dict[int, bytes]) -> None:
     targets = check_log(store, told)
     head = store.ref(SPACE, MAIN)
     assert head is not None and head.target == targets[len(targets)]
 
 
-def check_log(store: FileStore | SqliteStore, told: dict[int, bytes]) -> dict[int, bytes | None]:
+def check_log(store: Store, told: dict[int, bytes]) -> dict[int, bytes | None]:
     """What is in the log, after everything that somebody was told was found there."""
     targets = {one.sequence: one.moves[0].target for one in store.operations(SPACE, limit=10**6)}
     assert {sequence: targets[sequence] for sequence in told} == told

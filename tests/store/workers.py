@@ -7,7 +7,8 @@
     python -m tests.store.workers ENGINE fork FOLDER CHILDREN
     python -m tests.store.workers ENGINE fork_inside FOLDER ROWS
 
-The engine is the name of its class. Each says `ready`, and begins when a line comes in.
+The engine is the name of its class, or `redis` for the example of the documentation; then the
+folder is the address of a server. Each says `ready`, and begins when a line comes in.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import threading
 from collections.abc import Callable
 
 from holdfast.errors import RefMoved
-from holdfast.store import FileStore, Move, SqliteStore
+from holdfast.store import FileStore, KeyValueStore, Move, SqliteStore, Store
 from holdfast.testing._stores._base import MAIN, SPACE, value
 from holdfast.tree import Kind, make_object
+from tests.store.redis_example import redis_store
 
 BIG = 300_000
 ENGINES: dict[str, type[FileStore | SqliteStore]] = {
@@ -30,7 +32,12 @@ ENGINES: dict[str, type[FileStore | SqliteStore]] = {
 }
 
 
-def share(store: FileStore | SqliteStore, name: str, threads: str, last: str) -> None:
+def open_engine(engine: str, place: str) -> Store:
+    """The store that a worker works on."""
+    return KeyValueStore(redis_store(place)) if engine == "redis" else ENGINES[engine](place)
+
+
+def share(store: Store, name: str, threads: str, last: str) -> None:
     """Move one ref together with others, until the space has its last operation."""
     say("ready")
     sys.stdin.readline()
@@ -56,7 +63,7 @@ def share(store: FileStore | SqliteStore, name: str, threads: str, last: str) ->
     store.close()
 
 
-def write(store: FileStore | SqliteStore, seed: str) -> None:
+def write(store: Store, seed: str) -> None:
     """Commit version after version, and say each when it is acknowledged."""
     choose = random.Random(int(seed))
     ref = store.ref(SPACE, MAIN)
@@ -73,7 +80,7 @@ def write(store: FileStore | SqliteStore, seed: str) -> None:
         before = one.id
 
 
-def collect(store: FileStore | SqliteStore) -> None:
+def collect(store: Store) -> None:
     """Collect again and again, and say how many objects went."""
     say("ready")
     sys.stdin.readline()
@@ -81,7 +88,7 @@ def collect(store: FileStore | SqliteStore) -> None:
         say(str(store.gc(recent=1).freed))
 
 
-def together(store: FileStore | SqliteStore, threads: str) -> None:
+def together(store: Store, threads: str) -> None:
     """Commit in several threads at once, each to a ref of its own, without end."""
     say("ready")
     sys.stdin.readline()
@@ -99,7 +106,7 @@ def together(store: FileStore | SqliteStore, threads: str) -> None:
         threading.Thread(target=work, args=(f"branch/{number}",)).start()
 
 
-def fork(store: FileStore | SqliteStore, children: str) -> None:
+def fork(store: Store, children: str) -> None:
     """Commit in threads while children come and go, each ending in another way."""
     say("ready")
     sys.stdin.readline()
@@ -129,7 +136,7 @@ def fork(store: FileStore | SqliteStore, children: str) -> None:
     store.close()
 
 
-def fork_inside(store: FileStore | SqliteStore, rows: str) -> None:
+def fork_inside(store: Store, rows: str) -> None:
     """Let a child end while a transaction is open, of which SQLite has written a part."""
     assert isinstance(store, SqliteStore)
     half, go_on = threading.Event(), threading.Event()
@@ -164,7 +171,7 @@ def say(line: str) -> None:
 
 if __name__ == "__main__":
     engine, task, folder, *rest = sys.argv[1:]
-    opened = ENGINES[engine](folder)
+    opened = open_engine(engine, folder)
     tasks: dict[str, Callable[..., None]] = {
         "share": share,
         "write": write,
