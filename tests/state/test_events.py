@@ -409,6 +409,25 @@ def test_an_event_does_not_change_with_its_input(state: State) -> None:
     assert isinstance(start, TaskStartEvent) and start.inputs == {"value": [1]}
 
 
+def test_a_secret_may_be_hidden(state: State) -> None:
+    @task(hide=["api_key", "more"])
+    def ask(question: str, api_key: str, **more: str) -> str:
+        return f"{question} {len(api_key)}"
+
+    assert ask("why", api_key="s3cret", other="s3cret", state=state) == "why 6"
+
+    (start,) = events(state, kind=TaskStartEvent)
+    assert isinstance(start, TaskStartEvent)
+    assert start.inputs["question"] == "why"
+    assert start.inputs["api_key"] == start.inputs["more"] == Described("hidden", "hidden")
+    assert "s3cret" not in repr(events(state))
+
+
+def test_what_is_to_be_hidden_must_be_there() -> None:
+    with pytest.raises(InvalidInput, match="no parameter 'key'"):
+        task(hide=["key"])(lambda api_key: None)
+
+
 def test_the_object_of_a_method_is_no_input() -> None:
     class Agent:
         @task

@@ -47,6 +47,15 @@ class Described:
         return f"<{self.type}: {self.text}>"
 
 
+class _Hidden:
+    def __repr__(self) -> str:
+        return "hidden"
+
+
+HIDDEN: Final = _Hidden()
+"""Stands for an argument that an event does not show."""
+
+
 def to_plain(value: Any) -> Any:
     """A plain copy of a value for an event, at most about `MOST_CHARACTERS` of it."""
     return _Copy().of(value, 0)
@@ -84,6 +93,8 @@ def name_of(cls: type) -> str:
 
 def describe(value: Any) -> dict[str, Any]:
     """The plain form of a `Described`."""
+    if value is HIDDEN:
+        return {_DESCRIBED: ["hidden", "hidden"]}
     return {_DESCRIBED: [name_of(type(value)), _shown(value)]}
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.errors import InvalidInput
 from holdfast.state._calls import Call, open_work
 from holdfast.state._live import check_namespace
+from holdfast.state._plain import HIDDEN
 from holdfast.state._state import State
 
 P = ParamSpec("P")
@@ -43,7 +44,7 @@ class Task(Protocol, Generic[P, R_co]):
 def task(function: Callable[P, R], /) -> Task[P, R]: ...
 @overload
 def task(
-    *, name: str | None = None, namespace: str | None = None
+    *, name: str | None = None, namespace: str | None = None, hide: Iterable[str] = ()
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 def task(
     function: Callable[..., Any] | None = None,
@@ -51,6 +52,7 @@ def task(
     *,
     name: str | None = None,
     namespace: str | None = None,
+    hide: Iterable[str] = (),
 ) -> Any:
     """Make a function a task: its calls may be given a state, and leave events there.
 
@@ -59,7 +61,8 @@ def task(
     is as before. The function reaches its state through a parameter `state`, if it has
     one, or `holdfast.current_state()`; without a state that is a new `Live`, forgotten
     when the call ends. A namespace of a state may be given too, and with `namespace=`
-    the task works in the namespace of that name.
+    the task works in the namespace of that name. Of the arguments that `hide` names,
+    events say only that they were given.
 
     If the function succeeds but the state cannot be committed, `NotSaved` is raised: it
     has the result, and the function is not run again.
@@ -67,15 +70,19 @@ def task(
     if namespace is not None:
         check_namespace(namespace)
     if function is None:
-        return lambda given: _Made(given, name, namespace).wrapper()
-    return _Made(function, name, namespace).wrapper()
+        return lambda given: _Made(given, name, namespace, hide).wrapper()
+    return _Made(function, name, namespace, hide).wrapper()
 
 
 class _Made:
     """A function that is made a task."""
 
     def __init__(
-        self, function: Callable[..., Any], name: str | None, namespace: str | None
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        namespace: str | None,
+        hide: Iterable[str],
     ) -> None:
         _refuse_odd(function)
         self.function = function
@@ -87,6 +94,7 @@ class _Made:
         self.names = () if namespace is None else (namespace,)
         self.signature = _signature(function, self.name)
         self.takes_state = _takes_state(self.name, self.signature)
+        self.hidden = _hidden(self.name, self.signature, hide)
 
     def wrapper(self) -> Any:
         """The function that stands for it."""
@@ -144,6 +152,8 @@ class _Made:
         first = next(iter(self.signature.parameters), "")
         if first in ("self", "cls"):
             del inputs[first]  # What has the method is no input of it.
+        for name in self.hidden & inputs.keys():
+            inputs[name] = HIDDEN
         return inputs
 
 
@@ -205,6 +215,15 @@ def _takes_state(name: str, signature: inspect.Signature) -> bool:
             "state: in a task, `state` is what the task remembers. Name the parameter differently."
         )
     return True
+
+
+def _hidden(name: str, signature: inspect.Signature, hide: Iterable[str]) -> frozenset[str]:
+    """The arguments that events do not show; raises `InvalidInput` for what is none."""
+    names = frozenset([hide] if isinstance(hide, str) else hide)
+    unknown = sorted(map(repr, names - signature.parameters.keys()))
+    if unknown:
+        raise InvalidInput(f"{name} has no parameter {', '.join(unknown)} to hide")
+    return names
 
 
 def _with_state(signature: inspect.Signature, takes_state: bool) -> inspect.Signature:
