@@ -179,7 +179,7 @@ def test_what_cannot_be_asked_for_is_refused(state: State, wrong: dict[str, Any]
 
 def test_what_keeps_no_events_is_refused() -> None:
     with pytest.raises(InvalidInput, match="keeps no events"):
-        events({"a": 1})  # type: ignore[arg-type]
+        events({"a": 1})  # type: ignore[call-overload]
 
 
 def test_events_of_a_namespace_are_those_inside_it(state: State) -> None:

@@ -491,6 +491,31 @@ def test_what_a_body_committed_itself_stays_although_it_fails() -> None:
     assert names == ["f", "kept", "dropped"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_body_may_drop_what_it_did_but_not_its_events(fails: bool) -> None:
+    @task
+    def f(state: Versioned) -> None:
+        state["kept"] = 1
+        record("kept")
+        state.commit()
+        state["dropped"] = 2
+        record("dropped")
+        state.reset()
+        record("after")
+        if fails:
+            raise ValueError("x")
+
+    state = Versioned()
+    with suppress(ValueError):
+        f(state=state)
+
+    assert dict(state) == {"kept": 1}
+    names = [one.name for one in events(state) if isinstance(one, ActionEvent)]
+    assert sorted(names) == ["after", "dropped", "f", "kept"]
+    assert len(events(state, kind=TaskStartEvent)) == 1
+    assert events(state)[-1].kind == ("FailEvent" if fails else "SuccessEvent")
+
+
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_is_a_failure_too(interrupt: type[BaseException]) -> None:
     @task

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import takewhile
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidInput, NotSaved, Unavailable
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LONGEST_ERROR = 1_000
+_LOOKED_AT = 1_000
 _ENDS = ("OutputEvent", "SuccessEvent")
 
 
@@ -136,8 +137,10 @@ class SessionWork:
 
     def save(self, run: Run, result: Any) -> None:
         """Commit what the call changed, and its events."""
-        run.succeeded(result)
         try:
+            for record in _dropped(run, self._session):
+                self._session.note(record)
+            run.succeeded(result)
             self._commit(run)
         except Exception as error:
             if not isinstance(error, Unavailable):
@@ -158,7 +161,7 @@ class SessionWork:
         self._keep_failure(run, error, self._session)
 
     def _keep_failure(self, run: Run, error: BaseException, session: Versioned) -> None:
-        happened = _pending(self._session)
+        happened = [*_dropped(run, self._session), *_pending(self._session)]
         session.reset()
         for record in happened:
             if record.get("run") != run.id or record.get("kind") not in _ENDS:
@@ -258,10 +261,20 @@ def _inside(whole: Versioned, place: tuple[str, ...]) -> State:
     return state
 
 
-def _pending(state: State) -> list[Mapping[str, Any]]:
+def _pending(whole: Versioned) -> list[Mapping[str, Any]]:
     """The records that are not committed yet, oldest first."""
-    pending = takewhile(lambda one: one.after is None, state.records())
-    return [one.record for one in pending][::-1]
+    with whole._lock:
+        return list(whole._handle.noted)
+
+
+def _dropped(run: Run, session: Versioned) -> list[Mapping[str, Any]]:
+    """The records of a call that are neither pending nor committed: its body called `reset`."""
+    pending = set(map(id, _pending(session)))
+    missing = [record for record in run.records if id(record) not in pending]
+    if not missing:
+        return []
+    stored = [one.record for one in islice(session.records(), _LOOKED_AT)]
+    return [record for record in missing if record not in stored]
 
 
 def _keep(work: Work, run: Run, error: BaseException) -> None:

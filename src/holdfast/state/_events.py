@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
 from holdfast.errors import InvalidInput
 from holdfast.state._plain import from_plain, to_plain
@@ -107,6 +107,7 @@ _KINDS: Final[dict[str, type[Event]]] = {
 }
 _COMMON: Final = frozenset(one.name for one in fields(Event))
 
+E = TypeVar("E", bound=Event)
 Kind: TypeAlias = type[Event] | str
 """A class of events, or the name of one."""
 
@@ -153,6 +154,32 @@ def event_of(recorded: Recorded) -> Event:
     )
 
 
+@overload
+def events(
+    state: Keeper,
+    *,
+    kind: type[E],
+    task: str | None = ...,
+    run: str | None = ...,
+    namespace: str | tuple[str, ...] | None = ...,
+    since: datetime | None = ...,
+    until: datetime | None = ...,
+    limit: int | None = ...,
+    newest_first: bool = ...,
+) -> list[E]: ...
+@overload
+def events(
+    state: Keeper,
+    *,
+    kind: Kind | Iterable[Kind] | None = ...,
+    task: str | None = ...,
+    run: str | None = ...,
+    namespace: str | tuple[str, ...] | None = ...,
+    since: datetime | None = ...,
+    until: datetime | None = ...,
+    limit: int | None = ...,
+    newest_first: bool = ...,
+) -> list[Event]: ...
 def events(  # noqa: PLR0913 - each narrows down what is found
     state: Keeper,
     *,
@@ -164,7 +191,7 @@ def events(  # noqa: PLR0913 - each narrows down what is found
     until: datetime | None = None,
     limit: int | None = None,
     newest_first: bool = False,
-) -> list[Event]:
+) -> list[Any]:
     """The events of a state, a namespace or a checkout, oldest first.
 
     Those of a checkout are the ones that led to it. `kind` is a class, a name of one,

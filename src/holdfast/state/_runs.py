@@ -38,6 +38,8 @@ class Run:
         self.id = secrets.token_hex(8)
         self._parent = "" if above is None else above.id
         self._began = time.perf_counter()
+        self.records: list[Mapping[str, Any]] = []
+        """What was recorded with the state of the call, oldest first."""
 
     def note(self, kind: type[Event], **content: Any) -> None:
         """Record an event of this call."""
@@ -45,16 +47,17 @@ class Run:
 
     def note_on(self, state: State, kind: type[Event], content: Mapping[str, Any]) -> None:
         """Record an event of this call with a state, which may be another one."""
-        state.note(
-            make_record(
-                kind,
-                content,
-                task=self.task,
-                run=self.id,
-                parent=self._parent,
-                namespace=self._namespace,
-            )
+        record = make_record(
+            kind,
+            content,
+            task=self.task,
+            run=self.id,
+            parent=self._parent,
+            namespace=self._namespace,
         )
+        state.note(record)
+        if state is self.state:
+            self.records.append(record)
 
     def started(self, inputs: Mapping[str, Any], function: str) -> None:
         """Record what the task was given, and that it runs."""
