@@ -7,7 +7,7 @@ that key. A commit that was sent and not answered is settled before anything els
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -27,9 +27,11 @@ from holdfast.state._shelves import At, Shelves, inside
 from holdfast.store import REMEMBERED_WRITES
 from holdfast.tree import (
     ABSENT,
+    CannotMerge,
     Change,
     Edited,
     Map,
+    Merger,
     Mergers,
     Object,
     ObjectId,
@@ -46,6 +48,14 @@ class Sent(NamedTuple):
 
     write_id: str
     draft: Draft
+    noted: list[Mapping[str, Any]]
+
+
+class Saved(NamedTuple):
+    """What was not committed at a moment."""
+
+    values: dict[int, tuple[Slot, Any]]
+    """By the identity of their slots."""
     noted: list[Mapping[str, Any]]
 
 
@@ -183,13 +193,25 @@ class Handle:
             self._recent.remember(edited.objects)
             self._writer.accept(sent.draft)
             self._move_to(commit)
-        else:
+        elif self.commit is None or self.commit.id != commit.id:
             # Whoever shares the objects may have changed them since they were drafted.
-            self._rebase(edited.root, edited.objects, self.draft(), commit, mergers)
+            rules = {
+                path: Merger(self._append, on_equal=True) if merger == "append" else merger
+                for path, merger in mergers.items()
+            }
+            self._rebase(edited.root, edited.objects, self.draft(), commit, rules)
         stored = {id(record) for record in sent.noted}
         self.noted = [record for record in self.noted if id(record) not in stored]
         self._sent = None
         self.shelves.tidy()
+
+    def _append(self, base: Any, ours: Any, theirs: Any) -> Any:
+        """What was appended to an own commit, after what that was merged into."""
+        encode = self.history.codec.encode
+        alike = type(ours) in (list, tuple) and type(base) is type(ours) is type(theirs)
+        if not alike or encode(ours[: len(base)]) != encode(base):
+            raise CannotMerge("append needs lists that only grew")
+        return theirs + ours[len(base) :]
 
     def _move_to(self, commit: Commit) -> None:
         self.commit = commit
@@ -222,10 +244,17 @@ class Handle:
             how = Merging(self.history._commits.find, read, mergers, self.history.codec)
             merged = merge_late(base, draft.edited.root, head.root, how)
         turns = self._turns(draft, head.root, merged, read)
-        self._move_to(head)
         reconciler = Reconciler(self.history.codec)
-        for turn in turns:
-            self._take(turn, reconciler)
+        try:
+            self._move_to(head)
+            for turn in turns:
+                self._take(turn, reconciler.bring)
+        except BaseException:
+            # An interrupt: no object may stay half changed, so new ones take their places.
+            self._move_to(head)
+            for turn in turns:
+                self._take(turn, lambda held, old, new: new)
+            raise
         draft.builder.forget()
 
     def _turns(self, draft: Draft, head: ObjectId, merged: Edited, read: Reader) -> list[_Turn]:
@@ -247,14 +276,14 @@ class Handle:
             turns.append(turn)
         return turns
 
-    def _take(self, turn: _Turn, reconciler: Reconciler) -> None:
+    def _take(self, turn: _Turn, bring: Callable[[Any, Any, Any], Any]) -> None:
         slot, new, stored = turn.at.slot, turn.new, turn.stored
         if turn.wanted is None:
             slot.value = ABSENT
             if stored is None:
                 self.shelves.drop(turn.at)
         elif new is not None:
-            slot.value = reconciler.bring(slot.value, turn.old, new.value)
+            slot.value = bring(slot.value, turn.old, new.value)
         if new is not None and turn.wanted == stored:
             slot.part, slot.mirrors, slot.alive = stored, new.mirrors, new.alive
             slot.given = slot.value
@@ -266,15 +295,23 @@ class Handle:
 
     # Going back.
 
-    def restore(self, draft: Draft) -> None:
-        """Hold again what was held when a draft was made."""
+    def save(self) -> Saved:
+        """What is held and not committed, to restore it."""
+        draft = self.draft()
         read = reading_too(self._recent.read, draft.edited.objects)
-        was = Shelves(MapWriter(self.history.codec, read), draft.edited.root)
+        values = {}
+        for kept in draft.changes:
+            part, key = kept.part, kept.slot.key
+            value = ABSENT if part is None else self._writer.load(key, part, read).value
+            values[id(kept.slot)] = kept.slot, value
+        return Saved(values, list(self.noted))
+
+    def restore(self, saved: Saved) -> None:
+        """Hold again what was held; the store is not asked."""
         for at in self.shelves.places():
-            slot, part = at.slot, was.part_at(at)
-            if part == slot.part:
+            slot, value = saved.values.get(id(at.slot), (None, ABSENT))
+            if slot is None:
                 self.shelves.drop(at)  # Read anew when it is asked for.
-            elif part is None:
-                slot.value = ABSENT
             else:
-                slot.value, slot.given = self._writer.load(slot.key, part, read).value, ABSENT
+                slot.value, slot.given = value, ABSENT
+        self.noted = saved.noted

@@ -15,7 +15,6 @@ from holdfast.errors import (
     HoldfastError,
     InvalidInput,
     NotStorable,
-    Unavailable,
 )
 from holdfast.history import MAIN, At, Commit, History, StepFields
 from holdfast.history._merging import check_mergers
@@ -364,7 +363,7 @@ class Versioned(State):
         """
         with self._lock:
             self._handle.settle(self._mergers)
-            before, noted = self._handle.draft(), len(self._handle.noted)
+            before = self._handle.save()
             self._transactions += 1
             try:
                 try:
@@ -375,11 +374,10 @@ class Versioned(State):
                     self._handle.land({"description": description}, None, self._mergers, None)
             except BaseException as error:
                 made = self._was_made()
-                if made and isinstance(error, Unavailable):
+                if made and isinstance(error, HoldfastError):
                     return
                 if not made and not self._handle.is_unsure:
                     self._handle.restore(before)
-                    del self._handle.noted[noted:]
                 raise
 
     def _was_made(self) -> bool:
