@@ -20,6 +20,8 @@ def test_steps_that_read_nothing_take_next_to_no_memory(tmp_path: Path, engine: 
     assert taken["checkpoint"]["docs"] == checkpoint["docs"]
     assert taken["checkpoint"]["step"] == 100
     assert taken["above"] < ALLOWED / 2
+    read = workers.run("steps", engine, tmp_path, json.dumps(checkpoint), 1, "docs")
+    assert read["above"] > 20_000_000  # it would have been seen
 
 
 @pytest.mark.soak

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -51,14 +50,16 @@ def ids(engine: str, folder: str, checkpoint: str) -> list[int]:
         return [one["id"] for one in state.docs]
 
 
-def steps(engine: str, folder: str, checkpoint: str, count: str) -> dict[str, Any]:
-    """Take steps that read nothing large; how much memory they took beyond the imports."""
+def steps(engine: str, folder: str, checkpoint: str, count: str, *read: str) -> dict[str, Any]:
+    """Take steps, which read fields or nothing; how much memory they took beyond the imports."""
     before = _peak()
     kept = json.loads(checkpoint)
     with _open(engine, folder) as store:
         for number in range(int(count)):
             state = Large.from_checkpoint_dict(kept, backend=store)
             state.step = number + 1
+            for name in read:
+                state.hydrate(name)
             kept = json.loads(json.dumps(state.to_checkpoint_dict()))
     return {"above": _peak() - before, "checkpoint": kept}
 
@@ -68,7 +69,10 @@ def _open(engine: str, folder: str) -> Store:
 
 
 def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # Not `ru_maxrss`: that counts what the parent had when it started this process.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (line,) = [one for one in status.splitlines() if one.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ class Runtime:
     def __post_init__(self) -> None:
         if not isinstance(self.backend, Store):
             raise InvalidInput(
-                f"a backend is a Store, such as FileStore(path) or MemoryStore(), not "
-                f"{self.backend!r:.80}"
+                f"a backend is a Store, such as FileStore(path), MemoryStore() or "
+                f"KeyValueStore(yours), not {self.backend!r:.80}"
             )
         expect_whole(self.inline_threshold_bytes, 1, "inline_threshold_bytes")
         check_ttl(self.default_ttl_seconds)

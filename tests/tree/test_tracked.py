@@ -1,0 +1,152 @@
+"""A value that is held and changed in place: what changed is found, and nothing else is new."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from holdfast.codec import default_codec
+from holdfast.errors import MissingObjects, NotStorable
+from holdfast.tree._tracked import Drafted, Tracked
+from tests.conftest import SOAK
+from tests.strategies import same
+from tests.tree.edits import Editor
+from tests.tree.support import Objects, root_of, small_nodes, stored
+
+EDITS = [
+    Editor.edit_list,
+    Editor.edit_dict,
+    Editor.edit_set,
+    Editor.edit_text,
+    Editor.edit_bytes_in_place,
+    Editor.edit_field,
+    Editor.replace,
+    Editor.convert,
+    Editor.convert_large,
+    Editor.share,
+]
+
+
+def tracked(objects: Objects) -> Tracked:
+    return Tracked(default_codec, objects.read)
+
+
+def keep(objects: Objects, drafted: Drafted) -> None:
+    for made in drafted.edited.objects:
+        objects[made.id] = made
+    assert drafted.edited.root in objects
+    assert all(needed in objects for needed in drafted.edited.needs)
+
+
+def _state(count: int) -> dict[str, Any]:
+    return {"messages": [f"message {at} " * 20 for at in range(count)], "step": count}
+
+
+@pytest.mark.parametrize("seed", range(300 if SOAK else 30))
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_value_has_the_root_that_it_has_without_a_history(seed: int, shared: bool) -> None:
+    chance, objects = random.Random(seed), Objects()
+    with small_nodes():
+        editor, one = Editor(seed, 64), tracked(objects)
+        value = editor.start()
+        for _ in range(25):
+            drafted = one.write(value, shared)
+            assert drafted.edited.root == root_of(value)
+            fate = chance.choice(["accepted"] * 4 + ["lost", "loaded", "copied"])
+            if fate != "lost":
+                keep(objects, drafted)
+                one.accept(drafted)
+                assert same(objects.load(drafted.edited.root), value)
+                again = one.write(value, shared)
+                assert again.edited.root == drafted.edited.root and again.edited.objects == []
+            if fate == "loaded":
+                value, one = _loaded(objects, drafted)
+            if fate == "copied":
+                one = one.copy()
+            for edit in chance.choices(EDITS, k=chance.randint(0, 3)):
+                edit(editor, value)
+            editor.shrink(value, 400)
+
+
+def _loaded(objects: Objects, drafted: Drafted) -> tuple[Any, Tracked]:
+    one = tracked(objects)
+    return one.load(drafted.edited.root), one
+
+
+def test_what_was_loaded_and_changed_gives_only_what_changed() -> None:
+    root, objects = stored(_state(500))
+    one = tracked(objects)
+    value = one.load(root)
+    value["messages"][250] = "changed"
+    drafted = one.write(value)
+
+    assert 1 <= len(drafted.edited.objects) <= 4
+    assert set(drafted.edited.needs) <= objects.keys()
+
+
+def test_what_was_loaded_and_not_changed_gives_nothing() -> None:
+    root, objects = stored(_state(500))
+    one = tracked(objects)
+    drafted = one.write(one.load(root))
+
+    assert drafted.edited == (root, [], [root])
+
+
+def test_where_the_version_before_is_gone_everything_is_given() -> None:
+    root, objects = stored(_state(500))
+    one = tracked(objects)
+    value = one.load(root)
+    value["messages"].append("more")
+    objects.clear()
+    keep(objects, one.write(value))
+
+    assert objects.load(root_of(value)) == value
+
+
+def test_a_value_that_is_not_there_cannot_be_loaded() -> None:
+    with pytest.raises(MissingObjects):
+        tracked(Objects()).load(b"\0" * 32)
+
+
+def test_a_value_that_cannot_be_stored_is_refused_with_its_path() -> None:
+    root, objects = stored(_state(500))
+    one = tracked(objects)
+    value = one.load(root)
+    value["messages"][250] = print
+
+    with pytest.raises(NotStorable, match=r"value\[.messages.\]\[250\]"):
+        one.write(value)
+    value["messages"][250] = "fine"
+    keep(objects, one.write(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1, 2], _state(1), list(range(100_000)), dict.fromkeys(range(5000), "x" * 50), "x" * 500_000],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_size_is_about_that_of_the_encoding(value: Any) -> None:
+    objects = Objects()
+    one = tracked(objects)
+    drafted = one.write(value)
+    keep(objects, drafted)
+    one.accept(drafted)
+    size, exact = one.size, len(default_codec.encode(value))
+
+    assert size is not None and abs(size - exact) <= exact / 50 + 4
+
+
+def test_many_changes_hold_no_more_than_the_value_takes() -> None:
+    objects = Objects()
+    one, value = tracked(objects), {str(n): ["x" * 100] * 400 for n in range(20)}
+    for step in range(600):
+        drafted = one.write(value)
+        keep(objects, drafted)
+        one.accept(drafted)
+        value[str(step % 20)][step % 400] = f"{step}" * 20
+
+    held = sum(mirror.size for mirror in one._mirrors.values())
+    assert held < 2 * len(default_codec.encode(value)) + (40 << 20)
+    assert len(one._mirrors) < 600
