@@ -38,7 +38,7 @@ _TRIES = 3
 
 def check_mergers(mergers: Mergers | None, codec: Codec) -> None:
     """Raise `InvalidInput` for a mistake in mergers now, not when there is a conflict."""
-    if mergers is not None:
+    if mergers is not None and mergers != {}:
         Rules(mergers, codec.encode)
 
 
