@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -127,6 +127,22 @@ class GivesNoneForTheAbsent(DictKV):
 class SetsOnlyAFew(DictKV):
     def set_many(self, values: Mapping[str, bytes]) -> None:
         super().set_many(dict(list(values.items())[:1000]))
+
+
+class SwapsAllOrNone(DictKV):
+    def compare_and_set_many(
+        self, changes: Sequence[tuple[str, bytes | None, bytes | None]]
+    ) -> list[bool]:
+        if any(self.data.get(key) != expected for key, expected, _ in changes):
+            return [False] * len(changes)
+        return [self.compare_and_set(*change) for change in changes]
+
+
+class SaysOnlyWhatWasSet(DictKV):
+    def compare_and_set_many(
+        self, changes: Sequence[tuple[str, bytes | None, bytes | None]]
+    ) -> list[bool]:
+        return [True for change in changes if self.compare_and_set(*change)]
 
 
 class KeepsNothing(KeptKV):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from holdfast.errors import (
     FormatError,
     HoldfastError,
     InvalidInput,
+    MissingObjects,
     NewerFormat,
     StoreClosed,
     StoreFull,
@@ -397,6 +398,73 @@ def test_what_was_written_before_a_kill_and_never_pointed_to_is_collected() -> N
     assert store.gc(recent=1).freed == 1
 
     assert {one.id for one in store.scan()} == kept
+
+
+def test_what_a_killed_writer_left_pending_is_nobodys_and_in_nobodys_way() -> None:
+    first, second = growing(2, size=400)
+    data: dict[str, bytes] = {}
+    store = DictKV(data).as_store()
+    store.commit(SPACE, [first])
+    dying = KeyValueStore(Dying(data, writes=1))
+    with pytest.raises(Unavailable):
+        dying.commit(SPACE, [second])
+    assert [one.base for one in store.scan() if one.id == second.id] == [first.id]
+
+    assert store.missing([second.id]) == [second.id]
+    with pytest.raises(MissingObjects):
+        store.read([second.id])
+    assert {one.id for one in store.scan()} == {first.id, second.id}
+    store.commit(SPACE, [second])
+    assert store.read([second.id])[0].payload == second.payload
+
+
+def test_what_is_pending_is_collected_with_what_it_is_stored_against() -> None:
+    first, second = growing(2, size=400)
+    data: dict[str, bytes] = {}
+    store = DictKV(data).as_store()
+    store.commit(SPACE, [first])
+    with pytest.raises(Unavailable):
+        KeyValueStore(Dying(data, writes=1)).commit(SPACE, [second])
+    assert store.condemn([first.id]) == []  # Its writer may only be slow.
+
+    assert store.gc(recent=1).freed == 2
+
+    assert list(store.scan()) == []
+
+
+def test_an_object_that_is_written_anew_while_it_is_read_is_read() -> None:
+    first, second = growing(2, size=400)
+    kv = DictKV()
+    store = kv.as_store()
+    store.commit(SPACE, [first])
+    store.commit(SPACE, [second])
+
+    class Late(DictKV):
+        looks = 0
+
+        def get_many(self, keys: Iterable[str]) -> Mapping[str, bytes]:
+            self.looks += 1
+            if self.looks == 2:  # It has read the second, and is about to read its base.
+                other = DictKV(self.data).as_store()
+                other.condemn([first.id, second.id])
+                other.commit(SPACE, [second])
+                assert other.delete([first.id, second.id]) == [first.id]
+            return super().get_many(keys)
+
+    late = Late(kv.data).as_store()
+
+    assert late.read([second.id])[0].payload == second.payload
+
+
+def test_a_version_costs_what_it_adds() -> None:
+    kv = DictKV()
+    store = kv.as_store()
+    versions = growing(50, size=4000)
+    for version in versions:
+        store.commit(SPACE, [version])
+
+    stored = sum(one.stored for one in store.scan())
+    assert stored < 2.5 * len(versions[-1].payload)
 
 
 def test_a_commit_whose_reply_was_lost_is_made_once() -> None:

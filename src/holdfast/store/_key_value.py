@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.store._records import Durability
@@ -83,6 +83,16 @@ class KVStore(ABC):
         """
         for key, value in values.items():
             self.set(key, value)
+
+    def compare_and_set_many(
+        self, changes: Sequence[tuple[str, bytes | None, bytes | None]]
+    ) -> Sequence[bool]:
+        """Do `compare_and_set` for several keys; what each one said, in the same order.
+
+        Each is a step on its own, and none is twice among them. Override it if the server
+        can be asked for many at once.
+        """
+        return [self.compare_and_set(*change) for change in changes]
 
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
         """Let go of connections; called when the store on it is closed."""

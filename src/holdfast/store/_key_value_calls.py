@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from holdfast.errors import HoldfastError, InvalidInput, StoreClosed, Unavailable
 from holdfast.store._key_value import KVStore
+
+Swap: TypeAlias = tuple[str, bytes | None, bytes | None]
+"""A key, the value that is expected, and the value that it gets."""
 
 _KEYS_AT_A_TIME = 256
 _BYTES_AT_A_TIME = 4 * 1024 * 1024
@@ -89,6 +93,18 @@ class Calls:
             done = self._kv.compare_and_set(key, expected, value)
         if not isinstance(done, bool):
             raise self._wrong("compare_and_set", "True or False", done)
+        return done
+
+    def swap_many(self, swaps: Sequence[Swap]) -> list[bool]:
+        """Compare and set several keys, each on its own; whether each was set."""
+        done: list[bool] = []
+        for start in range(0, len(swaps), _KEYS_AT_A_TIME):
+            some = swaps[start : start + _KEYS_AT_A_TIME]
+            with self._answering("compare_and_set_many"):
+                answers = list(self._kv.compare_and_set_many(some))
+            if len(answers) != len(some) or not all(isinstance(one, bool) for one in answers):
+                raise self._wrong("compare_and_set_many", "True or False for each", answers)
+            done += answers
         return done
 
     def close(self) -> None:

@@ -20,9 +20,18 @@ REFS = "holdfast/refs/"
 
 _SEAL = b"holdfast\x01"
 _DIGEST = 16
-_ALIVE = b"A"
-_CONDEMNED = b"C"
 _COLLECTION = 8
+# Whether a cell is pending, and whether it is condemned.
+_MARKS = {
+    (False, False): b"A",
+    (False, True): b"C",
+    (True, False): b"P",
+    (True, True): b"D",
+}
+_MEANING = {mark: marks for marks, mark in _MARKS.items()}
+
+NONCE = 8
+"""Bytes that tell one writer's pending frame from another's."""
 
 
 def object_key(id: ObjectId) -> str:
@@ -46,28 +55,39 @@ def refs_key(space: str, sequence: int) -> str:
 
 
 class Cell(NamedTuple):
-    """An object as it is stored: its frame, and which collection condemned it."""
+    """An object as it is stored."""
 
     frame: bytes
-    collection: int | None
+    collection: int | None = None
+    """The collection that condemned it, if one did."""
+    pending: bytes | None = None
+    """What its writer proposed it with, as long as it is not confirmed."""
 
 
 def encode_cell(cell: Cell) -> bytes:
     """Spell a cell."""
-    if cell.collection is None:
-        return _ALIVE + cell.frame
-    return _CONDEMNED + cell.collection.to_bytes(_COLLECTION, "big") + cell.frame
+    marks = (cell.pending is not None, cell.collection is not None)
+    parts = [_MARKS[marks], cell.pending or b""]
+    if cell.collection is not None:
+        parts.append(cell.collection.to_bytes(_COLLECTION, "big"))
+    return b"".join([*parts, cell.frame])
 
 
 def decode_cell(data: bytes) -> Cell | None:
     """Read a cell; None if it is none. Its frame is checked by who reads the object."""
-    mark = data[:1]
-    if mark == _ALIVE:
-        return Cell(data[1:], None)
-    if mark == _CONDEMNED and len(data) > _COLLECTION:
-        start = 1 + _COLLECTION
-        return Cell(data[start:], int.from_bytes(data[1:start], "big"))
-    return None
+    marks = _MEANING.get(data[:1])
+    if marks is None:
+        return None
+    pending, condemned = marks
+    middle = 1 + (NONCE if pending else 0)
+    start = middle + (_COLLECTION if condemned else 0)
+    if len(data) < start:
+        return None
+    return Cell(
+        data[start:],
+        int.from_bytes(data[middle:start], "big") if condemned else None,
+        data[1:middle] if pending else None,
+    )
 
 
 def seal(key: str, content: Any) -> bytes:

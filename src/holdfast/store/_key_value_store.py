@@ -14,23 +14,12 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from holdfast.errors import Corrupt, Unavailable
 from holdfast.store._checks import expect
 from holdfast.store._contract import Store
-from holdfast.store._decide import Batch, Facts, Presence, Recorded, Reframe, decide
-from holdfast.store._frames import parse_header
+from holdfast.store._decide import Batch, Facts, Presence, Recorded, decide
+from holdfast.store._framing import DEFAULT_CACHE_BYTES
 from holdfast.store._key_value import KVStore
 from holdfast.store._key_value_calls import Calls
-from holdfast.store._key_value_cells import (
-    EPOCH,
-    HEADER,
-    OBJECTS,
-    ROOT,
-    Cell,
-    damaged,
-    decode_cell,
-    encode_cell,
-    object_key,
-    seal,
-    unseal,
-)
+from holdfast.store._key_value_cells import EPOCH, HEADER, ROOT, damaged, seal, unseal
+from holdfast.store._key_value_objects import Objects, Raced
 from holdfast.store._key_value_records import Record
 from holdfast.store._key_value_spaces import Spaces
 from holdfast.store._listeners import Listeners
@@ -47,13 +36,12 @@ from holdfast.store._records import (
     encode_header,
 )
 from holdfast.store._turns import Patience
-from holdfast.tree._objects import ID_SIZE, Object, ObjectId
+from holdfast.tree._objects import ObjectId
 
 R = TypeVar("R")
 
 _BUSY_SECONDS = 30.0
 _STRIPES = 64
-_SCANNED_AT_A_TIME = 256
 
 
 class KeyValueStore(Store):
@@ -76,6 +64,7 @@ class KeyValueStore(Store):
         backend_aliases: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
         threads: int = 16,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
         default_ttl_seconds: float | None = None,
     ) -> None:
         expect(isinstance(kv, KVStore), "a KeyValueStore is made on a KVStore", kv)
@@ -84,7 +73,7 @@ class KeyValueStore(Store):
             backend_aliases=backend_aliases,
             clock=clock,
             threads=threads,
-            cache_bytes=0,  # Frames have no bases here, so none need to be at hand.
+            cache_bytes=cache_bytes,
             default_ttl_seconds=default_ttl_seconds,
         )
         self.kv = kv
@@ -92,6 +81,7 @@ class KeyValueStore(Store):
         kept = self._durability != "none"
         self.capabilities = Capabilities(kept, kept, False)  # type: ignore[misc]
         self._calls = Calls(kv)
+        self._objects = Objects(self._calls)
         self._log = Spaces(self._calls)
         self._listeners = Listeners()
         self._stripes = [threading.Lock() for _ in range(_STRIPES)]
@@ -140,31 +130,12 @@ class KeyValueStore(Store):
     # Objects.
 
     def _frames(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, bytes]:
-        found: dict[ObjectId, bytes] = {}
-        for id, data in self._cells(ids).items():
-            cell = decode_cell(data)
-            # What is no cell is no frame either: who reads the object is told that.
-            found[id] = b"" if cell is None else cell.frame
-        return found
+        return self._objects.frames(ids)
 
     def _presence(self, ids: Iterable[ObjectId]) -> Mapping[ObjectId, Presence]:
-        found: dict[ObjectId, Presence] = {}
-        for id, data in self._cells(list(ids)).items():
-            cell = decode_cell(data)
-            if cell is not None:  # What is no cell may be written again.
-                found[id] = Presence(0, cell.collection is not None)
-        return found
-
-    def _cells(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
-        keys = {object_key(id): id for id in ids}
-        return {keys[key]: data for key, data in self._calls.get_many(list(keys)).items()}
+        return self._objects.presence(list(ids))
 
     # Commits.
-
-    def _framed(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        # A frame that is stored against another can be written only if that one is surely
-        # there at the same moment, and no key-value store promises this for two keys.
-        return super()._framed(batch, [one._replace(base=None) for one in objects])
 
     def _commit(self, batch: Batch) -> Operation:
         recorded, repeated = self._until_swapped(batch.space, lambda: self._attempt(batch))
@@ -179,15 +150,10 @@ class KeyValueStore(Store):
         recorded = Recorded(batch.digest, decision.operation)
         if decision.repeated:
             return recorded, True
-        deltas = [one.id for one in decision.frames if one.base is not None]
-        if deltas:
-            raise Reframe(deltas)
-        # First what nobody can see yet. If it ends here, a collection takes it.
-        self._calls.set_many(
-            {object_key(one.id): encode_cell(Cell(one.frame, None)) for one in decision.frames}
-        )
+        # First what nobody points to yet. If it ends here, a collection takes it.
+        self._objects.put(decision.frames)
         if not self._log.append(batch.space, moment.raw, moment.record, recorded):
-            raise _Raced
+            raise Raced
         return recorded, False
 
     def _facts(self, batch: Batch, moment: _Moment) -> Facts:
@@ -222,7 +188,7 @@ class KeyValueStore(Store):
         with self._stripes[hash(space) % _STRIPES]:
             patience = Patience(_BUSY_SECONDS, first=0.0005, last=0.02)
             while True:
-                with suppress(_Raced):
+                with suppress(Raced):
                     return attempt()
                 if not patience.wait():
                     raise Unavailable(
@@ -299,63 +265,26 @@ class KeyValueStore(Store):
 
     def _swap(self, space: str, moment: _Moment, **changes: Any) -> None:
         if not self._log.swap(space, moment.raw, moment.record.changed(**changes)):
-            raise _Raced
+            raise Raced
 
     # Collection.
 
     def _scan(self) -> Iterator[Stored]:
-        keys = self._calls.keys(OBJECTS)
-        for start in range(0, len(keys), _SCANNED_AT_A_TIME):
-            some = self._calls.get_many(keys[start : start + _SCANNED_AT_A_TIME])
-            for key, data in some.items():
-                stored = _stored(key, data)
-                if stored is not None:
-                    yield stored
+        return self._objects.scan()
 
-    def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
-        if not read_data:
-            return
-        keys = self._calls.keys(OBJECTS)
-        for start in range(0, len(keys), _SCANNED_AT_A_TIME):
-            some = self._calls.get_many(keys[start : start + _SCANNED_AT_A_TIME])
-            for key, data in some.items():
-                if _stored(key, data) is None:
-                    yield key, str(damaged(key))
+    def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
+        return self._objects.examine() if read_data else ()
 
     def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
-        self._change(ids, lambda cell: Cell(cell.frame, collection))
+        self._objects.change(ids, lambda cell: cell._replace(collection=collection))
 
     def _revive(self, ids: Sequence[ObjectId]) -> None:
-        self._change(ids, lambda cell: Cell(cell.frame, None))
+        self._objects.change(ids, lambda cell: cell._replace(collection=None))
 
     def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
-        return self._change(ids, lambda cell: None if cell.collection == collection else cell)
-
-    def _change(
-        self, ids: Sequence[ObjectId], change: Callable[[Cell], Cell | None]
-    ) -> list[ObjectId]:
-        """Change the cells of objects, each in one step; the ids of those that were changed."""
-        changed: list[ObjectId] = []
-        for start in range(0, len(ids), _SCANNED_AT_A_TIME):
-            some = self._cells(ids[start : start + _SCANNED_AT_A_TIME])
-            changed += [id for id, data in some.items() if self._change_one(id, data, change)]
-        return changed
-
-    def _change_one(
-        self, id: ObjectId, data: bytes | None, change: Callable[[Cell], Cell | None]
-    ) -> bool:
-        key = object_key(id)
-        patience = Patience(_BUSY_SECONDS, first=0.0005, last=0.02)
-        while True:
-            cell = None if data is None else decode_cell(data)
-            after = None if cell is None else change(cell)
-            if cell is None or after == cell:
-                return False
-            if self._calls.swap(key, data, None if after is None else encode_cell(after)):
-                return True
-            if not patience.wait():
-                raise Unavailable(f"{key!r} was changed by others at every try; try again")
-            data = self._calls.get(key)
+        return self._objects.change(
+            ids, lambda cell: None if cell.collection == collection else cell
+        )
 
     def _raise_epochs(self) -> int:
         while True:
@@ -374,30 +303,12 @@ class KeyValueStore(Store):
         self._swap(space, moment, epoch=max(epoch, moment.record.epoch))
 
 
-class _Raced(Exception):
-    """Somebody else swapped the record of a space first; nothing has happened."""
-
-
 class _Moment(NamedTuple):
     """A space that is to be changed."""
 
     raw: bytes
     record: Record
     targets: Mapping[str, ObjectId]
-
-
-def _stored(key: str, data: bytes) -> Stored | None:
-    """What is said about a cell; None if it is none."""
-    cell = decode_cell(data)
-    try:
-        id = bytes.fromhex(key.removeprefix(OBJECTS))
-        if cell is None or len(id) != ID_SIZE:
-            return None
-        header = parse_header(cell.frame)
-    except ValueError:  # Also a FormatError.
-        return None
-    condemned = cell.collection is not None
-    return Stored(id, header.kind, header.length, len(cell.frame), header.base, condemned)
 
 
 def _read_epoch(data: bytes | None) -> int:

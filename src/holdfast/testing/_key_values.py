@@ -274,10 +274,27 @@ class KVStoreContract:
         assert dict(second.get_many(asked)) == values
         assert second.get("holdfast/many/77") == b"77"
 
+    def test_many_keys_are_compared_and_set_each_on_its_own(self, kv: KVStore) -> None:
+        kv.set_many({f"holdfast/many/{number}": b"before" for number in range(300)})
+        expected = [b"before" if number % 3 else b"other" for number in range(300)]
+        changes = [
+            (f"holdfast/many/{number}", expected[number], b"after" if number % 2 else None)
+            for number in range(300)
+        ]
+
+        done = kv.compare_and_set_many([*changes, (KEY, None, b"made"), (OTHER, b"x", b"y")])
+
+        assert list(done) == [*(bool(number % 3) for number in range(300)), True, False]
+        assert (kv.get(KEY), kv.get(OTHER)) == (b"made", None)
+        for number in range(300):
+            after = b"after" if number % 2 else None
+            assert kv.get(f"holdfast/many/{number}") == (after if number % 3 else b"before")
+
     def test_nothing_is_asked_for_and_nothing_is_set(self, kv: KVStore) -> None:
         kv.set_many({})
 
         assert dict(kv.get_many([])) == {}
+        assert list(kv.compare_and_set_many([])) == []
 
     # Life.
 
