@@ -23,6 +23,7 @@ MODULES = [
     "holdfast.history",
     "holdfast.recovery",
     "holdfast.state",
+    "holdfast.state.kv",
     "holdfast.adapters",
     "holdfast.timeline",
     "holdfast.cli",
