@@ -54,7 +54,7 @@ SCENARIO = Scenario(
     run=run,
     engines=EVERY_HELD,
     metrics=metrics(ASSIGNED, on_disk=False),
-    size={"records": 112_000, "edits": 50, "assigned": 10, "seconds": 60},
+    size={"records": 112_000, "edits": 30, "assigned": 10, "seconds": 60},
     quick={"records": 12_000, "edits": 6, "assigned": 3, "seconds": 20},
     targets=(
         bytes_target(HELD),

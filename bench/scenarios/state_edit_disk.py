@@ -32,7 +32,7 @@ SCENARIO = Scenario(
     run=run,
     engines=EVERY_HELD_ON_DISK,
     metrics=metrics(ASSIGNED, on_disk=True),
-    size={"records": 112_000, "edits": 50, "assigned": 10, "worst": 1, "seconds": 60},
+    size={"records": 112_000, "edits": 30, "assigned": 10, "worst": 1, "seconds": 60},
     quick={"records": 12_000, "edits": 6, "assigned": 3, "worst": 1, "seconds": 20},
     targets=(
         bytes_target(HELD_ON_DISK),

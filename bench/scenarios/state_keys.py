@@ -42,7 +42,7 @@ SCENARIO = Scenario(
     metrics=metrics(
         Metric("open_ms", "CPU to open it and read one key", "ms", 3), LOAD, on_disk=False
     ),
-    size={"keys": 100_000, "changes": 100, "opens": 20, "seconds": 20},
+    size={"keys": 100_000, "changes": 100, "opens": 20, "seconds": 10},
     quick={"keys": 5_000, "changes": 10, "opens": 3, "seconds": 20},
     targets=(
         bytes_target(HELD),
