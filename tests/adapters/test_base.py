@@ -178,6 +178,18 @@ def _bytes(adapter: StateAdapter) -> int:
     return sum(len(store.read([one.id])[0].payload) for one in store.scan())
 
 
+def test_references_of_a_checkpoint_are_renewed(store: CountingStore) -> None:
+    short = StateAdapter(RAGState, runtime=Runtime(store, default_ttl_seconds=10))
+    long = StateAdapter(RAGState, runtime=Runtime(store, default_ttl_seconds=1000))
+    held = short.externalize({"docs": [{"id": 1}], "question": "?"})
+    (before,) = History(store, CONTENT_SPACE).pins()
+    long.renew(held)
+    (after,) = History(store, CONTENT_SPACE).pins()
+
+    assert before.expires_at is not None and after.expires_at is not None
+    assert after.expires_at > before.expires_at + 900e6
+
+
 def test_a_state_is_an_update_too(adapter: StateAdapter, store: CountingStore) -> None:
     state = RAGState(backend=store, question="?", docs=[{"id": 1}])
     state.docs.append({"id": 2})

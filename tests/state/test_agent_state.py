@@ -141,6 +141,23 @@ def test_class_variables_and_private_names_are_no_fields() -> None:
     assert state.to_checkpoint_dict() == {"x": 1}
 
 
+def test_a_property_of_a_users_class_works_as_ever() -> None:
+    class Counted(RAGState):
+        @property
+        def first(self) -> dict[str, Any]:
+            return self.docs[0]
+
+        @first.setter
+        def first(self, doc: dict[str, Any]) -> None:
+            self.docs[0] = doc
+
+    state = Counted(backend=MemoryStore(), docs=[{"id": 1}])
+    state.first = {"id": 2}
+
+    assert state.first == {"id": 2}
+    assert set(state.to_checkpoint_dict()) == {"docs"}
+
+
 def test_annotated_may_stand_around_a_marker_and_choose_a_reducer() -> None:
     class Reduced(AgentState):
         docs: Annotated[Externalized[list[int]], "a note", append_items]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,6 +105,12 @@ def test_references_are_equal_by_hash_and_backend(store: MemoryStore) -> None:
     assert ref == ref_of(store, [1]) and hash(ref) == hash(ref_of(store, [1]))
     assert ref != ref_of(store, [2])
     assert ref != ref_of(MemoryStore(backend_id="other"), [1])
+
+
+def test_a_reference_can_be_pickled_and_copied(store: MemoryStore) -> None:
+    ref = ref_of(store, [1])
+
+    assert pickle.loads(pickle.dumps(ref)) == ref == copy.deepcopy(ref)
 
 
 def test_a_reference_does_not_change() -> None:
@@ -388,6 +396,31 @@ def test_assigning_over_an_expired_pin_makes_it_live_again(store: MemoryStore) -
 def _after(store: Store) -> int:
     """A moment when the last pin is over."""
     return max(pin.expires_at or 0 for pin in History(store, CONTENT).pins()) + 1
+
+
+def test_a_new_checkpoint_gives_its_references_more_time(store: MemoryStore) -> None:
+    short, long = Runtime(store, default_ttl_seconds=10), Runtime(store, default_ttl_seconds=1000)
+    checkpoint = Docs(runtime=short, docs=[1] * 1000).to_checkpoint_dict()
+    later = _after(store)
+    Docs.from_checkpoint_dict(checkpoint, runtime=long).to_checkpoint_dict()
+
+    assert prune_expired(store, later) == []
+    (pin,) = History(store, CONTENT).pins()
+    sequence = store.view(CONTENT).sequence
+    Docs.from_checkpoint_dict(checkpoint, runtime=long).to_checkpoint_dict()
+    assert store.view(CONTENT).sequence == sequence  # not again as long as half of it is left
+    assert pin.expires_at is not None and pin.expires_at > later + 900e6
+
+
+def test_a_checkpoint_of_content_that_is_gone_can_still_be_made(store: MemoryStore) -> None:
+    runtime = Runtime(store, default_ttl_seconds=10)
+    state = Docs(runtime=runtime, step=1, docs=[1] * 1000)
+    checkpoint = state.to_checkpoint_dict()
+    release(state.ref("docs"), store)
+    store.gc(recent=1)
+    again = Docs.from_checkpoint_dict(checkpoint, runtime=runtime)
+
+    assert again.to_checkpoint_dict() == checkpoint
 
 
 def test_expired_content_is_pruned_then_collected_and_live_content_stays() -> None:

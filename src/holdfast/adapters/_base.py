@@ -14,7 +14,7 @@ from holdfast.errors import InvalidInput, UnknownField
 from holdfast.state import AgentState, ContentRef, Framework, Runtime, StateField
 from holdfast.state._content import checkpoint_form, is_checkpoint_form, read_place
 from holdfast.state._fields import Reduce
-from holdfast.state._holding import Change, Content, store_changes
+from holdfast.state._holding import Change, Content, renew, store_changes
 from holdfast.state._reducers import combine
 from holdfast.state._runtime import runtime_for
 from holdfast.store import Store
@@ -155,6 +155,18 @@ class StateAdapter:
     def hydrate(self, values: Mapping[str, Any]) -> Hydrated:
         """A view of the framework's values that loads what is read, when it is read."""
         return Hydrated(self._fields, self.runtime, values)
+
+    def renew(self, values: Mapping[str, Any]) -> None:
+        """Give the references among a checkpoint's values more time, where a limit is set.
+
+        A framework that keeps a field from step to step calls no `externalize` for it.
+        """
+        refs = [
+            read_place(name, value)
+            for name, value in values.items()
+            if name in self._fields and self._fields[name].is_externalized and _is_reference(value)
+        ]
+        renew(self.runtime, refs)
 
     def _field(self, name: str) -> StateField:
         if name not in self._fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from holdfast.errors import FieldNotSet, InvalidInput, UnknownField
 from holdfast.state._content import ContentRef, checkpoint_form, read_place
 from holdfast.state._fields import UNSET, Declared, StateField, declare
-from holdfast.state._holding import Change, Content, store_changes
+from holdfast.state._holding import Change, Content, renew, store_changes
 from holdfast.state._runtime import Runtime, runtime_for
 from holdfast.store._asynchronous import Threads, twin
 
@@ -132,20 +133,18 @@ class AgentState:
         """What a framework's checkpoint keeps: copies of inline values, and references.
 
         Saves first, so that it never lacks a change that can be seen. A reference is a
-        dict that JSON can say. Raises `InlineSizeExceeded` if an inline value was made
-        too large in place.
+        dict that JSON can say, and has at least half of its time to live. Raises
+        `InlineSizeExceeded` if an inline value was made too large in place.
         """
         with self._lock:
             inline = {
                 name: self._runtime.inline_copy(name, value) for name, value in self._inline.items()
             }
             self.save()
-            refs = {
-                name: checkpoint_form(content.ref)
-                for name, content in self._contents.items()
-                if content.ref is not None
-            }
-            return {name: (inline | refs)[name] for name in self}
+            refs = {name: content.ref for name, content in self._contents.items() if content.ref}
+            renew(self._runtime, refs.values())
+            places = {name: checkpoint_form(ref) for name, ref in refs.items()}
+            return {name: (inline | places)[name] for name in self}
 
     @classmethod
     def from_checkpoint_dict(
@@ -211,8 +210,10 @@ class AgentState:
     if not TYPE_CHECKING:  # A checker would take it to mean that any name may be assigned.
 
         def __setattr__(self, name: str, value: Any) -> None:
-            if not name.startswith("_"):
-                self._check_names([name])
+            if not name.startswith("_") and name not in self._all_fields:
+                found = inspect.getattr_static(type(self), name, None)
+                if not isinstance(found, property):
+                    self._check_names([name])
             object.__setattr__(self, name, value)
 
     def __eq__(self, other: object) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -156,6 +158,21 @@ def store_changes(runtime: Runtime, changes: Sequence[Change]) -> None:
         keep(runtime.backend, [one.edited for one in changes], expires_at)
     for one in changes:
         one.content.accept(one)
+
+
+def renew(runtime: Runtime, refs: Iterable[ContentRef]) -> None:
+    """Give references more time that have less than half of it left, where there is a limit.
+
+    What is gone, or is of another backend, stays as it is.
+    """
+    expires_at = runtime.expires_at()
+    if expires_at is None:
+        return
+    slack = (expires_at - time.time_ns() // 1000) // 2
+    for ref in refs:
+        if runtime.backend.answers_to(ref.backend_id):
+            with suppress(MissingObjects):
+                keep(runtime.backend, [_present(ref.id)], expires_at, slack)
 
 
 def size_of(codec: Codec, value: Any) -> int:

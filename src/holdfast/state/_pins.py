@@ -33,9 +33,10 @@ class Kept(Protocol):
     def needs(self) -> list[ObjectId]: ...
 
 
-def keep(store: Store, contents: Sequence[Kept], expires_at: int | None) -> None:
+def keep(store: Store, contents: Sequence[Kept], expires_at: int | None, slack: int = 0) -> None:
     """Store contents and pin them, in one commit; a pin is made longer, never shorter.
 
+    A pin that ends at most `slack` microseconds earlier than it should is left as it is.
     Raises `MissingObjects` if something that a content needs is gone: it must be
     written anew, whole.
     """
@@ -47,7 +48,7 @@ def keep(store: Store, contents: Sequence[Kept], expires_at: int | None) -> None
         for one in {one.root: one for one in contents}.values():
             name = full_name(PIN, one.root.hex())
             found = store.ref(CONTENT, name)
-            if found is not None and _lasts(_pins(store, [found])[0], expires_at):
+            if found is not None and _lasts(_pins(store, [found])[0], expires_at, slack):
                 continue
             made = _pin_object(one.root, expires_at)
             moves.append(Move(name, None if found is None else found.target, made.id))
@@ -124,11 +125,11 @@ def _pins(store: Store, refs: Sequence[Ref]) -> list[Pin]:
     return [pin_of(ref, read_commit(one)) for ref, one in zip(refs, read, strict=True)]
 
 
-def _lasts(pin: Pin, expires_at: int | None) -> bool:
+def _lasts(pin: Pin, expires_at: int | None, slack: int) -> bool:
     """Whether a pin that is there keeps its content at least as long as is wanted."""
     if pin.expires_at is None:
         return True
-    return expires_at is not None and expires_at <= pin.expires_at
+    return expires_at is not None and expires_at - slack <= pin.expires_at
 
 
 def _pin_object(root: ObjectId, expires_at: int | None) -> Object:
