@@ -27,6 +27,7 @@ from holdfast import (
     migrate,
 )
 from holdfast.errors import (
+    Conflict,
     DamagedObject,
     InvalidInput,
     MissingContent,
@@ -311,6 +312,52 @@ def test_references_lead_into_the_store_that_theirs_was_migrated_to(
         assert back.to_hydrated_dict() == hydrated
         assert [pin.name for pin in History(new, CONTENT).pins()] == [back.ref("docs").hash]
         assert new.check().ok
+
+
+def test_references_of_two_stores_come_together(tmp_path: Path) -> None:
+    with FileStore(tmp_path / "old") as old, SqliteStore(tmp_path / "new") as new:
+        both = [Docs(backend=store, docs=["both"] * 500).ref("docs") for store in (old, new)]
+        mine = [ref_of(store, [store.backend_id] * 500) for store in (old, new)]
+        migrate(old, new)
+        later = ref_of(old, ["later"] * 500)
+        migrate(old, new)
+        again = migrate(old, new)
+        new.gc(recent=1)
+
+        assert again.operations == 0 and again.objects == 0
+        for ref in (*both, *mine, later):
+            assert len(ref.resolve(new)) == 500
+        assert len(History(new, CONTENT).pins()) == 4
+        assert new.check(read_data=True).ok
+        with pytest.raises(UnresolvedReferenceError):
+            mine[1].resolve(old)
+
+
+def test_the_pin_that_lasts_longer_stays_when_references_come_together() -> None:
+    times: list[float | None] = [10, 1000, None]
+    for mine in times:
+        for theirs in times:
+            old, new = MemoryStore(backend_id="old"), MemoryStore(backend_id="new")
+            Docs(runtime=Runtime(old, default_ttl_seconds=mine), docs=[1])
+            Docs(runtime=Runtime(new, default_ttl_seconds=theirs), docs=[1])
+            expected = [
+                pin.expires_at for one in (old, new) for pin in History(one, CONTENT).pins()
+            ]
+            migrate(old, new)
+            (found,) = History(new, CONTENT).pins()
+
+            known = [one for one in expected if one is not None]
+            assert found.expires_at == (None if None in expected else max(known))
+
+
+def test_other_histories_are_refused_as_before(store: MemoryStore) -> None:
+    other = MemoryStore(backend_id="other")
+    for one in (store, other):
+        ref_of(one, [one.backend_id])
+        History(one, "a/b").open().commit({"of": one.backend_id})
+
+    with pytest.raises(Conflict, match="a/b"):
+        migrate(other, store)
 
 
 def test_a_damaged_object_stops_a_migration_cleanly(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from holdfast.history._merging import Merging, check_mergers, merge_commits, nea
 from holdfast.store import Move, Operation, Store, View
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
 from holdfast.store._checks import expect
+from holdfast.store._own import EXPIRES_AT
 from holdfast.tree import (
     Change,
     Commit,
@@ -249,7 +250,7 @@ class History:
         """
         if expires_at is not None and type(expires_at) is not int:
             raise InvalidInput(f"expires_at is in microseconds since 1970, not {expires_at!r:.80}")
-        extension = {} if expires_at is None else {refs.EXPIRES_AT: expires_at}
+        extension = {} if expires_at is None else {EXPIRES_AT: expires_at}
         now = time.time_ns() // 1000
         kept, made = make_commit(root, time=now, agent=self.agent, extension=extension)
         sending = [*(objects or ()), made]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.store import Ref, ref_name, split_name
+from holdfast.store._own import EXPIRES_AT
 from holdfast.tree import Commit, ObjectId
 
 BRANCH = "branch"
 TAG = "tag"
 PIN = "pin"
-
-EXPIRES_AT = "expires_at"
-"""The key, in the extension of a pin's commit, for its end in microseconds since 1970."""
 
 
 class Pin(NamedTuple):

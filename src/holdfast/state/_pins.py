@@ -13,9 +13,10 @@ from typing import Protocol
 from holdfast.errors import RefMoved
 from holdfast.history._attempts import Backoff
 from holdfast.history._commits import Commits
-from holdfast.history._refs import EXPIRES_AT, PIN, Pin, full_name, pin_of, prefix
+from holdfast.history._refs import PIN, Pin, full_name, pin_of, prefix
 from holdfast.store import Move, Ref, Store
 from holdfast.store._own import CONTENT_SPACE as CONTENT
+from holdfast.store._own import EXPIRES_AT
 from holdfast.tree import Object, ObjectId, make_commit, read_commit
 
 _PAGE = 256  # Pins that are read, or dropped, together.

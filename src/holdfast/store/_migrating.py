@@ -19,8 +19,16 @@ from holdfast.store._checking import Problem
 from holdfast.store._collecting import Progress
 from holdfast.store._contract import Store
 from holdfast.store._copying import Copier
-from holdfast.store._own import ALIAS, OWN_SPACE, alias_ref, arriving_ref, manifest_before
-from holdfast.store._records import Move, View
+from holdfast.store._joining import join
+from holdfast.store._own import (
+    ALIAS,
+    CONTENT_SPACE,
+    OWN_SPACE,
+    alias_ref,
+    arriving_ref,
+    manifest_before,
+)
+from holdfast.store._records import Move, Operation, View
 from holdfast.store._replaying import EpochRaised, position, refs_of, replay
 from holdfast.tree import TreeWriter, load
 
@@ -59,10 +67,10 @@ def migrate(
     began, or later. The source is not changed. Ids stay what they are, and the target
     then answers to the source's backend id.
 
-    Raises `Conflict`, with nothing copied, if a space has a history of its own in the
-    target. Raises `MissingObjects` or `DamagedObject`, after everything else was copied,
-    if a ref leads to an object that cannot be read; with `keep_going` such refs stay
-    behind and are listed instead.
+    References of both stores come together. Raises `Conflict`, with nothing copied, if
+    another space has a history of its own in the target. Raises `MissingObjects` or
+    `DamagedObject`, after everything else was copied, if a ref leads to an object that
+    cannot be read; with `keep_going` such refs stay behind and are listed instead.
     """
     for store in (source, target):
         if not isinstance(store, Store):
@@ -118,7 +126,11 @@ class _Migration:
         return {space: self._source.view(space) for space in spaces}
 
     def _refuse_other_histories(self, moment: dict[str, View]) -> None:
-        strange = [space for space in moment if self._is_strange(space, moment[space])]
+        strange = [
+            space
+            for space, view in moment.items()
+            if space != CONTENT_SPACE and self._is_strange(space, view)
+        ]
         if strange:
             shown = ", ".join(strange[:3]) + (" and more" if len(strange) > 3 else "")
             raise Conflict(
@@ -173,11 +185,17 @@ class _Migration:
         if position(self._source, self._target, space) is None:
             if refs_of(self._target.view(space)) == refs_of(view):
                 return
+            if space == CONTENT_SPACE:
+                self._count(join(self._target, space, view, epoch, self._broken))
+                return
             raise Conflict(
                 f"somebody else writes to space {space} of the target. Let one store be "
                 "written at a time, then migrate again."
             )
-        for _ in replay(self._source, self._target, space, view, epoch, self._whole):
+        self._count(replay(self._source, self._target, space, view, epoch, self._whole))
+
+    def _count(self, done: Iterable[Operation]) -> None:
+        for _ in done:
             self._operations += 1
             self._tell("replaying", self._operations)
 

@@ -19,6 +19,8 @@ from holdfast.tree._parts import link, linked, unpack_list
 OWN_SPACE = "holdfast/migration"
 CONTENT_SPACE = "content/refs"
 """The space of the pins that references make. What is let go there is not brought back."""
+EXPIRES_AT = "expires_at"
+"""The key, in the extension of a pin's commit, for its end in microseconds since 1970."""
 NEVER_UNDONE = frozenset({OWN_SPACE, CONTENT_SPACE})
 """Spaces whose operations nobody undoes, so that a collection keeps nothing for them."""
 ALIAS = "alias/"

@@ -98,7 +98,7 @@ def replay(
             "source": source.header.store_id,
             "after": plan.after,
         }
-        yield _send(target, space, _moves(actual, wanted), metadata, epoch)
+        yield send(target, space, _moves(actual, wanted), metadata, epoch)
         last += 1
     for one in islice(operations(source, space, plan.after), view.sequence - plan.after):
         last += 1
@@ -148,21 +148,21 @@ def _placed(one: Operation, sequence: int, after: int) -> Operation:
 def _send_like(target: Store, one: Operation, epoch: int) -> Operation:
     """Do in the target what an operation did in the source."""
     try:
-        done = _send(target, one.space, one.moves, one.metadata, epoch, one.write_id, one.time)
+        done = send(target, one.space, one.moves, one.metadata, epoch, one.write_id, one.time)
         if done.sequence == one.sequence:
             return done
     except WriteIdReused:
         pass
     # The source had forgotten this id when it was used again; the target has not.
     again = _second_id(one)
-    return _send(target, one.space, one.moves, one.metadata, epoch, again, one.time)
+    return send(target, one.space, one.moves, one.metadata, epoch, again, one.time)
 
 
 def _second_id(one: Operation) -> str:
     return f"again-{one.time}-{one.write_id}"[:MAX_WRITE_ID]
 
 
-def _send(
+def send(
     target: Store,
     space: str,
     moves: Iterable[Move],
@@ -171,6 +171,7 @@ def _send(
     write_id: str | None = None,
     time: int | None = None,
 ) -> Operation:
+    """Move refs; raises `EpochRaised` if the target's epoch is not the one given."""
     batch = prepare(space, {}, [_NO_OBJECT], moves, None, metadata, write_id, epoch)
     try:
         return target._commit(batch if time is None else replace(batch, time=time))
