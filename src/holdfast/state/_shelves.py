@@ -62,13 +62,15 @@ class Shelves:
         _expect_hashable(key)
         try:
             encoded = self._writer.encode_key(key)
-            self._writer.check(key, value)
+            slots = self._made(place).slots
+            slot = slots.get(encoded)
+            # What is large and was held before is compared at the commit, which takes less.
+            if slot is None or slot.value is not value or not slot.mirrors:
+                self._writer.check(key, value)
         except NotStorable as error:
             raise inside(error) from error
         if encoded == self._reserved:
             raise InvalidInput(f"the key {key!r} is reserved: choose another one")
-        slots = self._made(place).slots
-        slot = slots.get(encoded)
         if slot is None:
             slots[encoded] = Slot(key, value, self._stored(place, encoded))
         else:

@@ -37,6 +37,7 @@ Keys: TypeAlias = tuple[bytes, ...]
 _TITLE: Final = Title(Code.MAP)
 _IMMUTABLE: Final = frozenset({str, int, float, bool, bytes, complex, type(None)})
 _GROUP: Final = 256
+_FEW: Final = 4
 _STALE: Final = 16 << 20
 """How many bytes of mirrors that are no longer needed may be held."""
 
@@ -212,8 +213,8 @@ class MapWriter:
         for key, slot in shelf.slots.items():
             if slot.is_untouched:
                 continue
-            if slot.part is None or slot.value is ABSENT or slot.mirrors:
-                yield key, slot
+            if slot.value is ABSENT or slot.value is not slot.given or slot.mirrors:
+                yield key, slot  # Set or removed, or large.
                 continue
             group.append((key, slot))
             if len(group) == _GROUP:
@@ -222,14 +223,17 @@ class MapWriter:
         yield from self._differing(group)
 
     def _differing(self, group: list[tuple[bytes, Slot]]) -> list[tuple[bytes, Slot]]:
-        if len(group) > 1:
-            # The encoding of a list is that of its items, one after another.
-            parts = [slot.part or b"" for _, slot in group]
-            plain = array_header(len(parts)) + b"".join(parts)
-            piece = Piece(len(parts), plain, may_hold_binary(plain))
-            if piece.is_same(self._codec, [slot.value for _, slot in group]):
-                return []
-        return group
+        """Those of a group that differ, or that a closer look will tell."""
+        # The encoding of a list is that of its items, one after another.
+        parts = [slot.part or b"" for _, slot in group]
+        plain = array_header(len(parts)) + b"".join(parts)
+        piece = Piece(len(parts), plain, may_hold_binary(plain))
+        if piece.is_same(self._codec, [slot.value for _, slot in group]):
+            return []
+        if len(group) <= _FEW:
+            return group
+        half = len(group) // 2
+        return self._differing(group[:half]) + self._differing(group[half:])
 
     def _kept(self, work: _Work, shelf: Shelf, key: bytes, slot: Slot) -> Kept:
         value = slot.value
