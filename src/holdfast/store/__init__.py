@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from holdfast.store._key_value import KVStore
     from holdfast.store._key_value_store import KeyValueStore
     from holdfast.store._migrating import Migrated, amigrate, migrate
+    from holdfast.store._redis import RedisStore
     from holdfast.store._sqlite import SqliteStore
     from holdfast.store._statistics import KeyStats, RefStats, SpaceStats, Stats
 
@@ -134,6 +135,7 @@ __all__ = [
     "Problem",
     "Progress",
     "Recorded",
+    "RedisStore",
     "Ref",
     "RefStats",
     "Reframe",
@@ -189,6 +191,7 @@ _HOMES = {
     "KVStore": "_key_value",
     "KeyStats": "_statistics",
     "KeyValueStore": "_key_value_store",
+    "RedisStore": "_redis",
     "RefStats": "_statistics",
     "SpaceStats": "_statistics",
     "SqliteStore": "_sqlite",

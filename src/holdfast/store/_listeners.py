@@ -35,3 +35,10 @@ class Listeners:
             wakes = tuple(self._wakes.get(space, ()))
         for wake in wakes:
             wake()
+
+    def wake_all(self) -> None:
+        """Wake everybody."""
+        with self._lock:
+            wakes = [wake for some in self._wakes.values() for wake in some]
+        for wake in wakes:
+            wake()
