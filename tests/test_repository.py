@@ -30,7 +30,7 @@ MODULES = [
     "holdfast.testing",
 ]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NEEDS_REDIS = {"docs/in-depth/own-storage.md"}
+NEEDS_REDIS = {"docs/in-depth/own-storage.md", "docs/in-depth/redis.md"}
 """Pages whose examples find a server in the environment."""
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -13,8 +13,8 @@ from holdfast.store._memory import MemoryStore
 DEFAULT_FOLDER = ".holdfast"
 
 
-class _Options(TypedDict, total=False):
-    """What a folder is opened with."""
+class _Options(TypedDict):
+    """What a store is opened with."""
 
     create: bool
     durability: Literal["full", "relaxed"]
@@ -32,7 +32,8 @@ def open(
 
     A path is the folder of a store: of the engine that made it, or of a new
     `SqliteStore`; without one it is `.holdfast` in the current folder. `file:///path` and
-    `file://name` are folders of a `FileStore`, `memory://` is a new `MemoryStore`. Raises
+    `file://name` are folders of a `FileStore`, `memory://` is a new `MemoryStore`.
+    `redis://host:port/number` is a `RedisStore`, as are `rediss://` and `unix://`. Raises
     `InvalidInput` for anything else. With `create=False` nothing is made: raises
     `NotFound` if there is no store. `durability` and `size_limit` are those of the
     engine; a store in memory survives nothing, whatever is asked for.
@@ -50,9 +51,11 @@ def open(
             return _open_files(place, rest, options)
         if scheme == "memory":
             raise InvalidInput(f"{place!r:.200} has a name: a store in memory is just memory://")
+        if scheme in ("redis", "rediss", "unix"):
+            return _open_redis(place, options)
         raise InvalidInput(
             f"no engine opens {scheme}:// here. There are: a path, for a store in that folder, "
-            "file://, for one of plain files, and memory://."
+            "file://, for one of plain files, redis://, and memory://."
         )
     if "\0" in place:
         raise InvalidInput(f"{place!r:.200} names no folder")
@@ -63,6 +66,19 @@ def open(
     from holdfast.store._sqlite import SqliteStore
 
     return SqliteStore(place, **options)
+
+
+def _open_redis(url: str, options: _Options) -> Store:
+    from holdfast.store._redis import RedisStore
+
+    # What is not asked for here may be asked for by the URL.
+    asked = options["durability"]
+    return RedisStore(
+        url,
+        create=options["create"],
+        durability=None if asked == "full" else asked,
+        size_limit=options["size_limit"],
+    )
 
 
 def _open_files(url: str, rest: str, options: _Options) -> Store:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import ormsgpack
 
-from holdfast.errors import FormatError, NotFound
+from holdfast.errors import FormatError, InvalidInput, NotFound
 from holdfast.store._checks import expect, expect_seconds, expect_whole
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Presence
@@ -26,11 +26,17 @@ from holdfast.store._records import (
     decode_operation,
     encode_header,
 )
-from holdfast.store._redis_address import DEFAULT_NAME, check_store_name, read_address
+from holdfast.store._redis_address import (
+    DEFAULT_NAME,
+    Address,
+    check_store_name,
+    gone,
+    read_address,
+)
 from holdfast.store._redis_commit import Committer
+from holdfast.store._redis_durability import check_asked
 from holdfast.store._redis_listener import Listener
 from holdfast.store._redis_objects import Objects
-from holdfast.store._redis_server import Server, gone
 from holdfast.tree._objects import ID_SIZE, ObjectId
 
 DIGEST_SIZE = 32
@@ -46,21 +52,24 @@ class RedisStore(Store):
     `url` is `redis://user:password@host:port/number`, `rediss://` for TLS, or
     `unix:///path`. `name` tells several stores in one database apart; all keys of one begin
     with `{holdfast:name}`. With `create=False` nothing is made: raises `NotFound` if there
-    is no store. `durability="full"` is `NotAllowed` unless the server says that it keeps
-    every acknowledged commit; `"relaxed"` takes what the server gives, but never one that
-    evicts live data. A call that gets no answer for `timeout` seconds is `Unavailable`.
+    is no store. `durability="full"`, the default, is `NotAllowed` unless the server says that
+    it keeps every acknowledged commit; `"relaxed"` takes what the server gives, but never one
+    that evicts live data. Both can stand in the URL: `?name=team&durability=relaxed`.
+
+    A call that gets no answer for `timeout` seconds is `Unavailable`. At most `connections`
+    are open at once. `size_limit` counts frames, the log, and about what Redis adds.
     """
 
     capabilities = Capabilities(persists=True, shared=True, wakes=True)
     poll_seconds: ClassVar[float | None] = 0.5
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each by name
         self,
         url: str,
         *,
         name: str | None = None,
         create: bool = True,
-        durability: Literal["full", "relaxed"] = "full",
+        durability: Literal["full", "relaxed"] | None = None,
         timeout: float = 10.0,
         connections: int = 32,
         backend_id: str = "redis",
@@ -80,16 +89,17 @@ class RedisStore(Store):
             size_limit=size_limit,
             default_ttl_seconds=default_ttl_seconds,
         )
-        known = durability in ("full", "relaxed")
-        expect(known, "durability is 'full' or 'relaxed'", durability)
         expect_seconds(timeout, "timeout")
         expect(timeout > 0, "timeout is more than 0", timeout)
         expect_whole(connections, 1, "connections")
-        address = read_address(url)
+        address = _address(url)
         named = address.name if name is None else name
         self.name = check_store_name(DEFAULT_NAME if named is None else named)
         self._root = f"{{holdfast:{self.name}}}"
-        self._server = Server(address, self._root, durability, timeout, connections)
+        from holdfast.store._redis_server import Server  # Brings the driver.
+
+        asked = check_asked(durability or address.durability or "full")
+        self._server = Server(address, self._root, asked, timeout, connections)
         self._objects = Objects(self._server)
         self._committer = Committer(self._server, self._objects, size_limit)
         self._listener = Listener(self._server)
@@ -153,9 +163,9 @@ class RedisStore(Store):
 
     def _spaces(self, prefix: str) -> list[str]:
         names: set[str] = set()
-        cursor = b"0"
+        key, cursor = f"{self._root}:spaces", b"0"
         while True:
-            cursor, found = self._server.ask("SSCAN", f"{self._root}:spaces", cursor, "COUNT", _PAGE)
+            cursor, found = self._server.ask("SSCAN", key, cursor, "COUNT", _PAGE)
             names.update(name.decode() for name in found)
             if cursor in (b"0", 0):
                 return sorted(name for name in names if name.startswith(prefix))
@@ -242,6 +252,15 @@ class RedisStore(Store):
 
     def _key(self, kind: str, space: str) -> str:
         return f"{self._root}:{kind}:{space}"
+
+
+def _address(url: str) -> Address:
+    try:
+        return read_address(url)
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            f"a store on Redis needs the package {error.name!r}: pip install 'holdfast[redis]'"
+        ) from error
 
 
 # How records are spelled.

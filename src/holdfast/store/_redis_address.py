@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import Corrupt, HoldfastError, InvalidInput
 
 SCHEMES = ("redis", "rediss", "unix")
 DEFAULT_NAME = "default"
@@ -25,6 +26,8 @@ class Address(NamedTuple):
     """What a connection is made with; holds the password."""
     name: str | None
     """The store that the URL names."""
+    durability: str | None
+    """What the URL asks for."""
     shown: str
     """The URL without user and password."""
 
@@ -42,23 +45,22 @@ def read_address(url: str) -> Address:
         raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}") from None
     if parts.scheme not in SCHEMES or parts.fragment or "#" in url or not _is_whole(parts):
         raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}")
-    name = asked.pop("name", None)
+    name, durability = asked.pop("name", None), asked.pop("durability", None)
     for option in asked:
         if option != "db" and not option.startswith("ssl_"):
             raise InvalidInput(
-                f"the URL of a Redis server takes db=, name= and ssl_...=, not {option!r:.40}"
+                "the URL of a Redis server takes name=, durability=, db= and ssl_...=, not "
+                f"{option!r:.40}"
             )
     database = asked.get("db", parts.path.strip("/") if parts.scheme != "unix" else "") or "0"
     if not database.isdecimal():
-        raise InvalidInput(
-            f"a database of Redis is a number, not {database!r:.40}: {_SHAPE}"
-        )
+        raise InvalidInput(f"a database of Redis is a number, not {database!r:.40}: {_SHAPE}")
     if parts.scheme == "unix":
         shown = f"unix://{unquote(parts.path)}?db={database}"
     else:
         shown = f"{parts.scheme}://{parts.hostname or 'localhost'}:{port or 6379}/{database}"
     rest = urlunsplit(parts._replace(query=urlencode({**asked, "db": database})))
-    return Address(_options(rest), name, shown)
+    return Address(_options(rest), name, durability, shown)
 
 
 def check_store_name(name: str) -> str:
@@ -71,6 +73,14 @@ def check_store_name(name: str) -> str:
     return name
 
 
+def gone(where: str) -> HoldfastError:
+    """What somebody is told whose store is no longer there."""
+    return Corrupt(
+        f"the store at {where} is gone: the server was emptied, or lost its data when it was "
+        "restarted. Restore it from a copy, or open a new one."
+    )
+
+
 def _is_whole(parts: SplitResult) -> bool:
     if parts.scheme == "unix":
         return parts.path.startswith("/") and len(parts.path) > 1
@@ -78,9 +88,10 @@ def _is_whole(parts: SplitResult) -> bool:
 
 
 def _options(url: str) -> dict[str, Any]:
-    from redis.connection import parse_url
+    from redis.connection import parse_url  # Here, so that the class can be named without it.
 
+    parse: Callable[[str], dict[str, Any]] = parse_url
     try:
-        return dict(parse_url(url))
+        return dict(parse(url))
     except ValueError:
         raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}") from None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.errors import Corrupt, LeaseLost, MissingObjects, RefMoved
 from holdfast.store._decide import Batch, Recorded, Reframe, check_repeated, operation_of
 from holdfast.store._records import Operation, decode_operation, encode_operation
+from holdfast.store._redis_address import gone
 from holdfast.store._redis_objects import OVERHEAD, Objects, Staged, split_ids, stub_of
-from holdfast.store._redis_server import Server, gone
 from holdfast.store._room import expect_room
+
+if TYPE_CHECKING:
+    from holdfast.store._redis_server import Server
 
 Argument: TypeAlias = bytes | str | int
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from holdfast.errors import NotAllowed
+from holdfast.errors import InvalidInput, NotAllowed
 from holdfast.store._records import Durability
 
 Asked = Literal["full", "relaxed"]
@@ -39,6 +39,14 @@ _FULL = (
     ("appendfsync", "always", "the log is on the disk before a commit is acknowledged"),
     ("no-appendfsync-on-rewrite", "no", "also while the log is rewritten"),
 )
+
+
+def check_asked(durability: str) -> Asked:
+    """A durability that can be asked for."""
+    match durability:
+        case "full" | "relaxed":
+            return durability
+    raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r:.40}")
 
 
 def judge(where: str, settings: Settings, asked: Asked) -> Durability:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
 from holdfast.store._listeners import Listeners
-from holdfast.store._redis_server import Server
+
+if TYPE_CHECKING:
+    from holdfast.store._redis_server import Server
 
 _HEARS = 0.2  # Seconds after which the thread looks whether it is still wanted.
 _RESTS = 0.5  # Seconds before it subscribes again, after the connection was lost.

@@ -11,20 +11,24 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import FormatError, HoldfastError
 from holdfast.store._decide import Presence
 from holdfast.store._frames import frame_base, parse_header
 from holdfast.store._framing import Framed
 from holdfast.store._records import Stored
-from holdfast.store._redis_server import Server
 from holdfast.tree._objects import ID_SIZE, ObjectId
+
+if TYPE_CHECKING:
+    from holdfast.store._redis_server import Server
 
 LARGE = 64 * 1024
 """Frames of more bytes have a key of their own."""
-SENT_AT_A_TIME = 4 * 1024 * 1024
-"""Bytes of frames that one script takes, and about what one request asks for."""
+IN_A_SCRIPT = 1024 * 1024
+"""Bytes of frames that the script of a commit takes: nobody else is served while it runs."""
+AT_A_TIME = 4 * 1024 * 1024
+"""About how many bytes of frames one request sends or asks for."""
 OVERHEAD = 120
 """About what Redis takes for an object beside its frame, in bytes."""
 
@@ -144,7 +148,7 @@ class Objects:
         for framed in frames:
             size = len(framed.frame)
             together += size if size <= LARGE else 0
-            if size > LARGE or together > SENT_AT_A_TIME:
+            if size > LARGE or together > IN_A_SCRIPT:
                 staged[framed.id] = framed.frame
         token = os.urandom(12).hex()
         key = f"{self._staged_key}{token}:".encode()
@@ -213,7 +217,7 @@ def _by_size(sizes: Iterable[tuple[ObjectId, int]]) -> Iterator[list[ObjectId]]:
     some: list[ObjectId] = []
     held = 0
     for id, size in sizes:
-        if some and (held + size > SENT_AT_A_TIME or len(some) >= _ASKED_AT_A_TIME):
+        if some and (held + size > AT_A_TIME or len(some) >= _ASKED_AT_A_TIME):
             yield some
             some, held = [], 0
         some.append(id)

@@ -19,9 +19,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from holdfast.errors import Corrupt, HoldfastError, NotAllowed, StoreClosed
+from holdfast.errors import Corrupt, NotAllowed, StoreClosed
 from holdfast.store._records import Durability, Header, decode_header
-from holdfast.store._redis_address import Address
+from holdfast.store._redis_address import Address, gone
 from holdfast.store._redis_durability import Asked, Settings, judge
 from holdfast.store._redis_errors import from_redis, is_passing
 from holdfast.store._turns import Patience
@@ -68,19 +68,22 @@ class Server:
         self._closing = False
         self._active = 0
         self._idle = threading.Condition()
-        pool = redis.BlockingConnectionPool(
-            max_connections=connections,
-            timeout=timeout,
-            **{
-                **address.options,
-                "socket_timeout": timeout,
-                "socket_connect_timeout": min(timeout, _CONNECT_SECONDS),
-                "protocol": 2,
-                "retry": Retry(NoBackoff(), 0),
-                "redis_connect_func": self._greet,
-            },
-        )
-        self._redis = redis.Redis(connection_pool=pool)
+        options = {
+            **address.options,
+            "max_connections": connections,
+            "timeout": timeout,
+            "socket_timeout": timeout,
+            "socket_connect_timeout": min(timeout, _CONNECT_SECONDS),
+            "socket_keepalive": True,
+            "protocol": 2,
+            "retry": Retry(NoBackoff(), 0),
+            "redis_connect_func": self._greet,
+        }
+        if address.shown.startswith("unix:"):
+            del options["socket_keepalive"]
+        # The driver has no types for what is used of it here.
+        make_pool: Any = redis.BlockingConnectionPool
+        self._redis: Any = redis.Redis(connection_pool=make_pool(**options))
 
     def open(self, new_header: bytes) -> Header | None:
         """Find the store, or make it with this header if it is not empty; None without one.
@@ -206,14 +209,6 @@ class Server:
         self.header_bytes = found or b""
 
 
-def gone(where: str) -> HoldfastError:
-    """What somebody is told whose store is no longer there."""
-    return Corrupt(
-        f"the store at {where} is gone: the server was emptied, or lost its data when it was "
-        "restarted. Restore it from a copy, or open a new one."
-    )
-
-
 def _settings(where: str, connection: Any) -> Settings:
     server, memory, *config = _converse(connection, *_ASKED)
     for reply in (server, memory):
@@ -238,6 +233,6 @@ def _converse(connection: Any, *commands: tuple[Any, ...]) -> list[Any]:
     for _ in commands:
         try:
             replies.append(connection.read_response())
-        except redis.ResponseError as error:  # noqa: PERF203 - the next reply is wanted too
+        except redis.ResponseError as error:
             replies.append(error)
     return replies
