@@ -26,6 +26,7 @@ from holdfast.testing._stores._base import (
     value,
 )
 from holdfast.tree import ObjectId
+from tests.store.test_sqlite import SqliteContract
 
 
 class TestCacheOnMemory(StoreContract):
@@ -45,14 +46,19 @@ class TestCacheOnMemory(StoreContract):
         return True
 
 
-class TestCacheOnTheEmbeddedStore(StoreContract):
+class TestCacheOnTheEmbeddedStore(SqliteContract):
+    def damage(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, CachedStore)
+        store.clear()
+        return super().damage(store.inner, id)
+
     @pytest.fixture
     def open_store(self, memory_folder: Path) -> Opener:
         folder = memory_folder / "store"
         return lambda clock: CachedStore(SqliteStore(folder, clock=clock))
 
 
-class TestCacheOfNoBytes(StoreContract):
+class TestCacheOfNoBytes(TestCacheOnMemory):
     @pytest.fixture
     def open_store(self) -> Opener:
         first = MemoryStore()

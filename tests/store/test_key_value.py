@@ -27,21 +27,25 @@ class TestDictThatKeeps(KVStoreContract):
         return lambda: KeptKV(data)
 
 
-class TestStoreOnADict(StoreContract):
+class KeyValueStoreContract(StoreContract):
+    """The contract, with a way to damage what is stored."""
+
+    def damage(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, KeyValueStore)
+        stored = bytearray(store.kv.get(object_key(id)) or b"")
+        stored[-1] ^= 1
+        store.kv.set(object_key(id), bytes(stored))
+        return True
+
+
+class TestStoreOnADict(KeyValueStoreContract):
     @pytest.fixture
     def open_store(self) -> Opener:
         data: dict[str, bytes] = {}
         return lambda clock: KeyValueStore(DictKV(data), clock=clock)
 
-    def damage(self, store: Store, id: ObjectId) -> bool:
-        assert isinstance(store, KeyValueStore) and isinstance(store.kv, DictKV)
-        stored = bytearray(store.kv.data[object_key(id)])
-        stored[-1] ^= 1
-        store.kv.data[object_key(id)] = bytes(stored)
-        return True
 
-
-class TestStoreOnAKeyValueStoreThatKeeps(StoreContract):
+class TestStoreOnAKeyValueStoreThatKeeps(KeyValueStoreContract):
     @pytest.fixture
     def open_store(self) -> Opener:
         data: dict[str, bytes] = {}

@@ -8,11 +8,12 @@ import pytest
 
 from holdfast import Timeline, Unavailable
 from holdfast.store import KeyValueStore
-from holdfast.testing import KVStoreContract, StoreContract
+from holdfast.testing import KVStoreContract
 from holdfast.testing._key_values import KVOpener
 from holdfast.testing._stores._base import MAIN, SPACE, Opener
 from tests.conftest import SOAK
 from tests.store.redis_example import redis_store, source
+from tests.store.test_key_value import KeyValueStoreContract
 from tests.store.test_processes import (
     acknowledged,
     begin,
@@ -34,7 +35,7 @@ class TestRedisStore(KVStoreContract):
         return lambda: redis_store(redis_url)
 
 
-class TestStoreOnRedis(StoreContract):
+class TestStoreOnRedis(KeyValueStoreContract):
     @pytest.fixture
     def open_store(self, redis_url: str) -> Opener:
         return lambda clock: KeyValueStore(redis_store(redis_url), clock=clock)
