@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import holdfast
 from holdfast import History, Timeline
@@ -32,7 +34,17 @@ from holdfast.store import (
     migrate,
     ref_name,
 )
-from holdfast.store._key_value_cells import EPOCH, HEADER, LOGS, REFS, SPACES, object_key, seal
+from holdfast.store._key_value_cells import (
+    EPOCH,
+    HEADER,
+    LOGS,
+    REFS,
+    SPACES,
+    decode_cell,
+    object_key,
+    seal,
+)
+from holdfast.store._key_value_records import decode_page, decode_record, decode_refs
 from holdfast.store._records import Header
 from holdfast.testing._stores._base import MAIN, OTHER_SPACE, SPACE, growing, in_threads, value
 from holdfast.tree import TreeWriter
@@ -558,6 +570,29 @@ def test_keys_that_were_not_asked_for_are_refused(given: Any) -> None:
         Wrong().as_store()
 
 
+@pytest.mark.parametrize("given", [None, [b"x"], {"other": b"x"}, {b"holdfast/": b"x"}])
+def test_values_that_were_not_asked_for_are_refused(given: Any) -> None:
+    class Wrong(DictKV):
+        def get_many(self, keys: Iterable[str]) -> Any:
+            return given
+
+    with pytest.raises(InvalidInput, match=r"Wrong\.get_many must give"):
+        Wrong().as_store().read([value("x").id])
+
+
+@pytest.mark.parametrize("given", [[], [True, True], [1], [None]])
+def test_as_many_answers_are_given_as_there_were_questions(given: Any) -> None:
+    class Wrong(DictKV):
+        def compare_and_set_many(self, changes: Any) -> Any:
+            return given
+
+    store = Wrong().as_store()
+    store.commit(SPACE, [value("x")])
+
+    with pytest.raises(InvalidInput, match=r"Wrong\.compare_and_set_many must give"):
+        store.condemn([value("x").id])
+
+
 def test_a_key_that_is_named_twice_is_one_key() -> None:
     class Twice(DictKV):
         def keys(self, prefix: str) -> Any:
@@ -679,6 +714,29 @@ def test_damage_anywhere_is_an_error_or_no_difference_and_never_another_answer()
             if len(found) > 1:
                 for one, expected in zip(found, good, strict=True):
                     assert isinstance(one, HoldfastError) or one == expected, (key, bad)
+
+
+PLAIN = st.recursive(
+    st.none() | st.integers(-(2**63), 2**63 - 1) | st.binary(max_size=40) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=20,
+)
+
+
+@given(PLAIN, st.binary(max_size=30))
+def test_a_record_of_any_other_content_is_a_format_error(content: object, loose: bytes) -> None:
+    decoders: list[tuple[str, Callable[[str, bytes], object]]] = [
+        (SPACES + SPACE, lambda key, data: decode_record(SPACE, data)),
+        (LOGS + SPACE, decode_page),
+        (REFS + SPACE, decode_refs),
+    ]
+    for key, decode in decoders:
+        for data in (seal(key, content), loose, seal(key, [1, b"x" * 8, content])):
+            try:
+                decode(key, data)
+            except FormatError:
+                continue
+    decode_cell(loose)
 
 
 @pytest.mark.parametrize("key", [HEADER, EPOCH, SPACES + SPACE])

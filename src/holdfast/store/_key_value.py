@@ -12,7 +12,7 @@ from holdfast.store._records import Durability
 if TYPE_CHECKING:
     from holdfast.store._key_value_store import KeyValueStore
 
-_making = threading.Lock()
+_publishing = threading.Lock()
 
 
 class KVStore(ABC):
@@ -101,10 +101,13 @@ class KVStore(ABC):
         """The store on this key-value store: the same one each time, until it is closed."""
         from holdfast.store._key_value_store import KeyValueStore
 
-        with _making:
-            store: KeyValueStore | None = getattr(self, "_holdfast_store", None)
-            if store is None or store.closed:
-                store = KeyValueStore(self)
-                # Not an attribute of the class: two instances are two stores.
-                object.__setattr__(self, "_holdfast_store", store)
+        store: KeyValueStore | None = getattr(self, "_holdfast_store", None)
+        if store is not None and not store._closed:
             return store
+        made = KeyValueStore(self)  # Not under the lock: the server may be slow.
+        with _publishing:
+            other: KeyValueStore | None = getattr(self, "_holdfast_store", None)
+            if other is not None and not other._closed:
+                return other
+            object.__setattr__(self, "_holdfast_store", made)
+            return made

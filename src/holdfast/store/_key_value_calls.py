@@ -50,12 +50,14 @@ class Calls:
         """The values of several keys, without those that are absent."""
         found: dict[str, bytes] = {}
         for start in range(0, len(keys), _KEYS_AT_A_TIME):
-            some = keys[start : start + _KEYS_AT_A_TIME]
+            some = dict.fromkeys(keys[start : start + _KEYS_AT_A_TIME])
             with self._answering("get_many"):
-                values = self._kv.get_many(some)
+                values = self._kv.get_many(list(some))
             if not isinstance(values, Mapping):
                 raise self._wrong("get_many", "a dict", values)
             for key, value in values.items():
+                if key not in some:
+                    raise self._wrong("get_many", "only what was asked for", key)
                 # None is not asked for here, but it is clear what is meant.
                 if value is not None:
                     found[key] = self._expect_bytes("get_many", key, value)

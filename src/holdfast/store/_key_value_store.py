@@ -97,11 +97,6 @@ class KeyValueStore(Store):
         """What an acknowledged commit survives, by the word of the `KVStore`."""
         return self._durability
 
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._closed
-
     # Opening and closing.
 
     def _open(self) -> Header:
