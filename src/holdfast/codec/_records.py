@@ -106,7 +106,7 @@ def _model_fields(value: Any) -> Fields:
     if absent:
         raise NotStorable(f"{default_name(type(value))}: {sorted(absent)} are not set")
     extra = value.__pydantic_extra__ or {}
-    fields |= {EXTRA + name: held for name, held in extra.items()}
+    fields |= {EXTRA + name: held for name, held in list(extra.items())}
     return fields | private
 
 

@@ -102,8 +102,8 @@ class Walk:
         return [by_bytes[encoded] for encoded in sorted(by_bytes)]
 
     def _dict(self, opened: Opened, depth: int) -> Any:
-        value: dict[Any, Any] = opened.parts
-        if self._is_plain(opened):
+        value: dict[Any, Any] = dict(opened.parts)  # Another thread may be changing it.
+        if all(type(key) is str for key in value):
             return self._plain_dict(value, depth)
         flat: list[Any] = []
         seen: set[bytes] = set()
@@ -127,7 +127,7 @@ class Walk:
     def _is_plain(self, opened: Opened) -> bool:
         """Whether msgpack itself has a word for this container."""
         if opened.code == Code.DICT:
-            return all(type(key) is str for key in opened.parts)
+            return set(map(type, opened.parts)) <= {str}
         return opened.code == Code.LIST
 
     def _at(self, step: Any, value: Any, depth: int) -> Any:

@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any, Final
 
 from holdfast.codec import Codec
+from holdfast.codec._shared import SharedCodec
 from holdfast.errors import NotStorable
 
 _MOST_COMPARED: Final = 1_000_000
@@ -27,7 +28,7 @@ class Reconciler:
     """
 
     def __init__(self, codec: Codec) -> None:
-        self._codec = codec
+        self._codec, self._shared = codec, SharedCodec(codec)
         self._met: dict[int, Any] = {}
         """Objects that were changed: one that stands in two places is changed for one."""
 
@@ -44,7 +45,11 @@ class Reconciler:
         if type(held) in _CONTAINERS:
             return held
         self._bring_attributes(held, old, new)
-        return held if self._is_same(held, new) else new
+        try:
+            same = self._shared.encode(held) == self._codec.encode(new)
+        except NotStorable:
+            same = False
+        return held if same else new
 
     # What is inside.
 

@@ -14,6 +14,7 @@ from holdfast.codec._codes import Code
 from holdfast.codec._decoder import Decoder
 from holdfast.codec._msgpack import pack, unpack
 from holdfast.codec._opened import Form, Opened
+from holdfast.codec._shared import SharedCodec
 from holdfast.errors import NotStorable
 from holdfast.tree._builder import Builder, Built, Title
 from holdfast.tree._cuts import INLINE_MAX
@@ -60,12 +61,18 @@ class Embedder:
         known: dict[ObjectId, Mirror],
         shared: bool = False,
     ) -> None:
-        self.codec = codec
+        self._codec = codec
+        self._shared_codec = SharedCodec(codec) if shared else codec
         self.builder = builder
         self.shared = shared
         self._known = known
         self._depth = 0
         self.mirrors: dict[ObjectId, Mirror] = {}
+
+    @property
+    def codec(self) -> Codec:
+        """What values are encoded with: slower, but safe, where they are shared."""
+        return self._shared_codec if self.shared else self._codec
 
     def own(self, values: list[Any]) -> list[Any]:
         """Values that nobody else changes: copies, where they are shared."""

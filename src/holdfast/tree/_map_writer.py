@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from holdfast.codec import Codec
 from holdfast.codec._codes import Code
 from holdfast.codec._msgpack import array_header, may_hold_binary
+from holdfast.codec._shared import SharedCodec
 from holdfast.errors import FormatError, NotStorable
 from holdfast.tree._builder import Builder, Title
 from holdfast.tree._container import Container, Edited, finish, open_part
@@ -109,6 +110,7 @@ class MapWriter:
 
     def __init__(self, codec: Codec, read: Reader) -> None:
         self._codec = codec
+        self._shared_codec = SharedCodec(codec)
         self._read = read
         self._root: ObjectId | None = None
         self._opened: dict[Keys, Container] = {}
@@ -157,14 +159,15 @@ class MapWriter:
         return Slot(key, value, part, value, reflector.mirrors, size)
 
     @writing
-    def check(self, key: Any, value: Any) -> None:
+    def check(self, key: Any, value: Any, shared: bool = False) -> None:
         """Raise `NotStorable` if a value cannot stand under a key."""
+        codec = self._shared_codec if shared else self._codec
         try:
-            self._codec.encode(value)
+            codec.encode(value)
         except NotStorable:
             # It may still fit a tree, which nests deeper; that decides, and says why not.
-            builder = Builder(self._read)
-            embed_at(Embedder(self._codec, builder, {}), self._codec, (key,), value, None)
+            embedder = Embedder(self._codec, Builder(self._read), {}, shared)
+            embed_at(embedder, codec, (key,), value, None)
 
     @writing
     def write(self, root: ObjectId | None, shelf: Shelf, shared: bool = False) -> Draft:
@@ -189,7 +192,7 @@ class MapWriter:
         """The part of a map; None if it is as it was."""
         before = self.open(work.root, keys)
         spans: list[Span] = []
-        for key, slot in self._suspects(shelf):
+        for key, slot in self._suspects(shelf, work.shared):
             kept = self._kept(work, shelf, key, slot)
             if kept.part != slot.part:
                 work.changes.append(kept)
@@ -207,7 +210,7 @@ class MapWriter:
         work.opened[keys] = Container(title, built.view, None, built.id)
         return built.part
 
-    def _suspects(self, shelf: Shelf) -> Iterator[tuple[bytes, Slot]]:
+    def _suspects(self, shelf: Shelf, shared: bool) -> Iterator[tuple[bytes, Slot]]:
         """The slots whose values may have changed; small ones are compared many at a time."""
         group: list[tuple[bytes, Slot]] = []
         for key, slot in shelf.slots.items():
@@ -218,29 +221,30 @@ class MapWriter:
                 continue
             group.append((key, slot))
             if len(group) == _GROUP:
-                yield from self._differing(group)
+                yield from self._differing(group, shared)
                 group = []
-        yield from self._differing(group)
+        yield from self._differing(group, shared)
 
-    def _differing(self, group: list[tuple[bytes, Slot]]) -> list[tuple[bytes, Slot]]:
+    def _differing(self, group: list[tuple[bytes, Slot]], shared: bool) -> list[tuple[bytes, Slot]]:
         """Those of a group that differ, or that a closer look will tell."""
         # The encoding of a list is that of its items, one after another.
         parts = [slot.part or b"" for _, slot in group]
         plain = array_header(len(parts)) + b"".join(parts)
         piece = Piece(len(parts), plain, may_hold_binary(plain))
-        if piece.is_same(self._codec, [slot.value for _, slot in group]):
+        codec = self._shared_codec if shared else self._codec
+        if piece.is_same(codec, [slot.value for _, slot in group]):
             return []
         if len(group) <= _FEW:
             return group
         half = len(group) // 2
-        return self._differing(group[:half]) + self._differing(group[half:])
+        return self._differing(group[:half], shared) + self._differing(group[half:], shared)
 
     def _kept(self, work: _Work, shelf: Shelf, key: bytes, slot: Slot) -> Kept:
         value = slot.value
         if value is ABSENT:
             return Kept(shelf, key, slot, ABSENT, None, {})
         embedder = Embedder(self._codec, work.builder, slot.mirrors, work.shared)
-        part = embed_at(embedder, self._codec, (slot.key,), value, slot.part)
+        part = embed_at(embedder, embedder.codec, (slot.key,), value, slot.part)
         return Kept(shelf, key, slot, value, part, embedder.mirrors)
 
     def accept(self, draft: Draft) -> None:
