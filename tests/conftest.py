@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Verbosity, settings
 
+from tests.postgres import postgres, postgres_url
 from tests.servers import redis_server, redis_url
 
-__all__ = ["redis_server", "redis_url"]
+__all__ = ["postgres", "postgres_url", "redis_server", "redis_url"]
 
 SOAK = os.environ.get("HOLDFAST_SOAK", "") not in ("", "0")
 

@@ -31,6 +31,7 @@ MODULES = [
 ]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS_REDIS = {"docs/in-depth/own-storage.md", "docs/in-depth/redis.md"}
+NEEDS_POSTGRES = {"docs/in-depth/postgres.md"}
 """Pages whose examples find a server in the environment."""
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -52,6 +53,8 @@ def test_the_examples_of_a_page_run(
     monkeypatch.chdir(tmp_path)
     if name_of(page) in NEEDS_REDIS:
         monkeypatch.setenv("REDIS_URL", request.getfixturevalue("redis_url"))
+    if name_of(page) in NEEDS_POSTGRES:
+        monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("postgres_url"))
     # A real module, because dataclasses and pydantic look up where a class was made.
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)

@@ -22,8 +22,16 @@ class Server(NamedTuple):
     program: str
     package: str
 
+    def is_there(self) -> bool:
+        """Whether it is on the PATH, or where Debian keeps what users do not start."""
+        if shutil.which(self.program) or Path("/usr/sbin", self.program).exists():
+            return True
+        return any(Path("/usr/lib/postgresql").glob(f"*/bin/{self.program}"))
+
 
 SERVERS = [
+    Server("postgres", "postgresql"),
+    Server("pgbouncer", "pgbouncer"),
     Server("redis-server", "redis-server"),
 ]
 
@@ -32,7 +40,7 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def main() -> int:
-    missing = [server for server in SERVERS if shutil.which(server.program) is None]
+    missing = [server for server in SERVERS if not server.is_there()]
     if not missing:
         return 0
     programs = ", ".join(server.program for server in missing)

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from holdfast.store._key_value import KVStore
     from holdfast.store._key_value_store import KeyValueStore
     from holdfast.store._migrating import Migrated, amigrate, migrate
+    from holdfast.store._postgres import PostgresStore
     from holdfast.store._redis import RedisStore
     from holdfast.store._sqlite import SqliteStore
     from holdfast.store._statistics import KeyStats, RefStats, SpaceStats, Stats
@@ -131,6 +132,7 @@ __all__ = [
     "Move",
     "Operation",
     "Pack",
+    "PostgresStore",
     "Presence",
     "Problem",
     "Progress",
@@ -185,6 +187,7 @@ _HOMES = {
     "Collected": "_collecting",
     "FileStore": "_files",
     "Migrated": "_migrating",
+    "PostgresStore": "_postgres",
     "Problem": "_checking",
     "Progress": "_collecting",
     "Report": "_checking",

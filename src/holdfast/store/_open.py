@@ -33,7 +33,8 @@ def open(
     A path is the folder of a store: of the engine that made it, or of a new
     `SqliteStore`; without one it is `.holdfast` in the current folder. `file:///path` and
     `file://name` are folders of a `FileStore`, `memory://` is a new `MemoryStore`.
-    `redis://host:port/number` is a `RedisStore`, as are `rediss://` and `unix://`. Raises
+    `redis://host:port/number` is a `RedisStore`, as are `rediss://` and `unix://`;
+    `postgresql://user:password@host/database` is a `PostgresStore`. Raises
     `InvalidInput` for anything else. With `create=False` nothing is made: raises
     `NotFound` if there is no store. `durability` and `size_limit` are those of the
     engine; a store in memory survives nothing, whatever is asked for.
@@ -53,9 +54,11 @@ def open(
             raise InvalidInput(f"{place!r:.200} has a name: a store in memory is just memory://")
         if scheme in ("redis", "rediss", "unix"):
             return _open_redis(place, options)
+        if scheme in ("postgresql", "postgres"):
+            return _open_postgres(place, options)
         raise InvalidInput(
             f"no engine opens {scheme}:// here. There are: a path, for a store in that folder, "
-            "file://, for one of plain files, redis://, and memory://."
+            "file://, for one of plain files, postgresql://, redis://, and memory://."
         )
     if "\0" in place:
         raise InvalidInput(f"{place!r:.200} names no folder")
@@ -78,6 +81,21 @@ def _open_redis(url: str, options: _Options) -> Store:
         create=options["create"],
         durability=None if asked == "full" else asked,
         size_limit=options["size_limit"],
+    )
+
+
+def _open_postgres(url: str, options: _Options) -> Store:
+    from holdfast.store._postgres import PostgresStore
+
+    if options["size_limit"] is not None:
+        raise InvalidInput(
+            "a store in Postgres has no size_limit: give its database a disk or a tablespace of "
+            "its own"
+        )
+    # What is not asked for here may be asked for by the URL.
+    asked = options["durability"]
+    return PostgresStore(
+        url, create=options["create"], durability=None if asked == "full" else asked
     )
 
 

@@ -1,0 +1,253 @@
+"""Connections to Postgres: few, shared, each call bounded in time, none left in a transaction.
+
+A connection is lent for one statement, which is its own transaction. So it works behind
+PgBouncer in transaction mode: nothing is left in a session, and nothing is prepared.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+from psycopg import conninfo
+from psycopg.abc import PQGen
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from holdfast.errors import NotAllowed, NotFound, StoreClosed
+from holdfast.store._postgres_errors import (
+    Again,
+    Lost,
+    TimedOut,
+    bad_dsn,
+    from_connecting,
+    translated,
+    unavailable,
+)
+
+R = TypeVar("R")
+Row = tuple[Any, ...]
+
+_FIRST_PAUSE, _LAST_PAUSE = 0.005, 0.5
+
+# The pool tells of each connection that it cannot make. Whoever asks for one is told by an
+# error, and a library does not write to the terminal.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+
+
+class Connection(psycopg.Connection[Row]):
+    """A connection whose statements end at a deadline, even if the server says nothing."""
+
+    deadline: float | None = None
+
+    def wait(self, gen: PQGen[R], *args: Any, **kwargs: Any) -> R:
+        """Drive a statement until it is done, or out of time."""
+        bounded = gen if self.deadline is None else _until(gen, self.deadline)
+        return super().wait(bounded, *args, **kwargs)
+
+
+def _until(gen: PQGen[R], deadline: float) -> PQGen[R]:
+    """The same generator, which raises once the time is over and nothing came."""
+    try:
+        asked = next(gen)
+        while True:
+            ready = yield asked
+            if not ready and time.monotonic() > deadline:
+                gen.close()
+                raise TimedOut("the server did not answer in time")
+            asked = gen.send(ready)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+
+
+class Settings(NamedTuple):
+    """How connections are made and lent."""
+
+    least: int
+    most: int
+    timeout: float
+    connect_timeout: float
+
+
+class Place(NamedTuple):
+    """Where a database is: what may be shown of it, and what connects."""
+
+    shown: str
+    conninfo: str
+
+
+def read_dsn(dsn: str, schema: str) -> Place:
+    """A connection string, and how to name it without its secrets; raises `InvalidInput`."""
+    try:
+        parts = conninfo.conninfo_to_dict(dsn)
+    except (psycopg.Error, ValueError, UnicodeError):
+        raise bad_dsn() from None  # What the driver says may quote a password.
+    host, port = parts.get("host") or parts.get("hostaddr"), parts.get("port")
+    where = f"{host or 'the default host'}{f':{port}' if port else ''}"
+    name = parts.get("dbname")
+    shown = f"the Postgres store at {where}{f'/{name}' if name else ''}, schema {schema}"
+    return Place(shown, dsn)
+
+
+class Pool:
+    """Lends connections, and tries again what may be tried again. Safe to share."""
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self.place = place
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._closed = False
+        self._process = os.getpid()
+        self._left_behind: list[object] = []
+        self._pool: ConnectionPool[Connection] | None = None
+
+    # Asking.
+
+    def rows(
+        self, statement: str, parameters: Sequence[Any] = (), *, repeatable: bool = True
+    ) -> list[Row]:
+        """What one statement gives; it is its own transaction.
+
+        One that is `repeatable` is sent again when its answer was lost, until the time for
+        the call is over. Otherwise that is `Unavailable` at once.
+        """
+
+        def ask(connection: Connection) -> list[Row]:
+            # The statement is ours; what others chose is in the parameters.
+            cursor = connection.cursor(binary=True)
+            cursor.execute(statement.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+        return self.run(ask, repeatable=repeatable)
+
+    def row(self, statement: str, parameters: Sequence[Any] = ()) -> Row:
+        """The one row that a statement gives, which may be sent twice."""
+        (found,) = self.rows(statement, parameters)
+        return found
+
+    def run(self, work: Callable[[Connection], R], *, repeatable: bool) -> R:
+        """Work with a connection, within the time of one call."""
+        deadline = time.monotonic() + self.settings.timeout
+        pauses = _pauses()
+        while True:
+            try:
+                with translated(self.place.shown), self._lent(deadline) as connection:
+                    return work(connection)
+            except (Lost, Again) as error:
+                final = not repeatable and isinstance(error, Lost)
+                if final or time.monotonic() + next(pauses) >= deadline:
+                    seconds = self.settings.timeout
+                    raise unavailable(self.place.shown, error.error, seconds) from error.error
+
+    @contextmanager
+    def _lent(self, deadline: float) -> Iterator[Connection]:
+        pool = self._opened()
+        try:
+            connection = pool.getconn(max(deadline - time.monotonic(), 0.001))
+        except PoolTimeout as error:
+            raise self._reason(error) from error
+        except PoolClosed as error:
+            raise StoreClosed(f"{self.place.shown} was closed") from error
+        connection.deadline = deadline
+        try:
+            yield connection
+        except TimedOut:
+            connection.close()  # It is in the middle of a statement.
+            raise
+        finally:
+            connection.deadline = time.monotonic() + self.settings.connect_timeout
+            pool.putconn(connection)
+
+    def _reason(self, error: PoolTimeout) -> Exception:
+        """Why there is no connection: what a new one is told, or that all are lent."""
+        try:
+            self.connect().close()
+        except (psycopg.Error, NotAllowed, NotFound) as told:
+            return told
+        return Lost(
+            psycopg.OperationalError(
+                f"all {self.settings.most} connections are in use; raise max_connections"
+            )
+            if self._all_lent()
+            else error
+        )
+
+    def _all_lent(self) -> bool:
+        return self._pool is not None and self._pool.get_stats().get("pool_available", 0) == 0
+
+    # Connections.
+
+    def connect(self, conninfo: str | None = None) -> Connection:
+        """A connection of one's own; raises what a person can act on."""
+        try:
+            return Connection.connect(
+                self.place.conninfo if conninfo is None else conninfo,
+                autocommit=True,
+                prepare_threshold=None,
+                connect_timeout=max(2, round(self.settings.connect_timeout)),
+            )
+        except psycopg.ProgrammingError:
+            raise bad_dsn() from None
+        except psycopg.Error as error:
+            raise from_connecting(self.place.shown, error) from error
+
+    def _opened(self) -> ConnectionPool[Connection]:
+        pool = self._pool
+        if pool is not None and self._process == os.getpid():
+            return pool
+        with self._lock:
+            if self._closed:
+                raise StoreClosed(f"{self.place.shown} was closed")
+            if self._process != os.getpid():
+                # After a fork, connections are the parent's. They must not even be closed here.
+                self._left_behind.append(self._pool)
+                self._process, self._pool = os.getpid(), None
+            if self._pool is None:
+                self._pool = self._make()
+            return self._pool
+
+    def _make(self) -> ConnectionPool[Connection]:
+        settings = self.settings
+        pool = ConnectionPool(
+            self.place.conninfo,
+            connection_class=Connection,
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": None,
+                "connect_timeout": max(2, round(settings.connect_timeout)),
+            },
+            min_size=settings.least,
+            max_size=settings.most,
+            timeout=settings.timeout,
+            reconnect_timeout=settings.timeout,
+            name="holdfast",
+            open=False,
+        )
+        pool.open()
+        return pool
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is not None and self._process == os.getpid():
+            with suppress(psycopg.Error):
+                pool.close()
+
+
+def _pauses() -> Iterator[float]:
+    """Sleep a little longer each time; how long was slept."""
+    pause = 0.0
+    while True:
+        slept = pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that two do not keep step
+        time.sleep(slept)
+        yield slept
+        pause = min(max(2 * pause, _FIRST_PAUSE), _LAST_PAUSE)

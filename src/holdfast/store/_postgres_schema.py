@@ -1,0 +1,121 @@
+"""Where a store is in a database: its schema, made by hand, by a command or on first use."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psycopg
+
+from holdfast.errors import FormatError, NewerFormat, NotAllowed, NotFound
+from holdfast.store._postgres_errors import translated
+from holdfast.store._postgres_pool import Connection, Pool
+from holdfast.store._postgres_sql import LAYOUT, functions, quoted, tables
+from holdfast.store._records import Header, decode_header, encode_header
+
+_OLDEST = 130000
+
+
+def open_schema(pool: Pool, schema: str, create: bool, full: bool) -> Header:
+    """The header of the store in a schema, which is made if need be; raises what is wrong."""
+    with pool.connect() as connection:
+        connection.deadline = time.monotonic() + pool.settings.timeout
+        place = pool.place.shown
+        with translated(place):
+            _expect_version(connection, place)
+            if full:
+                _expect_durable(connection, place)
+            found = _find(connection, place, schema)
+            if found is None and not create:
+                raise NotFound(
+                    f"there is no store at {place}. `holdfast init --store URL` makes one."
+                )
+            if found is None:
+                _create(connection, place, schema)
+                found = _find(connection, place, schema)
+        if found is None:
+            raise FormatError(f"{place} has no header")
+        return found
+
+
+def _expect_durable(connection: Connection, place: str) -> None:
+    """Raise `NotAllowed` unless the server syncs what it says that it stored."""
+    wrong = [
+        name
+        for name in ("fsync", "full_page_writes")
+        if connection.execute(f"SHOW {name}".encode()).fetchone() == ("off",)
+    ]
+    if wrong:
+        raise NotAllowed(
+            f"{place} cannot promise durability='full': {' and '.join(wrong)} is off on the "
+            f"server. Set {' and '.join(f'{name} = on' for name in wrong)} in postgresql.conf, or "
+            "ask for durability='relaxed'."
+        )
+
+
+def _expect_version(connection: Connection, place: str) -> None:
+    version = connection.info.server_version
+    if version and version < _OLDEST:
+        raise NotAllowed(f"{place} is Postgres {version // 10000}; Holdfast needs 13 or newer.")
+
+
+def _find(connection: Connection, place: str, schema: str) -> Header | None:
+    """The header of the store that is there; None if nothing is. Raises for anything else."""
+    rows = connection.execute(
+        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+        (schema,),
+    ).fetchall()
+    names = {name for (name,) in rows}
+    if not names:
+        return None
+    row = None
+    if {"facts", "objects", "spaces"} <= names:
+        try:
+            found = connection.execute(
+                f"SELECT layout, header FROM {quoted(schema)}.facts".encode()
+            )
+            row = found.fetchone()
+        except psycopg.errors.UndefinedColumn:
+            row = None
+    if row is None:
+        shown = ", ".join(sorted(names)[:3])
+        raise FormatError(
+            f"the schema {schema!r} holds tables of something else ({shown}), and no store of "
+            "Holdfast. Nothing was changed: choose another with schema=."
+        )
+    layout, header = row
+    if layout > LAYOUT:
+        raise NewerFormat(
+            f"the tables of {place} have version {layout}; this version of Holdfast reads up to "
+            f"{LAYOUT}. Install a newer Holdfast."
+        )
+    return decode_header(bytes(header))
+
+
+def _create(connection: Connection, place: str, schema: str) -> None:
+    name = quoted(schema)
+    header = encode_header(Header(os.urandom(16)))
+    try:
+        with connection.transaction():
+            # Two that come at once make one store. The lock ends with the transaction.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"holdfast {name}",))
+            if _find(connection, place, schema) is not None:
+                return
+            there = connection.execute(
+                "SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)
+            ).fetchone()
+            if there is None:  # Asking for one that is there needs rights that we can do without.
+                connection.execute(f"CREATE SCHEMA {name}".encode())
+            connection.execute(tables(name).encode())
+            connection.execute(functions(name).encode())
+            connection.execute(
+                f"INSERT INTO {name}.facts (layout, epoch, header) VALUES (%s, 1, %s)".encode(),
+                (LAYOUT, header),
+            )
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise NotAllowed(
+            f"{place} is not there, and this user may not make it: "
+            f"{error.diag.message_primary}. Ask for CREATE on the database, or let somebody who "
+            "has it run what PostgresStore.sql() gives (`holdfast sql`)."
+        ) from error

@@ -1,0 +1,396 @@
+"""The tables and functions of a store in Postgres, as the SQL that makes them.
+
+facts       one row: the layout of these tables, the store's header, the epoch
+objects     one row for each object: its frame, without the id of its base
+condemned   what is marked for deletion, and by which collection
+spaces      a number for each space, its last operation, and its counter of fencing tokens
+refs        name and target, and the operation that last moved it
+operations  one row for each commit; `write` is a hash of space and write id
+leases      what was granted and not given back
+watches     which spaces somebody listens to, and until when; may be lost
+accesses    when the content of references was last read; may be lost
+
+The functions are what changes a space: each is one statement for who calls it, so one
+round trip and one transaction. Their names carry a number that changes with what they take.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.errors import InvalidInput
+from holdfast.store._records import Header, encode_header
+
+LAYOUT = 1
+"""The version of the tables."""
+
+AFTER_NAMES = "\x7f"
+"""Sorts behind every character of a name."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,47}", re.ASCII)
+
+_TABLES = """
+CREATE TABLE {s}.facts (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    layout integer NOT NULL, epoch integer NOT NULL, header bytea NOT NULL
+);
+CREATE TABLE {s}.objects (
+    depth smallint NOT NULL, id bytea PRIMARY KEY, base bytea, frame bytea NOT NULL
+);
+-- Frames are compressed already.
+ALTER TABLE {s}.objects ALTER COLUMN frame SET STORAGE EXTERNAL;
+CREATE TABLE {s}.condemned (collection bigint NOT NULL, id bytea PRIMARY KEY);
+-- Rows that change with every commit have room beside them for the next version.
+CREATE TABLE {s}.spaces (
+    number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    sequence bigint NOT NULL DEFAULT 0, tokens bigint NOT NULL DEFAULT 0,
+    name text COLLATE "C" NOT NULL UNIQUE
+) WITH (fillfactor = 50);
+CREATE TABLE {s}.refs (
+    space integer NOT NULL, sequence bigint NOT NULL,
+    name text COLLATE "C" NOT NULL, target bytea NOT NULL,
+    PRIMARY KEY (space, name)
+) WITH (fillfactor = 50);
+CREATE TABLE {s}.operations (
+    space integer NOT NULL, epoch integer NOT NULL, sequence bigint NOT NULL,
+    write uuid NOT NULL, digest bytea NOT NULL, record bytea NOT NULL,
+    PRIMARY KEY (space, sequence)
+);
+CREATE INDEX operations_write ON {s}.operations (write);
+CREATE TABLE {s}.leases (
+    space integer NOT NULL, token bigint NOT NULL, beat bigint NOT NULL,
+    duration double precision NOT NULL,
+    name text COLLATE "C" NOT NULL, holder bytea NOT NULL,
+    PRIMARY KEY (space, name)
+) WITH (fillfactor = 50);
+CREATE UNLOGGED TABLE {s}.watches (
+    until timestamptz NOT NULL, space text COLLATE "C" PRIMARY KEY
+);
+CREATE UNLOGGED TABLE {s}.accesses (at timestamptz NOT NULL, id bytea PRIMARY KEY);
+"""
+
+# A session keeps the plans of a function. Made while tables are small, a plan may read them
+# whole, and would go on to do so when they have grown. So only plans over indexes are allowed.
+_PLANNING = """
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+    SET plan_cache_mode = force_generic_plan SET jit = off
+"""
+
+# What every change begins with: the level of durability, and how long to wait for others.
+_BEGIN = """
+    IF p_durable THEN
+        IF current_setting('synchronous_commit') = 'off' THEN
+            PERFORM set_config('synchronous_commit', 'on', true);
+        END IF;
+    ELSE
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+    PERFORM set_config('lock_timeout', p_patience, true);
+"""
+
+_COMMIT = """
+CREATE OR REPLACE FUNCTION {s}.commit_1(
+    p_durable boolean, p_patience text,
+    p_space text, p_write uuid, p_digest bytea, p_record bytea, p_epoch integer,
+    p_ids bytea[], p_depths bytea, p_bases bytea[], p_inside boolean[], p_frames bytea[],
+    p_needs bytea[], p_targets bytea[],
+    p_names text[], p_expected bytea[], p_moved bytea[],
+    p_leases text[], p_tokens bigint[],
+    OUT status integer, OUT last bigint, OUT current_epoch integer, OUT watched boolean,
+    OUT place integer, OUT actual bytea, OUT ids bytea[], OUT found_digest bytea,
+    OUT found_record bytea
+) LANGUAGE plpgsql {planning} AS $commit$
+#variable_conflict use_column
+DECLARE
+    v_space integer;
+    v_there bigint := 0;
+    v_marked bigint := 0;
+    v_stored bigint;
+    v_found bigint;
+    v_found_epoch integer;
+    v_revived bytea[];
+BEGIN
+    {begin}
+    -- A collection takes this lock against all commits: see design note 010.
+    LOCK TABLE {s}.operations IN ROW EXCLUSIVE MODE;
+    -- The next number is taken first, which locks the space. Whoever is refused gives it back.
+    UPDATE {s}.spaces SET sequence = sequence + 1 WHERE name = p_space
+        RETURNING number, sequence INTO v_space, last;
+    IF NOT FOUND THEN
+        INSERT INTO {s}.spaces (name) VALUES (p_space) ON CONFLICT (name) DO NOTHING;
+        UPDATE {s}.spaces SET sequence = sequence + 1 WHERE name = p_space
+            RETURNING number, sequence INTO v_space, last;
+    END IF;
+    SELECT f.epoch, EXISTS (SELECT FROM {s}.watches w WHERE w.space = p_space AND w.until > now()),
+        o.sequence, o.epoch, o.digest, o.record
+        INTO current_epoch, watched, v_found, v_found_epoch, found_digest, found_record
+        FROM {s}.facts f LEFT JOIN {s}.operations o ON o.write = p_write AND o.space = v_space
+        WHERE f.one;
+    status := 0;
+    IF v_found IS NOT NULL THEN
+        status := 1;
+    END IF;
+    IF status = 0 AND cardinality(p_leases) > 0 THEN
+        SELECT 2, f.at INTO status, place
+            FROM unnest(p_leases, p_tokens) WITH ORDINALITY f(name, token, at)
+            WHERE NOT EXISTS (
+                SELECT FROM {s}.leases l
+                WHERE l.space = v_space AND l.name = f.name AND l.token = f.token
+            ) ORDER BY f.at LIMIT 1;
+        status := coalesce(status, 0);
+    END IF;
+    IF status = 0 AND cardinality(p_names) > 0 THEN
+        SELECT 3, m.at, r.target INTO status, place, actual
+            FROM unnest(p_names, p_expected) WITH ORDINALITY m(name, expected, at)
+            LEFT JOIN {s}.refs r ON r.space = v_space AND r.name = m.name
+            WHERE r.target IS DISTINCT FROM m.expected ORDER BY m.at LIMIT 1;
+        status := coalesce(status, 0);
+    END IF;
+    IF status = 0 AND p_epoch IS DISTINCT FROM current_epoch THEN
+        p_targets := p_targets || p_needs;
+    END IF;
+    IF status = 0 AND cardinality(p_targets) > 0 THEN
+        SELECT array_agg(n.id) INTO ids FROM unnest(p_targets) n(id)
+            WHERE NOT EXISTS (SELECT FROM {s}.objects o WHERE o.id = n.id)
+            OR EXISTS (SELECT FROM {s}.condemned c WHERE c.id = n.id);
+        IF ids IS NOT NULL THEN
+            status := 4;
+        END IF;
+    END IF;
+    IF status = 0 AND cardinality(p_ids) > 0 THEN
+        SELECT count(o.id), count(c.id) INTO v_there, v_marked
+            FROM unnest(p_ids) f(id) JOIN {s}.objects o ON o.id = f.id
+            LEFT JOIN {s}.condemned c ON c.id = f.id;
+        SELECT array_agg(f.id) INTO ids
+            FROM unnest(p_ids, p_bases, p_inside) WITH ORDINALITY f(id, base, inside, at)
+            LEFT JOIN {s}.objects o ON o.id = f.base LEFT JOIN {s}.condemned c ON c.id = f.base
+            WHERE f.base IS NOT NULL
+            AND (
+                EXISTS (SELECT FROM {s}.condemned d WHERE d.id = f.id)
+                OR NOT EXISTS (SELECT FROM {s}.objects d WHERE d.id = f.id)
+            )
+            AND (
+                EXISTS (SELECT FROM {s}.objects d WHERE d.id = f.id)
+                OR CASE WHEN o.id IS NULL OR c.id IS NOT NULL THEN NOT f.inside
+                    ELSE o.depth >= get_byte(p_depths, f.at::integer - 1) END
+            );
+        IF ids IS NOT NULL THEN
+            status := 5;
+        END IF;
+    END IF;
+    IF status <> 0 THEN
+        UPDATE {s}.spaces SET sequence = sequence - 1 WHERE number = v_space;
+        IF status = 1 THEN
+            last := v_found;
+            current_epoch := v_found_epoch;
+        END IF;
+        RETURN;
+    END IF;
+    IF v_marked > 0 THEN
+        -- The mark goes first, as where objects are deleted.
+        WITH gone AS (DELETE FROM {s}.condemned WHERE id = ANY (p_ids) RETURNING id)
+            SELECT array_agg(id) INTO v_revived FROM gone;
+        IF v_marked IS DISTINCT FROM cardinality(v_revived) THEN
+            RAISE EXCEPTION 'holdfast: a condemned object was deleted meanwhile'
+                USING ERRCODE = 'serialization_failure';
+        END IF;
+        UPDATE {s}.objects o SET depth = 0, base = NULL, frame = f.frame
+            FROM unnest(p_ids, p_frames) f(id, frame)
+            WHERE o.id = f.id AND o.id = ANY (v_revived);
+    END IF;
+    IF cardinality(p_ids) > v_there THEN
+        -- In the order of their ids, so that two commits never wait for each other.
+        INSERT INTO {s}.objects (depth, id, base, frame)
+            SELECT get_byte(p_depths, f.at::integer - 1), f.id, f.base, f.frame
+            FROM unnest(p_ids, p_bases, p_frames) WITH ORDINALITY f(id, base, frame, at)
+            WHERE v_there = 0 OR NOT EXISTS (SELECT FROM {s}.objects o WHERE o.id = f.id)
+            ORDER BY f.at
+            ON CONFLICT (id) DO NOTHING;
+        GET DIAGNOSTICS v_stored = ROW_COUNT;
+        IF v_stored + v_there <> cardinality(p_ids) THEN
+            -- Somebody else has just stored one, perhaps otherwise than what is stored
+            -- against it here expects.
+            RAISE EXCEPTION 'holdfast: an object was stored by another commit meanwhile'
+                USING ERRCODE = 'serialization_failure';
+        END IF;
+    END IF;
+    IF array_position(p_moved, NULL) IS NOT NULL THEN
+        DELETE FROM {s}.refs r USING unnest(p_names, p_moved) m(name, moved)
+            WHERE m.moved IS NULL AND r.space = v_space AND r.name = m.name;
+    END IF;
+    INSERT INTO {s}.refs AS r (space, sequence, name, target)
+        SELECT v_space, last, m.name, m.moved FROM unnest(p_names, p_moved) m(name, moved)
+        WHERE m.moved IS NOT NULL
+        ON CONFLICT (space, name)
+        DO UPDATE SET target = EXCLUDED.target, sequence = EXCLUDED.sequence;
+    INSERT INTO {s}.operations (space, epoch, sequence, write, digest, record)
+        VALUES (v_space, current_epoch, last, p_write, p_digest, p_record);
+END $commit$;
+"""
+
+# The frames of objects, and of everything that they are stored against.
+_FRAMES = """
+CREATE OR REPLACE FUNCTION {s}.frames_1(p_ids bytea[])
+    RETURNS TABLE (id bytea, base bytea, frame bytea)
+    LANGUAGE sql STABLE {planning} AS $frames$
+    WITH RECURSIVE chain(id, base) AS (
+        SELECT o.id, o.base FROM {s}.objects o WHERE o.id = ANY (p_ids)
+        UNION
+        SELECT o.id, o.base FROM chain c JOIN {s}.objects o ON o.id = c.base
+    )
+    SELECT o.id, o.base, o.frame FROM chain c JOIN {s}.objects o ON o.id = c.id
+$frames$;
+"""
+
+_LEASES = """
+CREATE OR REPLACE FUNCTION {s}.grant_1(
+    p_durable boolean, p_patience text, p_space text, p_name text,
+    p_holder_before bytea, p_token_before bigint, p_beat_before bigint,
+    p_duration_before double precision, p_holder bytea, p_duration double precision
+) RETURNS bigint LANGUAGE plpgsql {planning} AS $grant$
+DECLARE
+    v_space integer;
+    v_token bigint;
+BEGIN
+    {begin}
+    INSERT INTO {s}.spaces (name) VALUES (p_space) ON CONFLICT (name) DO NOTHING;
+    SELECT number, tokens + 1 INTO v_space, v_token FROM {s}.spaces WHERE name = p_space FOR UPDATE;
+    IF p_token_before IS NULL THEN
+        PERFORM FROM {s}.leases WHERE space = v_space AND name = p_name;
+        IF FOUND THEN
+            RETURN NULL;
+        END IF;
+    ELSE
+        PERFORM FROM {s}.leases WHERE space = v_space AND name = p_name
+            AND holder = p_holder_before AND token = p_token_before
+            AND beat = p_beat_before AND duration = p_duration_before;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    UPDATE {s}.spaces SET tokens = v_token WHERE number = v_space;
+    INSERT INTO {s}.leases (space, token, beat, duration, name, holder)
+        VALUES (v_space, v_token, 0, p_duration, p_name, p_holder)
+        ON CONFLICT (space, name) DO UPDATE SET
+            token = EXCLUDED.token, beat = EXCLUDED.beat,
+            duration = EXCLUDED.duration, holder = EXCLUDED.holder;
+    RETURN v_token;
+END $grant$;
+CREATE OR REPLACE FUNCTION {s}.swap_1(
+    p_durable boolean, p_patience text, p_space text, p_name text,
+    p_holder_before bytea, p_token_before bigint, p_beat_before bigint,
+    p_duration_before double precision,
+    p_holder bytea, p_token bigint, p_beat bigint, p_duration double precision
+) RETURNS boolean LANGUAGE plpgsql {planning} AS $swap$
+DECLARE
+    v_space integer;
+BEGIN
+    {begin}
+    SELECT number INTO v_space FROM {s}.spaces WHERE name = p_space FOR UPDATE;
+    IF p_token IS NULL THEN
+        DELETE FROM {s}.leases WHERE space = v_space AND name = p_name
+            AND holder = p_holder_before AND token = p_token_before
+            AND beat = p_beat_before AND duration = p_duration_before;
+    ELSE
+        UPDATE {s}.leases SET
+            holder = p_holder, token = p_token, beat = p_beat, duration = p_duration
+            WHERE space = v_space AND name = p_name
+            AND holder = p_holder_before AND token = p_token_before
+            AND beat = p_beat_before AND duration = p_duration_before;
+    END IF;
+    RETURN FOUND;
+END $swap$;
+"""
+
+_COLLECTION = """
+CREATE OR REPLACE FUNCTION {s}.condemn_1(
+    p_durable boolean, p_patience text, p_ids bytea[], p_collection bigint
+) RETURNS void LANGUAGE plpgsql {planning} AS $condemn$
+BEGIN
+    {begin}
+    -- No commit is under way: what each has seen alive, it has stored against, or it sees this.
+    LOCK TABLE {s}.operations IN SHARE ROW EXCLUSIVE MODE;
+    INSERT INTO {s}.condemned AS c (collection, id)
+        SELECT p_collection, o.id FROM unnest(p_ids) n(id) JOIN {s}.objects o ON o.id = n.id
+        ON CONFLICT (id) DO UPDATE SET collection = EXCLUDED.collection;
+END $condemn$;
+CREATE OR REPLACE FUNCTION {s}.revive_1(p_durable boolean, p_patience text, p_ids bytea[])
+RETURNS void LANGUAGE plpgsql {planning} AS $revive$
+BEGIN
+    {begin}
+    DELETE FROM {s}.condemned WHERE id = ANY (p_ids);
+END $revive$;
+CREATE OR REPLACE FUNCTION {s}.raise_1(p_durable boolean, p_patience text)
+RETURNS integer LANGUAGE plpgsql {planning} AS $raise$
+DECLARE
+    v_epoch integer;
+BEGIN
+    {begin}
+    LOCK TABLE {s}.operations IN SHARE ROW EXCLUSIVE MODE;
+    UPDATE {s}.facts SET epoch = epoch + 1 WHERE one RETURNING epoch INTO v_epoch;
+    RETURN v_epoch;
+END $raise$;
+CREATE OR REPLACE FUNCTION {s}.delete_1(
+    p_durable boolean, p_patience text, p_ids bytea[], p_collection bigint
+) RETURNS bytea[] LANGUAGE plpgsql {planning} AS $delete$
+DECLARE
+    v_ids bytea[];
+BEGIN
+    {begin}
+    -- The mark goes first: a commit that revives an object holds it, and takes it away.
+    WITH gone AS (
+        DELETE FROM {s}.condemned WHERE id = ANY (p_ids) AND collection = p_collection RETURNING id
+    ) SELECT array_agg(id) INTO v_ids FROM gone;
+    DELETE FROM {s}.objects WHERE id = ANY (v_ids);
+    RETURN coalesce(v_ids, ARRAY[]::bytea[]);
+END $delete$;
+"""
+
+
+def tables(schema: str) -> str:
+    """What makes the tables of a store in a schema that is there. Its name is quoted already."""
+    return _TABLES.format(s=schema)
+
+
+def functions(schema: str) -> str:
+    """What makes the functions of a store, or puts them in the place of what they were."""
+    parts = (_COMMIT, _FRAMES, _LEASES, _COLLECTION)
+    return "".join(part.format(s=schema, planning=_PLANNING, begin=_BEGIN) for part in parts)
+
+
+def check_schema(schema: str) -> str:
+    """The name of a schema, checked; raises `InvalidInput`."""
+    if not isinstance(schema, str) or not _NAME.fullmatch(schema) or schema.startswith("pg_"):
+        raise InvalidInput(
+            f"schema is the name of a schema in Postgres: at most 48 letters, digits, _ and -, not "
+            f"beginning with a digit or pg_; not {schema!r:.80}"
+        )
+    return schema
+
+
+def quoted(schema: str) -> str:
+    """A checked name, as it stands in a statement."""
+    return f'"{schema}"'
+
+
+def script(schema: str) -> str:
+    """All that makes a store, for somebody who does that by hand, once."""
+    name = quoted(check_schema(schema))
+    # The id of a store is its own, so the server makes it up.
+    known = encode_header(Header(bytes(16)))
+    assert known.endswith(bytes(16))
+    header = f"'\\x{known[:-16].hex()}'::bytea || uuid_send(gen_random_uuid())"
+    return "\n".join(
+        [
+            "-- A Holdfast store. Run it once, as who will use the store; or grant USAGE on the",
+            "-- schema, SELECT, INSERT, UPDATE and DELETE on its tables, and EXECUTE on its",
+            "-- functions to who will.",
+            "BEGIN;",
+            f"CREATE SCHEMA IF NOT EXISTS {name};",
+            tables(name).strip(),
+            functions(name).strip(),
+            f"INSERT INTO {name}.facts (layout, epoch, header) VALUES ({LAYOUT}, 1, {header});",
+            "COMMIT;",
+            "",
+        ]
+    )

@@ -1,0 +1,210 @@
+"""A private Postgres for tests: on a free port of this machine, in a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 60.0
+"""Seconds after which a server that does not answer has failed."""
+
+USER, PASSWORD = "holdfast", "s3cret/of:tests"
+_UNPRIVILEGED = ("postgres", "nobody")
+_ROOM = 2 * 1024**3
+_numbers = itertools.count(1)
+
+
+class Postgres:
+    """A server with its own data, which is synced to the disk as it should be."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = _free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    # Addresses.
+
+    def url(self, database: str = "postgres", *, port: int | None = None) -> str:
+        """The address of a database, perhaps through something that listens elsewhere."""
+        password = PASSWORD.replace("/", "%2F").replace(":", "%3A")
+        return f"postgresql://{USER}:{password}@127.0.0.1:{port or self.port}/{database}"
+
+    def new_database(self) -> str:
+        """The address of a database that is empty."""
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        self.run(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def run(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
+        """Run a statement as the one who may do everything."""
+        import psycopg  # Here, because every test loads this module.
+
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            # The text is the test's own.
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    # Life.
+
+    def create(self) -> None:
+        """Make an empty cluster."""
+        self.folder.chmod(0o755)
+        self.data.mkdir(mode=0o700)
+        secret = self.folder / "password"
+        secret.write_text(PASSWORD)
+        _hand_over(self.data, secret)
+        done = subprocess.run(
+            [
+                *_as_somebody(), program("initdb"), "--pgdata", str(self.data),
+                "--username", USER, "--pwfile", str(secret), "--auth", "scram-sha-256",
+                "--encoding", "UTF8", "--locale", "C", "--no-sync",
+            ],
+            capture_output=True, text=True, check=False, cwd=self.folder,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = {
+            "listen_addresses": "127.0.0.1", "port": str(self.port), "fsync": "on",
+            "unix_socket_directories": "", "max_connections": "120",
+            "min_wal_size": "32MB", "max_wal_size": "128MB",
+        }  # fmt: skip
+        settings = [part for name in options for part in ("-c", f"{name}={options[name]}")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*_as_somebody(), program("postgres"), "-D", str(self.data), *settings],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
+            )  # fmt: skip
+        until = time.monotonic() + PATIENCE
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > until:
+                log_text = (self.folder / "log").read_text(errors="replace")
+                raise RuntimeError(f"postgres does not start: {log_text[-2000:]}")
+            time.sleep(0.02)
+
+    def answers(self) -> bool:
+        """Whether it is ready."""
+        import psycopg
+
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(self.url(), connect_timeout=5).close()
+            return True
+        return False
+
+    def stop(self) -> None:
+        """End it in an orderly way, without waiting for clients."""
+        self._end(signal.SIGINT)
+
+    def quit(self) -> None:
+        """End it at once, when nobody needs its data any more."""
+        self._end(signal.SIGQUIT)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def program(name: str) -> str:
+    """Where a program of Postgres is; the newest version of Debian's comes first."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=_version)
+    path = str(found[-1]) if found else shutil.which(name)
+    if path is None:
+        pytest.fail(f"{name} is not installed: run `python tools/servers.py`")
+    return path
+
+
+def _version(path: Path) -> float:
+    try:
+        return float(path.parent.parent.name)
+    except ValueError:
+        return 0.0
+
+
+def somebody() -> pwd.struct_passwd | None:
+    """The user that servers run as which refuse to be root's; None if we are not root."""
+    if os.geteuid() != 0:
+        return None
+    for name in _UNPRIVILEGED:
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name)
+    raise RuntimeError("there is no user without rights to run Postgres as")
+
+
+def _as_somebody() -> list[str]:
+    user = somebody()
+    if user is None:
+        return []
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+
+
+def _hand_over(*paths: Path) -> None:
+    user = somebody()
+    if user is not None:
+        for path in paths:
+            os.chown(path, user.pw_uid, user.pw_gid)
+
+
+def _roomy() -> str | None:
+    """A folder in memory if there is a large one: it outlives a killed server, as a disk does."""
+    memory = Path("/dev/shm")
+    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM:
+        return str(memory)
+    return None
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """A server of one's own, which may be stopped and killed."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-postgres-", dir=_roomy()) as folder:
+        server = Postgres(Path(folder))
+        server.create()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.quit()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A server for the tests of this process, which nobody stops."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres) -> str:
+    """The address of an empty database."""
+    return postgres.new_database()

@@ -1,0 +1,37 @@
+"""A store in Postgres keeps every promise of the contract."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.store import PostgresStore, Store
+from holdfast.testing import StoreContract
+from holdfast.testing._stores._base import Opener
+from holdfast.tree import ObjectId
+from tests.postgres import Postgres
+
+_numbers = itertools.count(1)
+
+
+class TestPostgresStore(StoreContract):
+    @pytest.fixture
+    def open_store(self, postgres: Postgres) -> Opener:
+        schema = f"contract_{next(_numbers)}"
+
+        def open_one(clock: Callable[[], float]) -> Store:
+            return PostgresStore(postgres.url(), schema=schema, clock=clock)
+
+        return open_one
+
+    def damage(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, PostgresStore)
+        store._ask(
+            "UPDATE {s}.objects SET frame = "
+            "set_byte(frame, octet_length(frame) - 1, get_byte(frame, octet_length(frame) - 1) # 1)"
+            " WHERE id = %b::bytea",
+            id,
+        )
+        return True
