@@ -18,8 +18,8 @@ from holdfast.errors import Corrupt, MissingObjects
 from holdfast.store import Framed, KeyValueStore, Move, Presence, Store, Stored
 from holdfast.store._key_value_cells import OBJECTS, Cell, decode_cell, encode_cell, object_key
 from holdfast.store._key_value_objects import Objects
-from holdfast.store._key_value_store import _Moment
 from holdfast.store._own import manifest
+from holdfast.store._record_store import Moment
 from holdfast.testing._stores._base import MAIN, PATIENCE, SPACE
 from holdfast.tree import Object, ObjectId, TreeWriter
 from tests.conftest import SOAK
@@ -287,9 +287,9 @@ class TakesAnEmptySpaceAsItIs(KeyValueStore):
 
 
 class LooksAtObjectsFirst(KeyValueStore):
-    def _to_write(self, space: str, names: Iterable[str] = ()) -> _Moment:
+    def _to_write(self, space: str, names: Iterable[str] = (), recall: bool = False) -> Moment:
         self._looked = dict(super()._presence([OLD.id, TOP.id]))
-        return super()._to_write(space, names)
+        return super()._to_write(space, names, recall)
 
     def _presence(self, ids: Iterable[ObjectId]) -> Mapping[ObjectId, Presence]:
         return {**super()._presence(list(ids)), **getattr(self, "_looked", {})}

@@ -607,7 +607,7 @@ def test_a_key_that_is_named_twice_is_one_key() -> None:
 
 
 def test_a_swap_that_never_succeeds_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.store._key_value_store._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("holdfast.store._record_store._BUSY_SECONDS", 0.05)
 
     class Never(DictKV):
         stuck = False

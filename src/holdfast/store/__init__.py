@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from holdfast.store._migrating import Migrated, amigrate, migrate
     from holdfast.store._postgres import PostgresStore
     from holdfast.store._redis import RedisStore
+    from holdfast.store._s3 import S3Store
     from holdfast.store._sqlite import SqliteStore
     from holdfast.store._statistics import KeyStats, RefStats, SpaceStats, Stats
 
@@ -142,6 +143,7 @@ __all__ = [
     "RefStats",
     "Reframe",
     "Report",
+    "S3Store",
     "Scalar",
     "Sizes",
     "SpaceStats",
@@ -196,6 +198,7 @@ _HOMES = {
     "KeyValueStore": "_key_value_store",
     "RedisStore": "_redis",
     "RefStats": "_statistics",
+    "S3Store": "_s3",
     "SpaceStats": "_statistics",
     "SqliteStore": "_sqlite",
     "Stats": "_statistics",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from holdfast.errors import HoldfastError, InvalidInput, StoreClosed, Unavailable
 from holdfast.store._key_value import KVStore
@@ -30,6 +30,25 @@ _MISTAKES = (
     TypeError,
     ValueError,
 )
+
+
+class Cells(Protocol):
+    """Values by key, as spaces are kept in: of a `KVStore`, or of something like it."""
+
+    def get(self, key: str) -> bytes | None:
+        """The value of a key."""
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The values of several keys, without those that are absent."""
+
+    def set_many(self, values: Mapping[str, bytes]) -> None:
+        """Set several keys, in any order."""
+
+    def keys(self, prefix: str) -> list[str]:
+        """The keys that begin so, each once."""
+
+    def swap(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+        """Compare and set: None is absent. False if the key has another value."""
 
 
 class Calls:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from holdfast.errors import Corrupt, HoldfastError
 from holdfast.store._decide import Recorded
-from holdfast.store._key_value_calls import Calls
+from holdfast.store._key_value_calls import Cells
 from holdfast.store._key_value_cells import SPACES, page_key, refs_key, space_key
 from holdfast.store._key_value_records import (
     PAGE,
@@ -56,7 +56,7 @@ class Followed:
 class Spaces:
     """Reads and swaps the records of spaces. Safe to share between threads."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Cells) -> None:
         self._calls = calls
         self._lock = threading.Lock()
         self._followed: OrderedDict[str, Followed] = OrderedDict()
@@ -70,6 +70,16 @@ class Spaces:
         found = self._find(space)
         with found.lock:
             self._refresh(found, raw)
+            yield found
+
+    @contextmanager
+    def recalling(self, space: str) -> Iterator[Followed]:
+        """A space as it was last seen, without asking; its `raw` is None if it never was.
+
+        A swap tells whether it is still so.
+        """
+        found = self._find(space)
+        with found.lock:
             yield found
 
     def record(self, space: str) -> Record | None:

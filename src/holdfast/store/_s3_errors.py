@@ -1,0 +1,89 @@
+"""The one place where errors of a bucket become Holdfast's.
+
+What a server says is not passed on: it may quote keys. Its code is, for example
+`SignatureDoesNotMatch`, and what setting to look at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+from holdfast.errors import HoldfastError, NotAllowed, NotFound, StoreFull, Unavailable
+
+_CODE = re.compile(r"<Code>(\w{1,80})</Code>")
+_STATUS = re.compile(r"status code: (\d{3})")
+_METADATA_SERVICE = "169.254.169.254"
+_FULL = {"QuotaExceeded", "StorageFull", "InsufficientStorage", "XMinioStorageFull"}
+_ELSEWHERE = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"}
+
+
+@contextmanager
+def translated(
+    place: str, expected: tuple[type[Exception], ...] = (FileNotFoundError,)
+) -> Iterator[None]:
+    """Raise what goes wrong inside, with the bucket of this name, as Holdfast's errors.
+
+    What is expected is let through: a missing key, a condition that does not hold.
+    """
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        if isinstance(error, expected) and "NoSuchBucket" not in str(error):
+            raise
+        # Not as the cause: a traceback would show what the server quoted.
+        raise _from_server(place, error) from None
+
+
+def _from_server(place: str, error: Exception) -> HoldfastError:
+    text = str(error)
+    code, status = _first(_CODE, text), _first(_STATUS, text)
+    said = code or (f"status {status}" if status else _trouble(text))
+    if code == "NoSuchBucket":
+        return NotFound(
+            f"{place}: there is no such bucket. Create it, or correct the bucket or the endpoint "
+            "in the URL."
+        )
+    if _METADATA_SERVICE in text:
+        return NotAllowed(
+            f"{place}: no credentials were given, and this machine has none of its own. Give "
+            "access_key_id and secret_access_key, or s3://key:secret@bucket/...",
+        )
+    if code in _ELSEWHERE or status == "301":
+        return NotAllowed(
+            f"{place}: the bucket is not there ({said}). Look at region and endpoint in the URL."
+        )
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in ("401", "403"):
+        return NotAllowed(
+            f"{place}: the server refuses ({said}). Look at access_key_id and secret_access_key, "
+            "and at what they may do: get, put, delete and list."
+        )
+    if code in _FULL or status == "507":
+        return StoreFull(
+            f"{place}: the server has no room ({said}). Nothing was written, and what is there "
+            "can be read. Make room, or raise the quota."
+        )
+    return Unavailable(
+        f"{place}: the server does not answer as it should ({said}). If this lasts, look at "
+        "endpoint and region in the URL. If this was a commit, send it again with the same "
+        "write id."
+    )
+
+
+def _trouble(text: str) -> str:
+    lowered = text.lower()
+    if "timedout" in lowered or "timed out" in lowered or "timeout" in lowered.split("debug")[0]:
+        return "no reply in time"
+    if "dns" in lowered:
+        return "its name is not known"
+    if "kind: connect" in lowered:
+        return "no connection"
+    return "the connection failed"
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return "" if found is None else found.group(1)
