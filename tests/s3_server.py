@@ -180,6 +180,7 @@ def _start_keeper(shared: Path, run: int) -> None:
         if keeper.poll() is not None or time.monotonic() > until:
             pytest.fail("the S3 server does not start")
         time.sleep(0.05)
+    keeper.returncode = 0  # It goes on without us, and nobody waits for it.
 
 
 def _keep(shared: Path, run: int) -> None:

@@ -34,8 +34,8 @@ def open(
     `SqliteStore`; without one it is `.holdfast` in the current folder. `file:///path` and
     `file://name` are folders of a `FileStore`, `memory://` is a new `MemoryStore`.
     `redis://host:port/number` is a `RedisStore`, as are `rediss://` and `unix://`;
-    `postgresql://user:password@host/database` is a `PostgresStore`. Raises
-    `InvalidInput` for anything else. With `create=False` nothing is made: raises
+    `postgresql://user:password@host/database` is a `PostgresStore`, and
+    `s3://bucket/prefix` an `S3Store`. Raises `InvalidInput` for anything else. With `create=False` nothing is made: raises
     `NotFound` if there is no store. `durability` and `size_limit` are those of the
     engine; a store in memory survives nothing, whatever is asked for.
     """
@@ -56,9 +56,11 @@ def open(
             return _open_redis(place, options)
         if scheme in ("postgresql", "postgres"):
             return _open_postgres(place, options)
+        if scheme == "s3":
+            return _open_bucket(place, options)
         raise InvalidInput(
             f"no engine opens {scheme}:// here. There are: a path, for a store in that folder, "
-            "file://, for one of plain files, postgresql://, redis://, and memory://."
+            "file://, for one of plain files, postgresql://, redis://, s3://, and memory://."
         )
     if "\0" in place:
         raise InvalidInput(f"{place!r:.200} names no folder")
@@ -97,6 +99,14 @@ def _open_postgres(url: str, options: _Options) -> Store:
     return PostgresStore(
         url, create=options["create"], durability=None if asked == "full" else asked
     )
+
+
+def _open_bucket(url: str, options: _Options) -> Store:
+    from holdfast.store._s3 import S3Store
+
+    if options["size_limit"] is not None:
+        raise InvalidInput("a store in a bucket has no size_limit: give the bucket a quota")
+    return S3Store(url, create=options["create"])
 
 
 def _open_files(url: str, rest: str, options: _Options) -> Store:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from holdfast.errors import Corrupt, NotFound
+from holdfast.errors import Corrupt, InvalidInput, NotFound
 from holdfast.store._checks import expect, expect_seconds
 from holdfast.store._collecting import Collected, Progress
 from holdfast.store._contract import RECENT
@@ -26,7 +26,6 @@ from holdfast.store._records import (
     decode_header,
     encode_header,
 )
-from holdfast.store._s3_bucket import Bucket
 from holdfast.store._s3_catalog import (
     CATALOG,
     Catalog,
@@ -42,6 +41,9 @@ from holdfast.store._s3_packs import pack_name, rows_of
 from holdfast.store._s3_packs import seal as seal_pack
 from holdfast.store._s3_url import Place, parse_url
 from holdfast.tree._objects import ObjectId
+
+if TYPE_CHECKING:
+    from holdfast.store._s3_bucket import Bucket
 
 _WORTH_LOOKING = 256 * 1024  # For so many bytes it is asked first whether they are there.
 _LATE = 4  # Epochs for which deleted objects are remembered, for packs that come late.
@@ -114,6 +116,12 @@ class S3Store(RecordStore):
             raise
 
     def _connect(self, place: Place, timeout: float) -> Bucket:
+        try:
+            from holdfast.store._s3_bucket import Bucket
+        except ModuleNotFoundError as error:
+            raise InvalidInput(
+                f"a store in a bucket needs the package {error.name!r}: pip install 'holdfast[s3]'"
+            ) from error
         return Bucket(place, timeout)
 
     @property
@@ -178,11 +186,11 @@ class S3Store(RecordStore):
         return found
 
     def _located(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Copy]:
-        unknown = [id for id in ids if self._index.best(id) is None]
+        unknown = [id for id in ids if self._index.nearest(id) is None]
         if unknown:
             self._index.find(unknown)
-        best = ((id, self._index.best(id)) for id in ids)
-        return {id: one[0] for id, one in best if one is not None}
+        found = ((id, self._index.nearest(id)) for id in ids)
+        return {id: copy for id, copy in found if copy is not None}
 
     def _presence(self, ids: Iterable[ObjectId]) -> Mapping[ObjectId, Presence]:
         asked = list(ids)
@@ -240,8 +248,9 @@ class S3Store(RecordStore):
         for id in self._index.ids():
             best = self._index.best(id)
             if best is not None:
-                (_, _, row), state = best
-                condemned = state is State.CONDEMNED
+                (_, epoch, row), _ = best
+                # By its own mark: what a living object is stored against is then revived.
+                condemned = self._index.catalog.mark(id).state(epoch) is State.CONDEMNED
                 yield Stored(id, row.kind, row.size, row.length, row.base, condemned)
 
     def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:

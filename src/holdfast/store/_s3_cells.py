@@ -11,10 +11,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.store._key_value_cells import LOGS, REFS, ROOT, SPACES
-from holdfast.store._s3_bucket import Bucket
+
+if TYPE_CHECKING:
+    from holdfast.store._s3_bucket import Bucket
 
 PACKS = "holdfast/pack"
 INDEXES = "holdfast/index"

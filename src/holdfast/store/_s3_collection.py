@@ -9,12 +9,15 @@ alone: in a new pack these would be alive.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from holdfast.store._s3_bucket import Bucket
 from holdfast.store._s3_catalog import Catalog, State
 from holdfast.store._s3_cells import PACKS
 from holdfast.store._s3_index import Copy, Index
 from holdfast.store._s3_packs import Row, epoch_of, pack_name, seal, time_of
+
+if TYPE_CHECKING:
+    from holdfast.store._s3_bucket import Bucket
 
 PACK_BYTES = 8 * 1024 * 1024
 """About the most bytes of frames in one pack."""

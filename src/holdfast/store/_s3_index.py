@@ -11,14 +11,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import FormatError
 from holdfast.store._decide import Presence
+from holdfast.store._frames import MAX_DEPTH
 from holdfast.store._key_value_calls import Cells
 from holdfast.store._key_value_cells import damaged, unseal
 from holdfast.store._key_value_cells import seal as seal_cell
-from holdfast.store._s3_bucket import Bucket
 from holdfast.store._s3_catalog import Catalog, State, read_catalog
 from holdfast.store._s3_cells import INDEXES, PACKS
 from holdfast.store._s3_packs import (
@@ -31,6 +31,9 @@ from holdfast.store._s3_packs import (
     time_of,
 )
 from holdfast.tree._objects import ObjectId
+
+if TYPE_CHECKING:
+    from holdfast.store._s3_bucket import Bucket
 
 SMALL = 64 * 1024
 """A pack of so many bytes is read as a whole."""
@@ -89,23 +92,37 @@ class Index:
                 found[id] = Presence(copy.row.depth, state is State.CONDEMNED)
         return found
 
-    def best(self, id: ObjectId) -> tuple[Copy, State] | None:
-        """The copy of an object that is nearest to a whole one; a living one if there is one.
+    def best(self, id: ObjectId, below: int = MAX_DEPTH + 1) -> tuple[Copy, State] | None:
+        """A copy of an object that can be read, and what it is worth; a living one first.
 
-        What is stored against an object counts on the depth that it had among the living.
+        A frame is worth no more than what it is stored against. A pack that no commit came
+        to name may hold frames against something that is gone: they count for nothing.
         """
+        return min(
+            self._sound(id, below), key=lambda one: (one[1].value, one[0].row.depth), default=None
+        )
+
+    def nearest(self, id: ObjectId) -> Copy | None:
+        """The copy to read: the one that is nearest to a whole one.
+
+        Whatever is stored against the object can be read with this copy of it.
+        """
+        found = self._sound(id, MAX_DEPTH + 1)
+        return min((copy for copy, _ in found), key=lambda copy: copy.row.depth, default=None)
+
+    def _sound(self, id: ObjectId, below: int) -> Iterator[tuple[Copy, State]]:
+        """The copies of an object, less deep than this, that can be read."""
         mark = self._catalog.mark(id)
-        chosen: tuple[Copy, State] | None = None
         for copy in self._copies.get(id, ()):
-            state = mark.state(copy.epoch)
-            if state is State.DEAD:
+            state, row = mark.state(copy.epoch), copy.row
+            if state is State.DEAD or row.depth >= below:
                 continue
-            if chosen is None or (state.value, copy.row.depth) < (
-                chosen[1].value,
-                chosen[0].row.depth,
-            ):
-                chosen = copy, state
-        return chosen
+            if row.base is not None:
+                base = self.best(row.base, row.depth)
+                if base is None:
+                    continue
+                state = max(state, base[1], key=lambda one: one.value)
+            yield copy, state
 
     def copies(self, id: ObjectId) -> tuple[Copy, ...]:
         """All copies of an object that are known."""
