@@ -32,6 +32,7 @@ MODULES = [
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS_REDIS = {"docs/in-depth/own-storage.md", "docs/in-depth/redis.md"}
 NEEDS_POSTGRES = {"docs/in-depth/postgres.md"}
+NEEDS_S3 = {"docs/in-depth/s3.md"}
 """Pages whose examples find a server in the environment."""
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -55,6 +56,8 @@ def test_the_examples_of_a_page_run(
         monkeypatch.setenv("REDIS_URL", request.getfixturevalue("redis_url"))
     if name_of(page) in NEEDS_POSTGRES:
         monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("postgres_url"))
+    if name_of(page) in NEEDS_S3:
+        monkeypatch.setenv("S3_URL", request.getfixturevalue("s3_url"))
     # A real module, because dataclasses and pydantic look up where a class was made.
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)

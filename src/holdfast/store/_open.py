@@ -35,9 +35,10 @@ def open(
     `file://name` are folders of a `FileStore`, `memory://` is a new `MemoryStore`.
     `redis://host:port/number` is a `RedisStore`, as are `rediss://` and `unix://`;
     `postgresql://user:password@host/database` is a `PostgresStore`, and
-    `s3://bucket/prefix` an `S3Store`. Raises `InvalidInput` for anything else. With `create=False` nothing is made: raises
-    `NotFound` if there is no store. `durability` and `size_limit` are those of the
-    engine; a store in memory survives nothing, whatever is asked for.
+    `s3://bucket/prefix` an `S3Store`. Raises `InvalidInput` for anything else. With
+    `create=False` nothing is made: raises `NotFound` if there is no store. `durability` and
+    `size_limit` are those of the engine; a store in memory survives nothing, whatever is
+    asked for.
     """
     options = _Options(create=create, durability=durability, size_limit=size_limit)
     given = DEFAULT_FOLDER if url is None else url

@@ -17,7 +17,7 @@ from holdfast.store._decide import Batch, Presence
 from holdfast.store._framing import DEFAULT_CACHE_BYTES, Framed
 from holdfast.store._key_value_cells import HEADER, damaged, seal, unseal
 from holdfast.store._key_value_spaces import Spaces
-from holdfast.store._record_store import RecordStore
+from holdfast.store._record_store import Moment, RecordStore
 from holdfast.store._records import (
     Capabilities,
     Durability,
@@ -202,6 +202,13 @@ class S3Store(RecordStore):
 
     def _epoch(self) -> int:
         return read_catalog(self._cells)[1].epoch
+
+    def _to_write(self, space: str, names: Iterable[str] = (), recall: bool = False) -> Moment:
+        # Who knows of later marks commits in their epoch: a collection may have been killed
+        # before it raised this space's.
+        moment = super()._to_write(space, names, recall)
+        epoch = max(moment.record.epoch, self._index.catalog.epoch)
+        return moment._replace(record=replace(moment.record, epoch=epoch))
 
     def _present(self, batch: Batch, epoch: int) -> Mapping[ObjectId, Presence]:
         index = self._index
