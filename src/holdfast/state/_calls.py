@@ -244,10 +244,10 @@ def _refusal(state: object) -> str:
 
 
 def _versioned_work(whole: Versioned, place: tuple[str, ...]) -> Work:
-    # Who has the lock and is in a transaction is this thread; nobody is waited for.
+    # Who has the lock is this thread, and nobody is waited for; another task may be inside.
     if whole._lock.acquire(blocking=False):
         try:
-            if whole._transactions:
+            if whole._blocks.are_own():
                 return JoinedWork(whole, place)
         finally:
             whole._lock.release()

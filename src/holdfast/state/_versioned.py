@@ -19,6 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.history import MAIN, At, Commit, History, StepFields
 from holdfast.history._merging import check_mergers
+from holdfast.state._blocks import Blocks
 from holdfast.state._checkout import Checkout, recorded
 from holdfast.state._handle import Handle
 from holdfast.state._namespace import Namespace, place_of
@@ -80,7 +81,7 @@ class Versioned(State):
         self.store, self._owns_store = store_of(store)
         self._mergers = dict(mergers or {})
         self._lock = threading.RLock()
-        self._transactions = 0
+        self._blocks = Blocks()
         try:
             self._history = History(self.store, space, codec=known, agent=agent)
             self._handle = Handle(self._history, branch)
@@ -228,8 +229,7 @@ class Versioned(State):
         cannot be stored, and `MergeConflict` if others changed the same places and no
         merger settles it. The state stays as it is then, with its changes.
         """
-        with self._lock:
-            self._expect_no_transaction("commit")
+        with self._apart("commit"):
             about: StepFields = {
                 "description": description,
                 "logic_step": logic_step,
@@ -239,11 +239,13 @@ class Versioned(State):
             self._handle.land(about, metadata, self._rules(mergers), write_id)
             return self.commit_hash
 
-    def _expect_no_transaction(self, verb: str) -> None:
-        if self._transactions:
-            raise InvalidInput(
-                f"{verb}() has no place in a transaction, which is committed when its block ends"
-            )
+    @contextmanager
+    def _apart(self, verb: str) -> Iterator[None]:
+        """The lock, for what has no place in a transaction."""
+        self._blocks.refuse_own(verb)
+        with self._lock:
+            self._blocks.refuse_others(verb)
+            yield
 
     def _rules(self, mergers: Mergers | None) -> Mergers:
         check_mergers(mergers, self.codec)
@@ -257,8 +259,7 @@ class Versioned(State):
         Objects that are held are brought up to date in place. Raises `MergeConflict`,
         with nothing changed, if others changed what was changed here too.
         """
-        with self._lock:
-            self._expect_no_transaction("refresh")
+        with self._apart("refresh"):
             self._handle.refresh(self._rules(mergers))
             return self.commit_hash
 
@@ -309,8 +310,7 @@ class Versioned(State):
         deleted: the commits that the branch leaves can still be checked out, and be
         returned to. Objects that were read before are no longer followed.
         """
-        with self._lock:
-            self._expect_no_transaction("reset")
+        with self._apart("reset"):
             if commit_hash is not None:
                 target = self._history.resolve(commit_hash)
                 head = self._handle.branch.refresh()
@@ -344,8 +344,7 @@ class Versioned(State):
         """
         if isinstance(source, Versioned):
             source = source._required()
-        with self._lock:
-            self._expect_no_transaction("merge")
+        with self._apart("merge"):
             self._handle.settle(self._rules(mergers))
             if self.dirty:
                 raise InvalidInput("there are changes here: commit() or reset() before a merge")
@@ -366,19 +365,20 @@ class Versioned(State):
 
         If it raises, or the commit fails, the state is as it was before the block, and
         objects are read anew. Only if it is not known whether the commit was made, the
-        changes stay, and the next commit finds out. Other threads wait. A transaction
-        inside another one is committed with that.
+        changes stay, and the next commit finds out. A transaction inside another one is
+        committed with that. Other threads wait. Another task of the same event loop
+        cannot begin one meanwhile: give each task a handle of its own, with `session`.
         """
         with self._lock, self._entered():
             self._handle.settle(self._mergers)
             before = self._handle.save()
-            self._transactions += 1
+            self._blocks.enter()
             try:
                 try:
                     yield self
                 finally:
-                    self._transactions -= 1
-                if not self._transactions:
+                    last = self._blocks.leave()
+                if last:
                     self._handle.land({"description": description}, None, self._mergers, None)
             except BaseException as error:
                 made = self._was_made()
