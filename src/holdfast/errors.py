@@ -144,7 +144,7 @@ class UnresolvedReferenceError(NotFound):
 
 
 class MissingContent(UnresolvedReferenceError):
-    """The store is the right one, but what a reference names is not in it any more.
+    """The store answers to a reference, but what it names is not in it.
 
     `ids` are the objects that are missing.
     """
@@ -154,9 +154,10 @@ class MissingContent(UnresolvedReferenceError):
     def __init__(self, hash: str, ids: Sequence[ObjectId]) -> None:
         self.hash, self.ids = hash, tuple(ids)
         super().__init__(
-            f"the content of reference {hash[:12]} is not in the store: it was released, or its "
-            "time was over, and gc removed it. Restore it from a copy of the store, or assign "
-            "the value again."
+            f"the content of reference {hash[:12]} is not in the store: this is another store of "
+            "the same backend_id, or it was released or its time was over, and gc removed it. "
+            "Hand over the store that it was made with, restore it from a copy, or assign the "
+            "value again."
         )
 
 

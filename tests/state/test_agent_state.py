@@ -346,7 +346,7 @@ def test_several_fields_are_assigned_in_one_commit_or_not_at_all(store: Counting
     state = Two(backend=store)
     state.assign(a=[1], b=[2], c="x")
     commits = store.commits
-    with pytest.raises(NotStorable, match="value"):
+    with pytest.raises(NotStorable, match=r"state\.b\[0\]"):
         state.assign(a=[3], c="y", b=[object()])
 
     assert commits == 1 and store.commits == 1
@@ -354,9 +354,9 @@ def test_several_fields_are_assigned_in_one_commit_or_not_at_all(store: Counting
 
 
 def test_a_value_that_cannot_be_stored_is_refused_with_its_path(state: RAGState) -> None:
-    with pytest.raises(NotStorable, match=r"value\[1\]\['fn'\]|value\[1\]\[\"fn\"\]"):
+    with pytest.raises(NotStorable, match=r'state\.docs\[1\]\["fn"\]'):
         state.docs = [{}, {"fn": print}]
-    with pytest.raises(NotStorable):
+    with pytest.raises(NotStorable, match=r"state\.question"):
         state.question = threading.Lock()  # type: ignore[assignment]
 
     assert state.docs == [{"id": 1}] and state.question == "why?"
@@ -420,7 +420,7 @@ def test_what_was_not_changed_is_not_stored_again(store: CountingStore, state: R
 def test_a_change_that_cannot_be_stored_is_an_error_of_save(state: RAGState) -> None:
     state.docs.append({"fn": print})
 
-    with pytest.raises(NotStorable, match="fn"):
+    with pytest.raises(NotStorable, match=r'state\.docs\[1\]\["fn"\]'):
         state.to_checkpoint_dict()
     state.docs.pop()
     assert again(state).docs == [{"id": 1}]

@@ -16,8 +16,8 @@ from holdfast.state._content import checkpoint_form, is_checkpoint_form, read_pl
 from holdfast.state._fields import Reduce
 from holdfast.state._holding import Change, Content, renew, store_changes
 from holdfast.state._reducers import combine
-from holdfast.state._runtime import runtime_for
-from holdfast.store import Store
+from holdfast.state._runtime import runtime_for, saying
+from holdfast.store import KVStore, Store
 
 
 class Update(dict[str, Any]):
@@ -82,7 +82,7 @@ class StateAdapter:
         self,
         state_cls: type[AgentState],
         *,
-        backend: Store | None = None,
+        backend: Store | KVStore | None = None,
         runtime: Runtime | None = None,
         inline_threshold_bytes: int | None = None,
         framework: Framework | str | None = None,
@@ -184,7 +184,8 @@ class StateAdapter:
                 "state itself, or the value"
             )
         content = None if since is None else since.content(name)
-        return (content or Content(self.runtime)).assigned(value)
+        with saying(name):
+            return (content or Content(self.runtime)).assigned(value)
 
     def _reduced(self, field: StateField, reduce: Reduce, left: Any, right: Any) -> Any:
         if not field.is_externalized:
@@ -199,7 +200,7 @@ def auto_adapt(
     state_cls: type[AgentState],
     explicit: Framework | str | None = None,
     *,
-    backend: Store | None = None,
+    backend: Store | KVStore | None = None,
     runtime: Runtime | None = None,
     inline_threshold_bytes: int | None = None,
 ) -> StateAdapter:

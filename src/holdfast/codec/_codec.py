@@ -27,7 +27,7 @@ from holdfast.codec._opened import Form, Opened, nests
 from holdfast.codec._pickle import PickleKey
 from holdfast.codec._records import take_apart
 from holdfast.codec._registry import Entry, Registry, can_declare, default_name, default_registry
-from holdfast.codec._resources import is_resource
+from holdfast.codec._resources import INSTEAD, is_resource
 from holdfast.codec._undeclared import Undeclared, member_bytes
 from holdfast.codec._walk import Walk
 from holdfast.errors import FormatError, HoldfastError, InvalidInput, NotStorable
@@ -216,10 +216,7 @@ def _refusal(value: Any) -> str:
     cls = type(value)
     name = default_name(cls)
     if is_resource(value):
-        return (
-            f"{name} is a live resource, not data; use it within one step and store what it "
-            "gives, such as cursor.fetchall() or list(generator), or keep it in a Live state"
-        )
+        return f"{name} is {INSTEAD}"
     if can_declare(cls):
         return f"{name} is not declared; allow it with holdfast.register({cls.__qualname__})"
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.codec._resources import INSTEAD, is_resource
 from holdfast.errors import FormatError, InvalidInput, NotAllowed, NotStorable
 
 _TAG_SIZE = 32
@@ -18,7 +19,11 @@ class PickleKey:
     """
 
     def __init__(self, key: bytes) -> None:
-        if not isinstance(key, bytes) or len(key) < _MIN_KEY:
+        if not isinstance(key, bytes):
+            raise InvalidInput(
+                f"a pickle key must be at least {_MIN_KEY} bytes, not a {type(key).__name__}"
+            )
+        if len(key) < _MIN_KEY:
             raise InvalidInput(f"a pickle key must be at least {_MIN_KEY} bytes")
         self._key = key
 
@@ -32,7 +37,8 @@ class PickleKey:
         try:
             data = pickle.dumps(value, protocol=5)
         except Exception as exc:
-            raise NotStorable(f"a {type(value).__qualname__} cannot be pickled: {exc}") from exc
+            reason = f"it is {INSTEAD}" if is_resource(value) else str(exc)
+            raise NotStorable(f"a {type(value).__qualname__} cannot be pickled: {reason}") from exc
         return self._tag(data) + data
 
     def open(self, sealed: bytes) -> Any:

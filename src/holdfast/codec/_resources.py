@@ -13,11 +13,17 @@ _MODULES: Final = frozenset(
 _NAMES: Final = ("client", "connection", "cursor", "engine", "pool", "session")
 _METHODS: Final = ("fileno", "fetchall", "acquire", "__next__", "__anext__", "send")
 
+INSTEAD: Final = (
+    "a live resource, not data; use it within one step and store what it gives, such as "
+    "cursor.fetchall() or list(generator), or keep it in a Live state"
+)
+"""What whoever tries is told."""
+
 
 def is_resource(value: Any) -> bool:
     """Whether an object, which cannot be stored, is one that is used and not kept."""
     cls = type(value)
-    if isinstance(value, type) or callable(value):
+    if isinstance(value, type):
         return False
     if cls.__module__.partition(".")[0] in _MODULES:
         return True

@@ -11,11 +11,11 @@ from holdfast.errors import FieldNotSet, InvalidInput, UnknownField
 from holdfast.state._content import ContentRef, checkpoint_form, read_place
 from holdfast.state._fields import UNSET, Declared, StateField, declare
 from holdfast.state._holding import Change, Content, renew, store_changes
-from holdfast.state._runtime import Runtime, runtime_for
+from holdfast.state._runtime import Runtime, runtime_for, saying
 from holdfast.store._asynchronous import Threads, twin
 
 if TYPE_CHECKING:
-    from holdfast.store import Store
+    from holdfast.store import KVStore, Store
 
 S = TypeVar("S", bound="AgentState")
 
@@ -48,7 +48,12 @@ class AgentState:
         cls._declared = declare(cls, _RESERVED)
 
     def __init__(
-        self, /, *, backend: Store | None = None, runtime: Runtime | None = None, **values: Any
+        self,
+        /,
+        *,
+        backend: Store | KVStore | None = None,
+        runtime: Runtime | None = None,
+        **values: Any,
     ) -> None:
         self._begin(runtime_for(runtime, backend))
         self._check_names(values)
@@ -115,7 +120,10 @@ class AgentState:
     def save(self) -> list[str]:
         """Store the externalized values that were changed in place; the names of their fields."""
         with self._lock:
-            found = {name: content.changed() for name, content in self._contents.items()}
+            found: dict[str, Change | None] = {}
+            for name, content in self._contents.items():
+                with saying(name):
+                    found[name] = content.changed()
             changes = {name: change for name, change in found.items() if change is not None}
             store_changes(self._runtime, list(changes.values()))
             return list(changes)
@@ -151,7 +159,7 @@ class AgentState:
         cls: type[S],
         checkpoint: Mapping[str, Any],
         *,
-        backend: Store | None = None,
+        backend: Store | KVStore | None = None,
         runtime: Runtime | None = None,
     ) -> S:
         """The state of a checkpoint. Nothing is loaded before it is read.
@@ -285,7 +293,8 @@ class AgentState:
         for name, value in values.items():
             if self._all_fields[name].is_externalized:
                 content = self._contents.get(name) or Content(self._runtime)
-                contents[name] = content, content.assigned(value)
+                with saying(name):
+                    contents[name] = content, content.assigned(value)
             elif value is not self._inline.get(name, UNSET):
                 inline[name] = self._runtime.inline_copy(name, value)
             else:  # The state's own object, perhaps changed in place: it stays the same one.

@@ -40,6 +40,11 @@ class Checkout(Mapping[Any, Any]):
         """The hash of the commit, in hex."""
         return self.commit.id.hex()
 
+    @property
+    def metadata(self) -> Any:
+        """What `commit(metadata=...)` said about the step; None if nothing was said."""
+        return self._history.metadata(self.commit)
+
     def __getitem__(self, key: Any) -> Any:
         if key == NAMESPACES:
             raise PathNotFound(f"the state has no key {key!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from holdfast.codec import Path
 from holdfast.errors import InvalidInput, NotStorable
@@ -15,6 +15,8 @@ from holdfast.state._nodes import Node, counted, look, mapping, plain_text, with
 from holdfast.state._stored import Stored, Version, parent_version
 from holdfast.state._versioned import Versioned
 from holdfast.tree._container import nowhere
+
+_NO_COMMITS: Final = "(it keeps no commits; focus='full' shows what it holds)"
 
 
 class Source(Protocol):
@@ -53,9 +55,9 @@ def _handle(state: Versioned | Namespace) -> Source:
     with whole._lock:
         try:
             draft = whole._handle.draft()
-        except NotStorable:
+        except NotStorable as error:
             # Something was changed into what cannot be stored; it can still be looked at.
-            return InMemory(state)
+            return InMemory(state, f"(there can be no commit now: {error})")
         read = reading_too(whole._handle._recent.read, draft.edited.objects)
         committed = whole._commit
     at = "nothing yet" if committed is None else committed.short
@@ -76,8 +78,8 @@ def _past(checkout: Checkout) -> Source:
 class InMemory:
     """A `Live` state, or any mapping."""
 
-    def __init__(self, state: Mapping[Any, Any]) -> None:
-        self._state = state
+    def __init__(self, state: Mapping[Any, Any], why: str = _NO_COMMITS) -> None:
+        self._state, self._why = state, why
 
     @property
     def title(self) -> str:
@@ -96,7 +98,7 @@ class InMemory:
 
     def changes(self) -> Node:
         """Nothing: there are no commits."""
-        return plain_text("(it keeps no commits; focus='full' shows what it holds)")
+        return plain_text(self._why)
 
     def at(self, path: Path) -> Node:
         """A part of it."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypedDict, Unpack
 
 from holdfast.codec import Codec, default_codec
-from holdfast.errors import InlineSizeExceeded, InvalidInput
+from holdfast.errors import InlineSizeExceeded, InvalidInput, NotStorable
 from holdfast.state._frameworks import Framework, framework_of
-from holdfast.store import MemoryStore, Store
+from holdfast.store import KVStore, MemoryStore, Store
 from holdfast.store._checks import check_ttl, expect_whole
 
 DEFAULT_INLINE_THRESHOLD_BYTES: Final = 64 * 1024
@@ -36,8 +36,8 @@ class Runtime:
     def __post_init__(self) -> None:
         if not isinstance(self.backend, Store):
             raise InvalidInput(
-                f"a backend is a Store, such as FileStore(path), MemoryStore() or "
-                f"KeyValueStore(yours), not {self.backend!r:.80}"
+                f"a backend is a Store, such as FileStore(path) or MemoryStore(), or as_store() of "
+                f"a KVStore, not {self.backend!r:.80}"
             )
         expect_whole(self.inline_threshold_bytes, 1, "inline_threshold_bytes")
         check_ttl(self.default_ttl_seconds)
@@ -63,10 +63,21 @@ class Runtime:
 
         Raises `InlineSizeExceeded`, and `NotStorable` for what could not come back.
         """
-        data = self.coding.encode(value)
+        with saying(field):
+            data = self.coding.encode(value)
         if len(data) > self.inline_threshold_bytes:
             raise InlineSizeExceeded(field, len(data), self.inline_threshold_bytes)
         return value if type(value) in IMMUTABLE else self.coding.decode(data)
+
+
+@contextmanager
+def saying(field: str) -> Iterator[None]:
+    """Say in a refusal which field it is about."""
+    try:
+        yield
+    except NotStorable as error:
+        path = error.path.replace("value", f"state.{field}", 1)
+        raise NotStorable(error.reason, path) from error
 
 
 IMMUTABLE: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
@@ -141,12 +152,12 @@ def using(runtime: Runtime) -> Iterator[Runtime]:
 
 
 def runtime_for(
-    runtime: Runtime | None, backend: Store | None, threshold: int | None = None
+    runtime: Runtime | None, backend: Store | KVStore | None, threshold: int | None = None
 ) -> Runtime:
     """The runtime that keywords of a constructor mean; None leaves a setting as it is."""
     settings: Settings = {}
     if backend is not None:
-        settings["backend"] = backend
+        settings["backend"] = backend.as_store() if isinstance(backend, KVStore) else backend
     if threshold is not None:
         settings["inline_threshold_bytes"] = threshold
     return create_runtime(runtime, **settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 S = TypeVar("S", bound="State")
 
@@ -25,6 +25,13 @@ class State(MutableMapping[Any, Any]):
     def __ior__(self: S, other: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> S:
         self.update(other)
         return self
+
+    def __reduce__(self) -> NoReturn:
+        # Copying asks for this too. A copy that shares the insides of a state would be none.
+        raise TypeError(
+            f"a {type(self).__name__} is neither copied nor pickled: dict(state) has its values, "
+            "and another process opens the same store, path or URL itself"
+        )
 
     @abstractmethod
     def namespace(self, name: str) -> State:

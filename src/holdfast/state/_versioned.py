@@ -125,7 +125,10 @@ class Versioned(State):
     def dirty(self) -> bool:
         """Whether something changed since the last commit, also in place."""
         with self._lock:
-            return self._handle.is_changed(self._handle.draft())
+            try:
+                return self._handle.is_changed(self._handle.draft())
+            except NotStorable:
+                return True  # It changed into something that no commit can have.
 
     # The mapping.
 

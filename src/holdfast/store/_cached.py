@@ -10,6 +10,7 @@ from typing import NamedTuple
 from holdfast.store._checks import expect_whole
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch
+from holdfast.store._key_value import KVStore
 from holdfast.store._records import Operation, View, check_ids
 from holdfast.store._wrapping import WrapperStore
 from holdfast.tree._objects import Object, ObjectId
@@ -42,8 +43,8 @@ class CachedStore(WrapperStore):
     to share between threads. Closing it closes the store behind it.
     """
 
-    def __init__(self, store: Store, max_bytes: int = 64 * 1024 * 1024) -> None:
-        super().__init__(store)
+    def __init__(self, store: Store | KVStore, max_bytes: int = 64 * 1024 * 1024) -> None:
+        super().__init__(store.as_store() if isinstance(store, KVStore) else store)
         expect_whole(max_bytes, 0, "max_bytes")
         self._cache = _Cache(max_bytes)
 
