@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from itertools import chain, islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 V = TypeVar("V", bound="Versioned")
 
 TENANT: Final = "states"
-_inside: ContextVar[tuple[int, ...]] = ContextVar("holdfast_transactions", default=())
-"""The states in whose transactions a task, or a thread, is."""
 _RESENDS: Final = 3
 
 
@@ -99,11 +96,6 @@ class Versioned(State):
 
     @property
     def _threads(self) -> Threads:
-        if id(self) in _inside.get():
-            raise InvalidInput(
-                "a transaction belongs to its thread: in its block call the plain method, which "
-                "has the same name without the first a"
-            )
         return self.store._threads
 
     @property
@@ -372,7 +364,7 @@ class Versioned(State):
         committed with that. Other threads wait. Another task of the same event loop
         cannot begin one meanwhile: give each task a handle of its own, with `session`.
         """
-        with self._lock, self._entered():
+        with self._lock:
             self._handle.settle(self._mergers)
             before = self._handle.save()
             self._blocks.enter()
@@ -390,19 +382,6 @@ class Versioned(State):
                 if not made and not self._handle.is_unsure:
                     self._handle.restore(before)
                 raise
-
-    @contextmanager
-    def _entered(self) -> Iterator[None]:
-        """Know the task that is in a transaction: tasks of one thread share its locks."""
-        if self._transactions and id(self) not in _inside.get():
-            raise InvalidInput(
-                "another task of this thread is in a transaction; give each a session() of its own"
-            )
-        token = _inside.set((*_inside.get(), id(self)))
-        try:
-            yield
-        finally:
-            _inside.reset(token)
 
     def _was_made(self) -> bool:
         """Whether a commit was made although no answer came; unsure if that cannot be asked."""
