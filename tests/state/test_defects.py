@@ -32,7 +32,14 @@ from holdfast import (
     migrate,
 )
 from holdfast.adapters import StateAdapter
-from holdfast.errors import Corrupt, DamagedObject, HoldfastError, InvalidInput, NotStorable
+from holdfast.errors import (
+    Corrupt,
+    DamagedObject,
+    HoldfastError,
+    InvalidInput,
+    MissingContent,
+    NotStorable,
+)
 from holdfast.history import History
 from holdfast.state import Runtime, append_items, merge_keys, release, validate_checkpoint
 from holdfast.store._own import CONTENT_SPACE
@@ -112,20 +119,39 @@ def test_a_value_that_would_come_back_as_another_type_is_refused(store: Store, v
         Held(backend=store, value={"v": value})
 
 
-@pytest.mark.parametrize("how", ["flip", "cut"])
-def test_damaged_content_is_an_error_and_never_another_value(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    ("engine", "how"),
+    [(FileStore, "flip"), (FileStore, "cut"), (FileStore, "remove"), (SqliteStore, "flip")],
+    ids=lambda given: getattr(given, "__name__", given),
+)
+def test_damaged_content_is_an_error_and_heals_when_it_is_assigned_again(
+    tmp_path: Path, engine: Any, how: str
+) -> None:
     value = Random(3).randbytes(300_000)
-    with FileStore(tmp_path / "blobs") as store:
+    with engine(tmp_path / "blobs") as store:
         checkpoint = Held(backend=store, raw=value).to_checkpoint_dict()
     files = [one for one in (tmp_path / "blobs").rglob("*") if one.is_file()]
-    largest = max(files, key=lambda one: one.stat().st_size)
-    data = bytearray(largest.read_bytes())
-    largest.chmod(0o644)
-    if how == "flip":
+    _damage(max(files, key=lambda one: one.stat().st_size), how)
+    with engine(tmp_path / "blobs") as store:
+        state = Held.from_checkpoint_dict(checkpoint, backend=store)
+        with pytest.raises(MissingContent if how == "remove" else DamagedObject):
+            state.hydrate("raw")
+        Held(backend=store, raw=value)
+
+        assert state.raw == value
+        assert store.check(read_data=True).ok
+
+
+def _damage(file: Path, how: str) -> None:
+    data = bytearray(file.read_bytes())
+    file.chmod(0o644)
+    if how == "remove":
+        file.unlink()
+    elif how == "cut":
+        file.write_bytes(data[: len(data) // 2])
+    else:
         data[len(data) // 2] ^= 1
-    largest.write_bytes(data if how == "flip" else data[: len(data) // 2])
-    with FileStore(tmp_path / "blobs") as store, pytest.raises(Corrupt):
-        Held.from_checkpoint_dict(checkpoint, backend=store).raw  # noqa: B018
+        file.write_bytes(data)
 
 
 def test_a_change_in_place_is_saved(store: Store) -> None:
@@ -268,11 +294,7 @@ def test_a_migration_that_meets_damage_says_so_and_brings_the_rest(tmp_path: Pat
         refs = [Held(backend=old, value=[n] * 100).ref("value") for n in range(10)]
         bad = Held(backend=old, raw=Random(1).randbytes(300_000)).ref("raw")
         files = [one for one in (tmp_path / "old").rglob("*") if one.is_file()]
-        largest = max(files, key=lambda one: one.stat().st_size)
-        data = bytearray(largest.read_bytes())
-        data[len(data) // 2] ^= 1
-        largest.chmod(0o644)
-        largest.write_bytes(data)
+        _damage(max(files, key=lambda one: one.stat().st_size), "flip")
         with pytest.raises(DamagedObject):
             migrate(old, new)
         result = migrate(old, new, keep_going=True)

@@ -14,10 +14,11 @@ from holdfast.errors import RefMoved
 from holdfast.history._attempts import Backoff
 from holdfast.history._commits import Commits
 from holdfast.history._refs import PIN, Pin, full_name, pin_of, prefix
+from holdfast.state._healing import heal
 from holdfast.store import Move, Ref, Store
 from holdfast.store._own import CONTENT_SPACE as CONTENT
 from holdfast.store._own import EXPIRES_AT
-from holdfast.tree import Object, ObjectId, make_commit, read_commit
+from holdfast.tree import Object, ObjectId, links, make_commit, read_commit
 
 _PAGE = 256  # Pins that are read, or dropped, together.
 _MANY = 64  # From so many objects on, it pays to ask first which of them are there.
@@ -37,6 +38,7 @@ class Kept(Protocol):
 def keep(store: Store, contents: Sequence[Kept], expires_at: int | None, slack: int = 0) -> None:
     """Store contents and pin them, in one commit; a pin is made longer, never shorter.
 
+    What should be there and is damaged or missing is stored anew.
     A pin that ends at most `slack` microseconds earlier than it should is left as it is.
     Raises `MissingObjects` if something that a content needs is gone: it must be
     written anew, whole.
@@ -50,12 +52,15 @@ def keep(store: Store, contents: Sequence[Kept], expires_at: int | None, slack: 
             name = full_name(PIN, one.root.hex())
             found = store.ref(CONTENT, name)
             if found is not None and _lasts(_pins(store, [found])[0], expires_at, slack):
+                healed = heal(store, one.objects)
+                objects += healed
+                needs += [link for made in healed for link in links(made)]
                 continue
             made = _pin_object(one.root, expires_at)
             moves.append(Move(name, None if found is None else found.target, made.id))
             objects += [*one.objects, made]
             needs += [*one.needs, one.root]
-        if not moves:
+        if not moves and not objects:
             return
         try:
             commits.land(*_unknown(store, objects, needs), moves, {"action": "pin"})
