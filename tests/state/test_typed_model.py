@@ -159,5 +159,4 @@ def _exact(values: dict[str, Any]) -> dict[str, bytes]:
 
 
 TestMachine = Machine.TestCase
-if not SOAK:
-    TestMachine.settings = settings(max_examples=60, stateful_step_count=40)
+TestMachine.settings = settings(max_examples=600 if SOAK else 60, stateful_step_count=40)
