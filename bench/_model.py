@@ -19,6 +19,8 @@ class Place:
     durability: Durability = "full"
     branch: str = "main"
     """Several processes may share a folder; each has a branch of its own."""
+    url: str = ""
+    """The server, for a side that works on one."""
 
 
 class Engine(ABC):
@@ -85,6 +87,8 @@ class EngineInfo:
     imports: str | None = None
     """What a program imports to use it; None for a floor."""
     note: str = ""
+    server: Literal["", "sqlite", "postgres", "redis", "s3"] = ""
+    """What the scenario starts for it; a side with one is made of clients."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench._model import Engine, EngineInfo, Place
+from bench.engines._replay import replayed
 from bench.engines._sqlite_floor import Versions, dump
 
 
@@ -24,11 +25,7 @@ class BareSqlite(Engine):
         self._versions.add((path, new))
 
     def read(self) -> Any:
-        rows = self._versions.all()
-        value: Any = [] if rows[0][0] else None
-        for path, new in rows:
-            value = _replayed(value, path, new)
-        return value
+        return replayed(self._versions.all())
 
     def load(self, pairs: Mapping[str, Any]) -> None:
         db = self._versions.db
@@ -49,19 +46,6 @@ class BareSqlite(Engine):
 
     def close(self) -> None:
         self._versions.db.close()
-
-
-def _replayed(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
-    if not path:
-        return new
-    part = value
-    for step in path[:-1]:
-        part = part[step]
-    if isinstance(part, list) and path[-1] == len(part):
-        part.append(new)
-    else:
-        part[path[-1]] = new
-    return value
 
 
 ENGINE = EngineInfo(

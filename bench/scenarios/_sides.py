@@ -28,3 +28,9 @@ HELD_RELAXED = "versioned-relaxed"
 PEERS_HELD_ON_DISK = ("agex-state-disk", "kvgit-state-disk", "agentref-state-disk")
 TYPED_ON_DISK = "typed-disk"
 EVERY_HELD_ON_DISK = (HELD_ON_DISK, HELD_RELAXED, TYPED_ON_DISK, *PEERS_HELD_ON_DISK)
+
+ENGINES = ("engine-postgres", "engine-redis", "engine-s3")
+EMBEDDED = "engine-sqlite"
+SAVER = "langgraph-postgres"
+FLOOR_OF = {"postgres": "floor-postgres", "redis": "floor-redis", "s3": "floor-s3"}
+EVERY_SERVED = (*ENGINES, EMBEDDED, SAVER, *FLOOR_OF.values())
