@@ -41,7 +41,7 @@ format: $(DEV)/.installed ## put the code into the one accepted shape
 	$(DEV)/bin/python -m ruff check --fix $(CODE)
 	$(DEV)/bin/python -m ruff format $(CODE)
 
-bench: $(DEV)/.installed ## measure beside the peers
+bench: $(DEV)/.installed servers ## measure beside the peers
 	$(DEV)/bin/python -m bench $(ARGS)
 
 soak: $(DEV)/.installed $(FUZZ)/.installed servers ## the long campaigns and the fuzzers
