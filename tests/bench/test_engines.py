@@ -22,11 +22,10 @@ from bench.engines._client import Client
 from bench.engines._replay import replayed
 from bench.scenarios import _clients as clients
 from bench.scenarios._commits import Small
-from bench.scenarios._sides import EMBEDDED, EVERY_SERVED
+from bench.scenarios._sides import EMBEDDED, ENGINES, EVERY_SERVED, FLOOR_OF
 from bench.scenarios.engines_small import client as small_client
 
-TEAM = ["engine-postgres", "engine-redis"]
-OWN = [EMBEDDED, *TEAM, "floor-postgres", "floor-redis"]
+OWN = [EMBEDDED, *ENGINES, *FLOOR_OF.values()]
 FEW = {"processes": 1, "threads": 2, "together_seconds": 1, "seconds": 60}
 
 Started = Callable[[str], Server]
@@ -87,7 +86,7 @@ def test_a_server_holds_more_after_a_client_has_left(name: str, started: Started
     assert server.stored_bytes() - before > 150_000
 
 
-@pytest.mark.parametrize("name", TEAM)
+@pytest.mark.parametrize("name", ENGINES)
 def test_a_unit_measures_small_commits_beside_the_floor(name: str) -> None:
     figures = unit.measure("engines-small", name, {"commits": 10, "blocks": 1, **FEW})["figures"]
 
