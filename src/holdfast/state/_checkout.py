@@ -50,6 +50,10 @@ class Checkout(Mapping[Any, Any]):
             raise PathNotFound(f"the state has no key {key!r}")
         return self._map[key]
 
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, or a default if there is no such key."""
+        return self[key] if key in self else default  # noqa: SIM401 - that is what this is
+
     def __contains__(self, key: object) -> bool:
         return key != NAMESPACES and key in self._map
 

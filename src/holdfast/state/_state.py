@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+
+from holdfast.errors import MissingObjects
 
 S = TypeVar("S", bound="State")
+_REQUIRED: Final = object()
 
 
 class Recorded(NamedTuple):
@@ -21,6 +24,36 @@ class Recorded(NamedTuple):
 
 class State(MutableMapping[Any, Any]):
     """What an agent holds by name, and what happened to it."""
+
+    # A key error may also say that something stored is missing: then there is no default.
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, or a default if there is no such key."""
+        try:
+            return self[key]
+        except MissingObjects:
+            raise
+        except KeyError:
+            return default
+
+    def pop(self, key: Any, default: Any = _REQUIRED) -> Any:
+        """Remove a key and give its value, or a default if there is no such key."""
+        try:
+            value = self[key]
+        except MissingObjects:
+            raise
+        except KeyError:
+            if default is _REQUIRED:
+                raise
+            return default
+        del self[key]
+        return value
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, which is the default from now on if there is no such key."""
+        if key not in self:
+            self[key] = default
+        return self[key]
 
     def __ior__(self: S, other: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> S:
         self.update(other)

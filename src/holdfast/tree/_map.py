@@ -110,6 +110,11 @@ class Map(Mapping[Any, Any]):
             raise PathNotFound(f"the map has no key {key!r}")
         return Loader(self._read, self._codec).part(entry.body)
 
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, or a default if there is no such key."""
+        # A key error may also say that an object is missing: then there is no default.
+        return self[key] if key in self else default  # noqa: SIM401 - that is what this is
+
     def inner(self, key: Any) -> Map | None:
         """The map that stands under a key, which is not read; None if there is none."""
         _, entry = self._locate(key)
