@@ -25,7 +25,7 @@ from tests.store.test_processes import (
 )
 
 LINES = 45
-ROUNDS = 100 if SOAK else 4
+ROUNDS = 30 if SOAK else 4
 PROCESSES, THREADS, TOTAL = 4, 2, 300
 
 
