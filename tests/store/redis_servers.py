@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,16 +13,22 @@ import redis
 
 from tests.servers import PATIENCE, Redis, _answers, _free_port
 
-KEEPS_ALL = {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"}
+KEEPS_ALL: Mapping[str, str] = {
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "maxmemory-policy": "noeviction",
+}
 """What `full` asks for."""
 
 
 class Configured(Redis):
     """A server with settings of its own, on a port and a folder that stay the same."""
 
-    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
-        super().__init__(_free_port())
-        self._folder, self._settings = folder, settings
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        # A node of a cluster also takes the port 10,000 above.
+        ports = (port for port in iter(_free_port, None) if port < 55_000)
+        super().__init__(next(ports))
+        self.folder, self._settings = folder, settings
         self._process: subprocess.Popen[bytes] | None = None
 
     def command(self, folder: Path) -> list[str]:
@@ -42,11 +49,11 @@ class Configured(Redis):
 
     def start(self) -> None:
         """Start it, or start it again, and wait until it answers."""
-        with (self._folder / "log").open("ab") as out:
+        with (self.folder / "log").open("ab") as out:
             self._process = subprocess.Popen(
-                self.command(self._folder), stdin=subprocess.DEVNULL, stdout=out, stderr=out
+                self.command(self.folder), stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
-        assert _answers(self, self._process), (self._folder / "log").read_text()
+        assert _answers(self, self._process), (self.folder / "log").read_text()
 
     def kill(self) -> None:
         """Kill it, as the system does when there is no memory."""
@@ -66,15 +73,20 @@ class Configured(Redis):
 
 
 @contextmanager
-def configured(folder: Path, **settings: str) -> Iterator[Configured]:
-    """A running server, and its end. Underscores stand for the dashes of settings."""
-    spelled = {name.replace("_", "-"): value for name, value in settings.items()}
-    server = Configured(folder, spelled)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.kill()
+def configured(settings: Mapping[str, str]) -> Iterator[Configured]:
+    """A running server with these settings, and its end.
+
+    Its folder is in memory where that is possible: what a killed process wrote is there too.
+    """
+    memory = Path("/dev/shm")
+    place = memory if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=place, prefix="holdfast-server-") as folder:
+        server = Configured(Path(folder), settings)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
 
 
 def client(url: str) -> redis.Redis:

@@ -7,8 +7,9 @@
     python -m tests.store.workers ENGINE fork FOLDER CHILDREN
     python -m tests.store.workers ENGINE fork_inside FOLDER ROWS
 
-The engine is the name of its class, or `redis` for the example of the documentation; then the
-folder is the address of a server. Each says `ready`, and begins when a line comes in.
+The engine is the name of its class, or `redis` for the example of the documentation. For
+that and for `RedisStore`, the folder is the address of a server. Each says `ready`, and
+begins when a line comes in.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import threading
 from collections.abc import Callable
 
 from holdfast.errors import RefMoved
-from holdfast.store import FileStore, KeyValueStore, Move, SqliteStore, Store
+from holdfast.store import FileStore, KeyValueStore, Move, RedisStore, SqliteStore, Store
 from holdfast.testing._stores._base import MAIN, SPACE, value
 from holdfast.tree import Kind, make_object
 from tests.store.redis_example import redis_store
@@ -34,7 +35,9 @@ ENGINES: dict[str, type[FileStore | SqliteStore]] = {
 
 def open_engine(engine: str, place: str) -> Store:
     """The store that a worker works on."""
-    return KeyValueStore(redis_store(place)) if engine == "redis" else ENGINES[engine](place)
+    if engine == "redis":
+        return KeyValueStore(redis_store(place))
+    return RedisStore(place) if engine == "RedisStore" else ENGINES[engine](place)
 
 
 def share(store: Store, name: str, threads: str, last: str) -> None:

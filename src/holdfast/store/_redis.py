@@ -146,19 +146,10 @@ class RedisStore(Store):
         return None if data is None else _ref(name, data)
 
     def _view(self, space: str, prefix: str) -> View:
-        commands = [
-            ("LLEN", self._key("log", space)),
-            ("GET", f"{self._root}:epoch"),
-            ("HGETALL", self._key("refs", space)),
-        ]
-        sequence, epoch, found = self._server.ask_at_once(commands, atomic=True)
+        sequence, epoch, *pairs = self._server.run("view", space, prefix)
         if epoch is None:
             raise gone(self._server.where)
-        refs = [
-            _ref(name.decode(), data)
-            for name, data in _pairs(found)
-            if name.startswith(prefix.encode())
-        ]
+        refs = [_ref(name.decode(), data) for name, data in _pairs(pairs)]
         return View(sequence, int(epoch), tuple(sorted(refs)))
 
     def _spaces(self, prefix: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from holdfast.errors import Corrupt, HoldfastError, InvalidInput
 
@@ -47,10 +47,10 @@ def read_address(url: str) -> Address:
         raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}")
     name, durability = asked.pop("name", None), asked.pop("durability", None)
     for option in asked:
-        if option != "db" and not option.startswith("ssl_"):
+        if option != "db" and not (option.startswith("ssl_") and parts.scheme == "rediss"):
             raise InvalidInput(
-                "the URL of a Redis server takes name=, durability=, db= and ssl_...=, not "
-                f"{option!r:.40}"
+                "the URL of a Redis server takes name=, durability= and db=, and for rediss:// "
+                f"the ssl_ options of redis-py, not {option!r:.40}"
             )
     database = asked.get("db", parts.path.strip("/") if parts.scheme != "unix" else "") or "0"
     if not database.isdecimal():
@@ -59,7 +59,8 @@ def read_address(url: str) -> Address:
         shown = f"unix://{unquote(parts.path)}?db={database}"
     else:
         shown = f"{parts.scheme}://{parts.hostname or 'localhost'}:{port or 6379}/{database}"
-    rest = urlunsplit(parts._replace(query=urlencode({**asked, "db": database})))
+    place = url.partition("?")[0]
+    rest = place + "?" + urlencode({**asked, "db": database})
     return Address(_options(rest), name, durability, shown)
 
 

@@ -107,6 +107,8 @@ def code_of(error: Exception) -> str:
     for kind, code in _CLASSES:
         if isinstance(error, kind):
             return code
+    if "The user executing the script" in str(error):
+        return "NOPERM"
     known = {*_MEANINGS, "OOM", "NOPERM", "NOAUTH", "WRONGPASS", "MOVED"}
     return next((found for found in _CODE.findall(str(error)) if found in known), "")
 

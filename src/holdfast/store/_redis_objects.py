@@ -154,7 +154,7 @@ class Objects:
         key = f"{self._staged_key}{token}:".encode()
         for some in _by_size((id, len(frame)) for id, frame in staged.items()):
             commands = [("SET", key + id, staged[id], "EX", _STAGED_SECONDS) for id in some]
-            self._server.ask_at_once(commands, atomic=False)
+            self._server.ask_at_once(commands)
         return Staged(token, frozenset(staged))
 
     def unstage(self, staged: Staged) -> None:

@@ -8,8 +8,9 @@
 -- A large frame was sent before, to a key that ends by itself. In its place comes a stub: the
 -- byte 255, the length of the frame in 4 bytes, and the beginning of the frame.
 --
--- Everything is looked at before the first write, so an answer other than 'done' has
--- changed nothing. A script is not undone if it fails: no write below may fail.
+-- Everything is looked at before the first write, so an answer other than 'done' has changed
+-- nothing. A script is not undone if it fails, so no write may fail: keys are looked at even
+-- where that only shows that they are what they must be.
 local call, root = redis.call, KEYS[1]
 local taken = 0
 
@@ -55,7 +56,7 @@ for number = 1, take() do
 end
 
 -- Objects. What is condemned may be read, but counts as absent.
-local some_condemned = call('EXISTS', condemned) == 1
+local some_condemned = call('HLEN', condemned) > 0
 
 local function is_there(id)
     return call('HEXISTS', frames, id) == 1
@@ -130,11 +131,15 @@ for _, one in ipairs(stored) do
     end
     more = more + size_of(one.frame) + overhead
 end
-if limit and more > 0 then
-    local used = tonumber(call('GET', root .. ':bytes') or 0)
-    if used + more > limit then
-        return {'full', used, more}
-    end
+local used = call('GET', root .. ':bytes') or 0
+if limit and more > 0 and used + more > limit then
+    return {'full', tonumber(used), more}
+end
+
+-- The length of the log is the number of its last operation: there can be no gap.
+local sequence = call('LLEN', log) + 1
+if sequence == 1 then
+    call('SCARD', root .. ':spaces')
 end
 
 -- From here on everything is written. A server whose memory is full refuses a script only
@@ -164,8 +169,6 @@ for _, one in ipairs(stored) do
     call('HSET', frames, one.id, one.frame)
 end
 
--- The length of the log is the number of its last operation: there can be no gap.
-local sequence = call('LLEN', log) + 1
 for _, move in ipairs(moves) do
     if move.target == '' then
         call('HDEL', refs, move.name)
@@ -181,7 +184,7 @@ call('ZREMRANGEBYRANK', writes, 0, -remembered - 1)
 if sequence == 1 then
     call('SADD', root .. ':spaces', space)
 end
-call('INCRBY', root .. ':bytes', more + #entry)
+call('SET', root .. ':bytes', string.format('%.0f', used + more + #entry))
 
 -- A user without the right to publish commits all the same; then watchers look at intervals.
 redis.pcall('PUBLISH', root .. ':wake', space)
