@@ -31,7 +31,7 @@ class TestPostgresStore(StoreContract):
         store._ask(
             "UPDATE {s}.objects SET frame = "
             "set_byte(frame, octet_length(frame) - 1, get_byte(frame, octet_length(frame) - 1) # 1)"
-            " WHERE id = %b::bytea",
+            " WHERE uuid_send(key) || rest = %b::bytea",
             id,
         )
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from uuid import UUID
 
 from holdfast.errors import InvalidInput
 from holdfast.store._checks import expect, expect_seconds, expect_whole
@@ -12,6 +13,7 @@ from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Presence
 from holdfast.store._frames import parse_header
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
+from holdfast.store._postgres_arrays import KEY_SIZE, keys
 from holdfast.store._postgres_commit import (
     TYPES,
     Answer,
@@ -141,7 +143,7 @@ class PostgresStore(Store):
     def _frames(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
         found: dict[ObjectId, bytes] = {}
         for some in _portions(ids):
-            rows = self._ask("SELECT id, base, frame FROM {s}.frames_1(%b::bytea[])", some)
+            rows = self._ask("SELECT id, base, frame FROM {s}.frames_1(%b::uuid[])", keys(some))
             found.update((id, frame_of(piece, base)) for id, base, piece in rows)
         return found
 
@@ -149,9 +151,9 @@ class PostgresStore(Store):
         found: dict[ObjectId, Presence] = {}
         for some in _portions(ids):
             rows = self._ask(
-                "SELECT o.id, o.depth, c.id IS NOT NULL FROM {s}.objects o "
-                "LEFT JOIN {s}.condemned c ON c.id = o.id WHERE o.id = ANY (%b::bytea[])",
-                some,
+                "SELECT uuid_send(o.key) || o.rest, o.depth, c.key IS NOT NULL FROM {s}.objects o "
+                "LEFT JOIN {s}.condemned c ON c.key = o.key WHERE o.key = ANY (%b::uuid[])",
+                keys(some),
             )
             found.update((id, Presence(depth, marked)) for id, depth, marked in rows)
         return found
@@ -251,43 +253,44 @@ class PostgresStore(Store):
     # Collection.
 
     def _scan(self) -> Iterator[Stored]:
-        last = b""
+        last = UUID(int=0)
         while True:
             rows = self._ask(
-                "SELECT o.id, o.base, substring(o.frame FROM 1 FOR %b::integer), "
-                "octet_length(o.frame), c.id IS NOT NULL "
-                "FROM {s}.objects o LEFT JOIN {s}.condemned c ON c.id = o.id "
-                "WHERE o.id > %b::bytea ORDER BY o.id LIMIT %b::bigint",
+                "SELECT o.key, o.rest, o.base, substring(o.frame FROM 1 FOR %b::integer), "
+                "octet_length(o.frame), c.key IS NOT NULL "
+                "FROM {s}.objects o LEFT JOIN {s}.condemned c ON c.key = o.key "
+                "WHERE o.key > %b::uuid ORDER BY o.key LIMIT %b::bigint",
                 _HEAD,
                 last,
                 _SCANNED_AT_A_TIME,
             )
-            for id, base, head, size, condemned in rows:
+            for key, rest, base, head, size, condemned in rows:
                 header = parse_header(frame_of(head, base))
-                stored = size + (0 if base is None else len(base))
-                yield Stored(id, header.kind, header.length, stored, base, condemned)
+                stored = size + (0 if base is None else KEY_SIZE)
+                id = key.bytes + rest
+                yield Stored(id, header.kind, header.length, stored, header.base, condemned)
             if len(rows) < _SCANNED_AT_A_TIME:
                 return
             last = rows[-1][0]
 
     def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
         for some in _portions(ids):
-            self._database.call("condemn_1", "bytea[] bigint", (some, collection))
+            self._database.call("condemn_1", "uuid[] bigint", (keys(some), collection))
 
     def _revive(self, ids: Sequence[ObjectId]) -> None:
         for some in _portions(ids):
-            self._database.call("revive_1", "bytea[]", (some,))
+            self._database.call("revive_1", "uuid[]", (keys(some),))
 
     def _raise_epochs(self) -> int:
         return int(self._database.call("raise_1", "", ())[0])
 
     def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
-        deleted: set[ObjectId] = set()
+        deleted: set[bytes] = set()
         for some in _portions(ids):
-            given = (some, collection)
-            (gone,) = self._database.call("delete_1", "bytea[] bigint", given, repeatable=False)
-            deleted.update(gone)
-        return [id for id in ids if id in deleted]
+            given = (keys(some), collection)
+            (gone,) = self._database.call("delete_1", "uuid[] bigint", given, repeatable=False)
+            deleted.update(key.bytes for key in gone)
+        return [id for id in ids if id[:KEY_SIZE] in deleted]
 
     def _disk_bytes(self) -> int:
         ((size,),) = self._ask(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -11,14 +12,14 @@ from holdfast.errors import Corrupt, FormatError, LeaseLost, MissingObjects, Ref
 from holdfast.store._decide import Batch, Recorded, Reframe, check_repeated, operation_of
 from holdfast.store._frames import read_size
 from holdfast.store._framing import Framed
+from holdfast.store._postgres_arrays import KEY_SIZE, byteas, keys, texts
 from holdfast.store._records import Operation, decode_operation, encode_operation
-from holdfast.tree._objects import ID_SIZE, ObjectId
+from holdfast.tree._objects import ObjectId
 
 _CHECK_SIZE = 4
-_REPEATED, _LEASE_LOST, _REF_MOVED, _MISSING, _REFRAME = 1, 2, 3, 4, 5
 
 TYPES = (
-    "text uuid bytea bytea integer bytea[] bytea bytea[] boolean[] bytea[] bytea[] bytea[] "
+    "text uuid uuid bytea integer uuid[] bytea bytea uuid[] bytea bytea[] uuid[] uuid[] "
     "text[] bytea[] bytea[] text[] bigint[]"
 )
 """The types of what `parameters_of` gives."""
@@ -33,8 +34,8 @@ class Answer(NamedTuple):
     watched: bool
     place: int | None
     actual: ObjectId | None
-    ids: list[ObjectId] | None
-    digest: bytes | None
+    keys: list[UUID] | None
+    digest: UUID | None
     record: bytes | None
 
 
@@ -46,20 +47,21 @@ def parameters_of(batch: Batch) -> list[Any]:
     return [
         batch.space,
         write_key(batch.space, batch.write_id),
-        batch.digest,
+        _short(batch.digest),
         _record_of(batch),
         batch.epoch,
-        ids,
+        keys(ids),
+        b"".join([id[KEY_SIZE:] for id in ids]),
         bytes([one.depth for one in frames]),
-        [one.base for one in frames],
-        [one.base in stored for one in frames],
-        [piece_of(one) for one in frames],
-        list(batch.needs - stored),
-        list(batch.targets - stored),
-        [move.name for move in batch.moves],
-        [move.expected for move in batch.moves],
-        [move.target for move in batch.moves],
-        [fence.name for fence in batch.fences],
+        keys([one.base for one in frames]),
+        bytes([one.base in stored for one in frames]),
+        byteas([piece_of(one) for one in frames]),
+        keys(batch.needs - stored),
+        keys(batch.targets - stored),
+        texts([move.name for move in batch.moves]),
+        byteas([move.expected for move in batch.moves]),
+        byteas([move.target for move in batch.moves]),
+        texts([fence.name for fence in batch.fences]),
         [fence.token for fence in batch.fences],
     ]
 
@@ -71,7 +73,8 @@ def operation_from(batch: Batch, answer: Answer) -> Operation:
             return operation_of(batch, answer.sequence, answer.epoch)
         case 1:
             found = read_operation(batch.space, answer.sequence, answer.epoch, answer.record)
-            check_repeated(batch, Recorded(answer.digest or b"", found))
+            same = answer.digest == _short(batch.digest)
+            check_repeated(batch, Recorded(batch.digest if same else b"", found))
             return found
         case 2:
             fence = batch.fences[(answer.place or 1) - 1]
@@ -83,26 +86,26 @@ def operation_from(batch: Batch, answer: Answer) -> Operation:
             move = batch.moves[(answer.place or 1) - 1]
             raise RefMoved(move.name, move.expected, answer.actual)
         case 4:
-            raise MissingObjects(sorted(set(answer.ids or ())))
+            raise MissingObjects(sorted(_ids(answer, batch.needs | batch.targets)))
         case 5:
-            raise Reframe(answer.ids or ())
+            raise Reframe(_ids(answer, [one.id for one in batch.frames]))
     raise FormatError(f"the function for commits answered {answer.status}, which says nothing")
 
 
 def write_key(space: str, write_id: str) -> UUID:
     """What a write is found by: enough of a hash that no two share it."""
-    return UUID(bytes=sha256(f"{space} {write_id}".encode()).digest()[:16])
+    return _short(sha256(f"{space} {write_id}".encode()).digest())
 
 
 def piece_of(framed: Framed) -> bytes:
-    """A frame without the id of its base, which has a column of its own."""
+    """A frame without the key of its base, which has a column of its own."""
     if framed.base is None:
         return framed.frame
     start = read_size(framed.frame)[1]
-    return framed.frame[:start] + framed.frame[start + ID_SIZE :]
+    return framed.frame[:start] + framed.frame[start + KEY_SIZE :]
 
 
-def frame_of(piece: bytes, base: ObjectId | None) -> bytes:
+def frame_of(piece: bytes, base: UUID | None) -> bytes:
     """A frame from its row; what cannot be one is left as it is."""
     if base is None:
         return piece
@@ -110,7 +113,16 @@ def frame_of(piece: bytes, base: ObjectId | None) -> bytes:
         start = read_size(piece)[1]
     except FormatError:
         return piece
-    return piece[:start] + base + piece[start:]
+    return piece[:start] + base.bytes + piece[start:]
+
+
+def _ids(answer: Answer, asked: Iterable[ObjectId]) -> set[ObjectId]:
+    found = {key.bytes for key in answer.keys or ()}
+    return {id for id in asked if id[:KEY_SIZE] in found}
+
+
+def _short(digest: bytes) -> UUID:
+    return UUID(bytes=digest[:KEY_SIZE])
 
 
 def _record_of(batch: Batch) -> bytes:

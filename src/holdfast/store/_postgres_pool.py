@@ -17,10 +17,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import conninfo
-from psycopg.abc import PQGen
+from psycopg.abc import AdaptContext, PQGen
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from holdfast.errors import NotAllowed, NotFound, StoreClosed
+from holdfast.store._postgres_arrays import Array
 from holdfast.store._postgres_errors import (
     Again,
     Lost,
@@ -39,6 +42,24 @@ _FIRST_PAUSE, _LAST_PAUSE = 0.005, 0.5
 # The pool tells of each connection that it cannot make. Whoever asks for one is told by an
 # error, and a library does not write to the terminal.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+
+
+class _ArrayDumper(Dumper):
+    """Hands an array over as it is."""
+
+    format = Format.BINARY
+
+    def __init__(self, cls: type, context: AdaptContext | None = None) -> None:
+        super().__init__(cls, context)
+        self.oid = 0
+
+    def dump(self, obj: Array) -> bytes:
+        """The bytes of an array. Its type is told by the statement."""
+        return obj.data
+
+
+# For a class of our own, so that nobody else is affected.
+psycopg.adapters.register_dumper(Array, _ArrayDumper)
 
 
 class Connection(psycopg.Connection[Row]):

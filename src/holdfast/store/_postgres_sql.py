@@ -1,7 +1,8 @@
 """The tables and functions of a store in Postgres, as the SQL that makes them.
 
 facts       one row: the layout of these tables, the store's header, the epoch
-objects     one row for each object: its frame, without the id of its base
+objects     one row for each object. `key` is the first half of its id, by which it is found,
+            and `rest` the other half; `base` is the key of its base, which its frame lacks
 condemned   what is marked for deletion, and by which collection
 spaces      a number for each space, its last operation, and its counter of fencing tokens
 refs        name and target, and the operation that last moved it
@@ -35,11 +36,12 @@ CREATE TABLE {s}.facts (
     layout integer NOT NULL, epoch integer NOT NULL, header bytea NOT NULL
 );
 CREATE TABLE {s}.objects (
-    depth smallint NOT NULL, id bytea PRIMARY KEY, base bytea, frame bytea NOT NULL
+    depth smallint NOT NULL, key uuid PRIMARY KEY, base uuid,
+    rest bytea NOT NULL, frame bytea NOT NULL
 );
 -- Frames are compressed already.
 ALTER TABLE {s}.objects ALTER COLUMN frame SET STORAGE EXTERNAL;
-CREATE TABLE {s}.condemned (collection bigint NOT NULL, id bytea PRIMARY KEY);
+CREATE TABLE {s}.condemned (collection bigint NOT NULL, key uuid PRIMARY KEY);
 -- Rows that change with every commit have room beside them for the next version.
 CREATE TABLE {s}.spaces (
     number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -53,7 +55,7 @@ CREATE TABLE {s}.refs (
 ) WITH (fillfactor = 50);
 CREATE TABLE {s}.operations (
     space integer NOT NULL, epoch integer NOT NULL, sequence bigint NOT NULL,
-    write uuid NOT NULL, digest bytea NOT NULL, record bytea NOT NULL,
+    write uuid NOT NULL, digest uuid NOT NULL, record bytea NOT NULL,
     PRIMARY KEY (space, sequence)
 );
 CREATE INDEX operations_write ON {s}.operations (write);
@@ -66,7 +68,7 @@ CREATE TABLE {s}.leases (
 CREATE UNLOGGED TABLE {s}.watches (
     until timestamptz NOT NULL, space text COLLATE "C" PRIMARY KEY
 );
-CREATE UNLOGGED TABLE {s}.accesses (at timestamptz NOT NULL, id bytea PRIMARY KEY);
+CREATE UNLOGGED TABLE {s}.accesses (at timestamptz NOT NULL, key uuid PRIMARY KEY);
 """
 
 # A session keeps the plans of a function. Made while tables are small, a plan may read them
@@ -91,13 +93,13 @@ _BEGIN = """
 _COMMIT = """
 CREATE OR REPLACE FUNCTION {s}.commit_1(
     p_durable boolean, p_patience text,
-    p_space text, p_write uuid, p_digest bytea, p_record bytea, p_epoch integer,
-    p_ids bytea[], p_depths bytea, p_bases bytea[], p_inside boolean[], p_frames bytea[],
-    p_needs bytea[], p_targets bytea[],
+    p_space text, p_write uuid, p_digest uuid, p_record bytea, p_epoch integer,
+    p_keys uuid[], p_rests bytea, p_depths bytea, p_bases uuid[], p_inside bytea,
+    p_frames bytea[], p_needs uuid[], p_targets uuid[],
     p_names text[], p_expected bytea[], p_moved bytea[],
     p_leases text[], p_tokens bigint[],
     OUT status integer, OUT last bigint, OUT current_epoch integer, OUT watched boolean,
-    OUT place integer, OUT actual bytea, OUT ids bytea[], OUT found_digest bytea,
+    OUT place integer, OUT actual bytea, OUT keys uuid[], OUT found_digest uuid,
     OUT found_record bytea
 ) LANGUAGE plpgsql {planning} AS $commit$
 #variable_conflict use_column
@@ -108,7 +110,7 @@ DECLARE
     v_stored bigint;
     v_found bigint;
     v_found_epoch integer;
-    v_revived bytea[];
+    v_revived uuid[];
 BEGIN
     {begin}
     -- A collection takes this lock against all commits: see design note 010.
@@ -150,31 +152,32 @@ BEGIN
         p_targets := p_targets || p_needs;
     END IF;
     IF status = 0 AND cardinality(p_targets) > 0 THEN
-        SELECT array_agg(n.id) INTO ids FROM unnest(p_targets) n(id)
-            WHERE NOT EXISTS (SELECT FROM {s}.objects o WHERE o.id = n.id)
-            OR EXISTS (SELECT FROM {s}.condemned c WHERE c.id = n.id);
-        IF ids IS NOT NULL THEN
+        SELECT array_agg(n.key) INTO keys FROM unnest(p_targets) n(key)
+            WHERE NOT EXISTS (SELECT FROM {s}.objects o WHERE o.key = n.key)
+            OR EXISTS (SELECT FROM {s}.condemned c WHERE c.key = n.key);
+        IF keys IS NOT NULL THEN
             status := 4;
         END IF;
     END IF;
-    IF status = 0 AND cardinality(p_ids) > 0 THEN
-        SELECT count(o.id), count(c.id) INTO v_there, v_marked
-            FROM unnest(p_ids) f(id) JOIN {s}.objects o ON o.id = f.id
-            LEFT JOIN {s}.condemned c ON c.id = f.id;
-        SELECT array_agg(f.id) INTO ids
-            FROM unnest(p_ids, p_bases, p_inside) WITH ORDINALITY f(id, base, inside, at)
-            LEFT JOIN {s}.objects o ON o.id = f.base LEFT JOIN {s}.condemned c ON c.id = f.base
+    IF status = 0 AND cardinality(p_keys) > 0 THEN
+        SELECT count(o.key), count(c.key) INTO v_there, v_marked
+            FROM unnest(p_keys) f(key) JOIN {s}.objects o ON o.key = f.key
+            LEFT JOIN {s}.condemned c ON c.key = f.key;
+        SELECT array_agg(f.key) INTO keys
+            FROM unnest(p_keys, p_bases) WITH ORDINALITY f(key, base, at)
+            LEFT JOIN {s}.objects o ON o.key = f.base LEFT JOIN {s}.condemned c ON c.key = f.base
             WHERE f.base IS NOT NULL
             AND (
-                EXISTS (SELECT FROM {s}.condemned d WHERE d.id = f.id)
-                OR NOT EXISTS (SELECT FROM {s}.objects d WHERE d.id = f.id)
+                EXISTS (SELECT FROM {s}.condemned d WHERE d.key = f.key)
+                OR NOT EXISTS (SELECT FROM {s}.objects d WHERE d.key = f.key)
             )
             AND (
-                EXISTS (SELECT FROM {s}.objects d WHERE d.id = f.id)
-                OR CASE WHEN o.id IS NULL OR c.id IS NOT NULL THEN NOT f.inside
+                EXISTS (SELECT FROM {s}.objects d WHERE d.key = f.key)
+                OR CASE WHEN o.key IS NULL OR c.key IS NOT NULL
+                    THEN get_byte(p_inside, f.at::integer - 1) = 0
                     ELSE o.depth >= get_byte(p_depths, f.at::integer - 1) END
             );
-        IF ids IS NOT NULL THEN
+        IF keys IS NOT NULL THEN
             status := 5;
         END IF;
     END IF;
@@ -188,26 +191,27 @@ BEGIN
     END IF;
     IF v_marked > 0 THEN
         -- The mark goes first, as where objects are deleted.
-        WITH gone AS (DELETE FROM {s}.condemned WHERE id = ANY (p_ids) RETURNING id)
-            SELECT array_agg(id) INTO v_revived FROM gone;
+        WITH gone AS (DELETE FROM {s}.condemned WHERE key = ANY (p_keys) RETURNING key)
+            SELECT array_agg(key) INTO v_revived FROM gone;
         IF v_marked IS DISTINCT FROM cardinality(v_revived) THEN
             RAISE EXCEPTION 'holdfast: a condemned object was deleted meanwhile'
                 USING ERRCODE = 'serialization_failure';
         END IF;
         UPDATE {s}.objects o SET depth = 0, base = NULL, frame = f.frame
-            FROM unnest(p_ids, p_frames) f(id, frame)
-            WHERE o.id = f.id AND o.id = ANY (v_revived);
+            FROM unnest(p_keys, p_frames) f(key, frame)
+            WHERE o.key = f.key AND o.key = ANY (v_revived);
     END IF;
-    IF cardinality(p_ids) > v_there THEN
-        -- In the order of their ids, so that two commits never wait for each other.
-        INSERT INTO {s}.objects (depth, id, base, frame)
-            SELECT get_byte(p_depths, f.at::integer - 1), f.id, f.base, f.frame
-            FROM unnest(p_ids, p_bases, p_frames) WITH ORDINALITY f(id, base, frame, at)
-            WHERE v_there = 0 OR NOT EXISTS (SELECT FROM {s}.objects o WHERE o.id = f.id)
+    IF cardinality(p_keys) > v_there THEN
+        -- In the order of their keys, so that two commits never wait for each other.
+        INSERT INTO {s}.objects (depth, key, base, rest, frame)
+            SELECT get_byte(p_depths, f.at::integer - 1), f.key, f.base,
+                substring(p_rests FROM 16 * f.at::integer - 15 FOR 16), f.frame
+            FROM unnest(p_keys, p_bases, p_frames) WITH ORDINALITY f(key, base, frame, at)
+            WHERE v_there = 0 OR NOT EXISTS (SELECT FROM {s}.objects o WHERE o.key = f.key)
             ORDER BY f.at
-            ON CONFLICT (id) DO NOTHING;
+            ON CONFLICT (key) DO NOTHING;
         GET DIAGNOSTICS v_stored = ROW_COUNT;
-        IF v_stored + v_there <> cardinality(p_ids) THEN
+        IF v_stored + v_there <> cardinality(p_keys) THEN
             -- Somebody else has just stored one, perhaps otherwise than what is stored
             -- against it here expects.
             RAISE EXCEPTION 'holdfast: an object was stored by another commit meanwhile'
@@ -230,15 +234,16 @@ END $commit$;
 
 # The frames of objects, and of everything that they are stored against.
 _FRAMES = """
-CREATE OR REPLACE FUNCTION {s}.frames_1(p_ids bytea[])
-    RETURNS TABLE (id bytea, base bytea, frame bytea)
+CREATE OR REPLACE FUNCTION {s}.frames_1(p_keys uuid[])
+    RETURNS TABLE (id bytea, base uuid, frame bytea)
     LANGUAGE sql STABLE {planning} AS $frames$
-    WITH RECURSIVE chain(id, base) AS (
-        SELECT o.id, o.base FROM {s}.objects o WHERE o.id = ANY (p_ids)
+    WITH RECURSIVE chain(key, base) AS (
+        SELECT o.key, o.base FROM {s}.objects o WHERE o.key = ANY (p_keys)
         UNION
-        SELECT o.id, o.base FROM chain c JOIN {s}.objects o ON o.id = c.base
+        SELECT o.key, o.base FROM chain c JOIN {s}.objects o ON o.key = c.base
     )
-    SELECT o.id, o.base, o.frame FROM chain c JOIN {s}.objects o ON o.id = c.id
+    SELECT uuid_send(o.key) || o.rest, o.base, o.frame
+    FROM chain c JOIN {s}.objects o ON o.key = c.key
 $frames$;
 """
 
@@ -304,21 +309,21 @@ END $swap$;
 
 _COLLECTION = """
 CREATE OR REPLACE FUNCTION {s}.condemn_1(
-    p_durable boolean, p_patience text, p_ids bytea[], p_collection bigint
+    p_durable boolean, p_patience text, p_keys uuid[], p_collection bigint
 ) RETURNS void LANGUAGE plpgsql {planning} AS $condemn$
 BEGIN
     {begin}
     -- No commit is under way: what each has seen alive, it has stored against, or it sees this.
     LOCK TABLE {s}.operations IN SHARE ROW EXCLUSIVE MODE;
-    INSERT INTO {s}.condemned AS c (collection, id)
-        SELECT p_collection, o.id FROM unnest(p_ids) n(id) JOIN {s}.objects o ON o.id = n.id
-        ON CONFLICT (id) DO UPDATE SET collection = EXCLUDED.collection;
+    INSERT INTO {s}.condemned AS c (collection, key)
+        SELECT p_collection, o.key FROM unnest(p_keys) n(key) JOIN {s}.objects o ON o.key = n.key
+        ON CONFLICT (key) DO UPDATE SET collection = EXCLUDED.collection;
 END $condemn$;
-CREATE OR REPLACE FUNCTION {s}.revive_1(p_durable boolean, p_patience text, p_ids bytea[])
+CREATE OR REPLACE FUNCTION {s}.revive_1(p_durable boolean, p_patience text, p_keys uuid[])
 RETURNS void LANGUAGE plpgsql {planning} AS $revive$
 BEGIN
     {begin}
-    DELETE FROM {s}.condemned WHERE id = ANY (p_ids);
+    DELETE FROM {s}.condemned WHERE key = ANY (p_keys);
 END $revive$;
 CREATE OR REPLACE FUNCTION {s}.raise_1(p_durable boolean, p_patience text)
 RETURNS integer LANGUAGE plpgsql {planning} AS $raise$
@@ -331,18 +336,19 @@ BEGIN
     RETURN v_epoch;
 END $raise$;
 CREATE OR REPLACE FUNCTION {s}.delete_1(
-    p_durable boolean, p_patience text, p_ids bytea[], p_collection bigint
-) RETURNS bytea[] LANGUAGE plpgsql {planning} AS $delete$
+    p_durable boolean, p_patience text, p_keys uuid[], p_collection bigint
+) RETURNS uuid[] LANGUAGE plpgsql {planning} AS $delete$
 DECLARE
-    v_ids bytea[];
+    v_keys uuid[];
 BEGIN
     {begin}
     -- The mark goes first: a commit that revives an object holds it, and takes it away.
     WITH gone AS (
-        DELETE FROM {s}.condemned WHERE id = ANY (p_ids) AND collection = p_collection RETURNING id
-    ) SELECT array_agg(id) INTO v_ids FROM gone;
-    DELETE FROM {s}.objects WHERE id = ANY (v_ids);
-    RETURN coalesce(v_ids, ARRAY[]::bytea[]);
+        DELETE FROM {s}.condemned WHERE key = ANY (p_keys) AND collection = p_collection
+        RETURNING key
+    ) SELECT array_agg(key) INTO v_keys FROM gone;
+    DELETE FROM {s}.objects WHERE key = ANY (v_keys);
+    RETURN coalesce(v_keys, ARRAY[]::uuid[]);
 END $delete$;
 """
 

@@ -1,0 +1,57 @@
+"""Arrays as Postgres spells them in binary: the driver's own way takes ten times as long.
+
+dimensions, has nulls, type of elements, count, first index: 4 bytes each
+for each element: its length in 4 bytes, or -1 for none, and its bytes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+
+from holdfast.tree._objects import ObjectId
+
+_HEAD = Struct(">iiIii")
+_LENGTH = Struct(">i")
+_NONE = _LENGTH.pack(-1)
+_BYTEA, _TEXT, _UUID = 17, 25, 2950
+
+KEY_SIZE = 16
+"""An object is found by so many bytes of its id."""
+
+
+class Array:
+    """An array that is spelled already."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+def byteas(items: Sequence[bytes | None]) -> Array:
+    """An array of bytes, or of nothing where there is None."""
+    return Array(_spelled(_BYTEA, items))
+
+
+def keys(ids: Iterable[ObjectId | None]) -> Array:
+    """An array of the keys of objects."""
+    return Array(_spelled(_UUID, [None if id is None else id[:KEY_SIZE] for id in ids]))
+
+
+def texts(items: Sequence[str]) -> Array:
+    """An array of texts."""
+    return Array(_spelled(_TEXT, [item.encode() for item in items]))
+
+
+def _spelled(element: int, items: Sequence[bytes | None]) -> bytes:
+    if not items:
+        return _HEAD.pack(0, 0, element, 0, 1)[:12]
+    pieces = [_HEAD.pack(1, None in items, element, len(items), 1)]
+    for item in items:
+        if item is None:
+            pieces.append(_NONE)
+        else:
+            pieces.append(_LENGTH.pack(len(item)))
+            pieces.append(item)
+    return b"".join(pieces)
