@@ -76,10 +76,11 @@ class Postgres:
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
 
-    def start(self) -> None:
+    def start(self, *, fsync: bool = True) -> None:
         """Start it, and wait until it answers."""
         options = {
-            "listen_addresses": "127.0.0.1", "port": str(self.port), "fsync": "on",
+            "listen_addresses": "127.0.0.1", "port": str(self.port),
+            "fsync": "on" if fsync else "off",
             "unix_socket_directories": "", "max_connections": "120",
             "min_wal_size": "32MB", "max_wal_size": "128MB",
         }  # fmt: skip

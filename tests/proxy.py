@@ -41,6 +41,10 @@ class Proxy:
         self._refusing = False
         self._closed = False
         self._dropping: bytes | None = None
+        self.pieces = 0
+        """How many pieces of data came from clients, since `fail_at`."""
+        self._fails_at = 0
+        self._heard = False
         self._lock = threading.Lock()
         self._pairs: set[_Pair] = set()
         self._listener = socket.create_server((self.host, 0), backlog=128)
@@ -83,6 +87,15 @@ class Proxy:
         """
         self.lost.clear()
         self._dropping = after
+
+    def fail_at(self, piece: int, *, heard: bool = False) -> None:
+        """End a connection at the n-th piece that any client sends, counted from now.
+
+        The server hears it or not; the client gets no answer either way.
+        """
+        self.lost.clear()
+        with self._lock:
+            self.pieces, self._fails_at, self._heard = 0, piece, heard
 
     def keep_replies(self) -> None:
         """Lose no more replies."""
@@ -167,6 +180,14 @@ class Proxy:
         marker = self._dropping
         if marker is not None and marker in data:
             pair.doomed = True
+        with self._lock:
+            self.pieces += 1
+            fails, heard = self.pieces == self._fails_at, self._heard
+        if fails and heard:
+            pair.doomed = True
+        elif fails:
+            self.lost.set()
+            raise OSError("ended by the test")
 
     @staticmethod
     def _start(work: Callable[[], None]) -> None:

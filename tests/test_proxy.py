@@ -110,3 +110,19 @@ def test_a_dropped_reply_was_heard_and_ends_the_connection(
     proxy.keep_replies()
     with connect(proxy) as again:
         assert ask(again, b"commit") == b"COMMIT"
+
+
+@pytest.mark.parametrize("heard_it", [True, False])
+def test_a_connection_ends_at_the_piece_that_is_told(
+    proxy: Proxy, heard: list[bytes], heard_it: bool
+) -> None:
+    with connect(proxy) as client:
+        ask(client, b"a")
+        proxy.fail_at(2, heard=heard_it)
+
+        assert ask(client, b"b") == b"B"
+        assert ask(client, b"c") == b""
+        assert proxy.lost.is_set()
+        assert heard == [b"a", b"b", *([b"c"] if heard_it else [])]
+    with connect(proxy) as again:
+        assert ask(again, b"d") == b"D"

@@ -110,9 +110,13 @@ def read_dsn(dsn: str, schema: str) -> Place:
         parts = conninfo.conninfo_to_dict(dsn)
     except (psycopg.Error, ValueError, UnicodeError):
         raise bad_dsn() from None  # What the driver says may quote a password.
-    host, port = parts.get("host") or parts.get("hostaddr"), parts.get("port")
+    host = str(parts.get("host") or parts.get("hostaddr") or "")
+    port, name = str(parts.get("port") or ""), str(parts.get("dbname") or "")
+    # A password whose @ or / is not spelled out spills into what is shown.
+    spilled = "@" in host[1:] or "@" in name or (not port.replace(",", "0").isdigit() and port)
+    if spilled or "\0" in dsn:
+        raise bad_dsn()
     where = f"{host or 'the default host'}{f':{port}' if port else ''}"
-    name = parts.get("dbname")
     shown = f"the Postgres store at {where}{f'/{name}' if name else ''}, schema {schema}"
     return Place(shown, dsn)
 

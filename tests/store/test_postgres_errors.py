@@ -1,0 +1,289 @@
+"""What somebody is told who opens a store in Postgres in a wrong way; and where it may be."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.errors import (
+    FormatError,
+    HoldfastError,
+    InvalidInput,
+    NewerFormat,
+    NotAllowed,
+    NotFound,
+    Unavailable,
+)
+from holdfast.store import PostgresStore
+from holdfast.testing._stores._base import SPACE, point, value
+from tests.postgres import PASSWORD, Postgres, _free_port, running_postgres
+
+SECRET = "Gehe1m%40Wort"
+
+
+@pytest.fixture
+def database(postgres_url: str) -> str:
+    return postgres_url.rpartition("/")[2]
+
+
+def refused(dsn: str, **options: object) -> HoldfastError:
+    with pytest.raises(HoldfastError) as caught:
+        PostgresStore(dsn, connect_timeout=2.0, **options)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_a_wrong_password_names_user_and_password(postgres: Postgres) -> None:
+    error = refused(f"postgresql://holdfast:{SECRET}@127.0.0.1:{postgres.port}/postgres")
+
+    assert isinstance(error, NotAllowed)
+    assert "Check the user and the password" in str(error)
+
+
+def test_a_missing_database_names_the_end_of_the_url(postgres: Postgres) -> None:
+    error = refused(postgres.url("nosuch"))
+
+    assert isinstance(error, NotFound)
+    assert "end of the URL" in str(error)
+
+
+def test_a_wrong_port_names_host_and_port() -> None:
+    error = refused(f"postgresql://u:{SECRET}@127.0.0.1:{_free_port()}/app")
+
+    assert isinstance(error, Unavailable)
+    assert "Check host and port" in str(error)
+
+
+def test_an_unknown_host_names_host_and_port() -> None:
+    error = refused(f"postgresql://u:{SECRET}@no-such-host.invalid/app")
+
+    assert isinstance(error, Unavailable)
+    assert "Check host and port" in str(error)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        f"postgresql://u:{SECRET}@host:port/app",
+        f"postgresql://u:{SECRET}%zz@host/app",
+        f"postgresql://u:{SECRET}@host/app?nosuch=1",
+        f"postgresql://u:{SECRET}@[::1/app",
+        f"host=localhost password {SECRET}",
+        f"user=u password={SECRET} nosuch=1",
+        f"postgresql://u:{SECRET}/12@host/app",
+        f"postgresql://u:12/{SECRET}@host/app",
+        f"postgresql://u:12@{SECRET}@host/app",
+        "host='",
+        "\0",
+    ],
+)
+def test_a_dsn_with_a_typo_is_refused_without_being_quoted(dsn: str) -> None:
+    error = refused(dsn)
+
+    assert isinstance(error, InvalidInput)
+    assert "postgresql://user:password@host" in str(error)
+    assert SECRET not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("path", ["password", "database", "port", "typo"])
+def test_no_secret_is_ever_shown(
+    postgres: Postgres, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    dsn = {
+        "password": f"postgresql://holdfast:{SECRET}@127.0.0.1:{postgres.port}/postgres",
+        "database": f"postgresql://holdfast:{SECRET}@127.0.0.1:{postgres.port}/nosuch",
+        "port": f"postgresql://holdfast:{SECRET}@127.0.0.1:{_free_port()}/postgres",
+        "typo": f"postgresql://holdfast:{SECRET}@127.0.0.1:{postgres.port}/postgres?x",
+    }[path]
+    error = refused(dsn)
+
+    shown = "".join(traceback.format_exception(error)) + caplog.text + repr(error)
+    assert SECRET not in shown
+    assert SECRET.replace("%40", "@") not in shown
+
+
+def test_a_store_shows_where_it_is_without_the_password(postgres: Postgres) -> None:
+    with PostgresStore(postgres.url(), schema="shown") as store:
+        assert "127.0.0.1" in repr(store) and "schema shown" in repr(store)
+        assert PASSWORD not in repr(store)
+        assert PASSWORD not in repr(store._database.pool)
+
+
+# Schemas.
+
+
+def test_two_schemas_hold_two_stores(postgres_url: str) -> None:
+    with (
+        PostgresStore(postgres_url, schema="one") as one,
+        PostgresStore(postgres_url, schema="two") as two,
+    ):
+        point(one, value("only here"))
+
+        assert one.header.store_id != two.header.store_id
+        assert two.spaces() == [] and two.missing([value("only here").id]) != []
+
+
+def test_a_url_may_name_the_schema_and_the_durability(postgres_url: str) -> None:
+    with holdfast.open(f"{postgres_url}?schema=team-a&connect_timeout=5") as store:
+        assert isinstance(store, PostgresStore)
+        assert (store.schema, store.durability) == ("team-a", "full")
+        point(store, value("x"))
+    with holdfast.open(
+        f"{postgres_url}?durability=relaxed&schema=team-a".replace("postgresql:", "postgres:")
+    ) as again:
+        assert (again.durability, again.spaces()) == ("relaxed", [SPACE])
+
+
+@pytest.mark.parametrize("schema", ["pg_x", "1a", 'a"b', "a b", "a;drop", "x" * 49, "ä"])
+def test_a_name_that_no_schema_has_is_refused(schema: str) -> None:
+    with pytest.raises(InvalidInput, match="schema"):
+        PostgresStore("postgresql://localhost/app", schema=schema)
+
+
+def test_nothing_is_made_unless_that_is_wanted(postgres_url: str) -> None:
+    with pytest.raises(NotFound, match="holdfast init"):
+        PostgresStore(postgres_url, create=False)
+
+    with psycopg.connect(postgres_url) as look:
+        found = look.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'holdfast'").fetchall()
+        assert found == []
+
+
+def test_tables_of_somebody_else_are_left_alone(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as other:
+        other.execute("CREATE TABLE public.facts (fact text)")
+        other.execute("CREATE TABLE public.invoices (id integer)")
+
+    with pytest.raises(FormatError, match=r"something else \(facts, invoices\).*schema="):
+        PostgresStore(postgres_url, schema="public")
+
+
+def test_tables_with_our_names_that_are_not_ours_are_left_alone(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as other:
+        for name in ("facts", "objects", "spaces"):
+            other.execute(f"CREATE TABLE public.{name} (id integer)".encode())
+
+    with pytest.raises(FormatError, match="something else"):
+        PostgresStore(postgres_url, schema="public")
+
+
+def test_a_newer_layout_is_refused(postgres_url: str) -> None:
+    with PostgresStore(postgres_url) as store:
+        store._ask("UPDATE {s}.facts SET layout = 2")
+
+    with pytest.raises(NewerFormat, match="Install a newer Holdfast"):
+        PostgresStore(postgres_url)
+
+
+def test_tables_that_vanish_are_named_with_what_to_do(postgres_url: str) -> None:
+    with PostgresStore(postgres_url) as store, psycopg.connect(postgres_url) as other:
+        other.execute("DROP TABLE holdfast.refs")
+        other.commit()
+
+        with pytest.raises(FormatError, match="holdfast init"):
+            store.ref(SPACE, "branch/main")
+
+
+# Rights.
+
+
+@pytest.fixture
+def limited(postgres: Postgres, database: str) -> Iterator[str]:
+    """The address of a user who may only connect."""
+    postgres.run("CREATE ROLE limited LOGIN PASSWORD 'pw'", database)
+    yield f"postgresql://limited:pw@127.0.0.1:{postgres.port}/{database}"
+    postgres.run("DROP OWNED BY limited", database)
+    postgres.run("DROP ROLE limited", database)
+
+
+def test_who_may_not_make_a_schema_is_told_what_to_ask_for(limited: str) -> None:
+    with pytest.raises(NotAllowed, match=r"CREATE on the database.*PostgresStore\.sql"):
+        PostgresStore(limited)
+
+
+def test_who_may_not_use_the_schema_is_told_what_to_ask_for(
+    limited: str, postgres_url: str
+) -> None:
+    PostgresStore(postgres_url).close()
+
+    with pytest.raises(NotAllowed, match="USAGE on the schema"):
+        PostgresStore(limited)
+
+
+def test_a_schema_made_by_hand_serves_a_user_with_the_rights_that_it_names(
+    limited: str, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(PostgresStore.sql("by-hand").encode())
+        for grant in (
+            'GRANT USAGE ON SCHEMA "by-hand" TO limited',
+            'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "by-hand" TO limited',
+            'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA "by-hand" TO limited',
+        ):
+            admin.execute(grant.encode())
+
+    with PostgresStore(limited, schema="by-hand") as store:
+        point(store, value("x"))
+        lease = store.acquire(SPACE, "grant/x", "me", 5)
+        assert store.release(lease)
+        assert store.gc().freed == 0
+        assert store.check().spaces == 1
+
+
+# Durability.
+
+
+def test_full_is_refused_by_a_server_that_does_not_sync() -> None:
+    with running_postgres() as server:
+        server.stop()
+        server.start(fsync=False)
+
+        with pytest.raises(NotAllowed, match=r"fsync = on in postgresql\.conf.*relaxed"):
+            PostgresStore(server.url())
+        with PostgresStore(server.url(), durability="relaxed") as store:
+            assert store.durability == "relaxed"
+
+
+@pytest.mark.parametrize(("durability", "expected"), [("full", "on"), ("relaxed", "off")])
+def test_durability_is_that_of_each_transaction_whatever_the_default(
+    postgres: Postgres, database: str, postgres_url: str, durability: str, expected: str
+) -> None:
+    default = "off" if expected == "on" else "on"
+    postgres.run(f"ALTER DATABASE {database} SET synchronous_commit = {default}")
+    with PostgresStore(postgres_url, durability=durability) as store:  # type: ignore[arg-type]
+        # What a commit sees is asked inside its own transaction.
+        store._ask(
+            "CREATE FUNCTION {s}.saw() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN CREATE TABLE IF NOT EXISTS {s}.seen (was text); "
+            "INSERT INTO {s}.seen VALUES (current_setting('synchronous_commit')); "
+            "RETURN NEW; END $$"
+        )
+        store._ask(
+            "CREATE TRIGGER saw AFTER INSERT ON {s}.operations FOR EACH ROW "
+            "EXECUTE FUNCTION {s}.saw()"
+        )
+        point(store, value("x"))
+
+        assert store._ask("SELECT was FROM {s}.seen") == [(expected,)]
+        assert store._ask("SHOW synchronous_commit") == [(default,)]
+
+
+def test_options_that_make_no_sense_are_refused() -> None:
+    for options in (
+        {"durability": "none"},
+        {"max_connections": 0},
+        {"min_connections": 5, "max_connections": 4},
+        {"timeout": "soon"},
+        {"default_ttl_seconds": -1},
+        {"dsn": 7},
+    ):
+        given = {"dsn": "postgresql://localhost/app", **options}
+        with pytest.raises(InvalidInput):
+            PostgresStore(**given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="size_limit"):
+        holdfast.open("postgresql://localhost/app", size_limit=1000)

@@ -1,0 +1,207 @@
+"""Postgres behind a bad network: bounded time, clear errors, recovery, nothing done twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from holdfast.errors import Unavailable
+from holdfast.store import Move, PostgresStore
+from holdfast.testing import fail_every_call
+from holdfast.testing._stores._base import MAIN, SPACE, point, value
+from tests.postgres import Postgres
+from tests.proxy import Proxy
+from tests.testing.test_every_call import check_commits, commit_all
+
+SHORT = 1.0
+"""Seconds that a call may take where a test waits for it to fail."""
+
+
+@pytest.fixture
+def proxy(postgres: Postgres) -> Iterator[Proxy]:
+    with Proxy("127.0.0.1", postgres.port) as made:
+        yield made
+
+
+@pytest.fixture
+def url(postgres: Postgres, postgres_url: str, proxy: Proxy) -> str:
+    """The address of an empty database, through the proxy."""
+    return postgres.url(postgres_url.rpartition("/")[2], port=proxy.port)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[PostgresStore]:
+    with PostgresStore(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def hasty(url: str) -> Iterator[PostgresStore]:
+    """A store that does not wait for long."""
+    with PostgresStore(url, timeout=SHORT, connect_timeout=2.0) as opened:
+        yield opened
+
+
+def idle_in_transaction(postgres: Postgres) -> object:
+    ((count,),) = postgres.run(
+        "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
+    )
+    return count
+
+
+def test_a_commit_whose_reply_was_lost_is_recognised(store: PostgresStore, proxy: Proxy) -> None:
+    first = value("first")
+    point(store, first)
+    second = value("second")
+    proxy.drop_replies(after=b"commit_1")
+
+    def recover() -> None:
+        proxy.lost.wait()
+        proxy.keep_replies()
+
+    threading.Thread(target=recover, daemon=True).start()
+    done = point(store, second, expected=first.id)
+
+    assert proxy.lost.is_set()
+    assert done.sequence == 2
+    assert [one.moves[0].target for one in store.operations(SPACE)] == [first.id, second.id]
+
+
+def test_a_commit_that_happened_unseen_is_recognised_when_it_is_sent_again(
+    hasty: PostgresStore, url: str, proxy: Proxy
+) -> None:
+    one = value("one")
+    hasty.ref(SPACE, MAIN)
+    proxy.drop_replies(after=b"commit_1")
+    with pytest.raises(Unavailable, match="same write id"):
+        hasty.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)], write_id="w")
+    proxy.keep_replies()
+
+    with PostgresStore(url) as again:
+        done = again.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)], write_id="w")
+        assert done.sequence == again.view(SPACE).sequence == 1
+
+
+def test_connections_that_were_cut_are_replaced_unseen(store: PostgresStore, proxy: Proxy) -> None:
+    point(store, value("one"))
+    proxy.cut()
+
+    assert store.view(SPACE).sequence == 1
+    proxy.cut()
+    assert point(store, value("two"), expected=value("one").id).sequence == 2
+
+
+def test_a_server_that_hangs_is_unavailable_in_bounded_time(
+    hasty: PostgresStore, proxy: Proxy
+) -> None:
+    point(hasty, value("one"))
+    proxy.stall()
+    with pytest.raises(Unavailable, match=r"did not answer within 1 seconds.*timeout"):
+        hasty.view(SPACE)
+    with pytest.raises(Unavailable):
+        point(hasty, value("two"), expected=value("one").id)
+    proxy.resume()
+
+    assert hasty.view(SPACE).sequence in (1, 2)
+
+
+def test_a_server_that_is_gone_is_unavailable_and_found_again(
+    hasty: PostgresStore, proxy: Proxy
+) -> None:
+    point(hasty, value("one"))
+    proxy.refuse()
+    with pytest.raises(Unavailable, match=r"Check host and port|did not answer"):
+        hasty.view(SPACE)
+    proxy.accept()
+
+    until = threading.Event()
+    for _ in range(100):
+        try:
+            assert hasty.view(SPACE).sequence == 1
+            break
+        except Unavailable:
+            until.wait(0.05)
+    else:
+        pytest.fail("it was not found again")
+
+
+def test_opening_a_store_on_a_server_that_hangs_ends(url: str, proxy: Proxy) -> None:
+    proxy.stall()
+
+    with pytest.raises(Unavailable):
+        PostgresStore(url, connect_timeout=2.0)
+
+
+def test_a_failed_statement_leaves_the_pool_as_it_was(
+    store: PostgresStore, postgres: Postgres
+) -> None:
+    import psycopg
+
+    for _ in range(30):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            store._ask("SELECT 1 / 0")
+
+    assert idle_in_transaction(postgres) == 0
+    assert point(store, value("one")).sequence == 1
+    assert "returns_bad" not in store._database.pool._opened().get_stats()
+
+
+def test_a_refused_commit_leaves_no_transaction_and_no_gap(
+    store: PostgresStore, postgres: Postgres
+) -> None:
+    from holdfast.errors import MissingObjects, RefMoved
+
+    one = value("one")
+    with pytest.raises(RefMoved):
+        store.commit(SPACE, [one], moves=[Move(MAIN, value("other").id, one.id)])
+    with pytest.raises(MissingObjects):
+        store.commit(SPACE, [one], needs=[value("other").id])
+
+    assert idle_in_transaction(postgres) == 0
+    assert store.missing([one.id]) == [one.id]
+    assert point(store, one).sequence == 1
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_whatever_piece_is_lost_the_work_is_done_once(proxy: Proxy, url: str, heard: bool) -> None:
+    steps = [value(f"step {number}") for number in range(4)]
+    for piece in range(1, 2 * len(steps) + 1):  # Each commit and each read is one.
+        with PostgresStore(url, schema=f"lost_{piece}") as store:
+            store.spaces()
+            proxy.fail_at(piece, heard=heard)
+            before = None
+            for step in steps:
+                point(store, step, expected=before)
+                assert store.read([step.id])[0].payload == step.payload
+                before = step.id
+
+            assert proxy.lost.wait(SHORT)
+            assert [one.moves[0].target for one in store.operations(SPACE)] == [
+                step.id for step in steps
+            ]
+
+
+def test_failing_at_every_call_leaves_a_beginning_of_the_work(postgres: Postgres) -> None:
+    numbers = iter(range(10_000))
+
+    def fresh() -> Callable[[], PostgresStore]:
+        schema = f"every_{next(numbers)}"
+        return lambda: PostgresStore(postgres.url(), schema=schema)
+
+    assert fail_every_call(fresh, commit_all, check_commits) > 20
+
+
+def test_a_lock_that_others_hold_ends_in_bounded_time(
+    hasty: PostgresStore, postgres_url: str
+) -> None:
+    import psycopg
+
+    point(hasty, value("one"))
+    with psycopg.connect(postgres_url) as other:
+        other.execute('SELECT 1 FROM "holdfast".spaces FOR UPDATE')
+        with pytest.raises(Unavailable):
+            point(hasty, value("two"), expected=value("one").id)
+
+    assert hasty.view(SPACE).sequence in (1, 2)
