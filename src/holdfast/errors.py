@@ -307,9 +307,10 @@ class NotSaved(HoldfastError):
     ) -> None:
         self.result, self.state = result, state
         what = f"{description!r}" if description else "the function"
+        why = str(cause).rstrip(".")
         super().__init__(
-            f"{what} succeeded, but its result could not be saved: {cause}. It was not run "
-            "again; the result is in the attribute `result` of this error."
+            f"{what} succeeded, but its result could not be saved: {why}. It was not run again; "
+            "the result is in the attribute `result` of this error."
         )
 
 

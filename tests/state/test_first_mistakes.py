@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import AgentState, Cache, Externalized, FileStore
 from holdfast.errors import InvalidInput, MissingContent, NotStorable
-from holdfast.state import Live, State, Versioned, view
+from holdfast.state import Live, State, Versioned, events, task, view
 from tests.store.key_values import DictKV
 
 KEY = b"k" * 32
@@ -98,3 +98,26 @@ def test_content_of_another_store_is_said_to_be_there(tmp_path: Any) -> None:
 
         with pytest.raises(MissingContent, match="another store of the same backend_id"):
             _ = Docs.from_checkpoint_dict(checkpoint, backend=two).docs
+
+
+@pytest.mark.parametrize("event", [5, "searched", ["searched"]])
+@pytest.mark.parametrize("make", [Live, Versioned])
+def test_only_a_mapping_is_an_event(make: type[Live | Versioned], event: Any) -> None:
+    state = make()
+
+    with pytest.raises(InvalidInput, match="is a mapping"):
+        state.note(event)
+    assert events(state) == []
+
+
+@pytest.mark.parametrize("arguments", [(), ("tea", "coffee")])
+def test_a_task_that_is_called_wrongly_is_named(arguments: tuple[str, ...]) -> None:
+    @task
+    def research(topic: str) -> str:
+        return topic
+
+    state = Versioned()
+
+    with pytest.raises(TypeError, match=r"^research\(\) was called wrongly: .*argument"):
+        research(*arguments, state=state)
+    assert state.history() == []

@@ -119,6 +119,12 @@ class _Made:
 
     def _bind(self, args: Any, kwargs: dict[str, Any]) -> tuple[Call, State | None]:
         """The call, and the state that it was given. Raises TypeError as the function would."""
+        try:
+            return self._bound(args, kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}() was called wrongly: {error}") from None
+
+    def _bound(self, args: Any, kwargs: dict[str, Any]) -> tuple[Call, State | None]:
         if not self.takes_state:
             state = kwargs.pop("state", None)
             bound = self.signature.bind(*args, **kwargs)

@@ -277,7 +277,8 @@ class Versioned(State):
     def checkout(self, commit_hash: At) -> Checkout:
         """The state as a commit left it, read-only; nothing moves.
 
-        Any commit of this state, by its hash, or a branch or tag that is at it.
+        A commit is named by its hash, or by a branch or tag that is at it. A hash names any
+        commit of the store: also one of another state.
         """
         return Checkout(self._history, self._history.resolve(commit_hash))
 
@@ -393,8 +394,10 @@ class Versioned(State):
 
     def note(self, event: Mapping[str, Any]) -> None:
         """Keep the record of an event, a plain dict; it is stored with the next commit."""
+        if not isinstance(event, Mapping):
+            raise InvalidInput(f"the record of an event is a mapping, not {type(event).__name__}")
         try:
-            encoded = self.codec.encode(event)
+            encoded = self.codec.encode(dict(event))
         except NotStorable as error:
             raise inside(error, "event") from error
         with self._lock:
