@@ -644,3 +644,9 @@ def test_a_reference_is_of_an_externalized_field_that_is_set(state: RAGState) ->
         state.ref("question")
     with pytest.raises(FieldNotSet):
         RAGState().ref("docs")
+
+
+@pytest.mark.parametrize("hint", [Inline[Externalized[int]], Externalized[list[Inline[int]]]])
+def test_a_marker_inside_another_one_is_refused(hint: Any) -> None:
+    with pytest.raises(InvalidInput, match="marker inside another"):
+        type("Nested", (AgentState,), {"__annotations__": {"docs": hint}})

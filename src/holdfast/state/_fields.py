@@ -244,11 +244,21 @@ def _field(cls: type, name: str, hint: Any, default: Any) -> StateField:
     if marker is not Inline and marker is not Externalized:
         raise InvalidInput(_unmarked(cls, name, hint))
     (held,) = get_args(hint) or (Any,)
+    if _has_marker(held):
+        raise InvalidInput(
+            f"field {name!r} of {cls.__qualname__} has a marker inside another one: a field is "
+            "Inline or Externalized as a whole"
+        )
     reducers = [one for one in metadata if callable(one)]
     if len(reducers) > 1:
         raise InvalidInput(f"field {name!r} of {cls.__qualname__} has more than one reducer")
     kind: Literal["inline", "externalized"] = "inline" if marker is Inline else "externalized"
     return StateField(name, kind, held, reducers[0] if reducers else None, default)
+
+
+def _has_marker(hint: Any) -> bool:
+    marker = get_origin(hint) or hint
+    return marker is Inline or marker is Externalized or any(map(_has_marker, get_args(hint)))
 
 
 def _unmarked(cls: type, name: str, hint: Any) -> str:
