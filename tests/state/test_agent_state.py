@@ -650,3 +650,26 @@ def test_a_reference_is_of_an_externalized_field_that_is_set(state: RAGState) ->
 def test_a_marker_inside_another_one_is_refused(hint: Any) -> None:
     with pytest.raises(InvalidInput, match="marker inside another"):
         type("Nested", (AgentState,), {"__annotations__": {"docs": hint}})
+
+
+def test_a_state_can_be_saved_while_another_thread_changes_it() -> None:
+    state = RAGState(backend=MemoryStore(), docs=[{"id": n, "at": (n,)} for n in range(300)])
+    docs, stop = state.docs, threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            docs.append({"id": "more", "at": (0,)})
+            docs[len(docs) // 2]["id"] = (len(docs), "changed")
+            del docs[250:]
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        taken = [state.to_checkpoint_dict() for _ in range(60)]
+    finally:
+        stop.set()
+        thread.join()
+    for checkpoint in taken:
+        assert RAGState.from_checkpoint_dict(checkpoint, runtime=state.runtime).docs
+
+    assert again(state).docs == docs

@@ -309,8 +309,8 @@ class AgentState:
 
     def _looks(self) -> dict[str, bytes]:
         """What fields hold, as bytes that are equal where the values are."""
-        coding = self._runtime.coding
-        inline = {name: coding.encode(value) for name, value in self._inline.items()}
+        encode = self._runtime.encode
+        inline = {name: encode(value) for name, value in self._inline.items()}
         return inline | {name: content.root() for name, content in self._contents.items()}
 
     def _shown(self, name: str) -> str:

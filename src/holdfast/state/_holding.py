@@ -8,11 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.codec import Codec
 from holdfast.errors import MissingContent, MissingObjects
 from holdfast.state._content import ContentRef
 from holdfast.state._pins import keep
-from holdfast.state._runtime import IMMUTABLE, Runtime
+from holdfast.state._runtime import IMMUTABLE, Runtime, is_shared
 from holdfast.tree import Edited, ObjectId
 from holdfast.tree._tracked import Drafted, Tracked
 
@@ -38,7 +37,7 @@ class Change:
         if self.tracked is None:
             raise MissingContent(self.edited.root.hex(), [self.edited.root])
         self.tracked.forget()
-        self.drafted = self.tracked.write(self.value)
+        self.drafted = self.tracked.write(self.value, is_shared())
         self.edited = self.drafted.edited
 
 
@@ -77,7 +76,7 @@ class Content:
         if self._value is NOTHING:
             assert self.ref is not None
             return self.ref.resolve(self._runtime.backend, codec=coding)
-        return coding.decode(coding.encode(self._value))
+        return coding.decode(self._runtime.encode(self._value))
 
     def forget(self) -> None:
         """Let go of the value; what changed in it must have been stored."""
@@ -99,7 +98,7 @@ class Content:
         """The value, if it was changed in place since it was loaded or stored."""
         if self._value is NOTHING or self._tracked is None:
             return None
-        change = self._written(self._value, shared=True)
+        change = self._written(self._value)
         return None if self.ref is not None and change.edited.root == self.ref.id else change
 
     def assigned(self, value: Any) -> Change:
@@ -124,9 +123,9 @@ class Content:
             if self.ref is None or self.ref.id != change.edited.root:
                 self.ref = self._reference(change.edited.root, change.value, change.tracked)
 
-    def _written(self, value: Any, shared: bool = False) -> Change:
+    def _written(self, value: Any) -> Change:
         tracked = self._tracked or self._fresh()
-        drafted = tracked.write(value, shared)
+        drafted = tracked.write(value, is_shared())
         return Change(self, drafted.edited, value, tracked, drafted)
 
     def _renewed(self) -> Change:
@@ -140,7 +139,7 @@ class Content:
     def _reference(self, root: ObjectId, value: Any, tracked: Tracked) -> ContentRef:
         size = tracked.size
         if size is None:
-            size = size_of(self._runtime.coding, value)
+            size = size_of(self._runtime, value)
         backend_id = self._runtime.backend.backend_id
         return ContentRef(root.hex(), backend_id, type(value).__qualname__, size)
 
@@ -175,13 +174,13 @@ def renew(runtime: Runtime, refs: Iterable[ContentRef]) -> None:
                 keep(runtime.backend, [_present(ref.id)], expires_at, slack)
 
 
-def size_of(codec: Codec, value: Any) -> int:
+def size_of(runtime: Runtime, value: Any) -> int:
     """About how many bytes a value takes when it is encoded."""
     if type(value) is bytes:
         return len(value)
     if type(value) is str:
         return len(value) if value.isascii() else len(value.encode())
-    return sum(len(codec.encode_again(run) or codec.encode(run)) for run in _runs(value))
+    return sum(len(runtime.encode(run)) for run in _runs(value))
 
 
 def _runs(value: Any) -> Iterator[Any]:

@@ -76,7 +76,7 @@ def _edited(
         keep(runtime.backend, [kept], runtime.expires_at())
     except MissingObjects as error:
         raise MissingContent(left.hash, error.ids) from error
-    size = left.size_bytes + size_of(runtime.coding, value)
+    size = left.size_bytes + size_of(runtime, value)
     return ContentRef(kept.root.hex(), runtime.backend.backend_id, left.type_name, size)
 
 

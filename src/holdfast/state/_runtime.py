@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypedDict, Unpack
 
 from holdfast.codec import Codec, default_codec
+from holdfast.codec._shared import SharedCodec
 from holdfast.errors import InlineSizeExceeded, InvalidInput, NotStorable
 from holdfast.state._frameworks import Framework, framework_of
 from holdfast.store import KVStore, MemoryStore, Store
@@ -51,6 +52,10 @@ class Runtime:
         """The codec that values are stored with."""
         return default_codec if self.codec is None else self.codec
 
+    def encode(self, value: Any) -> bytes:
+        """The encoding of a value, which other threads may be changing; raises `NotStorable`."""
+        return (SharedCodec(self.coding) if is_shared() else self.coding).encode(value)
+
     def expires_at(self) -> int | None:
         """When what is stored now may be dropped, in microseconds since 1970; None is never."""
         seconds = self.default_ttl_seconds
@@ -64,7 +69,7 @@ class Runtime:
         Raises `InlineSizeExceeded`, and `NotStorable` for what could not come back.
         """
         with saying(field):
-            data = self.coding.encode(value)
+            data = self.encode(value)
         if len(data) > self.inline_threshold_bytes:
             raise InlineSizeExceeded(field, len(data), self.inline_threshold_bytes)
         return value if type(value) in IMMUTABLE else self.coding.decode(data)
@@ -82,6 +87,11 @@ def saying(field: str) -> Iterator[None]:
 
 IMMUTABLE: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types whose values nobody can change, so that none need be copied or looked at again."""
+
+
+def is_shared() -> bool:
+    """Whether other threads may be changing what a state holds."""
+    return threading.active_count() > 1
 
 
 class Settings(TypedDict, total=False):
