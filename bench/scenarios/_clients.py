@@ -88,7 +88,7 @@ def run(
     """Start the server; commit alone, in turns with the floor if asked for, and together."""
     with TemporaryDirectory() as name, running(info.server, Path(name)) as server:
         place = Place(Path(name), url=server.url)
-        _warm_up(info, place)
+        warm_up(info, place)
         found = _alone(info, server, place, alone, size)
         if beside:
             found.figures |= _beside_floor(info, place, size["blocks"], beside)
@@ -96,13 +96,14 @@ def run(
     return found
 
 
-def _warm_up(info: EngineInfo, place: Place) -> None:
+def warm_up(info: EngineInfo, place: Place) -> None:
     """Let the side make its tables, which are no commit's."""
-    with closing(_opened(info, replace(place, branch="first"))) as client:
+    with closing(opened(info, replace(place, branch="first"))) as client:
         client.commit({"first": 1})
 
 
-def _opened(info: EngineInfo, place: Place) -> Client:
+def opened(info: EngineInfo, place: Place) -> Client:
+    """The first client of a process."""
     client = info.open(place)
     assert isinstance(client, Client), f"{info.name} has no clients"
     return client
@@ -124,15 +125,15 @@ def _alone(
     info: EngineInfo, server: Server, place: Place, work: Work, size: Mapping[str, int]
 ) -> Measured:
     empty, watch = _sizes(server), Stopwatch()
-    with closing(_opened(info, place)) as client:
+    with closing(opened(info, place)) as client:
         work.begin(client)
     first = _sizes(server)
-    with closing(_opened(info, place)) as client:
+    with closing(opened(info, place)) as client:
         bounds, before = Bounds(size["seconds"], folder=server.folder), server.cpu_seconds()
         cap = take(islice(work.steps(), size["commits"]), client, watch, bounds)
         used = server.cpu_seconds() - before
     last, commits = _sizes(server), len(watch.wall)
-    with closing(_opened(info, place)) as client:
+    with closing(opened(info, place)) as client:
         work.check(client)
     figures = {
         "commits": commits,
@@ -174,7 +175,7 @@ class _Side:
     """An open side with its own work and watch."""
 
     def __init__(self, info: EngineInfo, place: Place, work: Work) -> None:
-        self.client, self.watch = _opened(info, place), Stopwatch()
+        self.client, self.watch = opened(info, place), Stopwatch()
         work.begin(self.client)
         self._steps: Iterator[Step] = work.steps()
         next(self._steps)(self.client)  # Connections and prepared statements.
@@ -271,7 +272,7 @@ def _worker(task: _Task, barrier: Barrier, answers: Queue[Any]) -> None:
 
 def _commit_for(task: _Task, barrier: Barrier) -> _Done:
     info, seconds = engines()[task.side], task.size["together_seconds"]
-    with closing(_opened(info, _place(task, 0))) as first:
+    with closing(opened(info, _place(task, 0))) as first:
         others = [first.another(_place(task, at).branch) for at in range(1, task.threads)]
         runs = [_Run(client, _work(task, at)) for at, client in enumerate([first, *others])]
         barrier.wait(PATIENCE)
@@ -326,7 +327,7 @@ def _check(info: EngineInfo, task: _Task, runs: list[_Run]) -> None:
     for run in runs:
         if run.failure:
             raise run.failure
-    with closing(_opened(info, _place(task, 0))) as first:
+    with closing(opened(info, _place(task, 0))) as first:
         for at, run in enumerate(runs):
             client = first.another(_place(task, at).branch) if at else first
             run.work.check(client)

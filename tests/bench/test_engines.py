@@ -116,6 +116,17 @@ def test_a_unit_measures_documents_that_no_two_clients_share() -> None:
     assert figures["rate_together"] > 0
 
 
+@pytest.mark.parametrize("name", [EMBEDDED, "engine-redis"])
+def test_a_unit_measures_agents_as_they_become_more(name: str) -> None:
+    size = {"agents": 20, "reads": 5, "seconds": 60}
+
+    figures = unit.measure("engines-agents", name, size)["figures"]
+
+    assert figures["agents"] == 20
+    assert figures["kb"] > 0
+    assert figures["read_ms"] > 0
+
+
 def test_a_client_that_fails_among_several_fails_the_unit() -> None:
     unknown = replace(registry.engines()[EMBEDDED], name="nobody")
 
