@@ -44,7 +44,11 @@ class LangGraphPostgres(Client):
         self._put(value, list(value))
 
     def change(self, value: Any, path: tuple[str | int, ...], new: Any) -> None:
+        self._before_put(path, new)
         self._put(value, [str(path[0])])
+
+    def _before_put(self, path: tuple[str | int, ...], new: Any) -> None:
+        """What else a graph would tell the saver."""
 
     def _put(self, value: Any, changed: list[str]) -> None:
         new = {
@@ -63,7 +67,7 @@ class LangGraphPostgres(Client):
 
     def another(self, name: str) -> LangGraphPostgres:
         place = Place(self._place.folder, branch=name, url=self._place.url)
-        self._others.append(LangGraphPostgres(place))
+        self._others.append(type(self)(place))
         return self._others[-1]
 
     def close(self) -> None:
@@ -79,8 +83,8 @@ ENGINE = EngineInfo(
     environment="peers",
     package="langgraph-checkpoint-postgres",
     imports="langgraph.checkpoint.postgres",
-    note="only `put` is called, without a graph and its `put_writes`, which would add to its "
-    "time; each key of the state is a channel, and only the changed one gets a new version; a "
-    "saver and a connection for each client, because a saver works one call at a time",
+    note="only `put` is called, the least that keeps a state; each key of the state is a channel, "
+    "and only the changed one gets a new version; a saver and a connection for each client, "
+    "because a saver works one call at a time",
     server="postgres",
 )

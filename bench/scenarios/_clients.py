@@ -21,7 +21,7 @@ from bench._model import EngineInfo, Measured, Metric, Place, Target
 from bench._registry import engines
 from bench._servers import Server, running
 from bench.engines._client import Client
-from bench.scenarios._sides import EMBEDDED, ENGINES, FLOOR_OF
+from bench.scenarios._sides import EMBEDDED, ENGINES, FLOOR_OF, SAVER, SAVER_STEP
 from bench.scenarios._work import Step, Work, take
 
 BLOCK = 5
@@ -71,6 +71,22 @@ def as_embedded(metric: str) -> tuple[Target, ...]:
     text = "stored over what the embedded engine stores"
     return tuple(
         Target(metric, 1.1, f"{name}: {text}", side=name, over=(EMBEDDED,)) for name in ENGINES
+    )
+
+
+def beside_savers(limit: float, what: str) -> tuple[Target, ...]:
+    """How much more several clients must commit than with LangGraph's saver on Postgres."""
+    savers = {"PostgresSaver": SAVER, "PostgresSaver as in a graph": SAVER_STEP}
+    return tuple(
+        Target(
+            "rate_together",
+            limit,
+            f"{what}: commits over those of {label}",
+            "at least",
+            side=ENGINES[0],
+            over=(name,),
+        )
+        for label, name in savers.items()
     )
 
 

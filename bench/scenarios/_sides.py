@@ -32,5 +32,6 @@ EVERY_HELD_ON_DISK = (HELD_ON_DISK, HELD_RELAXED, TYPED_ON_DISK, *PEERS_HELD_ON_
 ENGINES = ("engine-postgres", "engine-redis", "engine-s3")
 EMBEDDED = "engine-sqlite"
 SAVER = "langgraph-postgres"
+SAVER_STEP = "langgraph-postgres-step"
 FLOOR_OF = {"postgres": "floor-postgres", "redis": "floor-redis", "s3": "floor-s3"}
-EVERY_SERVED = (*ENGINES, EMBEDDED, SAVER, *FLOOR_OF.values())
+EVERY_SERVED = (*ENGINES, EMBEDDED, SAVER, SAVER_STEP, *FLOOR_OF.values())

@@ -9,7 +9,7 @@ from bench._model import Engine, EngineInfo, Measured, Scenario, Target
 from bench._text import Text
 from bench._values import message, payload_bytes
 from bench.scenarios import _clients as clients
-from bench.scenarios._sides import ENGINES, EVERY_SERVED, SAVER
+from bench.scenarios._sides import ENGINES, EVERY_SERVED
 from bench.scenarios._work import Step, Work
 
 _READY = 200  # Messages that are there before the time runs; the others cost a tenth of a ms.
@@ -73,10 +73,7 @@ SCENARIO = Scenario(
         "processes": 2, "threads": 2, "together_seconds": 1,
     },
     targets=(
-        Target(
-            "rate_together", 5.0, "16 clients with 500 messages: commits over those of "
-            "PostgresSaver", "at least", side=ENGINES[0], over=(SAVER,),
-        ),
+        *clients.beside_savers(5.0, "16 clients with 500 messages"),
         *(
             Target("amplification", 2.0, f"{name}: stored over raw payload", side=name)
             for name in ENGINES

@@ -8,7 +8,7 @@ from typing import Any
 from bench._model import EngineInfo, Measured, Scenario, Target
 from bench.scenarios import _clients as clients
 from bench.scenarios._again import Again
-from bench.scenarios._sides import ENGINES, EVERY_SERVED
+from bench.scenarios._sides import ENGINES, EVERY_SERVED, SAVER_STEP
 from bench.scenarios._work import Work
 from bench.scenarios.document import documents
 
@@ -34,7 +34,7 @@ SCENARIO = Scenario(
     name="engines-document",
     title="A counter changes beside 500 documents of 10 KB: a durable commit on each engine",
     run=run,
-    engines=EVERY_SERVED,
+    engines=tuple(name for name in EVERY_SERVED if name != SAVER_STEP),
     metrics=clients.metrics(last=(clients.AMPLIFICATION,)),
     size={
         "documents": 500, "commits": 100, "seconds": 30,

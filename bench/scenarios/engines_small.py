@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bench._model import EngineInfo, Measured, Scenario, Target
 from bench.scenarios import _clients as clients
 from bench.scenarios._commits import Small
-from bench.scenarios._sides import ENGINES, EVERY_SERVED, SAVER
+from bench.scenarios._sides import ENGINES, EVERY_SERVED
 from bench.scenarios._work import Work
 
 
@@ -40,10 +40,7 @@ SCENARIO = Scenario(
             Target("over_ms", 1.0, f"{name}: wall of a small commit above the floor", side=name)
             for name in ENGINES
         ),
-        Target(
-            "rate_together", 1.5, "16 clients: commits over those of PostgresSaver", "at least",
-            side=ENGINES[0], over=(SAVER,),
-        ),
+        *clients.beside_savers(1.5, "16 clients"),
         *clients.as_embedded("kb"),
     ),
     notes=(
