@@ -275,12 +275,11 @@ def test_a_watcher_outlives_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_replica_is_no_place_to_write(redis_server: Redis) -> None:
-    replica_of = {"replicaof": f"127.0.0.1 {redis_server.port}"}
-    with (
-        configured(replica_of) as server,
-        pytest.raises(Unavailable, match="replica"),
-    ):
-        RedisStore(server.url, durability="relaxed")
+    with configured({"appendonly": "no"}) as server, client(server.url) as admin:
+        admin.execute_command("REPLICAOF", "127.0.0.1", redis_server.port)
+
+        with pytest.raises(Unavailable, match="replica"):
+            RedisStore(server.url, durability="relaxed")
 
 
 def test_a_node_that_has_not_the_store_says_who_has() -> None:
@@ -288,7 +287,7 @@ def test_a_node_that_has_not_the_store_says_who_has() -> None:
         with pytest.raises(Unavailable, match="cluster"):
             RedisStore(server.url, durability="relaxed")
         with client(server.url) as admin:
-            admin.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            admin.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
             until_up(admin)
 
         with RedisStore(server.url, durability="relaxed") as store:

@@ -149,7 +149,7 @@ def guarded() -> Iterator[Configured]:
     """A server with a password, and users that may do less."""
     with configured({"requirepass": SECRET}) as server:
         with client(with_user(server, f":{SECRET}")) as admin:
-            keys = ("~{holdfast:default}*", "&{holdfast:default}*")
+            keys = ("~{holdfast:default}*", "resetchannels", "&{holdfast:default}*")
             run = ("+@read", "+@write", "+@scripting", "+publish", "+subscribe", "+ping", "+info")
             for name, rules in {
                 "special": (f">{SPECIAL}", "~*", "&*", "+@all"),
