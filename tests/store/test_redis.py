@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 import time
@@ -27,7 +28,16 @@ from holdfast.errors import (
     StoreClosed,
     StoreFull,
 )
-from holdfast.store import Fence, MemoryStore, Move, RedisStore, Store, encode_header, ref_name
+from holdfast.store import (
+    CachedStore,
+    Fence,
+    MemoryStore,
+    Move,
+    RedisStore,
+    Store,
+    encode_header,
+    ref_name,
+)
 from holdfast.store import _redis_commit as committing
 from holdfast.store import _redis_objects as objects
 from holdfast.store._records import Header
@@ -103,6 +113,12 @@ class TestRedisStoreThatKeepsAll(OnRedis):
     def open_store(self, server: Configured) -> Opener:
         server.clear()
         return lambda clock: RedisStore(server.url, clock=clock)
+
+
+class TestCacheOnRedis(StoreContract):
+    @pytest.fixture
+    def open_store(self, redis_url: str) -> Opener:
+        return lambda clock: CachedStore(relaxed(redis_url, clock=clock))
 
 
 @pytest.fixture
@@ -599,6 +615,24 @@ def test_closing_waits_for_what_was_begun(redis_url: str) -> None:
 
     with relaxed(redis_url) as again:
         assert sorted(done) == list(range(1, again.view(SPACE).sequence + 1))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_goes_on_with_the_store_of_its_parent(store: RedisStore) -> None:
+    store.commit(SPACE)
+    assert next(store.watch(SPACE)).sequence == 1
+    child = os.fork()
+    if child == 0:
+        try:
+            done = store.commit(SPACE)
+            seen = [one.sequence for one in store.watch(SPACE, timeout=0.1)]
+            store.close()
+            os._exit(0 if done.sequence == 2 and seen == [1, 2] else 1)
+        finally:
+            os._exit(2)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.commit(SPACE).sequence == 3
 
 
 # Waking.

@@ -181,6 +181,15 @@ def test_wrong_credentials_are_not_allowed_and_name_the_setting(
     assert_secret_is_kept(caught.value)
 
 
+def test_a_password_for_a_server_that_has_none_is_said(redis_url: str) -> None:
+    url = redis_url.replace("redis://", f"redis://:{SECRET}@")
+
+    with pytest.raises(NotAllowed, match="without any password") as caught:
+        RedisStore(url, durability="relaxed")
+
+    assert_secret_is_kept(caught.value)
+
+
 def test_special_characters_of_a_password_are_in_percent_code(guarded: Configured) -> None:
     url = with_user(guarded, f"special:{SPECIAL_IN_URL}")
 

@@ -11,6 +11,7 @@ import typer
 from holdfast.cli._command import Run, command
 from holdfast.cli._errors import FOUND, with_hint
 from holdfast.cli._finding import new_store_url, refuse_memory
+from holdfast.cli._urls import shown_url
 from holdfast.errors import Conflict, NotFound
 from holdfast.store import Problem, SpaceStats, migrate, split_name
 from holdfast.store import open as open_store
@@ -32,9 +33,10 @@ def init(run: Run) -> None:
     refuse_memory(url)
     was_there = _is_there(url)
     with open_store(url) as store:
-        record = {"store": url, "engine": type(store).__name__, "created": not was_there}
+        shown = shown_url(url)
+        record = {"store": shown, "engine": type(store).__name__, "created": not was_there}
         verb = "There is a store already in" if was_there else "Made a store in"
-        run.out.done(record, f"{verb} {url}")
+        run.out.done(record, f"{verb} {shown}")
 
 
 def _is_there(url: str) -> bool:
@@ -58,7 +60,7 @@ def demo(run: Run) -> None:
     silent = run.quiet or run.json
     name = tell(url, print_line=lambda text: None if silent else run.out.lines(text))
     if silent:
-        run.out.row({"store": url, "agent": name}, name)
+        run.out.row({"store": shown_url(url), "agent": name}, name)
 
 
 @command("store")
@@ -157,7 +159,7 @@ def migrate_(
     refuse_memory(target)
     with run.opened() as source, open_store(target) as there, run.out.progress() as progress:
         if source.header.store_id == there.header.store_id:
-            raise Conflict(f"{target} is the same store: choose another one")
+            raise Conflict(f"{shown_url(target)} is the same store: choose another one")
         done = migrate(source, there, keep_going=keep_going, progress=progress)
     for problem in done.lost:
         _show_problem(run, problem)

@@ -14,6 +14,7 @@ from typing import Any
 
 import zstandard
 
+from holdfast.cli._urls import shown_url
 from holdfast.codec import encode
 from holdfast.recovery import RetryWithBackoff
 from holdfast.store import Store
@@ -192,8 +193,9 @@ def _free_name(store: Store) -> str:
 
 
 def _say_how_to_look(say: Say, url: str, name: str) -> None:
-    store = "" if url == ".holdfast" else f" --store {url}"
-    say(f"\nThe timeline {name!r} is in {url}. Look at it with:")
+    shown = shown_url(url)
+    store = "" if url == ".holdfast" else f" --store {shown}"
+    say(f"\nThe timeline {name!r} is in {shown}. Look at it with:")
     for verb in ("tree", "log", "show"):
         say(f"   holdfast {verb}{store} --agent {name}")
     say("The command line comes with: pip install 'holdfast[cli]'")

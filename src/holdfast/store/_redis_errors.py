@@ -43,7 +43,7 @@ def is_passing(error: Exception) -> bool:
 
 def from_redis(where: str, error: Exception) -> HoldfastError:
     """What an error of the driver or the server means for the store at an address."""
-    code = code_of(error)
+    code, text = code_of(error), str(error).rstrip(".")
     if code in _MEANINGS:
         return Unavailable(f"the Redis server at {where} cannot do this now: {_MEANINGS[code]}")
     if code == "OOM":
@@ -54,26 +54,25 @@ def from_redis(where: str, error: Exception) -> HoldfastError:
         )
     if code in ("NOAUTH", "WRONGPASS"):
         return NotAllowed(
-            f"the Redis server at {where} refused the credentials: {error}. Look at the user and "
+            f"the Redis server at {where} refused the credentials: {text}. Look at the user and "
             "the password in the URL, redis://user:password@host, in which special characters are "
             "written as %xx."
         )
     if code == "NOPERM":
         return NotAllowed(
-            f"the Redis server at {where} does not allow this to its user: {error}. Holdfast needs "
+            f"the Redis server at {where} does not allow this to its user: {text}. Holdfast needs "
             "the commands on its keys, EVAL and EVALSHA, INFO, and PUBLISH and SUBSCRIBE on its "
             "channel: look at ACL SETUSER."
         )
     if code == "MOVED":
         return Unavailable(
             f"the Redis server at {where} is part of a cluster, and the store is on another node: "
-            f"{error}. Open it at that node's address."
+            f"{text}. Open it at that node's address."
         )
-    return _from_connection(where, error)
+    return _from_connection(where, error, text)
 
 
-def _from_connection(where: str, error: Exception) -> HoldfastError:
-    text = str(error)
+def _from_connection(where: str, error: Exception, text: str) -> HoldfastError:
     if "DB index is out of range" in text or "SELECT is not allowed" in text:
         return InvalidInput(
             f"the Redis server at {where} has no database of that number: look at the end of the "
@@ -89,7 +88,7 @@ def _from_connection(where: str, error: Exception) -> HoldfastError:
             f"the Redis server at {where} did not answer in time. If this was a commit, send it "
             "again with the same write id. If it is only slow, raise `timeout`."
         )
-    if isinstance(error, redis.exceptions.MaxConnectionsError):
+    if "No connection available" in text:
         return Unavailable(
             f"all connections to the Redis server at {where} are in use; raise `connections`"
         )
@@ -109,6 +108,8 @@ def code_of(error: Exception) -> str:
             return code
     if "The user executing the script" in str(error):
         return "NOPERM"
+    if "AUTH <password> called without any password" in str(error):
+        return "WRONGPASS"
     known = {*_MEANINGS, "OOM", "NOPERM", "NOAUTH", "WRONGPASS", "MOVED"}
     return next((found for found in _CODE.findall(str(error)) if found in known), "")
 

@@ -7,6 +7,7 @@ before anything is written to it.
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -67,6 +68,7 @@ class Server:
         self._new_header = b""
         self._closing = False
         self._active = 0
+        self._process = os.getpid()
         self._idle = threading.Condition()
         options = {
             **address.options,
@@ -165,6 +167,9 @@ class Server:
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
+        """Count what is under way, for `close`."""
+        if self._process != os.getpid():  # What other threads were at, they are at elsewhere.
+            self._process, self._active, self._idle = os.getpid(), 0, threading.Condition()
         with self._idle:
             self._expect_open()
             self._active += 1
@@ -173,7 +178,8 @@ class Server:
         finally:
             with self._idle:
                 self._active -= 1
-                self._idle.notify_all()
+                if self._closing:
+                    self._idle.notify_all()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
