@@ -131,9 +131,9 @@ class Postgres:
 
 
 def program(name: str) -> str:
-    """Where a program of Postgres is; the newest version of Debian's comes first."""
+    """Where a program is; of Postgres, the newest version of Debian's comes first."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=_version)
-    path = str(found[-1]) if found else shutil.which(name)
+    path = str(found[-1]) if found else shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
     if path is None:
         pytest.fail(f"{name} is not installed: run `python tools/servers.py`")
     return path
@@ -196,6 +196,51 @@ def running_postgres() -> Iterator[Postgres]:
             yield server
         finally:
             server.quit()
+
+
+@contextlib.contextmanager
+def running_pgbouncer(server: Postgres) -> Iterator[int]:
+    """PgBouncer in transaction mode in front of a server; the port that it listens on."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-pgbouncer-") as made:
+        folder, port = Path(made), _free_port()
+        folder.chmod(0o755)
+        settings = folder / "pgbouncer.ini"
+        settings.write_text(
+            "[databases]\n"
+            f"* = host=127.0.0.1 port={server.port} user={USER} password={PASSWORD}\n"
+            "[pgbouncer]\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 4\n"
+            f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+        )
+        _hand_over(settings)
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*_as_somebody(), program("pgbouncer"), str(settings)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
+            )  # fmt: skip
+        try:
+            until = time.monotonic() + PATIENCE
+            while not _listens(port):
+                told = (folder / "log").read_text(errors="replace")
+                assert process.poll() is None and time.monotonic() < until, told
+                time.sleep(0.02)
+            yield port
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+        return True
+    return False
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: Postgres) -> Iterator[int]:
+    """The port of PgBouncer in front of the server of these tests."""
+    with running_pgbouncer(postgres) as port:
+        yield port
 
 
 @pytest.fixture(scope="session")
