@@ -14,7 +14,15 @@ from tests.postgres import pgbouncer, postgres, postgres_url
 from tests.s3_server import s3_endpoint, s3_url
 from tests.servers import redis_server, redis_url
 
-__all__ = ["pgbouncer", "postgres", "postgres_url", "redis_server", "redis_url", "s3_endpoint", "s3_url"]
+__all__ = [
+    "pgbouncer",
+    "postgres",
+    "postgres_url",
+    "redis_server",
+    "redis_url",
+    "s3_endpoint",
+    "s3_url",
+]
 
 SOAK = os.environ.get("HOLDFAST_SOAK", "") not in ("", "0")
 

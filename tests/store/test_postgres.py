@@ -16,6 +16,18 @@ from tests.postgres import Postgres
 _numbers = itertools.count(1)
 
 
+def damage(store: Store, id: ObjectId) -> bool:
+    """Change the last byte of what is stored for an object."""
+    assert isinstance(store, PostgresStore)
+    store._ask(
+        "UPDATE {s}.objects SET frame = "
+        "set_byte(frame, octet_length(frame) - 1, get_byte(frame, octet_length(frame) - 1) # 1)"
+        " WHERE uuid_send(key) || rest = %b::bytea",
+        id,
+    )
+    return True
+
+
 class TestPostgresStore(StoreContract):
     @pytest.fixture
     def open_store(self, postgres: Postgres) -> Opener:
@@ -27,11 +39,4 @@ class TestPostgresStore(StoreContract):
         return open_one
 
     def damage(self, store: Store, id: ObjectId) -> bool:
-        assert isinstance(store, PostgresStore)
-        store._ask(
-            "UPDATE {s}.objects SET frame = "
-            "set_byte(frame, octet_length(frame) - 1, get_byte(frame, octet_length(frame) - 1) # 1)"
-            " WHERE uuid_send(key) || rest = %b::bytea",
-            id,
-        )
-        return True
+        return damage(store, id)

@@ -8,17 +8,17 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.store import PostgresStore, Store
-from holdfast.testing._stores import (
-    AsynchronousContract,
-    CollectionContract,
-    CommitContract,
-    ConcurrencyContract,
-    LeaseContract,
-    ObjectContract,
-    WatchContract,
-)
+from holdfast.testing._stores._asynchronous import AsynchronousContract
 from holdfast.testing._stores._base import SPACE, Opener, point, value
+from holdfast.testing._stores._collection import CollectionContract
+from holdfast.testing._stores._commits import CommitContract
+from holdfast.testing._stores._concurrency import ConcurrencyContract
+from holdfast.testing._stores._leases import LeaseContract
+from holdfast.testing._stores._objects import ObjectContract
+from holdfast.testing._stores._watching import WatchContract
+from holdfast.tree import ObjectId
 from tests.postgres import Postgres
+from tests.store.test_postgres import damage
 
 _numbers = itertools.count(1)
 
@@ -40,6 +40,9 @@ class TestBehindPgBouncer(
             return PostgresStore(postgres.url(port=pgbouncer), schema=schema, clock=clock)
 
         return open_one
+
+    def damage(self, store: Store, id: ObjectId) -> bool:
+        return damage(store, id)
 
 
 def test_nothing_is_left_in_the_sessions_that_others_get(

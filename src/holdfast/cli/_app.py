@@ -32,7 +32,7 @@ def _options(
 
 # In the order in which people need them, not in that of the modules.
 _ORDER = (
-    "init demo agents log tree branches show diff blame bisect branch switch rollback merge "
+    "init sql demo agents log tree branches show diff blame bisect branch switch rollback merge "
     "cherry-pick revert fork undo redo tag ops metrics export import stats check gc migrate"
 ).split()
 app.registered_commands.sort(key=lambda one: _ORDER.index(str(one.name)))

@@ -48,6 +48,26 @@ def _is_there(url: str) -> bool:
 
 
 @command("store")
+def sql(
+    run: Run,
+    schema: Annotated[
+        str, typer.Option("--schema", metavar="NAME", help="The schema that holds the tables.")
+    ] = "holdfast",
+) -> None:
+    """Print what makes the tables of a store in Postgres, for who does that by hand.
+
+    Example: holdfast sql --schema agents > store.sql
+    """
+    from holdfast.store import PostgresStore
+
+    script = PostgresStore.sql(schema)
+    if run.json:
+        run.out.record({"schema": schema, "sql": script})
+    else:
+        run.out.lines(script.rstrip())
+
+
+@command("store")
 def demo(run: Run) -> None:
     """Tell the story of an agent that fails and recovers, and leave its store behind.
 

@@ -89,7 +89,8 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--store",
                 metavar="URL",
-                help="The store: a folder, or file://folder. Default: $HOLDFAST_STORE, else the "
+                help="The store: a folder, or a URL such as file://folder or "
+                "postgresql://user@host/database. Default: $HOLDFAST_STORE, else the "
                 "nearest .holdfast upwards.",
             ),
         ],

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from holdfast.store._key_value_store import KeyValueStore
     from holdfast.store._migrating import Migrated, amigrate, migrate
     from holdfast.store._postgres import PostgresStore
+    from holdfast.store._postgres_contents import Content
     from holdfast.store._redis import RedisStore
     from holdfast.store._s3 import S3Store
     from holdfast.store._sqlite import SqliteStore
@@ -109,6 +110,7 @@ __all__ = [
     "CachedStore",
     "Capabilities",
     "Collected",
+    "Content",
     "Decision",
     "Disk",
     "Durability",
@@ -187,6 +189,7 @@ _HOMES = {
     "CacheInfo": "_cached",
     "CachedStore": "_cached",
     "Collected": "_collecting",
+    "Content": "_postgres_contents",
     "FileStore": "_files",
     "Migrated": "_migrating",
     "PostgresStore": "_postgres",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from uuid import UUID
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, Unavailable
+from holdfast.store._asynchronous import twin
 from holdfast.store._checks import expect, expect_seconds, expect_whole
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Presence
 from holdfast.store._frames import parse_header
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
-from holdfast.store._postgres_arrays import KEY_SIZE, keys
+from holdfast.store._own import CONTENT_SPACE
+from holdfast.store._postgres_arrays import KEY_SIZE, byteas, keys
 from holdfast.store._postgres_commit import (
     TYPES,
     Answer,
@@ -22,6 +25,7 @@ from holdfast.store._postgres_commit import (
     parameters_of,
     read_operation,
 )
+from holdfast.store._postgres_contents import Content, contents, prune_expired
 from holdfast.store._postgres_sql import AFTER_NAMES, script
 from holdfast.store._records import (
     Capabilities,
@@ -33,7 +37,7 @@ from holdfast.store._records import (
     Stored,
     View,
 )
-from holdfast.tree._objects import ObjectId
+from holdfast.tree._objects import Object, ObjectId
 
 if TYPE_CHECKING:
     from holdfast.store._postgres_database import Database
@@ -57,6 +61,10 @@ class PostgresStore(Store):
     be repeated without harm is: a commit is, by its write id. At most `max_connections`
     are open, and one more while somebody watches. Nothing is kept in a session, so PgBouncer
     may be between; `listen_dsn` then leads to the server itself, for sooner news.
+
+    `default_ttl_seconds` is how long the content of references is kept, `contents()` tells
+    of it, and `prune_expired()` lets go what is over. `update_last_accessed` notes when
+    content is read, which costs a second statement each time.
     """
 
     capabilities = Capabilities(persists=True, shared=True, wakes=True)
@@ -70,6 +78,7 @@ class PostgresStore(Store):
         backend_id: str = "postgres",
         backend_aliases: Iterable[str] = (),
         default_ttl_seconds: float | None = None,
+        update_last_accessed: bool = False,
         durability: Literal["full", "relaxed"] | None = None,
         create: bool = True,
         min_connections: int = 1,
@@ -94,6 +103,7 @@ class PostgresStore(Store):
         expect_whole(max_connections, max(min_connections, 1), "max_connections")
         expect_seconds(timeout, "timeout")
         expect_seconds(connect_timeout, "connect_timeout")
+        self._notes_accesses = bool(update_last_accessed)
         try:
             from holdfast.store import _postgres_database as databases  # Brings the driver.
             from holdfast.store._postgres_pool import Settings
@@ -137,6 +147,49 @@ class PostgresStore(Store):
 
     def _ask(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self._database.rows(statement, parameters)
+
+    # The content of references.
+
+    def read(self, ids: Iterable[ObjectId]) -> list[Object]:
+        """The objects with these ids, in this order, each verified against its hash.
+
+        As on every store; with `update_last_accessed` it is noted which content was read.
+        """
+        found = super().read(ids)
+        if self._notes_accesses:
+            self._note_accesses([one.id for one in found])
+        return found
+
+    def contents(self) -> Iterator[Content]:
+        """What is kept for references: when each was stored, last read, and is over."""
+        self._check_open()
+        rows = self._ask("SELECT hash, at FROM {s}.accesses")
+        return contents(self, {hash.hex(): at for hash, at in rows})
+
+    def prune_expired(self, now: int | None = None) -> list[str]:
+        """Drop the references whose time is over; their hashes. `gc` then frees the bytes.
+
+        `now` is in microseconds since 1970. What is stored again before that lives on.
+        """
+        self._check_open()
+        dropped = prune_expired(self, now)
+        for some in _portions([bytes.fromhex(hash) for hash in dropped]):
+            self._ask("DELETE FROM {s}.accesses WHERE hash = ANY (%b::bytea[])", byteas(some))
+        return dropped
+
+    aprune_expired = twin(prune_expired)
+
+    def _note_accesses(self, ids: Sequence[ObjectId]) -> None:
+        # Roots of content that is pinned; whatever else is read has no such name.
+        with suppress(Unavailable):  # It is only a note.
+            self._ask(
+                "INSERT INTO {s}.accesses (at, hash) SELECT now(), i.id "
+                "FROM unnest(%b::bytea[]) i(id) JOIN {s}.spaces s ON s.name = %b::text "
+                "JOIN {s}.refs r ON r.space = s.number AND r.name = 'pin/' || encode(i.id, 'hex') "
+                "GROUP BY i.id ORDER BY i.id ON CONFLICT (hash) DO UPDATE SET at = EXCLUDED.at",
+                byteas(list(ids)),
+                CONTENT_SPACE,
+            )
 
     # Objects.
 

@@ -43,9 +43,8 @@ class Listening:
         self._changed = False
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._bell, self._ring = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ring.setblocking(False)
+        self._bell: socket.socket | None = None
+        self._ring: socket.socket | None = None
 
     def wake(self, space: str) -> None:
         """Wake who waits for a space in this store object."""
@@ -58,10 +57,7 @@ class Listening:
             self._wanted[space] = self._wanted.get(space, 0) + 1
             self._changed = True
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(
-                    target=self._run, name="holdfast-listening", daemon=True
-                )
-                self._thread.start()
+                self._start()
         self._rouse()
 
         def stop() -> None:
@@ -80,8 +76,17 @@ class Listening:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(_LAST_PAUSE)
-        self._bell.close()
-        self._ring.close()
+        for one in (self._bell, self._ring):
+            if one is not None:
+                one.close()
+
+    def _start(self) -> None:
+        if self._bell is None:
+            self._bell, self._ring = socket.socketpair()
+            self._bell.setblocking(False)
+            self._ring.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="holdfast-listening", daemon=True)
+        self._thread.start()
 
     # The thread.
 
@@ -154,6 +159,7 @@ class Listening:
 
     def _wait(self, connection: Connection, seconds: float) -> None:
         """Until the server says something, or somebody in this process, or the time is over."""
+        assert self._bell is not None
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
         poll.register(self._bell.fileno(), select.POLLIN)
@@ -179,8 +185,9 @@ class Listening:
             self._closed.wait(_LOOKS)
 
     def _rouse(self) -> None:
-        with suppress(OSError):
-            self._ring.send(b".")
+        if self._ring is not None:
+            with suppress(OSError):
+                self._ring.send(b".")
 
 
 class Notifier:

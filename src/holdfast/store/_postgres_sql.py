@@ -68,7 +68,7 @@ CREATE TABLE {s}.leases (
 CREATE UNLOGGED TABLE {s}.watches (
     until timestamptz NOT NULL, space text COLLATE "C" PRIMARY KEY
 );
-CREATE UNLOGGED TABLE {s}.accesses (at timestamptz NOT NULL, key uuid PRIMARY KEY);
+CREATE UNLOGGED TABLE {s}.accesses (at timestamptz NOT NULL, hash bytea PRIMARY KEY);
 """
 
 # A session keeps the plans of a function. Made while tables are small, a plan may read them
