@@ -13,7 +13,7 @@ import numpy
 import pydantic
 import pytest
 
-from holdfast.errors import InvalidInput, MergeConflict
+from holdfast.errors import InvalidInput, MergeConflict, WriteIdReused
 from holdfast.state import Versioned
 from holdfast.tree import Merger
 from tests.sample_types import Color
@@ -519,6 +519,37 @@ def test_a_write_id_that_is_sent_twice_is_one_commit(open_state: StateOpener) ->
     assert again.commit(write_id="job 1") == hash
     assert open_state()["n"] == 1
     assert again["n"] == 1
+
+
+def test_a_write_id_that_is_sent_again_after_others_went_on_is_still_one_commit(
+    open_state: StateOpener,
+) -> None:
+    begin = open_state()
+    begin["x"] = 0
+    begin.commit()
+    first, again, other = open_state(), open_state(), open_state()
+    first["x"] = 1
+    hash = first.commit(write_id="job 1")
+    other.refresh()
+    other["x"] = 2
+    other.commit()
+    again["x"] = 1
+
+    assert again.commit(write_id="job 1") == hash
+    assert open_state()["x"] == 2
+    assert len(open_state().history()) == 3
+
+
+def test_a_write_id_that_stands_for_another_change_is_refused(open_state: StateOpener) -> None:
+    first, again = open_state(), open_state()
+    first["x"] = 1
+    first.commit(write_id="job 1")
+    again["x"] = "another"
+
+    with pytest.raises((WriteIdReused, MergeConflict)):
+        again.commit(write_id="job 1")
+    assert again["x"] == "another"
+    assert open_state()["x"] == 1
 
 
 def test_a_session_has_changes_and_objects_of_its_own(state: Versioned) -> None:

@@ -19,6 +19,7 @@ from holdfast.errors import (
     Conflict,
     HoldfastError,
     InvalidInput,
+    MergeConflict,
     MissingObjects,
     NotFound,
     NotStorable,
@@ -332,6 +333,14 @@ class Branch:
                     self._head = self._look()
                     if _id(self._head.commit) == _id(head.commit):
                         raise
+                except MergeConflict:
+                    self._head = self._look()
+                    if _id(self._head.commit) != _id(head.commit):
+                        continue  # The conflict was with what is no longer there.
+                    # A write that was made before meets what came after it.
+                    if write_id is None or self._made(id, REMEMBERED_WRITES) is None:
+                        raise
+                    return self._updated(edit, id)
                 except WriteIdReused:
                     return self._updated(edit, id)
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.errors import (
     Conflict,
+    Full,
     HoldfastError,
     MissingObjects,
     NotStorable,
@@ -155,8 +156,10 @@ class Handle:
                 self._sent = None
                 self._resend(error, left)
                 draft = self.draft()
-            except Unavailable:
-                raise  # It may have been made: the next commit finds out.
+            except (Unavailable, Full):
+                # It may have been made: the next commit finds out. A store that is full may
+                # say so when it is sent again because there was no answer.
+                raise
             except HoldfastError:
                 self._sent = None
                 raise
