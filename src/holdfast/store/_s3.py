@@ -15,7 +15,7 @@ from holdfast.store._collecting import Collected, Progress
 from holdfast.store._contract import RECENT
 from holdfast.store._decide import Batch, Presence
 from holdfast.store._framing import DEFAULT_CACHE_BYTES, Framed
-from holdfast.store._key_value_cells import HEADER, damaged, seal, unseal
+from holdfast.store._key_value_cells import HEADER, ROOT, damaged, seal, unseal
 from holdfast.store._key_value_spaces import Spaces
 from holdfast.store._record_store import Moment, RecordStore
 from holdfast.store._records import (
@@ -34,7 +34,7 @@ from holdfast.store._s3_catalog import (
     encode_catalog,
     read_catalog,
 )
-from holdfast.store._s3_cells import PACKS, ROOT, BucketCells, probe
+from holdfast.store._s3_cells import PACKS, PROBES, BucketCells, probe
 from holdfast.store._s3_collection import PACK_BYTES, compact
 from holdfast.store._s3_index import Copy, Index
 from holdfast.store._s3_packs import pack_name, rows_of
@@ -153,7 +153,7 @@ class S3Store(RecordStore):
     def _create(self) -> None:
         """Make an empty store; the header comes last."""
         others = {key for key, _ in self._bucket.listing(ROOT.rstrip("/"))} - {CATALOG}
-        lost = sorted(key for key in others if not key.startswith("holdfast/probe/"))
+        lost = sorted(key for key in others if not key.startswith(PROBES))
         if lost and self._cells.get(HEADER) is None:
             raise Corrupt(
                 f"{self.url} holds {lost[0]!r}, but {HEADER!r} is gone. Nothing was changed: "

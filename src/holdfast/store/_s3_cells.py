@@ -13,8 +13,8 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError, Unavailable
-from holdfast.store._key_value_cells import LOGS, REFS, ROOT, SPACES
+from holdfast.errors import HoldfastError, NotAllowed, Unavailable
+from holdfast.store._key_value_cells import LOGS, REFS, SPACES
 
 if TYPE_CHECKING:
     from holdfast.store._s3_bucket import Bucket
@@ -24,6 +24,7 @@ INDEXES = "holdfast/index"
 PROBES = "holdfast/probe"
 
 _NONCE = 8
+_OTHER_TAG = '"00000000000000000000000000000000"'
 _TRIES = 3
 _REMEMBERED = 1024
 _LONGEST = 120  # Some servers keep keys as folders and files, whose names have a limit.
@@ -153,32 +154,21 @@ def key_of(place: str) -> str:
 
 
 def probe(bucket: Bucket) -> None:
-    """Raise `Unavailable` if the server ignores conditions; leaves nothing behind."""
+    """Raise `NotAllowed` if the server ignores conditions; leaves nothing behind."""
     key = f"{PROBES}/{os.urandom(8).hex()}"
+    ignored: str | None = None
+    bucket.put_if(key, b"first" + os.urandom(_NONCE), None)
+    if bucket.put_if(key, b"second" + os.urandom(_NONCE), None) is not None:
+        ignored = "If-None-Match: a put that must only create has overwritten"
+    elif bucket.put_if(key, b"third" + os.urandom(_NONCE), _OTHER_TAG) is not None:
+        ignored = "If-Match: a put that names another version has overwritten"
     try:
-        first = bucket.put_if(key, b"first" + os.urandom(_NONCE), None)
-        ignored = None
-        if bucket.put_if(key, b"second" + os.urandom(_NONCE), None) is not None:
-            ignored = "If-None-Match: a put that must only create has overwritten"
-        elif bucket.put_if(key, b"third" + os.urandom(_NONCE), _OTHER_TAG) is not None:
-            ignored = "If-Match: a put that names another version has overwritten"
-    finally:
         bucket.delete([key])
-    if ignored is not None or first is None:
-        raise unsafe(bucket, ignored or "puts that create")
-
-
-_OTHER_TAG = '"00000000000000000000000000000000"'
-
-
-def unsafe(bucket: Bucket, ignored: str) -> HoldfastError:
-    """What is said of a server on which commits would be lost."""
-    from holdfast.errors import NotAllowed
-
-    return NotAllowed(
-        f"{bucket.name}: the server ignores {ignored}. Writers would overwrite each other's "
-        "commits. Take a server that keeps conditional puts."
-    )
-
-
-__all__ = ["INDEXES", "PACKS", "PROBES", "ROOT", "BucketCells", "key_of", "place_of", "probe"]
+    except HoldfastError:
+        if ignored is None:
+            raise
+    if ignored is not None:
+        raise NotAllowed(
+            f"{bucket.name}: the server ignores {ignored}. Writers would overwrite each other's "
+            "commits. Take a server that keeps conditional puts."
+        )

@@ -75,10 +75,10 @@ def _from_server(place: str, error: Exception) -> HoldfastError:
 
 def _trouble(text: str) -> str:
     lowered = text.lower()
-    if "timedout" in lowered or "timed out" in lowered or "timeout" in lowered.split("debug")[0]:
-        return "no reply in time"
-    if "dns" in lowered:
+    if "dns error" in lowered:
         return "its name is not known"
+    if "kind: timeout" in lowered:
+        return "no reply in time"
     if "kind: connect" in lowered:
         return "no connection"
     return "the connection failed"

@@ -1,0 +1,111 @@
+"""A bucket in memory, for tests that say what happens between two requests.
+
+It keeps conditions as a server does, and its tags are hashes of the bytes, as on most servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import md5
+from typing import Any, ClassVar, TypeVar
+
+from holdfast.errors import Unavailable
+from holdfast.store import S3Store
+from holdfast.store._s3_bucket import Bucket, Got
+from holdfast.store._s3_url import Place
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class MemoryBucket(Bucket):
+    """Requests to a dict. `before` is called with the name of each request before it is done,
+    `after` when it was done and before its reply: either may raise."""
+
+    def __init__(self, data: dict[str, bytes]) -> None:
+        self.name = "s3://memory"
+        self.data = data
+        self.before: Callable[[str], None] = lambda request: None
+        self.after: Callable[[str], None] = lambda request: None
+        self.requests: list[str] = []
+
+    def _ask(self, request: str, answer: Callable[[], R]) -> R:
+        self.requests.append(request)
+        self.before(request)
+        answered = answer()
+        self.after(request)
+        return answered
+
+    def get(self, key: str, last: int | None = None) -> Got | None:
+        def answer() -> Got | None:
+            found = self.data.get(key)
+            if found is None:
+                return None
+            return Got(found if last is None else found[-last:], tag(found), len(found))
+
+        return self._ask("get", answer)
+
+    def ranges(self, key: str, pieces: Sequence[tuple[int, int]]) -> list[bytes] | None:
+        def answer() -> list[bytes] | None:
+            found = self.data.get(key)
+            if found is None:
+                return None
+            return [found[start : start + length] for start, length in pieces]
+
+        return self._ask("ranges", answer)
+
+    def put(self, key: str, data: bytes) -> None:
+        self._ask("put", lambda: self.data.update({key: data}))
+
+    def put_if(self, key: str, data: bytes, e_tag: str | None) -> str | None:
+        def answer() -> str | None:
+            found = self.data.get(key)
+            if (None if found is None else tag(found)) != e_tag:
+                return None
+            self.data[key] = data
+            return tag(data)
+
+        return self._ask("put_if", answer)
+
+    def listing(self, folder: str, after: str | None = None) -> list[tuple[str, int]]:
+        def answer() -> list[tuple[str, int]]:
+            found = sorted(key for key in self.data if key.startswith(f"{folder}/"))
+            return [(key, len(self.data[key])) for key in found if after is None or key > after]
+
+        return self._ask("listing", answer)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        def answer() -> None:
+            for key in keys:
+                self.data.pop(key, None)
+
+        self._ask("delete", answer)
+
+    def each(self, work: Callable[[A], R], items: Iterable[A]) -> list[R]:
+        return [work(one) for one in items]
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryS3Store(S3Store):
+    """A store in such a bucket. It has no reason to wait long before it tries again."""
+
+    _waits: ClassVar[tuple[float, float]] = 0.0001, 0.001
+
+    def __init__(self, bucket: MemoryBucket, **options: Any) -> None:
+        self._given = bucket
+        super().__init__("s3://memory", **options)
+
+    def _connect(self, place: Place, timeout: float) -> Bucket:
+        return self._given
+
+
+def tag(data: bytes) -> str:
+    """As a server tags bytes."""
+    return f'"{md5(data).hexdigest()}"'
+
+
+def no_answer(*_: object) -> None:
+    """What a server that is gone does."""
+    raise Unavailable("s3://memory: the server does not answer as it should (no reply in time)")
