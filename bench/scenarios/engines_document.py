@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from bench._model import EngineInfo, Measured, Scenario, Target
@@ -12,17 +13,19 @@ from bench.scenarios._sides import ENGINES, EVERY_SERVED, SAVER_STEP
 from bench.scenarios._work import Work
 from bench.scenarios.document import documents
 
+_documents = cache(documents)  # Their making takes longer than their storing.
 
-def _of_client(value: dict[str, Any], number: int) -> dict[str, Any]:
+
+def _of_client(count: int, number: int) -> dict[str, Any]:
     """The same documents with other words, so that no two clients store the same."""
-    for one in value["documents"]:
-        one["text"] = one["text"].replace("the", f"the {number}")
-    return value
+    made = _documents(count)["documents"]
+    others = [{**one, "text": one["text"].replace("the", f"the {number}")} for one in made]
+    return {"counter": 0, "documents": others}
 
 
 def client(size: Mapping[str, int], number: int) -> Work:
     """The work of one of several clients."""
-    return Again(_of_client(documents(size["documents"]), number))
+    return Again(_of_client(size["documents"], number))
 
 
 def run(info: EngineInfo, size: Mapping[str, int]) -> Measured:
