@@ -78,7 +78,7 @@ SCENARIO = Scenario(
             Target("amplification", 2.0, f"{name}: stored over raw payload", side=name)
             for name in ENGINES
         ),
-        *clients.as_embedded("stored_mb"),
+        *clients.as_embedded("amplification"),
     ),
     notes=clients.NOTES,
     order=320,

@@ -52,7 +52,7 @@ SCENARIO = Scenario(
             Target("amplification", 1.1, f"{name}: stored over raw payload", side=name)
             for name in ENGINES
         ),
-        *clients.as_embedded("stored_mb"),
+        *clients.as_embedded("amplification"),
     ),
     notes=(
         *clients.NOTES,
