@@ -93,10 +93,13 @@ def _from_connection(where: str, error: Exception, text: str) -> HoldfastError:
             f"all connections to the Redis server at {where} are in use; raise `connections`"
         )
     if isinstance(error, redis.ConnectionError | OSError):
+        secured = where.startswith("rediss:")
+        look = "host, port and ssl_ options" if secured else "host and port"
+        also = "" if secured else " (it begins with rediss:// if the server speaks TLS)"
         return Unavailable(
-            f"the Redis server at {where} cannot be reached: {text}. Look at host and port in the "
-            "URL, and whether the server runs. If this was a commit, send it again with the same "
-            "write id."
+            f"the Redis server at {where} cannot be reached: {text}. Look at {look} in the URL"
+            f"{also}, and whether the server runs. If this was a commit, send it again with the "
+            "same write id."
         )
     return Unavailable(f"the Redis server at {where} answered with an error: {text}")
 

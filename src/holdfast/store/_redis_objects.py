@@ -92,7 +92,7 @@ class Objects:
     def presence(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Presence]:
         """Depth and condemnation of objects, without those that are absent."""
         found: dict[ObjectId, Presence] = {}
-        for some in _portions(ids, _CHANGED_AT_A_TIME):
+        for some in _portions(ids, _ASKED_AT_A_TIME):
             letters = self._server.run("presence", b"".join(some)).decode()
             for id, letter in zip(some, letters, strict=True):
                 if letter != "-":

@@ -72,7 +72,7 @@ class Server:
         self._idle = threading.Condition()
         options = {
             **address.options,
-            "max_connections": connections,
+            "max_connections": connections + 1,  # One is for who listens.
             "timeout": timeout,
             "socket_timeout": timeout,
             "socket_connect_timeout": min(timeout, _CONNECT_SECONDS),
@@ -130,7 +130,12 @@ class Server:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for command in commands:
                     pipeline.execute_command(*command)
-                return list(pipeline.execute())
+                replies = pipeline.execute(raise_on_error=False)
+            for reply in replies:
+                # Not left to the driver, which would quote the command, and so what is stored.
+                if isinstance(reply, Exception):
+                    raise reply
+            return list(replies)
 
         return self._answer(call, True)
 
@@ -199,16 +204,15 @@ class Server:
             connection.on_connect()
             settings = _settings(self.where, connection)
             self.durability = judge(self.where, settings, self._asked)
-            self._find(connection, settings.info["run_id"])
+            self._find(connection, settings.info.get("run_id", "unknown"))
         except BaseException:
             connection.disconnect()
             raise
 
     def _find(self, connection: Any, run_id: str) -> None:
-        (found,) = _converse(
-            connection,
-            ("EVAL", script("open").text, 1, self.root, run_id, self._new_header),
-        )
+        first = int(not self.header_bytes)
+        command = ("EVAL", script("open").text, 1, self.root, run_id, self._new_header, first)
+        (found,) = _converse(connection, command)
         if isinstance(found, Exception):
             if "HEADLESS" not in str(found):
                 raise found

@@ -1,7 +1,7 @@
 -- Finds a store, or makes it: run once for each new connection.
 --
--- KEYS[1]: the root of the store's keys. ARGV[1]: the server's run id.
--- ARGV[2]: the header of a new store, or '' if none may be made.
+-- KEYS[1]: the root of the store's keys. ARGV: the server's run id; the header of a new store,
+-- or '' if none may be made; and '1' on the first connection of a program.
 -- Gives the header, false if there is no store, or an error.
 local call, root = redis.call, KEYS[1]
 
@@ -20,7 +20,7 @@ end
 -- A script is not undone, so a user who may not run all of one must not begin. These change
 -- nothing: the header is no hash, list, set or number, and the other key does not exist.
 local nothing = root .. ':nothing'
-for _, command in ipairs({
+for _, command in ipairs(ARGV[3] ~= '1' and {} or {
     {'HSET', root .. ':header', 'a', 'b'}, {'HINCRBY', root .. ':header', 'a', 1},
     {'HDEL', root .. ':header', 'a'}, {'RPUSH', root .. ':header', 'a'},
     {'ZADD', root .. ':header', 1, 'a'}, {'ZREMRANGEBYRANK', root .. ':header', 0, 0},
