@@ -230,6 +230,7 @@ class Branch:
         metadata: Any = None,
         events: Any = None,
         mergers: Mergers | None = None,
+        exclusive: bool = False,
         write_id: str | None = None,
         **fields: Unpack[StepFields],
     ) -> Commit:
@@ -237,7 +238,8 @@ class Branch:
 
         If the newest value is still the one with that root (None before the first), the
         new one takes its place. Else the two are merged as `commit` does it, into one
-        commit on top of what others did. Raises `MergeConflict` with nothing changed.
+        commit on top of what others did. Raises `MergeConflict` with nothing changed; if it
+        is `exclusive`, also where others made the same change and no merger settles it.
         """
         with self._lock:
             check_mergers(mergers, self.history.codec)
@@ -246,7 +248,8 @@ class Branch:
             def edit(root: ObjectId | None, read: Reader) -> Edited:
                 if root == base:
                     return edited
-                how = Merging(self.history._commits.find, read, mergers, self.history.codec)
+                find, codec = self.history._commits.find, self.history.codec
+                how = Merging(find, read, mergers, codec, exclusive)
                 return merge_edited(base, edited, root, how)
 
             return self._update(edit, notes, write_id, lambda root: root == base, look=False)

@@ -49,10 +49,20 @@ class Merging(NamedTuple):
     read: Reader
     mergers: Mergers | None
     codec: Codec
+    exclusive: bool = False
+    """Whether the same change on both sides is a conflict too."""
 
     def trees(self, base: ObjectId | None, ours: ObjectId, theirs: ObjectId) -> Edited:
         """One value of two, from a third."""
-        return merge(base, ours, theirs, self.read, mergers=self.mergers, codec=self.codec)
+        return merge(
+            base,
+            ours,
+            theirs,
+            self.read,
+            mergers=self.mergers,
+            codec=self.codec,
+            exclusive=self.exclusive,
+        )
 
 
 class Base(NamedTuple):

@@ -23,6 +23,11 @@ class Blocks:
         self._depth = 0
         self._mark: object | None = None
 
+    @property
+    def are_open(self) -> bool:
+        """Whether anybody is inside of one."""
+        return self._depth > 0
+
     def are_own(self) -> bool:
         """Whether whoever asks is inside of them."""
         return self._mark is not None and self._mark in _entered.get()

@@ -151,10 +151,10 @@ class SessionWork:
 
     def _commit(self, run: Run) -> None:
         try:
-            self._session.commit(run.task, logic_step=run.task)
+            self._session.commit(run.task, logic_step=run.task, exclusive=True)
         except Unavailable:
             # Perhaps only the answer was lost: the handle finds out, and commits once.
-            self._session.commit(run.task, logic_step=run.task)
+            self._session.commit(run.task, logic_step=run.task, exclusive=True)
 
     def fail(self, run: Run, error: BaseException) -> None:
         """Commit the events of the call, and nothing that it changed."""

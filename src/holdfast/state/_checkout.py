@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
-from holdfast.errors import PathNotFound
-from holdfast.history import Commit, History
+from holdfast.errors import InvalidInput, NotFound, PathNotFound
+from holdfast.history import At, Commit, History
 from holdfast.state._namespace import place_of
 from holdfast.state._shelves import NAMESPACES, Place
 from holdfast.state._state import Recorded
 from holdfast.tree import Map
+
+_BEGINNING: Final = re.compile(r"[0-9a-f]{6,63}")
 
 
 class Checkout(Mapping[Any, Any]):
@@ -88,3 +91,22 @@ def recorded(history: History, start: Commit | None) -> Iterator[Recorded]:
         before = commit.parents[0].hex() if commit.parents else None
         for record in reversed(history.events(commit)):
             yield Recorded(record, before, commit.id.hex())
+
+
+def resolve(history: History, at: At) -> Commit:
+    """The commit that is named; by the first digits of its hash, one that a branch comes from."""
+    try:
+        return history.resolve(at)
+    except NotFound:
+        if not isinstance(at, str) or not _BEGINNING.fullmatch(at):
+            raise
+        heads = set(history.branches().values())
+        known = {one.id: one for head in heads for one in history.ancestors(head)}
+        found = [one for id, one in known.items() if id.hex().startswith(at)]
+        if not found:
+            raise
+        if len(found) > 1:
+            raise InvalidInput(
+                f"{at!r} is the beginning of {len(found)} hashes: give more digits"
+            ) from None
+        return found[0]

@@ -132,7 +132,13 @@ class Handle:
     # Committing.
 
     def land(
-        self, about: StepFields, metadata: Any, mergers: Mergers, write_id: str | None
+        self,
+        about: StepFields,
+        metadata: Any,
+        mergers: Mergers,
+        write_id: str | None,
+        *,
+        exclusive: bool = False,
     ) -> Commit | None:
         """Commit what changed and what was noted; the commit that the handle stands at then."""
         self.settle(mergers)
@@ -149,6 +155,7 @@ class Handle:
                     metadata=metadata,
                     events=self._sent.noted or None,
                     mergers=mergers,
+                    exclusive=exclusive,
                     write_id=id,
                     **about,
                 )

@@ -19,13 +19,14 @@ from holdfast.errors import (
 from holdfast.history import MAIN, At, Commit, History, StepFields
 from holdfast.history._merging import check_mergers
 from holdfast.state._blocks import Blocks
-from holdfast.state._checkout import Checkout, recorded
+from holdfast.state._checkout import Checkout, recorded, resolve
 from holdfast.state._handle import Handle
 from holdfast.state._namespace import Namespace, place_of
 from holdfast.state._shelves import Place, inside
 from holdfast.state._state import Recorded, State
 from holdfast.state._storing import store_of
-from holdfast.store import Store, space_name
+from holdfast.store import Store, space_name, split_name
+from holdfast.store import open as open_store
 from holdfast.store._asynchronous import Threads, twin
 from holdfast.tree import Change, Mergers
 
@@ -86,6 +87,18 @@ class Versioned(State):
             self.close()
             raise
 
+    @classmethod
+    def names(cls, store: Store | KVStore | str | PathLike[str] | None = None) -> list[str]:
+        """The names of the states in a store, sorted; nothing is made.
+
+        Without a store it is `.holdfast`, in the current folder.
+        """
+        if isinstance(store, str | PathLike) or store is None:
+            with open_store(store, create=False) as opened:
+                return cls.names(opened)
+        known, _ = store_of(store)
+        return sorted(split_name(space)[1] for space in known.spaces(f"{TENANT}/"))
+
     def __repr__(self) -> str:
         at = "nothing yet" if self._commit is None else self._commit.short
         return f"<Versioned {self.name!r} on {self.branch_name!r} at {at}>"
@@ -126,6 +139,10 @@ class Versioned(State):
 
     def __getitem__(self, key: Any) -> Any:
         return self._get((), key)
+
+    async def aget(self, key: Any, default: Any = None) -> Any:
+        """What is under a key, like `get`; a value that must be read is read on a thread."""
+        return await self._threads.run(lambda: self.get(key, default))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._set((), key, value)
@@ -209,6 +226,7 @@ class Versioned(State):
         metadata: Any = None,
         mergers: Mergers | None = None,
         write_id: str | None = None,
+        exclusive: bool = False,
         logic_step: str = "",
         status: str = "",
         error: str = "",
@@ -222,7 +240,8 @@ class Versioned(State):
 
         Raises `NotStorable` with the path if an object was changed into something that
         cannot be stored, and `MergeConflict` if others changed the same places and no
-        merger settles it. The state stays as it is then, with its changes.
+        merger settles it. The state stays as it is then, with its changes. If others made
+        the same change, it counts once; if the commit is `exclusive`, that is a conflict too.
         """
         with self._apart("commit"):
             about: StepFields = {
@@ -231,7 +250,8 @@ class Versioned(State):
                 "status": status,
                 "error": error,
             }
-            self._handle.land(about, metadata, self._rules(mergers), write_id)
+            rules = self._rules(mergers)
+            self._handle.land(about, metadata, rules, write_id, exclusive=exclusive)
             return self.commit_hash
 
     @contextmanager
@@ -277,10 +297,14 @@ class Versioned(State):
     def checkout(self, commit_hash: At) -> Checkout:
         """The state as a commit left it, read-only; nothing moves.
 
-        A commit is named by its hash, or by a branch or tag that is at it. A hash names any
-        commit of the store: also one of another state.
+        A commit is named by its hash, or by a branch or tag that is at it. A whole hash names
+        any commit of the store: also one of another state. The first digits of one, at least
+        six, name a commit that a branch of this state comes from.
         """
-        return Checkout(self._history, self._history.resolve(commit_hash))
+        return Checkout(self._history, self._resolve(commit_hash))
+
+    def _resolve(self, at: At) -> Commit:
+        return resolve(self._history, at)
 
     def history(self, limit: int | None = None) -> list[Commit]:
         """The commits that led to where this handle stands, newest first."""
@@ -292,7 +316,8 @@ class Versioned(State):
         """What changed from one commit to another, or to where this handle stands."""
         if new is None and self._commit is None:
             return []
-        return self._history.diff(old, self._commit if new is None else new)  # type: ignore[arg-type]
+        after = self._required() if new is None else self._resolve(new)
+        return self._history.diff(self._resolve(old), after)
 
     def changes(self) -> list[Change]:
         """What changed since the commit that this handle stands at, and is not committed."""
@@ -308,7 +333,7 @@ class Versioned(State):
         """
         with self._apart("reset"):
             if commit_hash is not None:
-                target = self._history.resolve(commit_hash)
+                target = self._resolve(commit_hash)
                 head = self._handle.branch.refresh()
                 if head is None or head.id != target.id:
                     self._history.move_branch(self.branch_name, target)
@@ -320,7 +345,7 @@ class Versioned(State):
 
         What is not committed stays with this handle.
         """
-        start = self._commit if at is None else self._history.resolve(at)
+        start = self._commit if at is None else self._resolve(at)
         exists = name in self._history.branches()
         if exists and at is not None:
             raise Conflict(f"{self.name!r} has a branch {name!r} already: open it without at=")
@@ -352,12 +377,16 @@ class Versioned(State):
 
     def _required(self) -> Commit:
         if self._commit is None:
-            raise InvalidInput(f"{self!r} has no commit to merge")
+            raise InvalidInput(f"{self!r} has no commit yet")
         return self._commit
 
     @contextmanager
     def transaction(self, description: str = "") -> Iterator[Versioned]:
         """A block that is committed as one version when it ends.
+
+        It begins at the newest version, unless something here is not committed yet. What
+        others commit meanwhile is merged, but what both changed is a `MergeConflict`, even
+        if both changed it alike: so no count is lost. Mergers settle that.
 
         If it raises, or the commit fails, the state is as it was before the block, and
         objects are read anew. Only if it is not known whether the commit was made, the
@@ -367,6 +396,8 @@ class Versioned(State):
         """
         with self._lock:
             self._handle.settle(self._mergers)
+            if not self._blocks.are_open and not self.dirty:
+                self._handle.refresh(self._mergers)
             before = self._handle.save()
             self._blocks.enter()
             try:
@@ -375,7 +406,8 @@ class Versioned(State):
                 finally:
                     last = self._blocks.leave()
                 if last:
-                    self._handle.land({"description": description}, None, self._mergers, None)
+                    about: StepFields = {"description": description}
+                    self._handle.land(about, None, self._mergers, None, exclusive=True)
             except BaseException as error:
                 made = self._was_made()
                 if made and isinstance(error, HoldfastError):

@@ -51,6 +51,7 @@ def merge(
     *,
     mergers: Mergers | None = None,
     codec: Codec | None = None,
+    exclusive: bool = False,
 ) -> Edited:
     """One value with the changes of both sides since `base`.
 
@@ -61,9 +62,12 @@ def merge(
 
     The order of a dict's keys is that of ours, and what theirs added comes last; where
     ours has the keys and the order of base, it is that of theirs.
+
+    The same change on both sides counts once. If it is `exclusive`, that is a conflict
+    too, unless a merger settles it.
     """
     known = default_codec if codec is None else codec
-    merging = _Merge(read, known, Rules(mergers or {}, known.encode))
+    merging = _Merge(read, known, Rules(mergers or {}, known.encode), exclusive)
     start = None if base is None else part_of(base, read)
     part = merging.parts((), start, part_of(ours, read), part_of(theirs, read))
     if merging.conflicts:
@@ -76,7 +80,8 @@ def merge(
 class _Merge:
     """One merge. A part that is None is not there."""
 
-    def __init__(self, read: Reader, codec: Codec, rules: Rules) -> None:
+    def __init__(self, read: Reader, codec: Codec, rules: Rules, exclusive: bool) -> None:
+        self._exclusive = exclusive
         self.builder = Builder(read)
         self.conflicts: list[PathConflict] = []
         self._codec = codec
@@ -88,7 +93,8 @@ class _Merge:
         self, path: Path, base: bytes | None, ours: bytes | None, theirs: bytes | None
     ) -> bytes | None:
         """The part that both sides' changes make of a part."""
-        if ours == theirs and (ours == base or not self._rules.run_on_equal(path)):
+        again = self._exclusive or self._rules.run_on_equal(path)
+        if ours == theirs and (ours == base or not again):
             return ours
         if base in (ours, theirs):
             return theirs if ours == base else ours
@@ -97,6 +103,8 @@ class _Merge:
             return self._call(merger, path, base, ours, theirs)
         left = None if ours is None else open_part(ours, self.builder.read)
         right = None if theirs is None else open_part(theirs, self.builder.read)
+        if self._exclusive and ours == theirs and (left is None or not left.is_mapping):
+            return self._settle(path, base, ours, theirs)
         if left is not None and right is not None and _alike(left, right):
             return self._containers(path, base, left, right, (ours, theirs))
         return self._settle(path, base, ours, theirs)
@@ -127,6 +135,8 @@ class _Merge:
             return self._call(merger, path, base, ours, theirs)
         if ours != theirs:
             self._conflict(path, base, ours, theirs)
+        elif self._exclusive:
+            self._conflict(path, base, ours, theirs, "both sides made the same change")
         return ours
 
     def _call(
