@@ -46,8 +46,8 @@ class Agent:
         self.name, self._choose = name, choose
         self.store = Moody(memory.another(), choose)
         self.state = Versioned(self.store, mergers=RULES)
+        # Held over everything that happens, unless a block failed.
         self.log, self.chat = self.state["log"], self.state["chat"]
-        self.plan: Any = self.state["plan"]
         self.tokens: list[str] = []
 
     def step(self) -> None:
@@ -61,7 +61,8 @@ class Agent:
             pass
         finally:
             self.store.mood = 0.0
-        self.log, self.chat = self.state["log"], self.state["chat"]
+        if act == self.block:
+            self.log, self.chat = self.state["log"], self.state["chat"]
 
     def token(self) -> str:
         return f"{self.name}/{len(self.tokens)}/{self._choose.randrange(10**9)}"
@@ -72,6 +73,10 @@ class Agent:
         self.chat.append({"token": token, "text": sentence(len(self.tokens), 200)})
         self.state["tags"].add(token)
         self.state["n"] += 1
+        self.state["plan"].setdefault(self.name, []).append(token)
+        own = self.state.namespace("agents").namespace(self.name)
+        own.setdefault("log", []).append(token)
+        own["last"] = {"token": token}
 
     def change(self) -> None:
         mood, self.store.mood = self.store.mood, 0.0
@@ -132,6 +137,10 @@ def test_every_change_is_there_once_whatever_failed(seed: int) -> None:
     assert final["n"] == len(tokens)
     for agent in agents:
         assert dict(agent.state) == dict(final)
+        assert final["plan"].get(agent.name, []) == agent.tokens
+        own = final.namespace("agents").namespace(agent.name)
+        assert own.get("log", []) == agent.tokens
+        assert own.get("last") == ({"token": agent.tokens[-1]} if agent.tokens else None)
         mine = [token for token in final["log"] if token.startswith(agent.name)]
         assert mine == agent.tokens
     assert memory.check(read_data=True).problems == ()

@@ -240,6 +240,36 @@ def test_a_handle_that_stands_where_the_branch_was_keeps_its_changes(
     assert dict(open_state()) == {"a": 1, "mine": 1}
 
 
+@pytest.mark.parametrize("read", [True, False])
+def test_a_handle_whose_commit_was_left_and_collected_is_told(
+    open_state: StateOpener, store: Store, read: bool
+) -> None:
+    state = Versioned(store)
+    state.update(x=messages(200), y=1)
+    first = state.commit() or ""
+    state["x"].append("left")
+    state.commit()
+    other = open_state()
+    other["mine"] = [1]
+    if read:
+        other["x"].append("mine")
+    state.reset(first)
+    for _ in range(3):
+        state["y"] += 1
+        state.commit()
+    store.gc(recent=1)
+
+    for _ in range(2):
+        with pytest.raises(Conflict, match="reset"):
+            other.commit()
+    assert other["mine"] == [1]
+    other.reset()
+    other["mine"] = [2]
+    other.commit()
+    assert dict(open_state()) == {"x": messages(200), "y": 4, "mine": [2]}
+    assert store.check(read_data=True).problems == ()
+
+
 # Branches and merges.
 
 
