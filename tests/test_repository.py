@@ -31,7 +31,7 @@ MODULES = [
 ]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS_REDIS = {"docs/in-depth/own-storage.md", "docs/in-depth/redis.md"}
-NEEDS_POSTGRES = {"docs/in-depth/postgres.md"}
+NEEDS_POSTGRES = {"docs/in-depth/postgres.md", "docs/in-depth/s3.md"}
 NEEDS_S3 = {"docs/in-depth/s3.md"}
 """Pages whose examples find a server in the environment."""
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -15,6 +15,7 @@ from holdfast.store._collecting import Collected, Progress
 from holdfast.store._contract import RECENT
 from holdfast.store._decide import Batch, Presence
 from holdfast.store._framing import DEFAULT_CACHE_BYTES, Framed
+from holdfast.store._key_value_calls import Cells
 from holdfast.store._key_value_cells import HEADER, ROOT, damaged, seal, unseal
 from holdfast.store._key_value_spaces import Spaces
 from holdfast.store._record_store import Moment, RecordStore
@@ -44,6 +45,10 @@ from holdfast.tree._objects import ObjectId
 
 if TYPE_CHECKING:
     from holdfast.store._s3_bucket import Bucket
+    from holdfast.store._s3_postgres import PostgresCells
+
+ELSEWHERE = "holdfast/elsewhere"
+"""Says that the spaces are not in the bucket: the id of the store that it belongs to."""
 
 _WORTH_LOOKING = 256 * 1024  # For so many bytes it is asked first whether they are there.
 _LATE = 4  # Epochs for which deleted objects are remembered, for packs that come late.
@@ -57,6 +62,9 @@ class S3Store(RecordStore):
     driver looks for them as AWS's tools do. What a put acknowledges is durable by the word
     of the service. The server must keep conditional puts: this is tried out at each opening,
     and `NotAllowed` says which condition is ignored.
+
+    With `refs`, the URL of a Postgres database, spaces are kept there, and only objects in
+    the bucket, which need not keep conditions then.
 
     A small commit is two requests. Each request takes at most `timeout` seconds, and is
     tried again for about as long. `poll_seconds` is how often `watch` asks for what others did.
@@ -73,6 +81,7 @@ class S3Store(RecordStore):
         access_key_id: str | None = None,
         secret_access_key: str | None = None,
         session_token: str | None = None,
+        refs: str | None = None,
         timeout: float = 20.0,
         poll_seconds: float = 0.5,
         backend_id: str = "s3",
@@ -106,13 +115,17 @@ class S3Store(RecordStore):
             )
         self.url = str(place)
         self._bucket = self._connect(place, timeout)
-        self._cells = BucketCells(self._bucket)
-        self._log = Spaces(self._cells)
-        self._index = Index(self._bucket, self._cells)
+        self._elsewhere: PostgresCells | None = None
         try:
+            if refs is not None:
+                self._elsewhere = self._connect_refs(refs, timeout, threads)
+                self._elsewhere.open(create)
+            self._cells: Cells = self._elsewhere or BucketCells(self._bucket)
+            self._log = Spaces(self._cells)
+            self._index = Index(self._bucket, self._cells)
             self._header = self._open(create)
         except BaseException:
-            self._bucket.close()
+            self._close()
             raise
 
     def _connect(self, place: Place, timeout: float) -> Bucket:
@@ -123,6 +136,19 @@ class S3Store(RecordStore):
                 f"a store in a bucket needs the package {error.name!r}: pip install 'holdfast[s3]'"
             ) from error
         return Bucket(place, timeout)
+
+    def _connect_refs(self, refs: str, timeout: float, threads: int) -> PostgresCells:
+        scheme = refs.partition("://")[0] if isinstance(refs, str) else ""
+        if scheme not in ("postgresql", "postgres"):
+            raise InvalidInput("refs is the URL of a Postgres database: postgresql://...")
+        try:
+            from holdfast.store._s3_postgres import PostgresCells
+        except ModuleNotFoundError as error:
+            raise InvalidInput(
+                f"refs in Postgres need the package {error.name!r}: "
+                "pip install 'holdfast[s3,postgres]'"
+            ) from error
+        return PostgresCells(refs, self.url, timeout, threads)
 
     @property
     def header(self) -> Header:
@@ -142,17 +168,38 @@ class S3Store(RecordStore):
             raise NotFound(
                 f"there is no store in {self.url}. Correct the URL, or open it with create=True."
             )
-        probe(self._bucket)
+        if self._elsewhere is None:
+            probe(self._bucket)
         if data is None:
             self._create()
             data = self._cells.get(HEADER)
         if data is None:
             raise damaged(HEADER)
-        return decode_header(unseal(HEADER, data))
+        header = decode_header(unseal(HEADER, data))
+        if self._elsewhere is not None:
+            self._expect_pair(header)
+        return header
+
+    def _expect_pair(self, header: Header) -> None:
+        """Raise if the bucket belongs to another database."""
+        found = self._bucket.get(ELSEWHERE)
+        if found is None and not self._log.names(""):  # Whoever made it was killed on the way.
+            self._bucket.put(ELSEWHERE, header.store_id)
+            return
+        if found is None or found.data != header.store_id:
+            raise Corrupt(
+                f"{self.url} and the refs in Postgres do not belong together: the bucket was made "
+                "with another database, or was emptied. Correct refs=, or restore the bucket."
+            )
 
     def _create(self) -> None:
         """Make an empty store; the header comes last."""
         others = {key for key, _ in self._bucket.listing(ROOT.rstrip("/"))} - {CATALOG}
+        if ELSEWHERE in others and self._elsewhere is None:
+            raise InvalidInput(
+                f"the spaces of the store in {self.url} are kept in Postgres: open it with refs=, "
+                "the URL of that database."
+            )
         lost = sorted(key for key in others if not key.startswith(PROBES))
         if lost and self._cells.get(HEADER) is None:
             raise Corrupt(
@@ -164,6 +211,8 @@ class S3Store(RecordStore):
 
     def _close(self) -> None:
         self._bucket.close()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
 
     # Objects.
 

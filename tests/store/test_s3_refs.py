@@ -1,0 +1,108 @@
+"""A store whose objects are in a bucket, and whose spaces are in Postgres."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.errors import Corrupt, InvalidInput, NotAllowed, NotFound, Unavailable
+from holdfast.history import History
+from holdfast.store import S3Store, Store
+from holdfast.testing import StoreContract
+from holdfast.testing._stores._base import SPACE
+from holdfast.testing._stores._collection import CollectionContract
+from holdfast.testing._stores._commits import CommitContract
+from holdfast.testing._stores._concurrency import ConcurrencyContract
+from holdfast.testing._stores._leases import LeaseContract
+from holdfast.testing._stores._names import NameContract
+from tests.conftest import SOAK
+from tests.postgres import Postgres
+from tests.proxy import Proxy
+
+
+class Most(CommitContract, CollectionContract, ConcurrencyContract, LeaseContract, NameContract):
+    """What has to do with spaces."""
+
+
+Suite: type[Most] = StoreContract if SOAK else Most  # type: ignore[assignment]
+
+
+class TestContract(Suite):  # type: ignore[misc, valid-type]
+    @pytest.fixture
+    def open_store(self, s3_url: str, postgres_url: str) -> Callable[[Callable[[], float]], Store]:
+        return lambda clock: S3Store(s3_url, refs=postgres_url, clock=clock, poll_seconds=0.05)
+
+
+def test_spaces_are_in_the_database_and_objects_in_the_bucket(
+    s3_url: str, postgres_url: str
+) -> None:
+    with S3Store(s3_url, refs=postgres_url) as store:
+        branch = History(store, SPACE).open()
+        for step in range(40):
+            branch.commit({"step": step})
+        keys = {key.split("/")[1] for key, _ in store._bucket.listing("holdfast")}
+    with S3Store(s3_url, refs=postgres_url, create=False) as again:
+        assert History(again, SPACE).value() == {"step": 39}
+        assert again.check(read_data=True).ok
+
+    assert keys == {"pack", "elsewhere"}
+
+
+def test_a_bucket_without_its_database_is_refused(
+    s3_url: str, postgres_url: str, postgres: Postgres
+) -> None:
+    with S3Store(s3_url, refs=postgres_url) as store:
+        store.commit(SPACE)
+
+    with pytest.raises(InvalidInput, match="refs="):
+        S3Store(s3_url)
+    with pytest.raises(NotFound):
+        S3Store(s3_url, refs=postgres.new_database(), create=False)
+    with pytest.raises(Corrupt, match="holdfast/elsewhere"):
+        S3Store(s3_url, refs=postgres.new_database())
+
+
+def test_a_database_without_its_bucket_is_refused(s3_url: str, postgres_url: str) -> None:
+    with S3Store(s3_url, refs=postgres_url) as store:
+        History(store, SPACE).open().commit({"a": 1})
+        store._bucket.delete([key for key, _ in store._bucket.listing("holdfast")])
+
+    with pytest.raises(Corrupt, match="do not belong together"):
+        S3Store(s3_url, refs=postgres_url)
+
+
+@pytest.mark.parametrize("refs", ["mysql://host/db", "/a/path", ""])
+def test_refs_that_are_not_in_postgres_are_refused(s3_url: str, refs: str) -> None:
+    with pytest.raises(InvalidInput, match="Postgres"):
+        S3Store(s3_url, refs=refs)
+
+
+def test_a_wrong_password_is_not_allowed_and_not_shown(s3_url: str, postgres_url: str) -> None:
+    wrong = postgres_url.replace("s3cret", "other-pass")
+
+    with pytest.raises(NotAllowed) as caught:
+        S3Store(s3_url, refs=wrong)
+
+    assert "other-pass" not in f"{caught.value} {caught.value.__cause__}"
+
+
+def test_a_lost_answer_of_the_database_is_recognised(s3_url: str, postgres: Postgres) -> None:
+    url = postgres.new_database()
+    with Proxy("127.0.0.1", postgres.port) as proxy:
+        through = url.replace(f":{postgres.port}/", f":{proxy.port}/")
+        with S3Store(s3_url, refs=through, timeout=10) as store:
+            branch = History(store, SPACE).open()
+            branch.commit({"step": 0})
+            for step in range(1, 4):
+                proxy.drop_replies(after=b"UPDATE")
+                stop = threading.Timer(0.2, proxy.keep_replies)
+                stop.start()
+                branch.commit({"step": step})
+                stop.join()
+                assert proxy.lost.is_set()
+            assert store.view(SPACE).sequence == 4
+            proxy.refuse()
+            with pytest.raises(Unavailable):
+                S3Store(s3_url, refs=through, timeout=1)
