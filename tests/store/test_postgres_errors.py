@@ -273,6 +273,64 @@ def test_durability_is_that_of_each_transaction_whatever_the_default(
         assert store._ask("SHOW synchronous_commit") == [(default,)]
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_transactions_that_do_not_see_others_are_refused(
+    postgres: Postgres, database: str, postgres_url: str, level: str
+) -> None:
+    PostgresStore(postgres_url).close()
+    with PostgresStore(postgres_url) as store:
+        postgres.run(f"ALTER DATABASE {database} SET default_transaction_isolation = '{level}'")
+        with pytest.raises(NotAllowed, match="default_transaction_isolation"):
+            point(store, value("x"))
+
+    with pytest.raises(NotAllowed, match=f"is {level}.*read committed"):
+        PostgresStore(postgres_url)
+
+
+def test_a_server_that_only_reads_is_named(
+    postgres: Postgres, database: str, postgres_url: str
+) -> None:
+    PostgresStore(postgres_url).close()
+    postgres.run(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+
+    with (
+        PostgresStore(postgres_url) as store,
+        pytest.raises(NotAllowed, match="address of the primary"),
+    ):
+        point(store, value("x"))
+
+
+# Care.
+
+
+def test_check_names_an_index_that_is_not_valid(postgres_url: str) -> None:
+    with PostgresStore(postgres_url) as store:
+        store._ask(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{s}.objects_pkey'::regclass"
+        )
+
+        (problem,) = store.check().problems
+        assert problem.subject == "objects_pkey" and "REINDEX" in problem.message
+
+
+def test_check_names_an_object_whose_frame_is_none(postgres_url: str) -> None:
+    with PostgresStore(postgres_url) as store:
+        point(store, value("x"))
+        store._ask("UPDATE {s}.objects SET frame = 'x'::bytea")
+
+        subjects = {problem.subject for problem in store.check(read_data=True).problems}
+        assert value("x").id.hex() in subjects
+
+
+def test_the_bytes_of_a_store_are_those_of_its_schema(postgres_url: str) -> None:
+    with PostgresStore(postgres_url) as store, PostgresStore(postgres_url, schema="b") as other:
+        empty = other.stats().disk
+        point(store, value(bytes(range(256)) * 4000))
+
+        assert other.stats().disk == empty
+        assert (store.stats().disk or 0) > (empty or 0) > 0
+
+
 def test_options_that_make_no_sense_are_refused() -> None:
     for options in (
         {"durability": "none"},

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from uuid import UUID
 
-from holdfast.errors import InvalidInput, Unavailable
+from holdfast.errors import FormatError, InvalidInput, Unavailable
 from holdfast.store._asynchronous import twin
 from holdfast.store._checks import expect, expect_seconds, expect_whole
 from holdfast.store._contract import Store
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.store._postgres_database import Database
 
 _LEASE = "bytea bigint bigint float8"
-_AT_A_TIME = 5000
+_AT_A_TIME = 1000
 _SCANNED_AT_A_TIME = 2000
 _HEAD = 64  # Bytes at the front of a frame that say what it is.
 
@@ -306,6 +306,12 @@ class PostgresStore(Store):
     # Collection.
 
     def _scan(self) -> Iterator[Stored]:
+        for _, stored in self._rows():
+            if stored is not None:
+                yield stored
+
+    def _rows(self) -> Iterator[tuple[ObjectId, Stored | None]]:
+        """Every object; None for one whose frame says nothing."""
         last = UUID(int=0)
         while True:
             rows = self._ask(
@@ -317,14 +323,26 @@ class PostgresStore(Store):
                 last,
                 _SCANNED_AT_A_TIME,
             )
-            for key, rest, base, head, size, condemned in rows:
-                header = parse_header(frame_of(head, base))
-                stored = size + (0 if base is None else KEY_SIZE)
+            for key, rest, *row in rows:
                 id = key.bytes + rest
-                yield Stored(id, header.kind, header.length, stored, header.base, condemned)
+                yield id, _stored(id, *row)
             if len(rows) < _SCANNED_AT_A_TIME:
                 return
             last = rows[-1][0]
+
+    def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
+        invalid = self._ask(
+            "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = %b::text AND NOT (i.indisvalid AND i.indisready)",
+            self.schema,
+        )
+        for (name,) in invalid:
+            yield name, "this index is not valid. Run REINDEX on it."
+        if read_data:
+            for id, stored in self._rows():
+                if stored is None:
+                    yield id.hex(), "the frame of this object begins with what is none"
 
     def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
         for some in _portions(ids):
@@ -353,6 +371,17 @@ class PostgresStore(Store):
             self.schema,
         )
         return int(size)
+
+
+def _stored(
+    id: ObjectId, base: UUID | None, head: bytes, size: int, condemned: bool
+) -> Stored | None:
+    try:
+        header = parse_header(frame_of(head, base))
+    except FormatError:
+        return None
+    stored = size + (0 if base is None else KEY_SIZE)
+    return Stored(id, header.kind, header.length, stored, header.base, condemned)
 
 
 def _columns(record: LeaseRecord | None) -> tuple[Any, ...]:

@@ -117,6 +117,15 @@ def bad_dsn() -> InvalidInput:
     )
 
 
+def wrong_isolation(place: str, reason: str) -> NotAllowed:
+    """What somebody is told whose transactions do not see what others commit meanwhile."""
+    return NotAllowed(
+        f"{place} cannot be written: {reason}. Holdfast needs read committed, Postgres' own "
+        "default: look at default_transaction_isolation of the server, the database, the user "
+        "and the URL."
+    )
+
+
 def unavailable(place: str, error: Exception, seconds: float) -> Unavailable:
     """What somebody is told whose call found no server within its time."""
     return Unavailable(
@@ -149,6 +158,8 @@ def _by_state(place: str, state: str, reason: str) -> HoldfastError | None:
                 f"{place} may not be used so: {reason}. Ask for USAGE on the schema, for SELECT, "
                 "INSERT, UPDATE and DELETE on its tables, and for EXECUTE on its functions."
             )
+        case _, "HF001":
+            return wrong_isolation(place, reason)
         case "25", "25006":
             return NotAllowed(
                 f"{place} cannot be written: {reason}. Use the address of the primary server, and "

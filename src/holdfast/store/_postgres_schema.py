@@ -8,7 +8,7 @@ import time
 import psycopg
 
 from holdfast.errors import FormatError, NewerFormat, NotAllowed, NotFound
-from holdfast.store._postgres_errors import translated
+from holdfast.store._postgres_errors import translated, wrong_isolation
 from holdfast.store._postgres_pool import Connection, Pool
 from holdfast.store._postgres_sql import LAYOUT, functions, quoted, tables
 from holdfast.store._records import Header, decode_header, encode_header
@@ -23,6 +23,7 @@ def open_schema(pool: Pool, schema: str, create: bool, full: bool) -> Header:
         place = pool.place.shown
         with translated(place):
             _expect_version(connection, place)
+            _expect_isolation(connection, place)
             if full:
                 _expect_durable(connection, place)
             found = _find(connection, place, schema)
@@ -51,6 +52,12 @@ def _expect_durable(connection: Connection, place: str) -> None:
             f"server. Set {' and '.join(f'{name} = on' for name in wrong)} in postgresql.conf, or "
             "ask for durability='relaxed'."
         )
+
+
+def _expect_isolation(connection: Connection, place: str) -> None:
+    ((level,),) = connection.execute("SHOW default_transaction_isolation").fetchall()
+    if level != "read committed":
+        raise wrong_isolation(place, f"default_transaction_isolation is {level}")
 
 
 def _expect_version(connection: Connection, place: str) -> None:

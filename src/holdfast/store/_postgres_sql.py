@@ -79,7 +79,12 @@ _PLANNING = """
 """
 
 # What every change begins with: the level of durability, and how long to wait for others.
+# With another isolation, a commit that waited would decide on what was before.
 _BEGIN = """
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'transactions are % here', current_setting('transaction_isolation')
+            USING ERRCODE = 'HF001';
+    END IF;
     IF p_durable THEN
         IF current_setting('synchronous_commit') = 'off' THEN
             PERFORM set_config('synchronous_commit', 'on', true);
