@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.errors import Unavailable
+from holdfast.errors import NotAllowed, Unavailable
 from holdfast.store import Move, PostgresStore
 from holdfast.testing import fail_every_call
 from holdfast.testing._stores._base import MAIN, SPACE, point, value
@@ -205,3 +205,30 @@ def test_a_lock_that_others_hold_ends_in_bounded_time(
             point(hasty, value("two"), expected=value("one").id)
 
     assert hasty.view(SPACE).sequence in (1, 2)
+
+
+def test_who_finds_no_connection_is_told_which_setting(postgres_url: str) -> None:
+    with PostgresStore(postgres_url, timeout=SHORT, max_connections=1) as store:
+        store.spaces()
+        with (
+            store._database.pool._lent(float("inf")),
+            pytest.raises(Unavailable, match="max_connections"),
+        ):
+            store.spaces()
+
+        assert store.spaces() == []
+
+
+def test_a_password_that_was_changed_is_named(postgres: Postgres, postgres_url: str) -> None:
+    database = postgres_url.rpartition("/")[2]
+    postgres.run("CREATE ROLE changing LOGIN SUPERUSER PASSWORD 'before'")
+    url = f"postgresql://changing:before@127.0.0.1:{postgres.port}/{database}"
+    with PostgresStore(url, timeout=SHORT, connect_timeout=2.0) as store:
+        store.spaces()
+        postgres.run("ALTER ROLE changing PASSWORD 'after'")
+        postgres.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'changing'"
+        )
+
+        with pytest.raises(NotAllowed, match="Check the user and the password"):
+            store.spaces()

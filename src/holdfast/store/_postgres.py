@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from uuid import UUID
 
-from holdfast.errors import FormatError, InvalidInput, Unavailable
+from holdfast.errors import FormatError, HoldfastError, InvalidInput
 from holdfast.store._asynchronous import twin
 from holdfast.store._checks import expect, expect_seconds, expect_whole
 from holdfast.store._contract import Store
@@ -102,6 +102,7 @@ class PostgresStore(Store):
         expect_whole(min_connections, 0, "min_connections")
         expect_whole(max_connections, max(min_connections, 1), "max_connections")
         expect_seconds(timeout, "timeout")
+        expect(timeout > 0, "timeout is more than 0", timeout)
         expect_seconds(connect_timeout, "connect_timeout")
         self._notes_accesses = bool(update_last_accessed)
         try:
@@ -181,7 +182,7 @@ class PostgresStore(Store):
 
     def _note_accesses(self, ids: Sequence[ObjectId]) -> None:
         # Roots of content that is pinned; whatever else is read has no such name.
-        with suppress(Unavailable):  # It is only a note.
+        with suppress(HoldfastError):  # It is only a note.
             self._ask(
                 "INSERT INTO {s}.accesses (at, hash) SELECT now(), i.id "
                 "FROM unnest(%b::bytea[]) i(id) JOIN {s}.spaces s ON s.name = %b::text "

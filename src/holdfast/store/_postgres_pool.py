@@ -22,7 +22,7 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from holdfast.errors import NotAllowed, NotFound, StoreClosed
+from holdfast.errors import HoldfastError, StoreClosed
 from holdfast.store._postgres_arrays import Array
 from holdfast.store._postgres_errors import (
     Again,
@@ -38,6 +38,7 @@ R = TypeVar("R")
 Row = tuple[Any, ...]
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.005, 0.5
+_PROBES = 2  # Seconds for a new connection at least: Postgres' own library takes no less.
 
 # The pool tells of each connection that it cannot make. Whoever asks for one is told by an
 # error, and a library does not write to the terminal.
@@ -193,30 +194,24 @@ class Pool:
     def _reason(self, error: PoolTimeout) -> Exception:
         """Why there is no connection: what a new one is told, or that all are lent."""
         try:
-            self.connect().close()
-        except (psycopg.Error, NotAllowed, NotFound) as told:
+            self.connect(seconds=_PROBES).close()
+        except HoldfastError as told:
             return told
-        return Lost(
-            psycopg.OperationalError(
-                f"all {self.settings.most} connections are in use; raise max_connections"
-            )
-            if self._all_lent()
-            else error
-        )
-
-    def _all_lent(self) -> bool:
-        return self._pool is not None and self._pool.get_stats().get("pool_available", 0) == 0
+        most = self.settings.most
+        words = f"all {most} connections were in use; max_connections is how many there may be"
+        return Lost(psycopg.OperationalError(words))
 
     # Connections.
 
-    def connect(self, conninfo: str | None = None) -> Connection:
+    def connect(self, conninfo: str | None = None, seconds: float | None = None) -> Connection:
         """A connection of one's own; raises what a person can act on."""
+        patience = self.settings.connect_timeout if seconds is None else seconds
         try:
             return Connection.connect(
                 self.place.conninfo if conninfo is None else conninfo,
                 autocommit=True,
                 prepare_threshold=None,
-                connect_timeout=max(2, round(self.settings.connect_timeout)),
+                connect_timeout=max(_PROBES, round(patience)),
             )
         except psycopg.ProgrammingError:
             raise bad_dsn() from None
@@ -246,7 +241,7 @@ class Pool:
             kwargs={
                 "autocommit": True,
                 "prepare_threshold": None,
-                "connect_timeout": max(2, round(settings.connect_timeout)),
+                "connect_timeout": max(_PROBES, round(settings.connect_timeout)),
             },
             min_size=settings.least,
             max_size=settings.most,
