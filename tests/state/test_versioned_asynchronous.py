@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 # These ask the store for one key at most, or are blocks; a program calls them as they are.
 PLAIN = {
-    *("clear", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"),
+    *("clear", "items", "keys", "pop", "popitem", "setdefault", "update", "values"),
     *("changes", "namespace", "namespaces", "note", "records", "transaction"),
 }
 

@@ -274,6 +274,7 @@ class States(RuleBasedStateMachine):
     def a_transaction_fails(
         self, number: int, key: Any, place: tuple[str, ...], value: Any
     ) -> None:
+        self.refresh(number)  # A block begins at the newest version.
         handle, model = self._pick(number)
         before = copy.deepcopy(model)
         try:
@@ -285,9 +286,10 @@ class States(RuleBasedStateMachine):
                 for other in list(handle):
                     del handle[other]
                 raise ZeroDivisionError
+        except MergeConflict:
+            self._compare(number)
         except ZeroDivisionError:
-            pass
-        self.models[number] = before
+            self.models[number] = before
 
     @rule(number=st.integers(0, 3), data=st.data())
     @precondition(lambda self: self.commits)
