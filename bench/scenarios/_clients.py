@@ -13,7 +13,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import BrokenBarrierError, Thread
 from typing import Any, NamedTuple
 
 from bench._clock import Bounds, Stopwatch
@@ -253,13 +253,19 @@ def _run_together(
 
 
 def _server_cpu(server: Server, barrier: Barrier) -> float:
-    """What the server used between the start of the clients and their end."""
+    """What the server used between the start of the clients and their end.
+
+    All wait while it is read, because on a busy machine who reads it may come late.
+    """
     try:
         barrier.wait(PATIENCE)
         before = server.cpu_seconds()
         barrier.wait(PATIENCE)
-        return server.cpu_seconds() - before
-    except BaseException:  # A client has failed, and says how.
+        barrier.wait(PATIENCE)
+        used = server.cpu_seconds() - before
+        barrier.wait(PATIENCE)
+        return used
+    except BrokenBarrierError:  # A client has failed, and says how.
         return 0.0
 
 
@@ -292,6 +298,7 @@ def _commit_for(task: _Task, barrier: Barrier) -> _Done:
         others = [first.another(_place(task, at).branch) for at in range(1, task.threads)]
         runs = [_Run(client, _work(task, at)) for at, client in enumerate([first, *others])]
         barrier.wait(PATIENCE)
+        barrier.wait(PATIENCE)
         began, cpu = time.monotonic(), time.process_time()
         threads = [Thread(target=run.until, args=(began + seconds,)) for run in runs]
         for thread in threads:
@@ -300,6 +307,7 @@ def _commit_for(task: _Task, barrier: Barrier) -> _Done:
             thread.join()
         took, cpu = time.monotonic() - began, time.process_time() - cpu
         barrier.wait(PATIENCE)  # Closing costs too, so nobody does it while others are measured.
+        barrier.wait(PATIENCE)
     _check(info, task, runs)
     walls = tuple(wall for run in runs for wall in run.walls)
     return _Done(tuple(len(run.walls) for run in runs), walls, took, cpu)
