@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from holdfast.errors import (
     RefMoved,
     StoreClosed,
     StoreFull,
+    Unavailable,
 )
 from holdfast.store import (
     CachedStore,
@@ -478,12 +480,26 @@ def test_the_latest_write_ids_are_remembered_and_older_ones_forgotten(
     store: RedisStore, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committing, "REMEMBERED", 10)
-    done = [store.commit(SPACE, write_id=f"w{number}") for number in range(15)]
+    done = [store.commit(SPACE, write_id=f"w{number}") for number in range(55)]
 
-    assert store.commit(SPACE, write_id="w5") == done[5]
-    assert store.commit(SPACE, write_id="w4").sequence == 16
     with client(redis_url) as other:
-        assert other.zcard(f"{ROOT}:writes:{SPACE}") == 10
+        assert 80 <= other.strlen(f"{ROOT}:writes:{SPACE}") <= 160
+    for number in range(45, 55):
+        assert store.commit(SPACE, write_id=f"w{number}") == done[number]
+    assert store.commit(SPACE, write_id="w0").sequence == 56
+
+
+def test_a_mark_is_not_found_across_two_others(store: RedisStore, redis_url: str) -> None:
+    mark = sha256(b"new").digest()[:8]
+    done = [store.commit(SPACE, write_id="a"), store.commit(SPACE, write_id="b")]
+    with client(redis_url) as other:
+        marks = bytes(4) + mark + bytes(4)
+        other.set(f"{ROOT}:writes:{SPACE}", marks)
+
+        assert store.commit(SPACE, write_id="new").sequence == 3
+        other.set(f"{ROOT}:writes:{SPACE}", marks + mark)
+        assert store.commit(SPACE, write_id="new").sequence == 3
+    assert [one.sequence for one in done] == [1, 2]
 
 
 def test_a_store_is_opened_by_url(redis_url: str) -> None:
@@ -568,17 +584,34 @@ def test_a_store_that_was_emptied_is_not_taken_for_a_new_one(redis_url: str) -> 
         assert other.keys() == []
 
 
+@pytest.mark.parametrize(
+    "key", ["log:" + SPACE, "refs:" + SPACE, "writes:" + SPACE, "frames", "condemned", "spaces"]
+)
 def test_a_key_that_another_program_wrote_to_changes_nothing(
-    store: RedisStore, redis_url: str
+    store: RedisStore, redis_url: str, key: str
 ) -> None:
     one = value("one")
     with client(redis_url) as other:
-        other.set(f"{ROOT}:log:{SPACE}", "mine")
+        if key.startswith("writes"):
+            other.rpush(f"{ROOT}:{key}", "mine")
+        else:
+            other.set(f"{ROOT}:{key}", "mine")
+        before = set(other.keys())
         with pytest.raises(Corrupt, match="another program"):
             store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)])
 
-    assert list(store.scan()) == []
-    assert store.ref(SPACE, MAIN) is None
+        assert set(other.keys()) == before
+
+
+@pytest.mark.parametrize("key", ["epoch", "bytes"])
+def test_a_number_that_is_none_changes_nothing(store: RedisStore, redis_url: str, key: str) -> None:
+    with client(redis_url) as other:
+        other.set(f"{ROOT}:{key}", "mine")
+        before = set(other.keys())
+        with pytest.raises((Corrupt, Unavailable)):
+            store.commit(SPACE, [value("one")])
+
+        assert set(other.keys()) == before
 
 
 def test_records_that_are_none_are_found(store: RedisStore, redis_url: str) -> None:

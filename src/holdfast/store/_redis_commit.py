@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.errors import Corrupt, LeaseLost, MissingObjects, RefMoved
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 Argument: TypeAlias = bytes | str | int
 
 REMEMBERED = 1024
-"""How many of a space's latest write ids are recognised."""
+"""How many of a space's latest write ids are recognised, at least."""
 
 _DIGEST = 32
+_MARK = 8  # Bytes that are remembered of a write id. Two with one mark differ in their digests.
 _SEQUENCE_AND_EPOCH = 3  # Bytes: the head of a list of six, and two zeros.
 
 
@@ -52,7 +54,7 @@ class Committer:
         spelled: list[Argument] = [
             self._server.header_bytes,
             batch.space,
-            batch.write_id,
+            sha256(batch.write_id.encode()).digest()[:_MARK],
             batch.digest,
             "" if batch.epoch is None else str(batch.epoch),
             b"".join(batch.needs) if with_needs else b"-",

@@ -19,7 +19,7 @@ local function take()
     return ARGV[taken]
 end
 
-local header, space, write_id, digest = take(), take(), take(), take()
+local header, space, mark, digest = take(), take(), take(), take()
 local known_epoch, needs, targets = take(), take(), take() -- needs is '-' if it was left out
 local operation, limit, overhead, remembered = take(), tonumber(take()), take(), take()
 local staged = root .. ':staged:' .. take() .. ':'
@@ -28,13 +28,21 @@ local frames, condemned = root .. ':frames', root .. ':condemned'
 local log, refs = root .. ':log:' .. space, root .. ':refs:' .. space
 local writes, leases = root .. ':writes:' .. space, root .. ':leases:' .. space
 
-if call('GET', root .. ':header') ~= header then
+local epoch = call('GET', root .. ':epoch')
+if call('GET', root .. ':header') ~= header or not tonumber(epoch) then
     return {'gone'}
 end
 
-local recorded = call('ZSCORE', writes, write_id)
-if recorded then
-    return {'repeated', call('LINDEX', log, recorded - 1)}
+-- The length of the log is the number of its last operation, so there can be no gap. Of the
+-- latest operations, the marks of their write ids stand one behind the other, 8 bytes each.
+local last = call('LLEN', log)
+local marks = call('GET', writes) or ''
+local found = string.find(marks, mark, 1, true)
+while found and found % 8 ~= 1 do
+    found = string.find(marks, mark, found + 1, true)
+end
+if found then
+    return {'repeated', call('LINDEX', log, last - (#marks - found + 1) / 8)}
 end
 
 for number = 1, take() do
@@ -89,7 +97,6 @@ for _ = 1, take() do
     end
 end
 
-local epoch = call('GET', root .. ':epoch')
 local required = targets
 if known_epoch ~= epoch then
     if needs == '-' then
@@ -131,14 +138,12 @@ for _, one in ipairs(stored) do
     end
     more = more + size_of(one.frame) + overhead
 end
-local used = call('GET', root .. ':bytes') or 0
+local used = (call('GET', root .. ':bytes') or 0) + 0 -- It fails here if it is no number.
 if limit and more > 0 and used + more > limit then
-    return {'full', tonumber(used), more}
+    return {'full', used, more}
 end
 
--- The length of the log is the number of its last operation: there can be no gap.
-local sequence = call('LLEN', log) + 1
-if sequence == 1 then
+if last == 0 then
     call('SCARD', root .. ':spaces')
 end
 
@@ -169,6 +174,7 @@ for _, one in ipairs(stored) do
     call('HSET', frames, one.id, one.frame)
 end
 
+local sequence = last + 1
 for _, move in ipairs(moves) do
     if move.target == '' then
         call('HDEL', refs, move.name)
@@ -179,8 +185,11 @@ end
 -- A list of six in msgpack, of which the client has spelled the last four.
 local entry = digest .. '\150' .. cmsgpack.pack(sequence, tonumber(epoch)) .. operation
 call('RPUSH', log, entry)
-call('ZADD', writes, sequence, write_id)
-call('ZREMRANGEBYRANK', writes, 0, -remembered - 1)
+if #marks < 16 * remembered then
+    call('APPEND', writes, mark)
+else
+    call('SET', writes, string.sub(marks, -8 * remembered) .. mark)
+end
 if sequence == 1 then
     call('SADD', root .. ':spaces', space)
 end

@@ -23,10 +23,9 @@ local nothing = root .. ':nothing'
 for _, command in ipairs(ARGV[3] ~= '1' and {} or {
     {'HSET', root .. ':header', 'a', 'b'}, {'HINCRBY', root .. ':header', 'a', 1},
     {'HDEL', root .. ':header', 'a'}, {'RPUSH', root .. ':header', 'a'},
-    {'ZADD', root .. ':header', 1, 'a'}, {'ZREMRANGEBYRANK', root .. ':header', 0, 0},
     {'SADD', root .. ':header', 'a'}, {'INCR', root .. ':header'},
-    {'DECRBY', root .. ':header', 1}, {'SET', nothing, 'a', 'XX'}, {'DEL', nothing},
-    {'UNLINK', nothing}, {'PERSIST', nothing}, {'RENAME', nothing, nothing},
+    {'DECRBY', root .. ':header', 1}, {'APPEND', nothing, ''}, {'SET', nothing, 'a', 'XX'},
+    {'DEL', nothing}, {'UNLINK', nothing}, {'PERSIST', nothing}, {'RENAME', nothing, nothing},
 }) do
     local reply = redis.pcall(unpack(command))
     if type(reply) == 'table' and reply.err
