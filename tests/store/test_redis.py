@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import random
 import threading
 import time
@@ -185,9 +186,9 @@ class Pair:
 
     def commit(self) -> None:
         choose = self.choose
-        fresh = value(
-            noise(choose.randrange(400), choose.randrange(40)), choose.choice(self.some(3))
-        )
+        # Like another one, so that it is stored against that.
+        like = choose.choice(self.made)
+        fresh = value(like.payload[-1000:] + noise(choose.randrange(90), len(self.made)), like.id)
         given = [*choose.sample(self.made, choose.randrange(3)), fresh][: choose.randrange(4)]
         self.made.append(fresh)
         targets: list[ObjectId | None] = [None, *self.some(3), *(one.id for one in given)]
@@ -671,31 +672,29 @@ def test_a_child_goes_on_with_the_store_of_its_parent(store: RedisStore) -> None
 # Waking.
 
 
-def test_a_watcher_is_woken_by_another_process(
+def test_a_watcher_is_woken_by_what_another_one_commits(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RedisStore, "poll_seconds", None)
     with relaxed(redis_url) as writer, relaxed(redis_url) as reader:
         writer.commit(SPACE)
-        seen: list[int] = []
-        watching = threading.Event()
+        seen: queue.Queue[int] = queue.Queue()
 
         def watch() -> None:
             for operation in reader.watch(SPACE, timeout=PATIENCE):
-                seen.append(operation.sequence)
-                watching.set()
+                seen.put(operation.sequence)
                 if operation.sequence == 20:
                     return
 
         thread = threading.Thread(target=watch)
         thread.start()
-        assert watching.wait(PATIENCE)
-        for _ in range(19):
-            writer.commit(SPACE)
+        assert seen.get(timeout=PATIENCE) == 1
+        for number in range(2, 21):
             writer.commit(OTHER_SPACE)
+            writer.commit(SPACE)
+            # One after the other, so that each has to wake.
+            assert seen.get(timeout=PATIENCE) == number
         thread.join(PATIENCE)
-
-        assert seen == list(range(1, 21))
 
 
 def test_the_thread_that_listens_ends_with_the_last_watcher(redis_url: str) -> None:
