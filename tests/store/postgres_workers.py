@@ -17,7 +17,8 @@ import holdfast
 from holdfast.errors import Unavailable
 from holdfast.store import Move, PostgresStore, Store
 from holdfast.testing._stores._base import MAIN, SPACE, value
-from tests.store.workers import say, share, together
+from tests.store.workers import collect, say, share, together
+from tests.store.workers import write as write_chunks
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -85,8 +86,10 @@ if __name__ == "__main__":
     opened = PostgresStore(url, schema=schema, max_connections=4, timeout=10.0)
     tasks: dict[str, Callable[..., Any]] = {
         "branch": branch,
+        "collect": collect,
         "share": share,
         "together": together,
         "write": write,
+        "write_chunks": write_chunks,
     }
     tasks[task](opened, *rest)

@@ -19,6 +19,7 @@ PROCESSES = 8
 TOTAL = 1000 if SOAK else 80
 CLIENT_KILLS = 50 if SOAK else 4
 SERVER_KILLS = 10 if SOAK else 2
+COLLECTIONS = 25 if SOAK else 2
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,35 @@ def test_a_killed_writer_takes_nothing_that_was_acknowledged(postgres_url: str) 
         assert store.check(read_data=False).ok
         idle = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
         assert store._ask(idle) == [(0,)]
+
+
+def test_a_killed_collection_beside_a_killed_writer_harms_nothing(postgres_url: str) -> None:
+    choose, freed = random.Random(8), 0
+    PostgresStore(postgres_url).close()
+    for number in range(COLLECTIONS):
+        workers = start_all(
+            [
+                ("write_chunks", postgres_url, "holdfast", number),
+                ("collect", postgres_url, "holdfast"),
+            ]
+        )
+        writer, collector = workers
+        begin(writer)
+        lines = "".join(lines_of(writer, 15))
+        begin(collector)
+        freed += sum(map(int, lines_of(collector, choose.randrange(1, 4))))
+        choose.shuffle(workers)
+        for worker in workers:
+            worker.kill()
+        told = acknowledged(lines + rest_of(writer))
+        rest_of(collector)
+
+        with PostgresStore(postgres_url) as store:
+            assert store.check(read_data=True).problems == ()
+            head = store.ref(SPACE, MAIN)
+            assert head is not None and head.sequence >= max(told)
+            assert head.target == told.get(head.sequence, head.target)
+    assert freed > 0
 
 
 def test_a_killed_server_takes_nothing_that_was_acknowledged(own_server: Postgres) -> None:

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast.errors import StoreClosed
 from holdfast.store import Move, Operation, PostgresStore
-from holdfast.testing._stores._base import PATIENCE, SPACE, point, value
+from holdfast.testing._stores._base import PATIENCE, SPACE, growing, in_threads, point, value
 from tests.postgres import Postgres
 from tests.proxy import Proxy
 
@@ -173,6 +173,31 @@ def test_two_hundred_tasks_wait_for_the_pool_only(postgres: Postgres, schema: st
 
     assert [one.sequence for one in operations] == [1] * 200
     assert beats > 5  # The loop was never held up for long.
+
+
+def test_the_same_objects_come_from_many_at_once(postgres: Postgres, schema: str) -> None:
+    rounds, writers = 15, 6
+    versions = [growing(4, seed=number, size=600) for number in range(rounds)]
+    stores = [PostgresStore(postgres.url(), schema=schema) for _ in range(writers)]
+
+    def work(number: int) -> None:
+        before = None
+        for objects in versions:
+            # Each begins elsewhere, so that frames are stored against each other in other ways.
+            chosen = objects[number % 2 :]
+            head = chosen[-1]
+            stores[number].commit(
+                f"test/{number}", chosen, moves=[Move("branch/main", before, head.id)]
+            )
+            before = head.id
+
+    in_threads(writers, work)
+
+    everything = [one for objects in versions for one in objects]
+    for store in stores:
+        read = store.read([one.id for one in everything])
+        assert [one.payload for one in read] == [one.payload for one in everything]
+        store.close()
 
 
 def test_a_child_process_has_connections_of_its_own(writer: PostgresStore) -> None:
