@@ -149,7 +149,9 @@ class Pool:
             # The statement is ours; what others chose is in the parameters.
             cursor = connection.cursor(binary=True)
             cursor.execute(statement.encode(), parameters or None)
-            return cursor.fetchall() if cursor.description else []
+            # Not `description`, which says much that nobody asked for.
+            result = cursor.pgresult
+            return cursor.fetchall() if result is not None and result.nfields else []
 
         return self.run(ask, repeatable=repeatable)
 

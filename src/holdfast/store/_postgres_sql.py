@@ -85,14 +85,13 @@ _BEGIN = """
         RAISE EXCEPTION 'transactions are % here', current_setting('transaction_isolation')
             USING ERRCODE = 'HF001';
     END IF;
-    IF p_durable THEN
-        IF current_setting('synchronous_commit') = 'off' THEN
-            PERFORM set_config('synchronous_commit', 'on', true);
-        END IF;
-    ELSE
-        PERFORM set_config('synchronous_commit', 'off', true);
+    -- Assignments, because a PERFORM is a statement of its own.
+    IF NOT p_durable THEN
+        v_set := set_config('synchronous_commit', 'off', true);
+    ELSIF current_setting('synchronous_commit') = 'off' THEN
+        v_set := set_config('synchronous_commit', 'on', true);
     END IF;
-    PERFORM set_config('lock_timeout', p_patience, true);
+    v_set := set_config('lock_timeout', p_patience, true);
 """
 
 _COMMIT = """
@@ -109,6 +108,7 @@ CREATE OR REPLACE FUNCTION {s}.commit_1(
 ) LANGUAGE plpgsql {planning} AS $commit$
 #variable_conflict use_column
 DECLARE
+    v_set text;
     v_space integer;
     v_there bigint := 0;
     v_marked bigint := 0;
@@ -118,9 +118,8 @@ DECLARE
     v_revived uuid[];
 BEGIN
     {begin}
-    -- A collection takes this lock against all commits: see design note 010.
-    LOCK TABLE {s}.operations IN ROW EXCLUSIVE MODE;
     -- The next number is taken first, which locks the space. Whoever is refused gives it back.
+    -- It also keeps collections from condemning meanwhile, which lock the table against it.
     UPDATE {s}.spaces SET sequence = sequence + 1 WHERE name = p_space
         RETURNING number, sequence INTO v_space, last;
     IF NOT FOUND THEN
@@ -165,23 +164,20 @@ BEGIN
         END IF;
     END IF;
     IF status = 0 AND cardinality(p_keys) > 0 THEN
-        SELECT count(o.key), count(c.key) INTO v_there, v_marked
-            FROM unnest(p_keys) f(key) JOIN {s}.objects o ON o.key = f.key
-            LEFT JOIN {s}.condemned c ON c.key = f.key;
-        SELECT array_agg(f.key) INTO keys
-            FROM unnest(p_keys, p_bases) WITH ORDINALITY f(key, base, at)
-            LEFT JOIN {s}.objects o ON o.key = f.base LEFT JOIN {s}.condemned c ON c.key = f.base
-            WHERE f.base IS NOT NULL
-            AND (
-                EXISTS (SELECT FROM {s}.condemned d WHERE d.key = f.key)
-                OR NOT EXISTS (SELECT FROM {s}.objects d WHERE d.key = f.key)
+        -- How many are there, how many of these are condemned, and which must be stored whole:
+        -- those that take the place of a condemned one, or whose base is not as they expect.
+        SELECT count(o.key), count(c.key), array_agg(f.key) FILTER (
+                WHERE f.base IS NOT NULL AND (
+                    c.key IS NOT NULL OR o.key IS NULL AND CASE
+                        WHEN b.key IS NULL OR d.key IS NOT NULL
+                        THEN get_byte(p_inside, f.at::integer - 1) = 0
+                        ELSE b.depth >= get_byte(p_depths, f.at::integer - 1) END
+                )
             )
-            AND (
-                EXISTS (SELECT FROM {s}.objects d WHERE d.key = f.key)
-                OR CASE WHEN o.key IS NULL OR c.key IS NOT NULL
-                    THEN get_byte(p_inside, f.at::integer - 1) = 0
-                    ELSE o.depth >= get_byte(p_depths, f.at::integer - 1) END
-            );
+            INTO v_there, v_marked, keys
+            FROM unnest(p_keys, p_bases) WITH ORDINALITY f(key, base, at)
+            LEFT JOIN {s}.objects o ON o.key = f.key LEFT JOIN {s}.condemned c ON c.key = f.key
+            LEFT JOIN {s}.objects b ON b.key = f.base LEFT JOIN {s}.condemned d ON d.key = f.base;
         IF keys IS NOT NULL THEN
             status := 5;
         END IF;
@@ -259,6 +255,7 @@ CREATE OR REPLACE FUNCTION {s}.grant_1(
     p_duration_before double precision, p_holder bytea, p_duration double precision
 ) RETURNS bigint LANGUAGE plpgsql {planning} AS $grant$
 DECLARE
+    v_set text;
     v_space integer;
     v_token bigint;
 BEGIN
@@ -293,6 +290,7 @@ CREATE OR REPLACE FUNCTION {s}.swap_1(
     p_holder bytea, p_token bigint, p_beat bigint, p_duration double precision
 ) RETURNS boolean LANGUAGE plpgsql {planning} AS $swap$
 DECLARE
+    v_set text;
     v_space integer;
 BEGIN
     {begin}
@@ -316,16 +314,20 @@ _COLLECTION = """
 CREATE OR REPLACE FUNCTION {s}.condemn_1(
     p_durable boolean, p_patience text, p_keys uuid[], p_collection bigint
 ) RETURNS void LANGUAGE plpgsql {planning} AS $condemn$
+DECLARE
+    v_set text;
 BEGIN
     {begin}
     -- No commit is under way: what each has seen alive, it has stored against, or it sees this.
-    LOCK TABLE {s}.operations IN SHARE ROW EXCLUSIVE MODE;
+    LOCK TABLE {s}.spaces IN SHARE ROW EXCLUSIVE MODE;
     INSERT INTO {s}.condemned AS c (collection, key)
         SELECT p_collection, o.key FROM unnest(p_keys) n(key) JOIN {s}.objects o ON o.key = n.key
         ON CONFLICT (key) DO UPDATE SET collection = EXCLUDED.collection;
 END $condemn$;
 CREATE OR REPLACE FUNCTION {s}.revive_1(p_durable boolean, p_patience text, p_keys uuid[])
 RETURNS void LANGUAGE plpgsql {planning} AS $revive$
+DECLARE
+    v_set text;
 BEGIN
     {begin}
     DELETE FROM {s}.condemned WHERE key = ANY (p_keys);
@@ -333,10 +335,11 @@ END $revive$;
 CREATE OR REPLACE FUNCTION {s}.raise_1(p_durable boolean, p_patience text)
 RETURNS integer LANGUAGE plpgsql {planning} AS $raise$
 DECLARE
+    v_set text;
     v_epoch integer;
 BEGIN
     {begin}
-    LOCK TABLE {s}.operations IN SHARE ROW EXCLUSIVE MODE;
+    LOCK TABLE {s}.spaces IN SHARE ROW EXCLUSIVE MODE;
     UPDATE {s}.facts SET epoch = epoch + 1 WHERE one RETURNING epoch INTO v_epoch;
     RETURN v_epoch;
 END $raise$;
@@ -344,6 +347,7 @@ CREATE OR REPLACE FUNCTION {s}.delete_1(
     p_durable boolean, p_patience text, p_keys uuid[], p_collection bigint
 ) RETURNS uuid[] LANGUAGE plpgsql {planning} AS $delete$
 DECLARE
+    v_set text;
     v_keys uuid[];
 BEGIN
     {begin}
