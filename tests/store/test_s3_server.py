@@ -193,6 +193,47 @@ def test_threads_on_one_store_object_lose_nothing(s3_url: str) -> None:
         assert store.check(read_data=True).ok
 
 
+def test_a_collection_that_has_long_logs_to_follow_comes_to_its_end(s3_url: str) -> None:
+    spaces = [f"test/{number}" for number in range(20)]
+    with S3Store(s3_url, threads=20) as store:
+
+        def work(number: int) -> None:
+            for _ in range(35):  # More than two pages.
+                store.commit(spaces[number])
+
+        in_threads(20, work)
+        one = make_object(Kind.CHUNK, b"unreached")
+        store.commit(spaces[0], [one])
+    with S3Store(s3_url) as again:
+        assert again.gc(recent=1).freed == 1
+        assert again.spaces() == sorted(spaces)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_is_told_to_spawn(s3_url: str) -> None:
+    script = (
+        "import os, sys\n"
+        "from holdfast.store import S3Store\n"
+        "store = S3Store(sys.argv[1])\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    for use in (store.spaces, lambda: S3Store(sys.argv[1])):\n"
+        "        try:\n"
+        "            use()\n"
+        "        except Exception as error:\n"
+        "            print(type(error).__name__, 'spawn' in str(error), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "print(store.spaces())\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, s3_url], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.splitlines() == ["Unavailable True", "Unavailable True", "[]"], done.stderr
+
+
 # A network that is bad.
 
 
@@ -210,7 +251,7 @@ def through(proxy: Proxy) -> str:
 
 
 def test_a_server_that_hangs_is_unavailable_and_then_found_again(proxy: Proxy) -> None:
-    with S3Store(through(proxy), timeout=0.5) as store:
+    with S3Store(through(proxy), timeout=2) as store:
         first = store.commit(SPACE, write_id="first")
         proxy.stall()
 
@@ -235,7 +276,7 @@ def test_a_server_that_hangs_at_opening_is_unavailable(proxy: Proxy) -> None:
 def test_a_server_that_refuses_connections_is_unavailable_and_then_found_again(
     proxy: Proxy,
 ) -> None:
-    with S3Store(through(proxy), timeout=1) as store:
+    with S3Store(through(proxy), timeout=5) as store:
         store.commit(SPACE)
         proxy.refuse()
 

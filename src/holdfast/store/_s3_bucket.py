@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +15,15 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import S3Store as Driver
 
 from holdfast.errors import HoldfastError, InvalidInput, StoreClosed
-from holdfast.store._s3_errors import translated
+from holdfast.store._s3_errors import forked, translated
 from holdfast.store._s3_url import Place
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+
+_process = os.getpid()
+"""The process that loaded the driver. Its threads are not in a child that is forked, which would
+wait for them for ever."""
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -48,6 +53,7 @@ class Bucket:
         # A conditional put is sent once: who repeats it unseen is refused by its own success.
         self._driver = _driver(place, timeout, retries=4)
         self._once: ObjectStore = _driver(place, timeout, retries=0)
+        self._inside = threading.local()
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
@@ -114,13 +120,16 @@ class Bucket:
     def each(self, work: Callable[[A], R], items: Iterable[A]) -> list[R]:
         """Do the same with many, several at a time; raises the first error."""
         listed = list(items)
-        if len(listed) < 2:
+        # One of our own threads must not wait for others of them: all might do so.
+        if len(listed) < 2 or getattr(self._inside, "busy", False):
             return [work(one) for one in listed]
         with self._lock:
             if self._closed:
                 raise StoreClosed(f"the store in {self.name} was closed")
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(_AT_ONCE, "holdfast-s3")
+                self._pool = ThreadPoolExecutor(
+                    _AT_ONCE, "holdfast-s3", lambda: setattr(self._inside, "busy", True)
+                )
             pool = self._pool
         return list(pool.map(work, listed))
 
@@ -132,6 +141,8 @@ class Bucket:
             pool.shutdown(wait=True)
 
     def _answering(self) -> AbstractContextManager[None]:
+        if _process != os.getpid():
+            raise forked(self.name)
         return translated(self.name, _EXPECTED)
 
 

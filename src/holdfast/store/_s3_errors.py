@@ -38,6 +38,14 @@ def translated(
         raise _from_server(place, error) from None
 
 
+def forked(place: str) -> Unavailable:
+    """What is said in a child of a process that had opened a bucket."""
+    return Unavailable(
+        f"{place}: the driver does not work in a forked process. Start processes by spawning "
+        'them (multiprocessing.set_start_method("spawn")), and open the store in each.'
+    )
+
+
 def _from_server(place: str, error: Exception) -> HoldfastError:
     text = str(error)
     code, status = _first(_CODE, text), _first(_STATUS, text)

@@ -24,11 +24,11 @@ from holdfast.store._s3_cells import INDEXES, PACKS
 from holdfast.store._s3_packs import (
     Row,
     epoch_of,
+    name_before,
     pack_name,
     read_rows,
     rows_size,
     seal_rows,
-    time_of,
 )
 from holdfast.tree._objects import ObjectId
 
@@ -180,10 +180,7 @@ class Index:
         """Learn of packs that came lately, as far as names tell: a guess that is often right."""
         if not self._newest:
             return
-        epoch = _epoch(self._newest)
-        after = pack_name(epoch, time_of(self._newest))[: len("0" * 12 + "-")]
-        after += f"{max(time_of(self._newest) - _SKEW, 0):012x}"
-        listed = self._listed(f"{PACKS}/{after}")
+        listed = self._listed(f"{PACKS}/{name_before(self._newest, _SKEW)}")
         if max(map(_epoch, listed), default=0) <= self._catalog.epoch:
             self._learn_of(listed)
             self._load()

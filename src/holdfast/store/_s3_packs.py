@@ -52,6 +52,11 @@ def pack_name(epoch: int, not_before: int = 0) -> str:
     return f"{epoch:0{_DIGITS}x}-{now:0{_DIGITS}x}-{os.urandom(6).hex()}"
 
 
+def name_before(name: str, milliseconds: int) -> str:
+    """What sorts before the packs of the same epoch that came so much earlier."""
+    return f"{epoch_of(name):0{_DIGITS}x}-{max(time_of(name) - milliseconds, 0):0{_DIGITS}x}"
+
+
 def epoch_of(name: str) -> int | None:
     """The epoch in the name of a pack; None if it is no such name."""
     return _number(name, 0)
