@@ -37,7 +37,7 @@ from holdfast.errors import (
 )
 from holdfast.history import History
 from holdfast.state import prune_expired, release, using
-from holdfast.state._runtime import Runtime
+from holdfast.state._typed._runtime import Runtime
 from holdfast.store._own import CONTENT_SPACE as CONTENT
 from tests.state import workers
 

@@ -23,7 +23,7 @@ from holdfast import (
 )
 from holdfast.errors import InlineSizeExceeded, InvalidInput, MissingContent, UnknownField
 from holdfast.state import Framework, Runtime, using, validate_checkpoint, validate_state
-from holdfast.state import _runtime as process
+from holdfast.state._typed import _runtime as process
 
 
 class Small(AgentState):
@@ -168,7 +168,7 @@ def test_a_codec_of_the_runtime_is_used() -> None:
 def test_importing_and_configuring_makes_no_store_of_the_process() -> None:
     program = (
         "import holdfast\n"
-        "from holdfast.state import _runtime\n"
+        "from holdfast.state._typed import _runtime\n"
         "store = holdfast.MemoryStore()\n"
         "holdfast.create_runtime(backend=store)\n"
         "assert _runtime._process.runtime is None\n"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from holdfast.codec import Codec
 from holdfast.errors import InvalidInput, PathNotFound
 from holdfast.state import Live, State, Versioned, task, view
-from holdfast.state._render import estimate
+from holdfast.state._views._render import estimate
 from holdfast.store import MemoryStore
 from holdfast.testing import FaultStore
 

@@ -12,11 +12,11 @@ from typing import Annotated, Any, TypedDict
 from holdfast.adapters._detection import detect_active_framework
 from holdfast.errors import InvalidInput, UnknownField
 from holdfast.state import AgentState, ContentRef, Framework, Runtime, StateField
-from holdfast.state._content import checkpoint_form, is_checkpoint_form, read_place
-from holdfast.state._fields import Reduce
-from holdfast.state._holding import Change, Content, renew, store_changes
-from holdfast.state._reducers import combine
-from holdfast.state._runtime import runtime_for, saying
+from holdfast.state._typed._content import checkpoint_form, is_checkpoint_form, read_place
+from holdfast.state._typed._fields import Reduce
+from holdfast.state._typed._holding import Change, Content, renew, store_changes
+from holdfast.state._typed._reducers import combine
+from holdfast.state._typed._runtime import runtime_for, saying
 from holdfast.store import KVStore, Store
 
 

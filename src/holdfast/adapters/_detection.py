@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.errors import AmbiguousFrameworkError, NoFrameworkDetectedError
 from holdfast.state import Framework, get_config
-from holdfast.state._frameworks import framework_of
+from holdfast.state._typed._frameworks import framework_of
 
 _MODULES: Final[dict[Framework, tuple[str, ...]]] = {
     Framework.LANGGRAPH: ("langgraph",),

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.state._state import Recorded, State
 
 if TYPE_CHECKING:
-    from holdfast.state._agent_state import AgentState
-    from holdfast.state._checkout import Checkout
-    from holdfast.state._content import ContentRef, arelease, release
-    from holdfast.state._events import (
+    from holdfast.state._live import Live
+    from holdfast.state._tasks._events import (
         ActionEvent,
         Event,
         FailEvent,
@@ -20,19 +18,21 @@ if TYPE_CHECKING:
         TaskStartEvent,
         events,
     )
-    from holdfast.state._fields import UNSET, Externalized, Inline, StateField, default
-    from holdfast.state._frameworks import Framework
-    from holdfast.state._invariants import validate_checkpoint, validate_state
-    from holdfast.state._live import Live
-    from holdfast.state._namespace import Namespace
-    from holdfast.state._pins import aprune_expired, prune_expired
-    from holdfast.state._plain import Described
-    from holdfast.state._reducers import append_items, merge_keys, replace_value
-    from holdfast.state._runs import current_state, record
-    from holdfast.state._runtime import Runtime, configure, create_runtime, get_config, using
-    from holdfast.state._task import Task, task
-    from holdfast.state._versioned import Versioned
-    from holdfast.state._view import view
+    from holdfast.state._tasks._plain import Described
+    from holdfast.state._tasks._runs import current_state, record
+    from holdfast.state._tasks._task import Task, task
+    from holdfast.state._typed._agent_state import AgentState
+    from holdfast.state._typed._content import ContentRef, arelease, release
+    from holdfast.state._typed._fields import UNSET, Externalized, Inline, StateField, default
+    from holdfast.state._typed._frameworks import Framework
+    from holdfast.state._typed._invariants import validate_checkpoint, validate_state
+    from holdfast.state._typed._pins import aprune_expired, prune_expired
+    from holdfast.state._typed._reducers import append_items, merge_keys, replace_value
+    from holdfast.state._typed._runtime import Runtime, configure, create_runtime, get_config, using
+    from holdfast.state._versioned._checkout import Checkout
+    from holdfast.state._versioned._namespace import Namespace
+    from holdfast.state._versioned._versioned import Versioned
+    from holdfast.state._views._view import view
 
 __all__ = [
     "UNSET",
@@ -80,45 +80,45 @@ __all__ = [
 
 # Loaded when they are first asked for: a program uses one kind of state or two.
 _HOMES: dict[str, str] = {
-    "AgentState": "_agent_state",
-    "ContentRef": "_content",
-    "arelease": "_content",
-    "release": "_content",
-    "UNSET": "_fields",
-    "Externalized": "_fields",
-    "Inline": "_fields",
-    "StateField": "_fields",
-    "default": "_fields",
-    "Framework": "_frameworks",
-    "validate_checkpoint": "_invariants",
-    "validate_state": "_invariants",
-    "aprune_expired": "_pins",
-    "prune_expired": "_pins",
-    "append_items": "_reducers",
-    "merge_keys": "_reducers",
-    "replace_value": "_reducers",
-    "Runtime": "_runtime",
-    "configure": "_runtime",
-    "create_runtime": "_runtime",
-    "get_config": "_runtime",
-    "using": "_runtime",
-    "ActionEvent": "_events",
-    "Checkout": "_checkout",
-    "Described": "_plain",
-    "Event": "_events",
-    "FailEvent": "_events",
+    "AgentState": "_typed._agent_state",
+    "ContentRef": "_typed._content",
+    "arelease": "_typed._content",
+    "release": "_typed._content",
+    "UNSET": "_typed._fields",
+    "Externalized": "_typed._fields",
+    "Inline": "_typed._fields",
+    "StateField": "_typed._fields",
+    "default": "_typed._fields",
+    "Framework": "_typed._frameworks",
+    "validate_checkpoint": "_typed._invariants",
+    "validate_state": "_typed._invariants",
+    "aprune_expired": "_typed._pins",
+    "prune_expired": "_typed._pins",
+    "append_items": "_typed._reducers",
+    "merge_keys": "_typed._reducers",
+    "replace_value": "_typed._reducers",
+    "Runtime": "_typed._runtime",
+    "configure": "_typed._runtime",
+    "create_runtime": "_typed._runtime",
+    "get_config": "_typed._runtime",
+    "using": "_typed._runtime",
+    "ActionEvent": "_tasks._events",
+    "Checkout": "_versioned._checkout",
+    "Described": "_tasks._plain",
+    "Event": "_tasks._events",
+    "FailEvent": "_tasks._events",
     "Live": "_live",
-    "Namespace": "_namespace",
-    "OutputEvent": "_events",
-    "SuccessEvent": "_events",
-    "Task": "_task",
-    "TaskStartEvent": "_events",
-    "Versioned": "_versioned",
-    "current_state": "_runs",
-    "events": "_events",
-    "record": "_runs",
-    "task": "_task",
-    "view": "_view",
+    "Namespace": "_versioned._namespace",
+    "OutputEvent": "_tasks._events",
+    "SuccessEvent": "_tasks._events",
+    "Task": "_tasks._task",
+    "TaskStartEvent": "_tasks._events",
+    "Versioned": "_versioned._versioned",
+    "current_state": "_tasks._runs",
+    "events": "_tasks._events",
+    "record": "_tasks._runs",
+    "task": "_tasks._task",
+    "view": "_views._view",
 }
 
 

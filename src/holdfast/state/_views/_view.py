@@ -8,9 +8,9 @@ from typing import Any
 
 from holdfast.codec import Path, format_path, parse_path
 from holdfast.errors import InvalidInput
-from holdfast.state._looking import Source, source_of
-from holdfast.state._nodes import Node, plain_text
-from holdfast.state._render import estimate, render
+from holdfast.state._views._looking import Source, source_of
+from holdfast.state._views._nodes import Node, plain_text
+from holdfast.state._views._render import estimate, render
 
 _TRIES = 8
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

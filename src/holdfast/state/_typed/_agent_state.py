@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from holdfast.errors import FieldNotSet, InvalidInput, UnknownField
-from holdfast.state._content import ContentRef, checkpoint_form, read_place
-from holdfast.state._fields import UNSET, Declared, StateField, declare
-from holdfast.state._holding import Change, Content, renew, store_changes
-from holdfast.state._runtime import Runtime, runtime_for, saying
+from holdfast.state._typed._content import ContentRef, checkpoint_form, read_place
+from holdfast.state._typed._fields import UNSET, Declared, StateField, declare
+from holdfast.state._typed._holding import Change, Content, renew, store_changes
+from holdfast.state._typed._runtime import Runtime, runtime_for, saying
 from holdfast.store._asynchronous import Threads, twin
 
 if TYPE_CHECKING:

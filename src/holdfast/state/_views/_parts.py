@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from holdfast.codec import Codec, Path
 from holdfast.codec._codes import Code
 from holdfast.errors import HoldfastError
-from holdfast.state._nodes import (
+from holdfast.state._views._nodes import (
     Node,
     Shape,
     Text,

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.errors import InvalidInput
-from holdfast.state._calls import Call, open_work
 from holdfast.state._live import check_namespace
-from holdfast.state._plain import HIDDEN
 from holdfast.state._state import State
+from holdfast.state._tasks._calls import Call, open_work
+from holdfast.state._tasks._plain import HIDDEN
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)

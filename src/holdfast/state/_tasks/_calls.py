@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidInput, NotSaved, Unavailable
 from holdfast.state._live import Live
-from holdfast.state._plain import cut
-from holdfast.state._runs import Run, message_of
 from holdfast.state._state import State
+from holdfast.state._tasks._plain import cut
+from holdfast.state._tasks._runs import Run, message_of
 
 if TYPE_CHECKING:
-    from holdfast.state._versioned import Versioned
+    from holdfast.state._versioned._versioned import Versioned
 
 T = TypeVar("T")
 
@@ -221,8 +221,8 @@ def open_work(state: State | None, names: tuple[str, ...]) -> Work:
         return LiveWork(Live(), names)
     if isinstance(state, Live):
         return LiveWork(state, names)
-    from holdfast.state._namespace import Namespace
-    from holdfast.state._versioned import Versioned
+    from holdfast.state._versioned._namespace import Namespace
+    from holdfast.state._versioned._versioned import Versioned
 
     if isinstance(state, Versioned):
         return _versioned_work(state, names)

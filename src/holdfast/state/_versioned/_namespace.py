@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidName
-from holdfast.state._shelves import NAMESPACES, Place
 from holdfast.state._state import Recorded, State
+from holdfast.state._versioned._shelves import NAMESPACES, Place
 from holdfast.tree import Mergers
 
 if TYPE_CHECKING:
-    from holdfast.state._versioned import Versioned
+    from holdfast.state._versioned._versioned import Versioned
 
 _LONGEST = 200
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict, Unpack
 from holdfast.codec import Codec, default_codec
 from holdfast.codec._shared import SharedCodec
 from holdfast.errors import InlineSizeExceeded, InvalidInput, NotStorable
-from holdfast.state._frameworks import Framework, framework_of
+from holdfast.state._typed._frameworks import Framework, framework_of
 from holdfast.store import KVStore, MemoryStore, Store
 from holdfast.store._checks import check_ttl, expect_whole
 

@@ -25,7 +25,7 @@ from typing import (
 )
 
 from holdfast.errors import InvalidInput
-from holdfast.state._content import ContentRef
+from holdfast.state._typed._content import ContentRef
 
 T = TypeVar("T")
 

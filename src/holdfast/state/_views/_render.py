@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from json import dumps
 from typing import Final
 
-from holdfast.state._nodes import Node, Text, counted
+from holdfast.state._views._nodes import Node, Text, counted
 
 _INLINE: Final = 72
 _DEEPEST: Final = 24

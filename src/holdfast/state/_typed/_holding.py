@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.errors import MissingContent, MissingObjects
-from holdfast.state._content import ContentRef
-from holdfast.state._pins import keep
-from holdfast.state._runtime import IMMUTABLE, Runtime, is_shared
+from holdfast.state._typed._content import ContentRef
+from holdfast.state._typed._pins import keep
+from holdfast.state._typed._runtime import IMMUTABLE, Runtime, is_shared
 from holdfast.tree import Edited, ObjectId
 from holdfast.tree._tracked import Drafted, Tracked
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from holdfast.errors import InvalidInput, NotFound, PathNotFound
 from holdfast.history import At, Commit, History
-from holdfast.state._namespace import place_of
-from holdfast.state._shelves import NAMESPACES, Place
 from holdfast.state._state import Recorded
+from holdfast.state._versioned._namespace import place_of
+from holdfast.state._versioned._shelves import NAMESPACES, Place
 from holdfast.tree import Map
 
 _BEGINNING: Final = re.compile(r"[0-9a-f]{6,63}")

@@ -18,13 +18,13 @@ from holdfast.errors import (
 )
 from holdfast.history import MAIN, At, Commit, History, StepFields
 from holdfast.history._merging import check_mergers
-from holdfast.state._blocks import Blocks
-from holdfast.state._checkout import Checkout, recorded, resolve
-from holdfast.state._handle import Handle
-from holdfast.state._namespace import Namespace, place_of
-from holdfast.state._shelves import Place, inside
 from holdfast.state._state import Recorded, State
 from holdfast.state._storing import store_of
+from holdfast.state._versioned._blocks import Blocks
+from holdfast.state._versioned._checkout import Checkout, recorded, resolve
+from holdfast.state._versioned._handle import Handle
+from holdfast.state._versioned._namespace import Namespace, place_of
+from holdfast.state._versioned._shelves import Place, inside
 from holdfast.store import Store, space_name, split_name
 from holdfast.store import open as open_store
 from holdfast.store._asynchronous import Threads, twin

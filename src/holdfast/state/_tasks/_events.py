@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
 from holdfast.errors import InvalidInput
-from holdfast.state._plain import from_plain, to_plain
 from holdfast.state._state import Recorded
+from holdfast.state._tasks._plain import from_plain, to_plain
 
 
 class Keeper(Protocol):

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sized
 from typing import Any, Final, TypeVar
 
 from holdfast.errors import InvalidInput, MissingContent, MissingObjects
-from holdfast.state import _edits
-from holdfast.state._content import ContentRef
-from holdfast.state._fields import Reduce
-from holdfast.state._holding import Content, size_of, store_changes
-from holdfast.state._pins import keep
-from holdfast.state._runtime import Runtime
+from holdfast.state._typed import _edits
+from holdfast.state._typed._content import ContentRef
+from holdfast.state._typed._fields import Reduce
+from holdfast.state._typed._holding import Content, size_of, store_changes
+from holdfast.state._typed._pins import keep
+from holdfast.state._typed._runtime import Runtime
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -23,8 +23,8 @@ from holdfast.history import Commit, History, StepFields
 from holdfast.history._commits import new_write_id
 from holdfast.history._merging import Merging, merge_late, reading_too
 from holdfast.history._recent import RecentObjects
-from holdfast.state._reconciling import Reconciler
-from holdfast.state._shelves import At, Shelves, inside
+from holdfast.state._versioned._reconciling import Reconciler
+from holdfast.state._versioned._shelves import At, Shelves, inside
 from holdfast.store import REMEMBERED_WRITES
 from holdfast.tree import (
     ABSENT,

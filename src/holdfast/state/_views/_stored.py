@@ -12,9 +12,9 @@ from holdfast.codec import Codec, Path, spell_path
 from holdfast.errors import PathNotFound
 from holdfast.history import Commit, History
 from holdfast.history._merging import reading_too
-from holdfast.state._nodes import Node, counted, plain_text, with_namespaces
-from holdfast.state._parts import Looker
-from holdfast.state._shelves import NAMESPACES, Place
+from holdfast.state._versioned._shelves import NAMESPACES, Place
+from holdfast.state._views._nodes import Node, counted, plain_text, with_namespaces
+from holdfast.state._views._parts import Looker
 from holdfast.tree import Change, Map, ObjectId, Reader
 from holdfast.tree._container import Container, find_part, nowhere, open_part
 from holdfast.tree._diff import _Differ

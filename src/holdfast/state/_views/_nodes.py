@@ -12,7 +12,7 @@ from json import dumps
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from holdfast.codec import Undeclared
-from holdfast.state._plain import name_of
+from holdfast.state._tasks._plain import name_of
 
 Shape: TypeAlias = Literal["list", "tuple", "set", "mapping", "record", "change", "lines", "text"]
 

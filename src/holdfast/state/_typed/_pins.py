@@ -14,7 +14,7 @@ from holdfast.errors import RefMoved
 from holdfast.history._attempts import Backoff
 from holdfast.history._commits import Commits
 from holdfast.history._refs import PIN, Pin, full_name, pin_of, prefix
-from holdfast.state._healing import heal
+from holdfast.state._typed._healing import heal
 from holdfast.store import Move, Ref, Store
 from holdfast.store._own import CONTENT_SPACE as CONTENT
 from holdfast.store._own import EXPIRES_AT

@@ -17,8 +17,8 @@ from holdfast.errors import (
     MissingObjects,
     UnresolvedReferenceError,
 )
-from holdfast.state._pins import drop
-from holdfast.state._runtime import get_config
+from holdfast.state._typed._pins import drop
+from holdfast.state._typed._runtime import get_config
 from holdfast.store import Store
 from holdfast.tree import ObjectId, load
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidInput, MissingContent, UnknownField
-from holdfast.state._agent_state import AgentState
-from holdfast.state._content import ContentRef, read_place
-from holdfast.state._runtime import Runtime, runtime_for
+from holdfast.state._typed._agent_state import AgentState
+from holdfast.state._typed._content import ContentRef, read_place
+from holdfast.state._typed._runtime import Runtime, runtime_for
 
 if TYPE_CHECKING:
     from holdfast.store import Store

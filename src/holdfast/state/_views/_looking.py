@@ -8,12 +8,12 @@ from typing import Any, Final, Protocol
 from holdfast.codec import Path
 from holdfast.errors import InvalidInput, NotStorable
 from holdfast.history._merging import reading_too
-from holdfast.state._checkout import Checkout
 from holdfast.state._live import Live
-from holdfast.state._namespace import Namespace
-from holdfast.state._nodes import Node, counted, look, mapping, plain_text, with_namespaces
-from holdfast.state._stored import Stored, Version, parent_version
-from holdfast.state._versioned import Versioned
+from holdfast.state._versioned._checkout import Checkout
+from holdfast.state._versioned._namespace import Namespace
+from holdfast.state._versioned._versioned import Versioned
+from holdfast.state._views._nodes import Node, counted, look, mapping, plain_text, with_namespaces
+from holdfast.state._views._stored import Stored, Version, parent_version
 from holdfast.tree._container import nowhere
 
 _NO_COMMITS: Final = "(it keeps no commits; focus='full' shows what it holds)"

@@ -11,7 +11,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.state._events import (
+from holdfast.state._state import State
+from holdfast.state._tasks._events import (
     ActionEvent,
     Event,
     FailEvent,
@@ -20,8 +21,7 @@ from holdfast.state._events import (
     TaskStartEvent,
     make_record,
 )
-from holdfast.state._plain import cut
-from holdfast.state._state import State
+from holdfast.state._tasks._plain import cut
 
 _LONGEST_TRACEBACK = 4_000
 _LONGEST_MESSAGE = 2_000

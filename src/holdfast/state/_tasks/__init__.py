@@ -1,0 +1,1 @@
+"""Functions whose calls are steps of a state, and the events that they leave."""

@@ -1,0 +1,1 @@
+"""Typed state for frameworks that keep their own checkpoints."""

@@ -1,0 +1,1 @@
+"""A mapping that remembers."""
