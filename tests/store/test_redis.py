@@ -421,6 +421,18 @@ def test_a_size_limit_is_kept(redis_url: str) -> None:
         assert (store.stats().disk or 0) <= LIMIT
 
 
+def test_a_store_above_its_limit_takes_no_objects_but_moves_refs(redis_url: str) -> None:
+    one = value(noise(1000))
+    with relaxed(redis_url) as store:
+        store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)])
+
+    with relaxed(redis_url, size_limit=500) as small:
+        small.commit(SPACE, [one], moves=[Move(ref_name("tag", "x"), None, one.id)])
+        with pytest.raises(StoreFull):
+            small.commit(SPACE, [value("more")])
+        assert small.commit(SPACE, moves=[Move(MAIN, one.id, None)]).sequence == 3
+
+
 def test_what_is_collected_is_no_longer_counted(store: RedisStore) -> None:
     store.commit(SPACE, [value("stays")], moves=[Move(MAIN, None, value("stays").id)])
     before = store._disk_bytes()
