@@ -71,7 +71,7 @@ class S3Store(RecordStore):
     """
 
     capabilities = Capabilities(persists=True, shared=True, wakes=False)
-    _waits: ClassVar[tuple[float, float]] = 0.005, 0.25
+    _waits: ClassVar[tuple[float, float]] = 0.0005, 0.1
     _recalls: ClassVar[bool] = True
 
     def __init__(  # noqa: PLR0913 - each by name
