@@ -55,7 +55,7 @@ def test_a_commit_whose_reply_was_lost_is_recognised(store: PostgresStore, proxy
     first = value("first")
     point(store, first)
     second = value("second")
-    proxy.drop_replies(after=b"commit_1")
+    proxy.drop_replies(after=MAIN.encode())
 
     def recover() -> None:
         proxy.lost.wait()
@@ -74,7 +74,7 @@ def test_a_commit_that_happened_unseen_is_recognised_when_it_is_sent_again(
 ) -> None:
     one = value("one")
     hasty.ref(SPACE, MAIN)
-    proxy.drop_replies(after=b"commit_1")
+    proxy.drop_replies(after=MAIN.encode())
     with pytest.raises(Unavailable, match="same write id"):
         hasty.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)], write_id="w")
     proxy.keep_replies()
@@ -232,3 +232,15 @@ def test_a_password_that_was_changed_is_named(postgres: Postgres, postgres_url: 
 
         with pytest.raises(NotAllowed, match="Check the user and the password"):
             store.spaces()
+
+
+def test_statements_that_a_pooler_took_away_are_not_prepared_again(postgres_url: str) -> None:
+    with PostgresStore(postgres_url, max_connections=1) as store:
+        point(store, value("one"))
+        prepared = "SELECT count(*) FROM pg_prepared_statements"
+        assert store._ask(prepared) == [(1,)]
+        store._ask("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")  # Unseen by the driver.
+
+        assert point(store, value("two"), expected=value("one").id).sequence == 2
+        assert point(store, value("three"), expected=value("two").id).sequence == 3
+        assert store._ask(prepared) == [(0,)]

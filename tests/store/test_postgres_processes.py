@@ -17,9 +17,9 @@ from tests.store.test_processes import acknowledged, begin, kill_after, lines_of
 
 PROCESSES = 8
 TOTAL = 1000 if SOAK else 80
-CLIENT_KILLS = 50 if SOAK else 4
+CLIENT_KILLS = 50 if SOAK else 3
 SERVER_KILLS = 10 if SOAK else 2
-COLLECTIONS = 25 if SOAK else 2
+COLLECTIONS = 25 if SOAK else 1
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def own_server() -> Iterator[Postgres]:
 
 
 def test_eight_processes_on_one_branch_lose_nothing(postgres_url: str) -> None:
-    each = 30 if SOAK else 5
+    each = 30 if SOAK else 4
     with PostgresStore(postgres_url) as store:
         state = holdfast.Versioned(store, name="shared", mergers={"log": "append"})
         state["log"] = []

@@ -59,8 +59,8 @@ class PostgresStore(Store):
 
     A call takes at most `timeout` seconds, and is `Unavailable` then. Until then, what can
     be repeated without harm is: a commit is, by its write id. At most `max_connections`
-    are open, and one more while somebody watches. Nothing is kept in a session, so PgBouncer
-    may be between; `listen_dsn` then leads to the server itself, for sooner news.
+    are open, and one more while somebody watches. PgBouncer may be between, in transaction
+    mode; `listen_dsn` then leads to the server itself, for sooner news.
 
     `default_ttl_seconds` is how long the content of references is kept, `contents()` tells
     of it, and `prune_expired()` lets go what is over. `update_last_accessed` notes when
@@ -197,7 +197,8 @@ class PostgresStore(Store):
     def _frames(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
         found: dict[ObjectId, bytes] = {}
         for some in _portions(ids):
-            rows = self._ask("SELECT id, base, frame FROM {s}.frames_1(%b::uuid[])", keys(some))
+            asked = "SELECT id, base, frame FROM {s}.frames_1(%b::uuid[])"
+            rows = self._database.rows(asked, (keys(some),), prepare=True)
             found.update((id, frame_of(piece, base)) for id, base, piece in rows)
         return found
 

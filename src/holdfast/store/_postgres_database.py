@@ -50,9 +50,11 @@ class Database:
         """Where it is, without secrets."""
         return self.pool.place.shown
 
-    def rows(self, statement: str, parameters: Sequence[Any]) -> list[Row]:
+    def rows(
+        self, statement: str, parameters: Sequence[Any], *, prepare: bool = False
+    ) -> list[Row]:
         """What a statement gives that changes nothing; `{s}` in it stands for the schema."""
-        return self.pool.rows(statement.replace("{s}", self.name), parameters)
+        return self.pool.rows(statement.replace("{s}", self.name), parameters, prepare=prepare)
 
     def call(
         self, function: str, types: str, parameters: Sequence[Any], *, repeatable: bool = True
@@ -60,7 +62,8 @@ class Database:
         """What a function gives that changes something; `types` are those of its parameters."""
         places = ", ".join(f"%b::{type}" for type in ("boolean", "text", *types.split()))
         statement = f"SELECT * FROM {self.name}.{function}({places})"
-        (row,) = self.pool.rows(statement, [*self._begin, *parameters], repeatable=repeatable)
+        given = [*self._begin, *parameters]
+        (row,) = self.pool.rows(statement, given, repeatable=repeatable, prepare=True)
         return row
 
     # News.

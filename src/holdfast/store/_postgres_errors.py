@@ -24,6 +24,7 @@ from holdfast.errors import (
 
 _GONE = ("08", "57P01", "57P02", "57P03", "57P05")
 _BUSY = ("40001", "40P01")
+_UNPREPARED = ("26000", "42P05")
 
 # libpq hands on no code for a connection that was refused: only the server's words, which
 # may be in its own language. What is not recognised is told as it is.
@@ -60,6 +61,10 @@ class Again(Exception):
         self.error = error
 
 
+class Unprepared(Again):
+    """A prepared statement is not there, or is another's: nothing was done."""
+
+
 @contextmanager
 def translated(place: str) -> Iterator[None]:
     """Raise what a statement raises inside, in the store of this place, as Holdfast's errors.
@@ -82,6 +87,8 @@ def from_statement(place: str, error: psycopg.Error) -> Exception | None:
         return Lost(error)
     if state.startswith(_GONE) or (not state and _is_network(error)):
         return Lost(error)
+    if state in _UNPREPARED:
+        return Unprepared(error)
     if state.startswith(_BUSY):
         return Again(error)
     return _by_state(place, state, said(error))

@@ -96,7 +96,8 @@ class Listening:
             try:
                 with self._connected() as connection:
                     pause = _FIRST_PAUSE
-                    if _is_direct(connection):
+                    connection.look()
+                    if connection.direct:
                         self._listen(connection)
                         continue
                 self._look()
@@ -236,9 +237,3 @@ class Notifier:
                     )
             elif self._closed:
                 return
-
-
-def _is_direct(connection: Connection) -> bool:
-    """Whether it leads to the server itself: a pooler gives a number of its own."""
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    return row is not None and row[0] == connection.info.backend_pid

@@ -1,7 +1,9 @@
 """Connections to Postgres: few, shared, each call bounded in time, none left in a transaction.
 
 A connection is lent for one statement, which is its own transaction. So it works behind
-PgBouncer in transaction mode: nothing is left in a session, and nothing is prepared.
+PgBouncer in transaction mode: nothing is left in a session. Statements are prepared only on
+connections that lead to the server itself, and only those that call a function, whose plans
+do not grow old.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from holdfast.store._postgres_errors import (
     Again,
     Lost,
     TimedOut,
+    Unprepared,
     bad_dsn,
     from_connecting,
     translated,
@@ -67,6 +70,13 @@ class Connection(psycopg.Connection[Row]):
     """A connection whose statements end at a deadline, even if the server says nothing."""
 
     deadline: float | None = None
+    direct = False
+    """Whether it leads to the server itself, and not to a pooler."""
+
+    def look(self) -> None:
+        """Find out whether it is direct: a pooler tells a process number of its own."""
+        row = self.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+        self.direct = row is not None and row[0] == self.info.backend_pid
 
     def wait(self, gen: PQGen[R], *args: Any, **kwargs: Any) -> R:
         """Drive a statement until it is done, or out of time."""
@@ -132,12 +142,18 @@ class Pool:
         self._closed = False
         self._process = os.getpid()
         self._left_behind: list[object] = []
+        self._prepares = True
         self._pool: ConnectionPool[Connection] | None = None
 
     # Asking.
 
     def rows(
-        self, statement: str, parameters: Sequence[Any] = (), *, repeatable: bool = True
+        self,
+        statement: str,
+        parameters: Sequence[Any] = (),
+        *,
+        repeatable: bool = True,
+        prepare: bool = False,
     ) -> list[Row]:
         """What one statement gives; it is its own transaction.
 
@@ -148,7 +164,8 @@ class Pool:
         def ask(connection: Connection) -> list[Row]:
             # The statement is ours; what others chose is in the parameters.
             cursor = connection.cursor(binary=True)
-            cursor.execute(statement.encode(), parameters or None)
+            prepared = prepare and connection.direct and self._prepares
+            cursor.execute(statement.encode(), parameters or None, prepare=prepared)
             # Not `description`, which says much that nobody asked for.
             result = cursor.pgresult
             return cursor.fetchall() if result is not None and result.nfields else []
@@ -168,7 +185,9 @@ class Pool:
             try:
                 with translated(self.place.shown), self._lent(deadline) as connection:
                     return work(connection)
-            except (Lost, Again) as error:
+            except (Lost, Again, Unprepared) as error:
+                # A pooler that did not look like one: then nothing is prepared any more.
+                self._prepares &= not isinstance(error, Unprepared)
                 final = not repeatable and isinstance(error, Lost)
                 if final or time.monotonic() + next(pauses) >= deadline:
                     seconds = self.settings.timeout
@@ -242,9 +261,10 @@ class Pool:
             connection_class=Connection,
             kwargs={
                 "autocommit": True,
-                "prepare_threshold": None,
+                "prepare_threshold": 0,
                 "connect_timeout": max(_PROBES, round(settings.connect_timeout)),
             },
+            configure=Connection.look,
             min_size=settings.least,
             max_size=settings.most,
             timeout=settings.timeout,
