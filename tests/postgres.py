@@ -85,17 +85,25 @@ class Postgres:
             "min_wal_size": "32MB", "max_wal_size": "128MB",
         }  # fmt: skip
         settings = [part for name in options for part in ("-c", f"{name}={options[name]}")]
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
+        until = time.monotonic() + PATIENCE
+        self.process = self._launch(settings)
+        while not self.answers():
+            log = (self.folder / "log").read_text(errors="replace")[-2000:]
+            if time.monotonic() > until:
+                raise RuntimeError(f"postgres does not answer: {log}")
+            if self.process.poll() is not None:
+                # After a kill, what is left of the old one may take a moment to end.
+                if "pre-existing shared memory" not in log:
+                    raise RuntimeError(f"postgres does not start: {log}")
+                self.process = self._launch(settings)
+            time.sleep(0.02)
+
+    def _launch(self, settings: list[str]) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("wb") as log:
+            return subprocess.Popen(
                 [*_as_somebody(), program("postgres"), "-D", str(self.data), *settings],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
             )  # fmt: skip
-        until = time.monotonic() + PATIENCE
-        while not self.answers():
-            if self.process.poll() is not None or time.monotonic() > until:
-                log_text = (self.folder / "log").read_text(errors="replace")
-                raise RuntimeError(f"postgres does not start: {log_text[-2000:]}")
-            time.sleep(0.02)
 
     def answers(self) -> bool:
         """Whether it is ready."""
