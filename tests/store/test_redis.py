@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from redis.crc import key_slot
 
 import holdfast
@@ -386,6 +387,31 @@ def test_a_large_frame_whose_bytes_are_gone_is_found(store: RedisStore, redis_ur
         store.read([large.id])
 
 
+def test_a_chain_of_versions_is_read_in_two_requests(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with relaxed(redis_url) as writer:
+        payload, before = noise(2000), None
+        for step in range(8):
+            payload += noise(50, step)
+            version = value(payload, before)
+            writer.commit(SPACE, [version])
+            before = version.id
+    asked: list[str] = []
+    send: Callable[..., Any] = redis.Redis.execute_command
+
+    def counting(self: Any, *command: Any, **options: Any) -> Any:
+        asked.append(command[0])
+        return send(self, *command, **options)
+
+    with relaxed(redis_url) as reader:
+        reader._server.run("chains", b"")  # The server knows the script.
+        monkeypatch.setattr(redis.Redis, "execute_command", counting)
+
+        assert reader.read([version.id]) == [version._replace(base=None)]
+        assert asked == ["HMGET", "EVALSHA"]
+
+
 def test_a_scan_finds_each_object_once_while_others_are_written(store: RedisStore) -> None:
     kept = [value(f"kept {number}") for number in range(300)]
     store.commit(SPACE, kept)
@@ -464,7 +490,10 @@ def test_a_server_without_memory_is_full_and_can_be_collected() -> None:
 
         assert store.read([first.id]) == [first]
         # Also when there is less than before.
+        other.config_set("maxmemory", "0")
+        other.set(f"{ROOT}:server", "the run before")
         other.config_set("maxmemory", "3mb")
+        relaxed(server.url).close()
         store.commit(SPACE, moves=[Move(ref_name("tag", "now"), None, first.id)])
         assert store.gc(recent=1).freed > 100
         other.config_set("maxmemory", "8mb")
