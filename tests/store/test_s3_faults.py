@@ -163,6 +163,26 @@ class IgnoresMatch(MemoryBucket):
         return "tag"
 
 
+class RefusesEveryMatch(MemoryBucket):
+    def put_if(self, key: str, data: bytes, e_tag: str | None) -> str | None:
+        return super().put_if(key, data, e_tag) if e_tag is None else None
+
+
+class GivesNoTags(MemoryBucket):
+    def put_if(self, key: str, data: bytes, e_tag: str | None) -> str | None:
+        return None if super().put_if(key, data, e_tag) is None else ""
+
+
+@pytest.mark.parametrize("bucket", [RefusesEveryMatch, GivesNoTags])
+def test_a_server_on_which_nothing_could_be_replaced_is_refused(bucket: type[MemoryBucket]) -> None:
+    data: dict[str, bytes] = {}
+
+    with pytest.raises(NotAllowed, match="refuses it"):
+        MemoryS3Store(bucket(data))
+
+    assert data == {}
+
+
 @pytest.mark.parametrize(
     ("bucket", "condition"), [(IgnoresCreate, "If-None-Match"), (IgnoresMatch, "If-Match")]
 )

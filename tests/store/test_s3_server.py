@@ -403,6 +403,17 @@ def test_keys_may_be_given_by_name(s3_url: str) -> None:
         assert store.durability == "full"
 
 
+def test_keys_that_are_given_are_not_mixed_with_those_of_the_environment(
+    s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "another")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+    monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
+
+    with S3Store(s3_url) as store:
+        assert store.commit(SPACE).sequence == 1
+
+
 class IgnoresConditions(BaseHTTPRequestHandler):
     """A server as there are some: it takes every put."""
 

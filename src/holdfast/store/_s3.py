@@ -51,6 +51,7 @@ ELSEWHERE = "holdfast/elsewhere"
 """Says that the spaces are not in the bucket: the id of the store that it belongs to."""
 
 _WORTH_LOOKING = 256 * 1024  # For so many bytes it is asked first whether they are there.
+_TRIES = 3
 _LATE = 4  # Epochs for which deleted objects are remembered, for packs that come late.
 
 
@@ -170,9 +171,11 @@ class S3Store(RecordStore):
             )
         if self._elsewhere is None:
             probe(self._bucket)
-        if data is None:
-            self._create()
-            data = self._cells.get(HEADER)
+        for _ in range(_TRIES):
+            if data is None:
+                # A server may refuse two who create at once, both.
+                self._create()
+                data = self._cells.get(HEADER)
         if data is None:
             raise damaged(HEADER)
         header = decode_header(unseal(HEADER, data))

@@ -146,19 +146,38 @@ class Bucket:
         return translated(self.name, _EXPECTED)
 
 
+class _Given:
+    """Credentials that do not change."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __call__(self) -> dict[str, str | None]:
+        """What the driver asks for."""
+        place = self._place
+        return {
+            "access_key_id": place.access_key_id,
+            "secret_access_key": place.secret_access_key,
+            "token": place.session_token,
+            "expires_at": None,
+        }
+
+
 def _driver(place: Place, timeout: float, retries: int) -> Driver:
     config: dict[str, Any] = {
         "endpoint": place.endpoint,
         "region": place.region,
-        "access_key_id": place.access_key_id,
-        "secret_access_key": place.secret_access_key,
-        "session_token": place.session_token,
     }
+    given: Any = None
+    if place.access_key_id:
+        # As they were given: the driver would mix them with a token from the environment.
+        given = _Given(place)
     try:
         return Driver(
             place.bucket,
             prefix=place.prefix or None,
             config={name: value for name, value in config.items() if value},  # type: ignore[arg-type]
+            credential_provider=given,
             client_options={
                 "allow_http": (place.endpoint or "").startswith("http://"),
                 "connect_timeout": timedelta(seconds=min(timeout, _CONNECT_SECONDS)),

@@ -157,11 +157,13 @@ def probe(bucket: Bucket) -> None:
     """Raise `NotAllowed` if the server ignores conditions; leaves nothing behind."""
     key = f"{PROBES}/{os.urandom(8).hex()}"
     ignored: str | None = None
-    bucket.put_if(key, b"first" + os.urandom(_NONCE), None)
+    tag = bucket.put_if(key, b"first" + os.urandom(_NONCE), None)
     if bucket.put_if(key, b"second" + os.urandom(_NONCE), None) is not None:
         ignored = "If-None-Match: a put that must only create has overwritten"
     elif bucket.put_if(key, b"third" + os.urandom(_NONCE), _OTHER_TAG) is not None:
         ignored = "If-Match: a put that names another version has overwritten"
+    elif not tag or bucket.put_if(key, b"fourth" + os.urandom(_NONCE), tag) is None:
+        ignored = "that a put names the very version that is there, and refuses it"
     try:
         bucket.delete([key])
     except HoldfastError:
