@@ -459,7 +459,7 @@ def test_a_store_above_its_limit_takes_no_objects_but_moves_refs(redis_url: str)
         assert small.commit(SPACE, moves=[Move(MAIN, one.id, None)]).sequence == 3
 
 
-def test_what_is_collected_is_no_longer_counted(store: RedisStore) -> None:
+def test_what_is_collected_is_gone_and_no_longer_counted(store: RedisStore, redis_url: str) -> None:
     store.commit(SPACE, [value("stays")], moves=[Move(MAIN, None, value("stays").id)])
     before = store._disk_bytes()
     many = [value(noise(1000, seed)) for seed in range(20)]
@@ -471,6 +471,10 @@ def test_what_is_collected_is_no_longer_counted(store: RedisStore) -> None:
 
     assert operation.sequence == 2
     assert before < store._disk_bytes() < before + 300
+    with client(redis_url) as other:
+        assert other.keys("*:apart:*") == []
+        assert other.hlen(f"{ROOT}:frames") == 1
+        assert not other.exists(f"{ROOT}:condemned")
 
 
 def test_a_server_without_memory_is_full_and_can_be_collected() -> None:
@@ -493,8 +497,9 @@ def test_a_server_without_memory_is_full_and_can_be_collected() -> None:
         other.config_set("maxmemory", "0")
         other.set(f"{ROOT}:server", "the run before")
         other.config_set("maxmemory", "3mb")
-        relaxed(server.url).close()
+        other.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         store.commit(SPACE, moves=[Move(ref_name("tag", "now"), None, first.id)])
+        relaxed(server.url).close()
         assert store.gc(recent=1).freed > 100
         other.config_set("maxmemory", "8mb")
         store.commit(SPACE, [large])
