@@ -119,10 +119,15 @@ class TestRedisStoreThatKeepsAll(OnRedis):
         return lambda clock: RedisStore(server.url, clock=clock)
 
 
-class TestCacheOnRedis(StoreContract):
+class TestCacheOnRedis(OnRedis):
     @pytest.fixture
     def open_store(self, redis_url: str) -> Opener:
         return lambda clock: CachedStore(relaxed(redis_url, clock=clock))
+
+    def damage(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, CachedStore)
+        store.clear()
+        return super().damage(store.inner, id)
 
 
 @pytest.fixture
