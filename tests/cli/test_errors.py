@@ -53,7 +53,7 @@ def test_a_hostile_store_is_refused(empty: Path, name: str) -> None:
     assert list(empty.iterdir()) == []
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "postgresql://x/y", ""])
+@pytest.mark.parametrize("url", ["ftp://x", "mysql://x/y", ""])
 def test_an_unknown_kind_of_store_is_refused(empty: Path, url: str) -> None:
     assert here("log", "--store", url).code == 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -153,6 +154,7 @@ def test_many_expire_and_the_rest_stays(postgres_url: str) -> None:
             kept.append(state.ref("docs"))
         with using(Runtime(store, default_ttl_seconds=0.001)):
             short = [RAGState(docs=[{"id": -number}]).ref("docs") for number in range(1, 4)]
+        time.sleep(0.01)  # Longer than the last of them lives.
 
         assert sorted(store.prune_expired()) == sorted(ref.hash for ref in short)
         assert {one.hash for one in store.contents()} == {ref.hash for ref in kept}
