@@ -13,6 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.codec import default_registry
 
 ROOT = Path(__file__).parent.parent
 MODULES = [
@@ -58,6 +59,9 @@ def test_the_examples_of_a_page_run(
         monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("postgres_url"))
     if name_of(page) in NEEDS_S3:
         monkeypatch.setenv("S3_URL", request.getfixturevalue("s3_url"))
+    # What a page declares for its program ends with it.
+    for table in ("_by_class", "_by_name"):
+        monkeypatch.setattr(default_registry, table, dict(getattr(default_registry, table)))
     # A real module, because dataclasses and pydantic look up where a class was made.
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)

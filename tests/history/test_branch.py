@@ -19,7 +19,8 @@ from holdfast.errors import (
 from holdfast.history import Branch, Commit, History
 from holdfast.store import REMEMBERED_WRITES, Store
 from holdfast.tree import Merger, TreeWriter, get, put, read_commit
-from tests.history.conftest import SPACE, Opener
+from tests.engines import Opener
+from tests.history.conftest import SPACE
 from tests.history.steps import commit, state_of
 
 

@@ -18,7 +18,8 @@ from holdfast.errors import (
 from holdfast.history import At, Branch, History, Pin
 from holdfast.store import Store
 from holdfast.tree import Map, ObjectId, TreeWriter, load
-from tests.history.conftest import SPACE, Opener
+from tests.engines import Opener
+from tests.history.conftest import SPACE
 from tests.history.steps import commit, forked, state_of
 
 HOSTILE = ["", ".", "..", "a\0b", "line\nbreak", "\ud800", "x" * 513, "\u00fc" * 300]

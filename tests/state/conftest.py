@@ -9,34 +9,17 @@ from typing import Any, TypeAlias
 import pytest
 
 from holdfast.state import Versioned
-from holdfast.store import FileStore, MemoryStore, SqliteStore, Store
+from holdfast.store import Store
+from tests.engines import ENGINES, Opener, opening
 
-Opener: TypeAlias = Callable[[], Store]
 StateOpener: TypeAlias = Callable[..., Versioned]
-
-ENGINES: dict[str, type[FileStore | SqliteStore] | None] = {
-    "memory": None,
-    "sqlite": SqliteStore,
-    "files": FileStore,
-}
 
 
 @pytest.fixture(params=list(ENGINES))
 def open_store(request: pytest.FixtureRequest, memory_folder: Path) -> Iterator[Opener]:
     """Opens one more store object on the data of the running test."""
-    memory = MemoryStore()
-    opened: list[Store] = [memory]
-
-    def open_one() -> Store:
-        engine = ENGINES[request.param]
-        where = memory_folder / "store"
-        store = engine(where, durability="relaxed") if engine else memory.another()
-        opened.append(store)
-        return store
-
-    yield open_one
-    for store in opened:
-        store.close()
+    with opening(request.param, memory_folder) as opener:
+        yield opener
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from holdfast.errors import (
 )
 from holdfast.state import Checkout, Versioned
 from holdfast.store import SqliteStore, Store
-from tests.state.conftest import Opener, StateOpener
+from tests.engines import Opener
+from tests.state.conftest import StateOpener
 from tests.state.large import messages
 
 # Checkouts.

@@ -8,34 +8,23 @@ from typing import TypeAlias
 
 import pytest
 
-from holdfast.store import FileStore, MemoryStore, SqliteStore, Store
 from holdfast.timeline import Timeline
+from tests.engines import ENGINES, opening
 
 Opener: TypeAlias = Callable[..., Timeline]
 
 NAME = "agent"
 
 
-@pytest.fixture(params=["memory", "sqlite", "files"])
+@pytest.fixture(params=list(ENGINES))
 def open_timeline(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """Opens the test's timeline, each time on a store object of its own."""
-    memory = MemoryStore()
-    opened: list[Store] = [memory]
-
-    def another() -> Store:
-        if request.param == "memory":
-            return memory.another()
-        engine = SqliteStore if request.param == "sqlite" else FileStore
-        return engine(tmp_path / "store", durability="relaxed")
 
     def open(name: str = NAME, **options: object) -> Timeline:
-        store = another()
-        opened.append(store)
-        return Timeline(name, store, **options)  # type: ignore[arg-type]
+        return Timeline(name, another(), **options)  # type: ignore[arg-type]
 
-    yield open
-    for store in opened:
-        store.close()
+    with opening(request.param, tmp_path) as another:
+        yield open
 
 
 @pytest.fixture
