@@ -18,7 +18,8 @@ from holdfast.tree._levels import Span, View, in_turn
 from holdfast.tree._load import Loader
 from holdfast.tree._objects import Kind, ObjectId, Reader
 from holdfast.tree._parts import linked
-from holdfast.tree._stack import expect_room, reading, writing
+from holdfast.tree._ranges import MOST_TOGETHER, PairReader, Run, checked_key
+from holdfast.tree._stack import expect_room, reading, reading_on, writing
 
 _TITLE = Title(Code.MAP)
 
@@ -132,13 +133,33 @@ class Map(Mapping[Any, Any]):
             for entry in place.entries:
                 yield self._key(entry)
 
+    def range(
+        self, start: Any = None, stop: Any = None, *, reverse: bool = False
+    ) -> Iterator[tuple[Any, Any]]:
+        """Keys and values from the key `start` on and before the key `stop`.
+
+        None is no bound. Keys need not be there; they are compared by their encoding, in
+        which whole numbers from 0 on ascend. With `reverse` the last pair comes first. What
+        is not asked for is not read. Raises NotStorable for what can be no key.
+        """
+        view = self._container.view
+        low = 0 if start is None else view.locate(self._codec.encode(start))[0]
+        high = view.total if stop is None else view.locate(self._codec.encode(stop))[0]
+        return self._pairs(Run(low, high, reverse))
+
+    def slice(self, start: int, stop: int) -> Iterator[tuple[Any, Any]]:
+        """Keys and values by their place in the order of keys, as a slice of a list has them.
+
+        Places count from 0, negative ones from the end. All of them are fetched together.
+        """
+        low, high, _ = slice(start, stop).indices(self._container.view.total)
+        return self._pairs(Run(low, high, first=MOST_TOGETHER))
+
+    def _pairs(self, run: Run) -> Iterator[tuple[Any, Any]]:
+        return reading_on(PairReader(self._container.view, self._read, self._codec).pairs(run))
+
     def _key(self, entry: Entry) -> Any:
-        key = self._codec.decode(entry.key)
-        try:
-            hash(key)
-        except Exception as exc:
-            raise FormatError(f"a stored key of a map is malformed: {exc}") from exc
-        return key
+        return checked_key(self._codec.decode(entry.key))
 
     def __eq__(self, other: object) -> bool:
         # By content: keys that Python takes for the same may stand beside each other.
