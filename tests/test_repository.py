@@ -25,6 +25,7 @@ MODULES = [
     "holdfast.recovery",
     "holdfast.state",
     "holdfast.state.kv",
+    "holdfast.threads",
     "holdfast.adapters",
     "holdfast.timeline",
     "holdfast.cli",

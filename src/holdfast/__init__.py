@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         migrate,
         open,  # noqa: A004
     )
+    from holdfast.threads import Message, ThreadInfo
     from holdfast.timeline import Checkpoint, Timeline
     from holdfast.tree import Map, TreeWriter, diff, get, load, merge, put
 
@@ -105,6 +106,7 @@ __all__ = [
     "Memory",
     "MemoryStore",
     "MergeConflict",
+    "Message",
     "Move",
     "NoFrameworkDetectedError",
     "NotAllowed",
@@ -120,6 +122,7 @@ __all__ = [
     "Store",
     "SuccessEvent",
     "TaskStartEvent",
+    "ThreadInfo",
     "Timeline",
     "TreeWriter",
     "Unavailable",
@@ -194,6 +197,7 @@ _HOMES = {
         "task",
         "view",
     ),
+    "holdfast.threads": ("Message", "ThreadInfo"),
     "holdfast.timeline": ("Checkpoint", "Timeline"),
     "holdfast.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }

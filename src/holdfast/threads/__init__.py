@@ -1,0 +1,32 @@
+"""Conversations: messages, and what is known about a thread of them."""
+
+from __future__ import annotations
+
+from holdfast.threads._message import Message, Role, as_message
+from holdfast.threads._parts import (
+    AudioPart,
+    ImagePart,
+    OtherPart,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from holdfast.threads._thread_info import ThreadInfo, as_thread_info
+from holdfast.threads._usage import Usage
+
+__all__ = [
+    "AudioPart",
+    "ImagePart",
+    "Message",
+    "OtherPart",
+    "Part",
+    "Role",
+    "TextPart",
+    "ThreadInfo",
+    "ToolCall",
+    "ToolResult",
+    "Usage",
+    "as_message",
+    "as_thread_info",
+]

@@ -1,0 +1,70 @@
+"""Small checks that the models share: each names the field and says what is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.errors import InvalidInput
+
+
+def own(value: Any) -> Any:
+    """A copy of plain containers, all the way down; anything else is the same object.
+
+    So a model and its caller share no dict and no list.
+    """
+    kind = type(value)
+    if kind is dict:
+        return {key: own(one) for key, one in value.items()}
+    if kind is list:
+        return [own(one) for one in value]
+    if kind is tuple:
+        return tuple([own(one) for one in value])
+    if kind is set or kind is bytearray:
+        return kind(value)
+    return value
+
+
+def own_mapping(value: Any, field: str) -> dict[Any, Any]:
+    """A mapping as a dict that nobody else holds; None is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise refusal(field, value, "a mapping")
+    try:
+        return {key: own(one) for key, one in value.items()}
+    except RecursionError:
+        raise InvalidInput(
+            f"{field} holds itself, or is nested too deep. Hand over plain, finite values."
+        ) from None
+
+
+def text(value: Any, field: str) -> str:
+    """A str."""
+    if not isinstance(value, str):
+        raise refusal(field, value, "a str")
+    return value
+
+
+def optional_text(value: Any, field: str) -> str | None:
+    """A str or None."""
+    if value is not None and not isinstance(value, str):
+        raise refusal(field, value, "a str or None")
+    return value
+
+
+def identifier(value: Any, field: str) -> str | int:
+    """An id: a str that is not empty, or an int."""
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise refusal(field, value, "a str that is not empty, or an int")
+
+
+def refusal(field: str, value: Any, accepted: str) -> InvalidInput:
+    """The one error that all fields share, to be raised."""
+    shown = repr(value)
+    if len(shown) > 80:
+        shown = f"{shown[:77]}..."
+    return InvalidInput(f"{field} is {shown} ({type(value).__name__}); it takes {accepted}.")
