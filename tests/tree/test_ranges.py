@@ -120,6 +120,47 @@ def test_large_values_that_nobody_asks_for_are_not_read() -> None:
     assert len(objects.read_ids) <= 12
 
 
+@given(plain=_NUMBERS, others=st.lists(st.integers(0, 2**33), max_size=5), data=st.data())
+def test_what_is_picked_is_what_is_there(
+    plain: dict[int, str], others: list[int], data: st.DataObject
+) -> None:
+    known = data.draw(st.lists(st.sampled_from(sorted(plain)))) if plain else []
+    with small_nodes():
+        found = list(made(plain)[0].pick([*known, *others]))
+
+    assert found == sorted(pair for pair in plain.items() if pair[0] in {*known, *others})
+
+
+def test_many_keys_are_picked_in_as_many_steps_as_there_are_levels() -> None:
+    found, objects = made({number: f"message {number}" * 9 for number in range(20_000)})
+    picked = list(found.pick(range(0, 20_000, 1_000)))
+
+    assert [key for key, _ in picked] == list(range(0, 20_000, 1_000))
+    assert objects.steps <= 4
+
+
+@given(one=_NUMBERS, other=_NUMBERS)
+def test_two_maps_differ_where_two_dicts_do(one: dict[int, str], other: dict[int, str]) -> None:
+    with small_nodes():
+        first, objects = made({**one, 7: "same"})
+        second, others = made({**one, **other})
+        objects.update(others)
+        found = first.differing(first.version(second.root))
+
+    keys = {*one, *other, 7}
+    left, right = {**one, 7: "same"}, {**one, **other}
+    assert found == sorted(key for key in keys if left.get(key) != right.get(key))
+
+
+def test_one_more_of_many_is_found_by_few_reads() -> None:
+    found, objects = made({number: f"message {number}" * 9 for number in range(20_000)})
+    longer = found.version(keep(objects, found.edit({20_000: "new"})))
+    objects.read_ids.clear()
+
+    assert longer.differing(found.version(found.root)) == [20_000]
+    assert len(objects.read_ids) <= 8
+
+
 def test_values_of_a_range_are_the_callers_own() -> None:
     found, _ = made({1: [1]})
     next(found.range())[1].append(2)

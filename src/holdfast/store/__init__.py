@@ -14,6 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from holdfast.store._aside import Scratch, TextIndex, Within
 from holdfast.store._contract import Store
 from holdfast.store._decide import (
     Batch,
@@ -147,13 +148,16 @@ __all__ = [
     "Report",
     "S3Store",
     "Scalar",
+    "Scratch",
     "Sizes",
     "SpaceStats",
     "SqliteStore",
     "Stats",
     "Store",
     "Stored",
+    "TextIndex",
     "View",
+    "Within",
     "amigrate",
     "build_pack",
     "check_repeated",

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from holdfast.errors import StoreClosed, StoreFull
+from holdfast.store._aside import Scratch, TextIndex
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
 from holdfast.store._checks import (
     check_aliases,
@@ -101,6 +102,8 @@ class Store(Engine):
         self._default_ttl_seconds = check_ttl(default_ttl_seconds)
         self._room = Room(self)
         self._wakes: set[Callable[[], None]] = set()
+        self._text_index: TextIndex | None = None
+        self._scratch: Scratch | None = None
         self._state_lock = threading.Lock()
         self._closed = False
 
@@ -376,6 +379,24 @@ class Store(Engine):
 
         return statistics(self, recent, progress)
 
+    # Beside history: what may be lost.
+
+    def text_index(self) -> TextIndex:
+        """An index of words beside history, which may be lost: see `TextIndex`."""
+        self._check_open()
+        with self._state_lock:
+            if self._text_index is None:
+                self._text_index = self._make_text_index()
+            return self._text_index
+
+    def scratch(self) -> Scratch:
+        """Small values beside history, which may be lost: see `Scratch`."""
+        self._check_open()
+        with self._state_lock:
+            if self._scratch is None:
+                self._scratch = self._make_scratch()
+            return self._scratch
+
     # Life.
 
     def close(self) -> None:
@@ -388,6 +409,9 @@ class Store(Engine):
         for wake in wakes:
             wake()
         self._threads.close()
+        for beside in (self._text_index, self._scratch):
+            if beside is not None:
+                beside.close()
         self._close()
 
     def __enter__(self: S) -> S:

@@ -6,9 +6,11 @@ are made. Each method may be called from many threads at once.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from holdfast.store._aside import Scratch, TextIndex
 from holdfast.store._decide import Batch, Presence
 from holdfast.store._records import (
     Durability,
@@ -136,6 +138,21 @@ class Engine(ABC):
     def _disk_bytes(self) -> int | None:
         """How many bytes the engine takes for everything; None if it cannot say."""
         return None
+
+    def _make_text_index(self) -> TextIndex:
+        """The index of words beside history; in this process, unless the engine has a better one.
+
+        An engine that encrypts what it stores keeps this one: words are plain text.
+        """
+        from holdfast.store._aside_memory import MemoryTextIndex
+
+        return MemoryTextIndex()
+
+    def _make_scratch(self) -> Scratch:
+        """The small values beside history; in this process, unless the engine can share them."""
+        from holdfast.store._aside_memory import MemoryScratch
+
+        return MemoryScratch(time.monotonic)
 
     def _turns(self) -> tuple[Turn, Turn] | None:
         """What processes that race for one branch queue with; None if there is no such thing.

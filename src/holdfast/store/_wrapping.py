@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from holdfast.store._aside import Scratch, TextIndex
 from holdfast.store._checks import expect
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Presence
@@ -125,6 +126,16 @@ class WrapperStore(Store):
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.inner._subscribe(space, wake)
+
+    def text_index(self) -> TextIndex:
+        """The index beside the store behind."""
+        self._check_open()
+        return self.inner.text_index()
+
+    def scratch(self) -> Scratch:
+        """The small values beside the store behind."""
+        self._check_open()
+        return self.inner.scratch()
 
     def _close(self) -> None:
         self.inner.close()

@@ -9,6 +9,7 @@ from holdfast.codec import Codec, default_codec
 from holdfast.codec._codes import Code
 from holdfast.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from holdfast.tree._builder import Builder, Title
+from holdfast.tree._compare import differing
 from holdfast.tree._container import Container, Edited, check_root, finish, open_root
 from holdfast.tree._cuts import KEY_MAX
 from holdfast.tree._edit import embed_at
@@ -154,6 +155,30 @@ class Map(Mapping[Any, Any]):
         """
         low, high, _ = slice(start, stop).indices(self._container.view.total)
         return self._pairs(Run(low, high, first=MOST_TOGETHER))
+
+    def pick(self, keys: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Keys and values of those of the keys that are there, in the order of the map.
+
+        All of them are fetched together. Raises NotStorable for what can be no key.
+        """
+        encoded = sorted({self._codec.encode(key) for key in keys})
+        reader = PairReader(self._container.view, self._read, self._codec)
+        return reading_on(reader.picked(encoded))
+
+    def version(self, root: ObjectId) -> Map:
+        """Another map with the same reader and codec: an earlier or later one of this."""
+        return Map(root, self._read, self._codec)
+
+    def differing(self, other: Map) -> list[Any]:
+        """The keys under which two maps have different values, or one has none; sorted.
+
+        What they share is not read.
+        """
+        if self.root == other.root:
+            return []
+        sides = differing(self._container.view, other._container.view, self._read)
+        keys = sorted({entry.key for side in sides for entry in side})
+        return [checked_key(self._codec.decode(key)) for key in keys]
 
     def _pairs(self, run: Run) -> Iterator[tuple[Any, Any]]:
         return reading_on(PairReader(self._container.view, self._read, self._codec).pairs(run))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.codec import Codec
@@ -54,6 +54,25 @@ class PairReader:
             else:
                 yield from self._decoded(entries)
 
+    def picked(self, keys: Sequence[bytes]) -> Iterator[tuple[Any, Any]]:
+        """Keys and values of those of the encoded keys, sorted, that are there.
+
+        Level by level, so that one step reads what all of them need.
+        """
+        nodes = [(self._view.top.entries, list(keys))]
+        for level in range(self._view.height - 1, -1, -1):
+            wanted = [pair for entries, some in nodes for pair in _children(entries, some)]
+            found = self._read([entry.body for entry, _ in wanted])
+            nodes = [
+                (self._view.layout.read(level, node), some)
+                for (_, some), node in zip(wanted, found, strict=True)
+            ]
+        chosen: list[Entry] = []
+        for entries, some in nodes:
+            known = set(some)
+            chosen += [entry for entry in entries if entry.key in known]
+        yield from self._decoded(chosen)
+
     def _decoded(self, entries: list[Entry]) -> Iterator[tuple[Any, Any]]:
         flat = self._loader.part(PAIRS.encode(0, entries))
         for key, value in zip(flat[::2], flat[1::2], strict=True):
@@ -97,6 +116,16 @@ class PairReader:
         if len(entries) != entry.weight:
             raise FormatError(f"node {leaf.id.hex()[:12]} does not hold what its index says")
         return Place(start, leaf.id, entries, [])
+
+
+def _children(entries: list[Entry], keys: list[bytes]) -> list[tuple[Entry, list[bytes]]]:
+    """The nodes under which keys would stand, each with its keys."""
+    found: dict[int, list[bytes]] = {}
+    for key in keys:
+        at = bisect_right(entries, key, key=lambda entry: entry.key) - 1
+        if at >= 0:
+            found.setdefault(at, []).append(key)
+    return [(entries[at], some) for at, some in found.items()]
 
 
 def checked_key(key: Any) -> Any:
