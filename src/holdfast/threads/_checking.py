@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.errors import InvalidInput
+
+T = TypeVar("T")
 
 
 def own(value: Any) -> Any:
@@ -37,6 +39,14 @@ def own_mapping(value: Any, field: str) -> dict[Any, Any]:
         raise InvalidInput(
             f"{field} holds itself, or is nested too deep. Hand over plain, finite values."
         ) from None
+
+
+def bare(cls: type[T], **fields: Any) -> T:
+    """An instance whose fields were checked before they were stored."""
+    made = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def text(value: Any, field: str) -> str:

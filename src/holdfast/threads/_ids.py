@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
@@ -19,17 +20,19 @@ _RANDOM_BITS = 52
 _COUNTER_BITS = 20
 
 
-class _Ticks:
-    """Numbers that only grow: the time in milliseconds, and a count within it."""
+class Ticks:
+    """Numbers that only grow: milliseconds by a clock in nanoseconds, and a count in them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._last = 0
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
 
     def next(self) -> int:
-        at_least = time.time_ns() // 1_000_000 << _COUNTER_BITS
+        """A number that is greater than the one before."""
+        at_least = self._clock() // 1_000_000 << _COUNTER_BITS
         with self._lock:
             # A full count runs over into the milliseconds, and order still holds.
             self._last = max(at_least, self._last + 1)
@@ -40,7 +43,7 @@ class _Ticks:
         self._lock = threading.Lock()
 
 
-_ticks = _Ticks()
+_ticks = Ticks(time.time_ns)
 
 
 def new_id() -> str:

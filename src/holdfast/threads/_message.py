@@ -121,9 +121,14 @@ class Message:
         """
         if not isinstance(raw, Mapping):
             raise refusal("message", raw, "a Message or an OpenAI-style dict")
-        fields, form = _openai.read(raw)
-        made = cls(**fields)
-        _set(made, "_source", _openai.source(made, raw, form))
+        try:
+            fields, form = _openai.read(raw)
+            made = cls(**fields)
+            _set(made, "_source", _openai.source(made, raw, form))
+        except RecursionError:
+            raise InvalidInput(
+                "the message holds itself, or is nested too deep. Hand over plain, finite values."
+            ) from None
         return made
 
     def to_openai(self) -> dict[str, Any]:

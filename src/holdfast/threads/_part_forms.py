@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from holdfast.threads._checking import refusal
+from holdfast.threads._checking import bare, refusal
 from holdfast.threads._parts import (
     CALL_KEYS,
     TEXT_KEYS,
@@ -17,8 +17,6 @@ from holdfast.threads._parts import (
     ToolCall,
     ToolResult,
 )
-
-P = TypeVar("P", bound=Part)
 
 
 def as_content(value: Any) -> str | tuple[Part, ...] | None:
@@ -40,6 +38,7 @@ def read_part(raw: Any) -> Part:
         raise refusal(
             "content", [raw], "a str, or a list of parts: dicts, texts, or parts of holdfast"
         )
+    raw = raw if type(raw) is dict else dict(raw)
     kind = raw.get("type")
     read = _READERS.get(kind) if isinstance(kind, str) else None
     part = read(raw) if read is not None else None
@@ -52,17 +51,18 @@ def read_part(raw: Any) -> Part:
 def read_call(raw: Mapping[str, Any]) -> ToolCall | None:
     """A call from an OpenAI-style dict; None if it is not like one."""
     kind = raw.get("type") or "function"
-    inner = raw if kind == "tool_use" else raw.get(kind) if isinstance(kind, str) else None
-    if kind not in CALL_KEYS or not isinstance(inner, Mapping):
+    if not isinstance(kind, str) or kind not in CALL_KEYS:
         return None
-    key = CALL_KEYS[kind]
-    name, arguments, id = inner.get("name"), inner.get(key), raw.get("id") or ""
-    if not isinstance(name, str) or not isinstance(id, str):
+    inner, key = raw if kind == "tool_use" else raw.get(kind), CALL_KEYS[kind]
+    if not isinstance(inner, Mapping):
         return None
-    if not isinstance(arguments, str | Mapping):
+    id, name, arguments = raw.get("id") or "", inner.get("name"), inner.get(key)
+    if not (isinstance(id, str) and isinstance(name, str) and isinstance(arguments, str | Mapping)):
         return None
-    extra = _rest(raw, "type", "id", "name", key) if inner is raw else _rest(raw, "type", "id")
-    if inner is not raw:
+    if inner is raw:
+        extra = _rest(raw, "type", "id", "name", key)
+    else:
+        extra = _rest(raw, "type", "id", kind)
         _keep_inner(extra, kind, _rest(inner, "name", key))
     return ToolCall(id, name, arguments, kind, extra)
 
@@ -206,14 +206,6 @@ def _result_from_stored(stored: Mapping[str, Any]) -> Part:
 
 def _other_from_stored(stored: Mapping[str, Any]) -> Part:
     return bare(OtherPart, data=stored["data"])
-
-
-def bare(cls: type[P], **fields: Any) -> P:
-    """An instance whose fields were checked before they were stored."""
-    made = object.__new__(cls)
-    for name, value in fields.items():
-        object.__setattr__(made, name, value)
-    return made
 
 
 _FROM_STORED: Final[dict[str, Callable[[Mapping[str, Any]], Part]]] = {

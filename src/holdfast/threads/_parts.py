@@ -55,7 +55,7 @@ class TextPart(Part):
     def __post_init__(self) -> None:
         text(self.text, "text")
         _one_of(self.type, TEXT_KEYS)
-        _set(self, "extra", own_mapping(self.extra, "extra"))
+        _own_extra(self, TEXT_KEYS[self.type])
 
     def to_openai(self) -> dict[str, Any]:
         """The part as an OpenAI-style dict."""
@@ -92,7 +92,7 @@ class ImagePart(Part):
     def __post_init__(self) -> None:
         _optional_texts(self, "url", "detail", "file_id")
         _one_of(self.type, ("image_url", "input_image"))
-        _set(self, "extra", own_mapping(self.extra, "extra"))
+        _own_extra(self, "image_url" if self.type == "image_url" else None)
         if self.url is None and (self.file_id is None or self.type == "image_url"):
             raise InvalidInput("an ImagePart needs a url; one of type 'input_image', or a file_id.")
 
@@ -135,7 +135,7 @@ class AudioPart(Part):
         text(self.data, "data")
         text(self.format, "format")
         _one_of(self.type, ("input_audio",))
-        _set(self, "extra", own_mapping(self.extra, "extra"))
+        _own_extra(self, "input_audio")
 
     @classmethod
     def from_bytes(cls, data: bytes, format: str) -> AudioPart:
@@ -181,7 +181,7 @@ class ToolCall(Part):
             _set(self, "arguments", own_mapping(self.arguments, "arguments"))
         elif not isinstance(self.arguments, str):
             raise refusal("arguments", self.arguments, "a str (JSON) or a mapping")
-        _set(self, "extra", own_mapping(self.extra, "extra"))
+        _own_extra(self, None if self.type == "tool_use" else self.type)
 
     def parsed(self) -> Any:
         """The arguments as values; `InvalidInput` if their text is not JSON."""
@@ -238,7 +238,7 @@ class ToolResult(Part):
         _set(self, "content", _parts_or_text(self.content))
         if self.is_error is not None and not isinstance(self.is_error, bool):
             raise refusal("is_error", self.is_error, "True, False or None")
-        _set(self, "extra", own_mapping(self.extra, "extra"))
+        _own_extra(self, None)
 
     def to_openai(self) -> dict[str, Any]:
         """The part as a dict of type "tool_result"."""
@@ -296,12 +296,21 @@ def text_of(content: str | Sequence[Part] | None) -> str:
     """What is said in a content: its texts, each on a line of its own."""
     if content is None or isinstance(content, str):
         return content or ""
-    said = [
-        part.text if isinstance(part, TextPart) else text_of(part.content)
-        for part in content
-        if isinstance(part, TextPart | ToolResult)
-    ]
+    said = [_said(part) for part in content]
     return "\n".join([one for one in said if one])
+
+
+def _said(part: Part) -> str:
+    if isinstance(part, TextPart):
+        return part.text
+    if isinstance(part, ToolResult):
+        return text_of(part.content)
+    # Some providers write a text as {"text": ...}. A part with a type of its own may hold
+    # anything at that key, such as what a model thought.
+    if isinstance(part, OtherPart) and "type" not in part.data:
+        found = part.data.get("text")
+        return found if isinstance(found, str) else ""
+    return ""
 
 
 def _stored(part: Any, usual_type: str | None, names: Sequence[str]) -> dict[str, Any]:
@@ -323,6 +332,14 @@ def _parts_or_text(content: Any) -> str | tuple[Part, ...] | None:
     if isinstance(content, list | tuple) and all(isinstance(one, Part) for one in content):
         return tuple(content)
     raise refusal("content", content, "a str, a list of parts, or None")
+
+
+def _own_extra(part: Any, inner: str | None) -> None:
+    """Give a part its own `extra`; at the key `inner` it holds what is unknown further in."""
+    made = own_mapping(part.extra, "extra")
+    if inner in made and not isinstance(made[inner], Mapping):
+        raise refusal(f"extra[{inner!r}]", made[inner], "a mapping of what is not known in it")
+    _set(part, "extra", made)
 
 
 def _optional_texts(part: Part, *names: str) -> None:

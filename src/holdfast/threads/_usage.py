@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from holdfast.threads._checking import own_mapping, refusal
+from holdfast.threads._checking import bare, own_mapping, refusal
 
 _NAMES = {
     "input_tokens": ("prompt_tokens", "input_tokens"),
@@ -69,9 +69,15 @@ class Usage:
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> Usage:
-        """What `to_stored` gave."""
+        """What `to_stored` gave; nothing is checked again."""
         spent, gained = stored["input"], stored["output"]
-        return cls(spent, gained, stored.get("total", spent + gained), stored.get("extra") or {})
+        return bare(
+            cls,
+            input_tokens=spent,
+            output_tokens=gained,
+            total_tokens=stored.get("total", spent + gained),
+            extra=stored.get("extra") or {},
+        )
 
 
 def as_usage(value: Usage | Mapping[str, Any] | None) -> Usage | None:
