@@ -14,7 +14,6 @@ PUBLIC = [
     "holdfast.tree",
     "holdfast.store",
     "holdfast.history",
-    "holdfast.threads",
 ]
 
 FRAMEWORKS = {

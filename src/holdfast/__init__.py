@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         migrate,
         open,  # noqa: A004
     )
-    from holdfast.threads import Message, ThreadInfo
+    from holdfast.threads import Message, ThreadCheckpointer, ThreadInfo
     from holdfast.timeline import Checkpoint, Timeline
     from holdfast.tree import Map, TreeWriter, diff, get, load, merge, put
 
@@ -122,6 +122,7 @@ __all__ = [
     "Store",
     "SuccessEvent",
     "TaskStartEvent",
+    "ThreadCheckpointer",
     "ThreadInfo",
     "Timeline",
     "TreeWriter",
@@ -197,7 +198,7 @@ _HOMES = {
         "task",
         "view",
     ),
-    "holdfast.threads": ("Message", "ThreadInfo"),
+    "holdfast.threads": ("Message", "ThreadCheckpointer", "ThreadInfo"),
     "holdfast.timeline": ("Checkpoint", "Timeline"),
     "holdfast.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }

@@ -32,6 +32,7 @@ __all__ = [
     "LeaseHeld",
     "LeaseLost",
     "MergeConflict",
+    "MessageNotFound",
     "MissingContent",
     "MissingObjects",
     "NewerFormat",
@@ -129,6 +130,12 @@ class NotFound(HoldfastError, KeyError):
     """What was asked for is not there."""
 
     code = "not-found"
+
+
+class MessageNotFound(NotFound, IndexError):
+    """A thread has no such message, or none at all."""
+
+    code = "message-not-found"
 
 
 class FieldNotSet(NotFound, AttributeError):

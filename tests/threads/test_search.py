@@ -53,7 +53,7 @@ class Thread:
         for at in positions:
             del self.plain[at]
 
-    def searcher(self, root: bytes | None = None) -> Searcher:
+    def searcher(self, root: bytes | None = None) -> Searcher[Map]:
         messages = self.messages if root is None else self.messages.version(root)
         return Searcher(self.index, SPACE, messages, lambda message: str(message["text"]))
 

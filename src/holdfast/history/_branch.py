@@ -209,6 +209,7 @@ class Branch:
         metadata: Any = None,
         events: Any = None,
         write_id: str | None = None,
+        look: bool = True,
         **fields: Unpack[StepFields],
     ) -> Commit:
         """Edit the newest value without reading it whole, however often that takes.
@@ -216,11 +217,12 @@ class Branch:
         `edit` is called with the root of the newest value (None before the first) and a
         reader, and gives what `put`, `remove`, `insert` or `Map.edit` gave. If the branch
         moves meanwhile, it is called again, so it must do nothing else. With a `write_id`,
-        an edit that is sent twice is made once.
+        an edit that is sent twice is made once. Without a `look`, the first attempt is
+        made where this handle last saw the branch, which saves asking where it is.
         """
         with self._lock:
             notes = self._notes(metadata, events, fields)
-            return self._update(edit, notes, write_id)
+            return self._update(edit, notes, write_id, look=look)
 
     def publish(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
@@ -17,8 +18,8 @@ class RecentObjects:
     it needs. Not for several threads at once.
     """
 
-    def __init__(self, read: Reader) -> None:
-        self._read = read
+    def __init__(self, read: Reader, most_bytes: int = _MOST_BYTES) -> None:
+        self._read, self._most = read, most_bytes
         self._known: OrderedDict[ObjectId, Object] = OrderedDict()
         self._held = 0
 
@@ -41,5 +42,31 @@ class RecentObjects:
             if one.id not in self._known:
                 self._known[one.id] = one
                 self._held += len(one.payload)
-        while self._held > _MOST_BYTES:
+        while self._held > self._most:
             self._held -= len(self._known.popitem(last=False)[1].payload)
+
+
+class SharedObjects(RecentObjects):
+    """Recent objects for several threads at once. Nobody waits while another reads the store."""
+
+    def __init__(self, read: Reader, most_bytes: int = _MOST_BYTES) -> None:
+        super().__init__(read, most_bytes)
+        self._lock = threading.Lock()
+
+    def read(self, ids: Sequence[ObjectId]) -> list[Object]:
+        """Objects in the order asked for; raises `MissingObjects`."""
+        with self._lock:
+            found = {id: self._known[id] for id in ids if id in self._known}
+            for id in found:
+                self._known.move_to_end(id)
+        absent = [id for id in ids if id not in found]
+        if absent:
+            read = self._read(absent)
+            found.update((one.id, one) for one in read)
+            self.remember(read)
+        return [found[id] for id in ids]
+
+    def remember(self, objects: Iterable[Object]) -> None:
+        """Keep objects at hand, in the place of those that were asked for longest ago."""
+        with self._lock:
+            super().remember(objects)

@@ -1,8 +1,10 @@
-"""Conversations: messages, and what is known about a thread of them."""
+"""Conversations: threads with a state, messages and a record, kept in a store."""
 
 from __future__ import annotations
 
+from holdfast.threads._checkpointer import ThreadCheckpointer
 from holdfast.threads._message import Message, Role, as_message
+from holdfast.threads._paging import Page
 from holdfast.threads._parts import (
     AudioPart,
     ImagePart,
@@ -20,9 +22,11 @@ __all__ = [
     "ImagePart",
     "Message",
     "OtherPart",
+    "Page",
     "Part",
     "Role",
     "TextPart",
+    "ThreadCheckpointer",
     "ThreadInfo",
     "ToolCall",
     "ToolResult",

@@ -9,14 +9,14 @@ index cannot help, all messages are looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from holdfast.errors import MissingObjects
 from holdfast.store import TextIndex, Within
 from holdfast.threads._words import Query, words
-from holdfast.tree import ID_SIZE, Map
+from holdfast.tree import ID_SIZE, ObjectId
 
 _FEW: Final = 64
 """As many messages may differ from what is indexed before the index is brought up to date."""
@@ -51,15 +51,42 @@ class Part(NamedTuple):
 ALL: Final = Part()
 
 
-class Searcher:
-    """Searches one map from positions to messages.
+class Messages(Protocol):
+    """What is searched: messages by position, at one root. A `Map` is such."""
+
+    @property
+    def root(self) -> ObjectId:
+        """What names all of them as they are."""
+
+    def __len__(self) -> int: ...
+
+    def range(
+        self, start: Any = None, stop: Any = None, *, reverse: bool = False
+    ) -> Iterator[tuple[Any, Any]]:
+        """The positions [start, stop), with their messages."""
+
+    def pick(self, keys: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Those of some positions that there are, sorted, with their messages."""
+
+    def version(self, root: ObjectId) -> Self:
+        """The messages at another root."""
+
+    def differing(self, other: Self) -> list[Any]:
+        """The positions that are not as they are in another version."""
+
+
+M = TypeVar("M", bound=Messages)
+
+
+class Searcher(Generic[M]):
+    """Searches messages by position.
 
     `text` gives what people said in a stored message. `scope` names the messages in the
     index, and stays the same while they change.
     """
 
     def __init__(
-        self, index: TextIndex, scope: str, messages: Map, text: Callable[[Any], str]
+        self, index: TextIndex, scope: str, messages: M, text: Callable[[Any], str]
     ) -> None:
         self._index = index
         self._scope = scope
@@ -177,7 +204,7 @@ class Searcher:
                 pass  # It was collected meanwhile.
         return self._build_on(self._messages, None, 0)
 
-    def _build_on(self, messages: Map, state: bytes | None, start: int) -> bool:
+    def _build_on(self, messages: M, state: bytes | None, start: int) -> bool:
         batch = list(islice(messages.range(start), _BATCH))
         after = messages.root
         if len(batch) == _BATCH:

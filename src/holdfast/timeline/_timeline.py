@@ -30,11 +30,12 @@ from holdfast.timeline import _finding as finding
 from holdfast.timeline import _merging as merging
 from holdfast.timeline._checkpoint import Checkpoint
 from holdfast.timeline._comparing import Diff
+from holdfast.timeline._current import HEAD, living_branch, stored_branch
 from holdfast.timeline._drawing import TreeLine
 from holdfast.timeline._execution import Execution
 from holdfast.timeline._index import Index
 from holdfast.timeline._names import check_agent
-from holdfast.tree import Mergers, ObjectId, TreeWriter, load
+from holdfast.tree import Mergers, ObjectId, TreeWriter
 
 if TYPE_CHECKING:
     from holdfast.timeline._past import Past
@@ -43,9 +44,6 @@ T = TypeVar("T", bound="Timeline")
 
 TENANT = "agents"
 """The tenant of timelines, unless another is named."""
-
-HEAD = ref_name("head", "current")
-"""The ref that says which branch is the current one."""
 
 
 class BranchInfo(NamedTuple):
@@ -96,7 +94,7 @@ class Timeline:
             self._index = Index(self._history)
             self._handles: dict[str, Branch] = {}
             self._lock = threading.RLock()
-            self._current = self._living_branch() or MAIN
+            self._current = living_branch(self.store, self._history.space) or MAIN
             if branch is not None:
                 self._begin_on(branch)
         except BaseException:
@@ -289,7 +287,7 @@ class Timeline:
 
     def delete_branch(self, name: str) -> Operation:
         """Remove a branch that is not the current one; its checkpoints can be undone to."""
-        if name in (self._current, self._living_branch() or MAIN):
+        if name in (self._current, living_branch(self.store, self._history.space) or MAIN):
             raise InvalidInput(f"{name!r} is the current branch: switch to another one first")
         return self._history.delete_branch(name)
 
@@ -563,21 +561,6 @@ class Timeline:
         commit = self._history.keep("attempt", state, parents, **fields)
         return self._seen(commit)
 
-    def _stored_branch(self) -> str | None:
-        ref = self.store.ref(self._history.space, HEAD)
-        if ref is None:
-            return None
-        found = load(ref.target, self.store.read)
-        return found if isinstance(found, str) else None
-
-    def _living_branch(self) -> str | None:
-        """The stored branch, unless somebody removed it."""
-        stored = self._stored_branch()
-        if stored is None:
-            return None
-        ref = self.store.ref(self._history.space, ref_name("branch", stored))
-        return None if ref is None else stored
-
     def _head_move(self, name: str) -> tuple[list[Move], list[Any]]:
         """What makes a branch the current one for whoever opens the timeline next."""
         written = TreeWriter().write(name)
@@ -599,7 +582,7 @@ class Timeline:
 
     def _look_again(self) -> None:
         """After an undo: the current branch may be another one, or elsewhere."""
-        stored = self._stored_branch()
+        stored = stored_branch(self.store, self._history.space)
         names = self._history.branches()
         if stored is not None and stored in names:
             self._current = stored

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.codec import Codec
+from holdfast.codec._given import codec_of
 from holdfast.errors import (
     Conflict,
     HoldfastError,
@@ -19,7 +20,6 @@ from holdfast.errors import (
 from holdfast.history import MAIN, At, Commit, History, StepFields
 from holdfast.history._merging import check_mergers
 from holdfast.state._state import Recorded, State
-from holdfast.state._storing import store_of
 from holdfast.state._versioned._blocks import Blocks
 from holdfast.state._versioned._checkout import Checkout, recorded, resolve
 from holdfast.state._versioned._handle import Handle
@@ -28,6 +28,7 @@ from holdfast.state._versioned._shelves import Place, inside
 from holdfast.store import Store, space_name, split_name
 from holdfast.store import open as open_store
 from holdfast.store._asynchronous import Threads, twin
+from holdfast.store._given import store_of
 from holdfast.tree import Change, Mergers
 
 if TYPE_CHECKING:
@@ -70,9 +71,7 @@ class Versioned(State):
         pickle_key: bytes | None = None,
         agent: str = "",
     ) -> None:
-        if codec is not None and (pickle_key is not None or tuple(types)):
-            raise InvalidInput("a codec has its own types and pickle key: give those to it")
-        known = Codec(types=types, pickle_key=pickle_key) if codec is None else codec
+        known = codec_of(codec, types, pickle_key)
         check_mergers(mergers, known)
         space = space_name(TENANT, name)
         self.name = name

@@ -1,4 +1,4 @@
-"""Where a state is kept: what a caller may hand over for it."""
+"""What a caller may hand over where a store is wanted."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidInput
-from holdfast.store import MemoryStore, Store
-from holdfast.store import open as open_store
+from holdfast.store._contract import Store
 
 if TYPE_CHECKING:
-    from holdfast.store import KVStore
+    from holdfast.store._key_value import KVStore
 
 
 def store_of(given: Store | KVStore | str | PathLike[str] | None) -> tuple[Store, bool]:
-    """The store for what was handed over, and whether whoever asks has to close it."""
+    """The store for what was handed over, and whether whoever asks has to close it.
+
+    For None it is a new one in memory.
+    """
     if given is None:
+        from holdfast.store._memory import MemoryStore
+
         return MemoryStore(), True
     if isinstance(given, Store):
         return given, False
     if isinstance(given, str | PathLike):
+        from holdfast.store._open import open as open_store
+
         return open_store(given), True
-    from holdfast.store import KVStore
+    from holdfast.store._key_value import KVStore
 
     if isinstance(given, KVStore):
         return given.as_store(), False
     raise InvalidInput(
-        f"a state is kept in a Store, a KVStore, or at a path or URL, not in a "
+        "what is stored is kept in a Store, a KVStore, or at a path or URL, not in a "
         f"{type(given).__name__}"
     )

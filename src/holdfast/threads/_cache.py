@@ -1,0 +1,48 @@
+"""The state cache of threads: fast, for a time, and allowed to be lost.
+
+What is cached is kept beside the mark of the state that was stored then. A put makes a new
+mark, so a cached state never hides one that was put after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast.codec import Codec
+from holdfast.errors import InvalidInput
+from holdfast.store import Store
+from holdfast.threads._thread import Thread
+
+_MARK: Final = 8
+
+
+class StateCache:
+    """Cached states, by thread."""
+
+    def __init__(self, store: Store, codec: Codec, seconds: float | None) -> None:
+        if seconds is not None and not seconds > 0:
+            raise InvalidInput(f"cache_seconds is more than 0, or None, not {seconds!r:.80}")
+        self._scratch = store.scratch()
+        self._codec, self._seconds = codec, seconds
+
+    def put(self, thread: Thread, state: Any) -> None:
+        """Keep a state, as it is now."""
+        mark = thread.contents().marks.saved.ljust(_MARK, b"\0")
+        self._scratch.put(_key(thread), mark + self._codec.encode(state), self._seconds)
+
+    def get(self, thread: Thread) -> Any:
+        """The state that was kept; None if there is none, or the stored one is newer."""
+        found = self._scratch.get(_key(thread))
+        if found is None:
+            return None
+        if found[:_MARK] != thread.contents().marks.saved.ljust(_MARK, b"\0"):
+            return None
+        return self._codec.decode(found[_MARK:])
+
+    def remove(self, thread: Thread) -> None:
+        """Forget what is kept of a thread."""
+        self._scratch.remove(_key(thread))
+
+
+def _key(thread: Thread) -> str:
+    return f"state/{thread.history.space}/{thread.branch}"
