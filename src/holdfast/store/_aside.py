@@ -66,9 +66,6 @@ class TextIndex(ABC):
     def drop(self, scope: str) -> None:
         """Forget a scope."""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Let go of what is open. The store does this."""
-
 
 class Scratch(ABC):
     """Small values by name, for some time. Each may vanish at any moment.
@@ -91,6 +88,3 @@ class Scratch(ABC):
     @abstractmethod
     def keys(self, prefix: str = "") -> list[str]:
         """The keys that begin so, sorted."""
-
-    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Let go of what is open. The store does this."""

@@ -409,9 +409,6 @@ class Store(Engine):
         for wake in wakes:
             wake()
         self._threads.close()
-        for beside in (self._text_index, self._scratch):
-            if beside is not None:
-                beside.close()
         self._close()
 
     def __enter__(self: S) -> S:

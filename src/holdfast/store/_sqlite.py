@@ -15,6 +15,7 @@ from holdfast.store import _sqlite_collection as care
 from holdfast.store import _sqlite_packs as packs
 from holdfast.store import _sqlite_schema as schema
 from holdfast.store import _sqlite_spaces as spaces
+from holdfast.store._aside import Scratch, TextIndex
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Decision, Presence, decide
 from holdfast.store._file_usage import folder_bytes
@@ -36,6 +37,9 @@ from holdfast.store._sqlite_database import DATABASE, Database
 from holdfast.store._sqlite_errors import translated
 from holdfast.store._sqlite_group import Transaction
 from holdfast.store._sqlite_index import Moment, open_moment
+from holdfast.store._sqlite_scratch import SqliteScratch
+from holdfast.store._sqlite_side import SideFile
+from holdfast.store._sqlite_words import SqliteTextIndex
 from holdfast.store._system_errors import no_store
 from holdfast.store._turns import BRANCH_NEXT, BRANCH_TURN, Turn
 from holdfast.tree._objects import ID_SIZE, ObjectId
@@ -104,6 +108,7 @@ class SqliteStore(Store):
         self._packs = self.path / PACKS
         self._listeners = Listeners()
         self._database = Database(self.path, durability, busy_seconds, self._vfs)
+        self._side = SideFile(self.path, self._vfs)
         try:
             self._header = self._open(create)
         except BaseException:
@@ -159,7 +164,16 @@ class SqliteStore(Store):
             )
 
     def _close(self) -> None:
+        self._side.close()
         self._database.close()
+
+    # Beside history: in a database of its own, so that nobody waits for it who commits.
+
+    def _make_text_index(self) -> TextIndex:
+        return SqliteTextIndex(self._side)
+
+    def _make_scratch(self) -> Scratch:
+        return SqliteScratch(self._side)
 
     # Objects.
 

@@ -41,9 +41,18 @@ class Database:
     """A database in a folder. Safe to share between threads and to carry over a fork."""
 
     def __init__(
-        self, folder: Path, durability: str, busy_seconds: float, vfs: str | None = None
+        self,
+        folder: Path,
+        durability: str,
+        busy_seconds: float,
+        vfs: str | None = None,
+        *,
+        name: str = DATABASE,
+        turn: str = TURN,
     ) -> None:
         self.folder = folder
+        self.file = folder / name
+        self._turn = folder / turn
         self._vfs = "" if vfs is None else f"&vfs={vfs}"
         self._busy_seconds = busy_seconds
         self._usual = f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}"
@@ -236,7 +245,7 @@ class Database:
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         db = sqlite3.connect(
-            f"{(self.folder / DATABASE).as_uri()}?mode={mode}{self._vfs}",
+            f"{self.file.as_uri()}?mode={mode}{self._vfs}",
             uri=True,
             timeout=0,  # We wait ourselves, in turn.
             isolation_level=None,
@@ -279,7 +288,7 @@ class _Process:
     def __init__(self, database: Database) -> None:
         self.group = Group()
         self.tails = Tails()
-        self.turn = Turn(database.folder / TURN)
+        self.turn = Turn(database._turn)
         self._database = database
         self._free: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None

@@ -9,6 +9,7 @@ index cannot help, all messages are looked at.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -27,6 +28,9 @@ _FIRST_PAGE: Final = 32
 _LAST_PAGE: Final = 2048
 _TOGETHER: Final = 256  # Messages that are read at once.
 _TRIES: Final = 3  # Others may move the index while we ask it.
+_STAMP: Final = f"1 {unicodedata.unidata_version} ".encode()
+"""What words were made by. Whoever makes other ones of a text begins anew."""
+
 _PLACE: Final = 8  # Bytes of a position, in the state of an index that is not finished.
 
 
@@ -172,9 +176,10 @@ class Searcher(Generic[M]):
 
     def _changed(self, state: bytes | None) -> list[int] | None:
         """The positions that are not now as they were; None if all are to be indexed."""
-        if state is None or len(state) != ID_SIZE:
+        root, place = _opened(state)
+        if root is None or place:
             return None
-        before = self._messages.version(state)
+        before = self._messages.version(root)
         try:
             if len(self._messages) > 2 * len(before) + _BATCH:
                 return None
@@ -188,7 +193,8 @@ class Searcher(Generic[M]):
         said: dict[int, set[str] | None] = dict.fromkeys(changed)
         for at, message in self._messages.pick(changed):
             said[at] = words(self._text(message)) or None
-        return self._index.apply(self._scope, state, self._messages.root, list(said.items()))
+        after = _STAMP + self._messages.root
+        return self._index.apply(self._scope, state, after, list(said.items()))
 
     def _build(self, state: bytes | None) -> bool:
         """Index some more of all messages; whether that was done.
@@ -196,18 +202,31 @@ class Searcher(Generic[M]):
         Until it is finished, the state is a root and the next position, so that whoever
         comes can go on.
         """
-        if state is not None and len(state) == ID_SIZE + _PLACE:
-            started = self._messages.version(state[:ID_SIZE])
+        root, place = _opened(state)
+        if root is not None and place:
             try:
-                return self._build_on(started, state, int.from_bytes(state[ID_SIZE:], "big"))
+                return self._build_on(self._messages.version(root), state, place)
             except MissingObjects:
                 pass  # It was collected meanwhile.
         return self._build_on(self._messages, None, 0)
 
     def _build_on(self, messages: M, state: bytes | None, start: int) -> bool:
         batch = list(islice(messages.range(start), _BATCH))
-        after = messages.root
+        after = _STAMP + messages.root
         if len(batch) == _BATCH:
             after += (batch[-1][0] + 1).to_bytes(_PLACE, "big")
         said = [(at, words(self._text(message))) for at, message in batch]
         return self._index.apply(self._scope, state, after, said)
+
+
+def _opened(state: bytes | None) -> tuple[bytes | None, int]:
+    """The root in a state, and the next position to be indexed; 0 if all are.
+
+    No root in what is no state of ours.
+    """
+    if state is None or not state.startswith(_STAMP):
+        return None, 0
+    rest = state[len(_STAMP) :]
+    if len(rest) not in (ID_SIZE, ID_SIZE + _PLACE):
+        return None, 0
+    return rest[:ID_SIZE], int.from_bytes(rest[ID_SIZE:], "big")
