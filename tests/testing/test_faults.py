@@ -17,7 +17,15 @@ from holdfast.tree import Kind, ObjectId, make_object
 from tests.store.test_sqlite import SqliteContract
 
 ONE, TWO = value("one"), value("two")
-UNCOUNTED = {"_close", "_subscribe", "_turns", "header", "durability"}
+UNCOUNTED = {
+    "_make_text_index",
+    "_make_scratch",
+    "_close",
+    "_subscribe",
+    "_turns",
+    "header",
+    "durability",
+}
 
 
 class TestFaultStoreOnMemory(StoreContract):

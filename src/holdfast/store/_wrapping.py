@@ -127,14 +127,10 @@ class WrapperStore(Store):
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.inner._subscribe(space, wake)
 
-    def text_index(self) -> TextIndex:
-        """The index beside the store behind."""
-        self._check_open()
+    def _make_text_index(self) -> TextIndex:
         return self.inner.text_index()
 
-    def scratch(self) -> Scratch:
-        """The small values beside the store behind."""
-        self._check_open()
+    def _make_scratch(self) -> Scratch:
         return self.inner.scratch()
 
     def _close(self) -> None:
