@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from uuid import UUID
 
 from holdfast.errors import FormatError, HoldfastError, InvalidInput
+from holdfast.store import _postgres_group
 from holdfast.store._asynchronous import twin
 from holdfast.store._checks import expect, expect_seconds, expect_whole
 from holdfast.store._contract import Store
@@ -118,6 +119,7 @@ class PostgresStore(Store):
             databases.Asked(schema, durability, create, listen_dsn),
             Settings(min_connections, max_connections, timeout, connect_timeout),
         )
+        self._group = _postgres_group.Group(self._together)
 
     @staticmethod
     def sql(schema: str = "holdfast") -> str:
@@ -216,11 +218,20 @@ class PostgresStore(Store):
     # Commits.
 
     def _commit(self, batch: Batch) -> Operation:
-        answer = Answer(*self._database.call("commit_1", TYPES, parameters_of(batch)))
+        share = _postgres_group.can_share(batch)
+        answer = self._group.answer(batch, self._alone) if share else self._alone(batch)
         operation = operation_from(batch, answer)
         if answer.status == 0:
             self._database.changed(batch.space, answer.watched)
         return operation
+
+    def _alone(self, batch: Batch) -> Answer:
+        return Answer(*self._database.call("commit_1", TYPES, parameters_of(batch)))
+
+    def _together(self, parameters: Sequence[Any]) -> list[int] | None:
+        types, patience = _postgres_group.TYPES, _postgres_group.LOCK_MILLISECONDS
+        (answers,) = self._database.call("commits_1", types, parameters, patience=patience)
+        return cast(list[int] | None, answers)
 
     # Spaces.
 

@@ -38,6 +38,12 @@ class Answer(NamedTuple):
     digest: UUID | None
     record: bytes | None
 
+    @classmethod
+    def made(cls, sequence: int, epoch: int | None, watched: bool) -> Answer:
+        """What is said of a commit that was made with others."""
+        assert epoch is not None
+        return cls(0, sequence, epoch, watched, None, None, None, None, None)
+
 
 def parameters_of(batch: Batch) -> list[Any]:
     """A batch as parameters, in the order that the function takes them."""
@@ -46,9 +52,9 @@ def parameters_of(batch: Batch) -> list[Any]:
     stored = set(ids)
     return [
         batch.space,
-        write_key(batch.space, batch.write_id),
+        UUID(bytes=write_key(batch.space, batch.write_id)),
         _short(batch.digest),
-        _record_of(batch),
+        record_of(batch),
         batch.epoch,
         keys(ids),
         b"".join([id[KEY_SIZE:] for id in ids]),
@@ -92,9 +98,9 @@ def operation_from(batch: Batch, answer: Answer) -> Operation:
     raise FormatError(f"the function for commits answered {answer.status}, which says nothing")
 
 
-def write_key(space: str, write_id: str) -> UUID:
+def write_key(space: str, write_id: str) -> bytes:
     """What a write is found by: enough of a hash that no two share it."""
-    return _short(sha256(f"{space} {write_id}".encode()).digest())
+    return sha256(f"{space} {write_id}".encode()).digest()[:KEY_SIZE]
 
 
 def piece_of(framed: Framed) -> bytes:
@@ -125,7 +131,8 @@ def _short(digest: bytes) -> UUID:
     return UUID(bytes=digest[:KEY_SIZE])
 
 
-def _record_of(batch: Batch) -> bytes:
+def record_of(batch: Batch) -> bytes:
+    """A batch as the record of its operation."""
     # Sequence and epoch are known to the server only, and have columns of their own.
     record = encode_operation(operation_of(batch, 0, 0))
     return record + _checksum(record)

@@ -37,6 +37,7 @@ class Database:
         self.schema = check_schema(asked.schema or own.get("schema") or _DEFAULT_SCHEMA)
         self.name = quoted(self.schema)
         self.pool = Pool(read_dsn(conninfo, self.schema), settings)
+        self._statements: dict[str, str] = {}
         self._begin = (self.durability == "full", str(max(int(1000 * settings.timeout), 1)))
         full = self.durability == "full"
         self.header = open_schema(self.pool, self.schema, asked.create, full)
@@ -57,12 +58,25 @@ class Database:
         return self.pool.rows(statement.replace("{s}", self.name), parameters, prepare=prepare)
 
     def call(
-        self, function: str, types: str, parameters: Sequence[Any], *, repeatable: bool = True
+        self,
+        function: str,
+        types: str,
+        parameters: Sequence[Any],
+        *,
+        repeatable: bool = True,
+        patience: int | None = None,
     ) -> Row:
-        """What a function gives that changes something; `types` are those of its parameters."""
-        places = ", ".join(f"%b::{type}" for type in ("boolean", "text", *types.split()))
-        statement = f"SELECT * FROM {self.name}.{function}({places})"
-        given = [*self._begin, *parameters]
+        """What a function gives that changes something; `types` are those of its parameters.
+
+        `patience` is for how many milliseconds to wait for what others hold.
+        """
+        durable, longest = self._begin
+        given = [durable, longest if patience is None else str(patience), *parameters]
+        statement = self._statements.get(function)
+        if statement is None:
+            places = ", ".join(f"%b::{type}" for type in ("boolean", "text", *types.split()))
+            statement = f"SELECT * FROM {self.name}.{function}({places})"
+            self._statements[function] = statement
         (row,) = self.pool.rows(statement, given, repeatable=repeatable, prepare=True)
         return row
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 
 from holdfast.errors import InvalidInput
+from holdfast.store._postgres_group_sql import GROUP
 from holdfast.store._records import Header, encode_header
 
 LAYOUT = 1
@@ -58,7 +59,7 @@ CREATE TABLE {s}.operations (
     write uuid NOT NULL, digest uuid NOT NULL, record bytea NOT NULL,
     PRIMARY KEY (space, sequence)
 );
-CREATE INDEX operations_write ON {s}.operations (write);
+CREATE UNIQUE INDEX operations_write ON {s}.operations (write);
 CREATE TABLE {s}.leases (
     space integer NOT NULL, token bigint NOT NULL, beat bigint NOT NULL,
     duration double precision NOT NULL,
@@ -372,7 +373,7 @@ def tables(schema: str) -> str:
 
 def functions(schema: str) -> str:
     """What makes the functions of a store, or puts them in the place of what they were."""
-    parts = (_COMMIT, _FRAMES, _LEASES, _COLLECTION)
+    parts = (_COMMIT, GROUP, _FRAMES, _LEASES, _COLLECTION)
     return "".join(part.format(s=schema, planning=_PLANNING, begin=_BEGIN) for part in parts)
 
 

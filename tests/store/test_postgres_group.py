@@ -1,0 +1,357 @@
+"""Threads that commit at once to a store in Postgres share a statement, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast.errors import RefMoved, Unavailable
+from holdfast.store import Move, Operation, PostgresStore
+from holdfast.store._decide import Batch
+from holdfast.store._postgres_commit import Answer
+from holdfast.testing._stores._base import MAIN, PATIENCE, growing, value
+from holdfast.tree import Object
+from tests.postgres import Postgres
+
+FIRST = "test/first"
+_numbers = itertools.count(1)
+
+
+class Slow(PostgresStore):
+    """A store in which a commit to the first space, sent alone, waits to be let go."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.go = threading.Event()
+        self.sizes: list[int] = []
+        """How many commits each shared statement had."""
+
+    def _alone(self, batch: Batch) -> Answer:
+        if batch.space == FIRST:
+            assert self.go.wait(PATIENCE)
+        return super()._alone(batch)
+
+    def _together(self, parameters: Sequence[Any]) -> list[int] | None:
+        found = super()._together(parameters)
+        self.sizes.append(0 if found is None else len(found))
+        return found
+
+
+@pytest.fixture
+def schema() -> str:
+    return f"group_{next(_numbers)}"
+
+
+@pytest.fixture
+def store(postgres: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    monkeypatch.setattr("holdfast.store._postgres_group._PATIENCE", PATIENCE)
+    with Slow(postgres.url(), schema=schema) as opened:
+        yield opened
+
+
+class Space:
+    """A space with one branch, and where that is."""
+
+    def __init__(self, store: PostgresStore, name: str) -> None:
+        self.store, self.name = store, name
+        self.begun = value(f"the beginning of {name}")
+        made = store.commit(name, [self.begun], moves=[Move(MAIN, None, self.begun.id)])
+        self.epoch = made.epoch
+
+    def go_on(self, one: Object, **others: Any) -> Operation:
+        """Commit an object, on top of the beginning unless told otherwise."""
+        expected = others.pop("expected", self.begun.id)
+        settings = {"epoch": self.epoch, **others}
+        return self.store.commit(self.name, [one], moves=[Move(MAIN, expected, one.id)], **settings)
+
+
+@pytest.fixture
+def spaces(store: Slow) -> list[Space]:
+    store.go.set()
+    made = [Space(store, FIRST), *(Space(store, f"test/{number}") for number in range(4))]
+    store.go.clear()
+    return made
+
+
+def run_together(store: Slow, first: Space, works: Sequence[Callable[[], object]]) -> list[object]:
+    """Start works that wait until a commit before them is through; what came of each."""
+    results: list[object] = [None] * len(works)
+
+    def run(number: int) -> None:
+        try:
+            results[number] = works[number]()
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            results[number] = error
+
+    threads = [threading.Thread(target=lambda: first.go_on(value("first")), daemon=True)]
+    threads[0].start()
+    until(lambda: store._group._leader is not None)
+    for number in range(len(works)):
+        threads.append(threading.Thread(target=run, args=(number,), daemon=True))
+        threads[-1].start()
+        until(lambda number=number: len(store._group._waiting) > number)  # type: ignore[misc]
+    store.go.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in threads)
+    return results
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def heads(spaces: list[Space]) -> list[bytes | None]:
+    found = [space.store.ref(space.name, MAIN) for space in spaces]
+    return [None if ref is None else ref.target for ref in found]
+
+
+@contextmanager
+def held(postgres: Postgres, schema: str, space: str) -> Iterator[None]:
+    """Keep everybody from committing to a space."""
+    with psycopg.connect(postgres.url()) as other:
+        statement = f"SELECT FROM {schema}.spaces WHERE name = %s FOR UPDATE"
+        other.execute(statement.encode(), (space,))
+        yield
+        other.rollback()
+
+
+def test_those_who_wait_go_together(store: Slow, spaces: list[Space]) -> None:
+    first, *others = spaces
+    new = [value(f"new {number}") for number in range(4)]
+    works = [
+        lambda space=space, one=one: space.go_on(one)
+        for space, one in zip(others, new, strict=True)
+    ]
+
+    results = run_together(store, first, works)
+
+    assert store.sizes == [4]
+    assert [one.sequence for one in results if isinstance(one, Operation)] == [2, 2, 2, 2]
+    assert heads(others) == [one.id for one in new]
+    assert store.read([one.id for one in new]) == new
+    logged = [store.operations(space.name)[-1] for space in others]
+    assert logged == results
+
+
+def test_one_that_is_refused_harms_nobody(store: Slow, spaces: list[Space]) -> None:
+    first, *others = spaces
+    wrong, late = value("another"), value("late")
+    works = [
+        lambda: others[0].go_on(value("a")),
+        lambda: others[1].go_on(late, expected=wrong.id),
+        lambda: others[2].go_on(value("c")),
+    ]
+
+    results = run_together(store, first, works)
+
+    assert store.sizes == [2]
+    assert isinstance(results[1], RefMoved)
+    assert results[1].actual == others[1].begun.id
+    assert heads(others[:3]) == [value("a").id, others[1].begun.id, value("c").id]
+    assert store.missing([late.id]) == [late.id]
+    assert store.view(others[1].name).sequence == 1
+    assert others[1].go_on(late).sequence == 2
+
+
+def test_two_commits_to_one_space_are_made_one_after_the_other(
+    store: Slow, spaces: list[Space]
+) -> None:
+    first, other, *_ = spaces
+    works = [lambda: other.go_on(value("a")), lambda: other.go_on(value("b"))]
+
+    results = run_together(store, first, works)
+
+    made = [one for one in results if isinstance(one, Operation)]
+    assert [one.sequence for one in made] == [2]
+    assert len([one for one in results if isinstance(one, RefMoved)]) == 1
+
+
+def test_two_that_store_the_same_object_both_have_it(store: Slow, spaces: list[Space]) -> None:
+    first, *others = spaces
+    one = value("the same")
+    works = [lambda: others[0].go_on(one), lambda: others[1].go_on(one)]
+
+    run_together(store, first, works)
+
+    assert heads(others[:2]) == [one.id, one.id]
+
+
+def test_an_object_that_is_there_is_no_hindrance(store: Slow, spaces: list[Space]) -> None:
+    first, *others = spaces
+    known = others[2].begun
+    works = [lambda: others[0].go_on(known), lambda: others[1].go_on(value("b"))]
+
+    run_together(store, first, works)
+
+    assert store.sizes == [2]
+    assert heads(others[:2]) == [known.id, value("b").id]
+
+
+def test_a_write_that_was_made_before_is_recognised(store: Slow, spaces: list[Space]) -> None:
+    first, *others = spaces
+    one = value("once")
+    made = others[0].go_on(one, write_id="w")
+    works = [lambda: others[0].go_on(one, write_id="w"), lambda: others[1].go_on(value("b"))]
+
+    results = run_together(store, first, works)
+
+    assert results[0] == made
+    assert store.view(others[0].name).sequence == made.sequence
+    assert heads(others[1:2]) == [value("b").id]
+
+
+def test_a_write_that_was_taken_back_is_not_made_again(store: Slow, spaces: list[Space]) -> None:
+    first, *others = spaces
+    one, space = value("once"), others[0]
+    made = space.go_on(one, write_id="w")
+    store.commit(space.name, moves=[Move(MAIN, one.id, space.begun.id)])
+    works = [lambda: space.go_on(one, write_id="w"), lambda: others[1].go_on(value("b"))]
+
+    results = run_together(store, first, works)
+
+    assert results[0] == made
+    assert heads(others[:2]) == [space.begun.id, value("b").id]
+
+
+def test_a_base_that_is_condemned_is_not_built_upon(store: Slow, spaces: list[Space]) -> None:
+    first, *others = spaces
+    base, new = growing(2, size=800)
+    others[0].go_on(base)
+    store.commit(others[0].name, moves=[Move(MAIN, base.id, others[0].begun.id)])
+    assert store.condemn([base.id]) == [base.id]
+    works = [lambda: others[0].go_on(new), lambda: others[1].go_on(value("b"))]
+
+    run_together(store, first, works)
+
+    assert heads(others[:2]) == [new.id, value("b").id]
+    assert [one.base for one in store.scan() if one.id == new.id] == [None]
+
+
+def test_a_commit_that_writes_a_condemned_object_revives_it(
+    store: Slow, spaces: list[Space]
+) -> None:
+    first, *others = spaces
+    one = value("dropped")
+    store.commit(others[0].name, [one])
+    store.condemn([one.id])
+    works = [lambda: others[0].go_on(one), lambda: others[1].go_on(value("b"))]
+
+    run_together(store, first, works)
+
+    assert store.missing([one.id]) == []
+    assert heads(others[:2]) == [one.id, value("b").id]
+
+
+def test_needs_are_looked_up_after_a_collection(store: Slow, spaces: list[Space]) -> None:
+    first, *others = spaces
+    epoch = store.raise_epochs()
+    works = [
+        lambda: others[0].go_on(value("a"), needs=[others[0].begun.id]),
+        lambda: others[1].go_on(value("b")),
+    ]
+
+    results = run_together(store, first, works)
+
+    assert [one.epoch for one in results if isinstance(one, Operation)] == [epoch, epoch]
+
+
+def test_a_group_with_a_space_that_is_held_up_goes_one_by_one(
+    postgres: Postgres, schema: str, store: Slow, spaces: list[Space]
+) -> None:
+    first, *others = spaces
+    passed = threading.Event()
+
+    def pass_by() -> Operation:
+        made = others[1].go_on(value("b"))
+        passed.set()
+        return made
+
+    works = [lambda: others[0].go_on(value("a")), pass_by]
+    released = threading.Thread(target=lambda: run_together(store, first, works), daemon=True)
+
+    with held(postgres, schema, others[0].name):
+        released.start()
+        assert passed.wait(PATIENCE)
+    released.join(PATIENCE)
+
+    assert heads(others[:2]) == [value("a").id, value("b").id]
+
+
+def test_who_waits_for_a_leader_that_does_not_come_back_goes_ahead(
+    store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.store._postgres_group._PATIENCE", 0.01)
+    first, *others = spaces
+    stuck = threading.Thread(target=lambda: first.go_on(value("first")), daemon=True)
+    stuck.start()
+    until(lambda: store._group._leader is not None)
+
+    others[0].go_on(value("a"))
+    others[1].go_on(value("b"))
+
+    assert heads(spaces[:3]) == [first.begun.id, value("a").id, value("b").id]
+    store.go.set()
+    stuck.join(PATIENCE)
+    assert heads(spaces[:1]) == [value("first").id]
+
+
+def test_what_fails_for_a_group_is_tried_by_each_alone(
+    store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(parameters: object) -> list[int]:
+        raise Unavailable("for the test")
+
+    monkeypatch.setattr(store._group, "_send", fail)
+    first, *others = spaces
+    works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
+
+    run_together(store, first, works)
+
+    assert heads(others[:2]) == [value("a").id, value("b").id]
+
+
+def test_what_takes_long_to_fail_is_told_to_all(
+    store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(parameters: object) -> list[int]:
+        raise Unavailable("for the test")
+
+    monkeypatch.setattr(store._group, "_send", fail)
+    monkeypatch.setattr("holdfast.store._postgres_group._SOON", -1.0)
+    first, *others = spaces
+    works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
+
+    results = run_together(store, first, works)
+
+    assert [type(one) for one in results] == [Unavailable, Unavailable]
+    assert heads(others[:2]) == [others[0].begun.id, others[1].begun.id]
+
+
+def test_watchers_are_told_of_a_commit_that_went_with_others(
+    postgres: Postgres,
+    schema: str,
+    store: Slow,
+    spaces: list[Space],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, *others = spaces
+    told: list[str] = []
+    monkeypatch.setattr(store._database._notifier, "tell", told.append)
+    postgres.run(f"INSERT INTO {schema}.watches VALUES (now() + interval '1 hour', 'test/1')")
+    works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
+
+    run_together(store, first, works)
+
+    assert store.sizes == [2]
+    assert told == ["test/1"]
