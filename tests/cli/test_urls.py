@@ -24,6 +24,7 @@ SECRET = "hunter2"
             "postgresql://me@host/db?password=***&a=b",
         ),
         (f"redis://me:a/{SECRET}@b@host/0", "redis://me:***@host/0"),
+        (f"postgresql://me:{SECRET}?x@host/db", "postgresql://***@host/db"),
         (f"s3://bucket?secret_access_key={SECRET}", "s3://bucket?secret_access_key=***"),
     ],
 )

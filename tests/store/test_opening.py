@@ -45,6 +45,39 @@ def test_a_path_finds_the_engine_of_a_store_that_is_there(tmp_path: Path) -> Non
     assert not (tmp_path / "plain" / "store.db").exists()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres:/me:hunter2@host/db",
+        "postgresql:me:hunter2@host/db",
+        "postgresql//me:hunter2@host/db",
+        "redis:/:hunter2@host/0",
+        "s3:/key:hunter2@bucket",
+        "host=localhost user=me password=hunter2",
+    ],
+)
+def test_a_url_with_a_typo_is_not_taken_for_a_folder(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(InvalidInput, match="two slashes") as caught:
+        holdfast.open(url)
+
+    assert "hunter2" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_named_like_a_url_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    holdfast.open("./redis:agent").close()
+
+    assert (tmp_path / "redis:agent").is_dir()
+
+
 @pytest.mark.parametrize("name", ["a" * 300, "with\0null"])
 def test_a_name_that_no_folder_can_have_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):

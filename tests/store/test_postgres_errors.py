@@ -208,6 +208,30 @@ def test_tables_that_vanish_are_named_with_what_to_do(postgres_url: str) -> None
             store.ref(SPACE, "branch/main")
 
 
+def test_functions_that_are_missing_are_made_again(postgres_url: str) -> None:
+    with PostgresStore(postgres_url) as store, psycopg.connect(postgres_url) as other:
+        point(store, value("before"))
+        other.execute("DROP FUNCTION holdfast.commit_1, holdfast.frames_1")
+        other.commit()
+    with pytest.raises(FormatError, match="holdfast init"):
+        PostgresStore(postgres_url, create=False).read([value("before").id])
+
+    with PostgresStore(postgres_url) as store:
+        point(store, value("after"), expected=value("before").id)
+        assert store.read([value("before").id, value("after").id])
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_the_encoding_of_a_database_does_not_matter(postgres: Postgres, encoding: str) -> None:
+    name = f"encoded_{encoding.lower()}"
+    postgres.run(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
+
+    with PostgresStore(postgres.url(name)) as store:
+        point(store, value("x"))
+        assert store.spaces() == [SPACE]
+        assert store.check().ok
+
+
 # Rights.
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 
 from holdfast.errors import NotAllowed, Unavailable
@@ -132,6 +134,40 @@ def test_opening_a_store_on_a_server_that_hangs_ends(url: str, proxy: Proxy) -> 
 
     with pytest.raises(Unavailable):
         PostgresStore(url, connect_timeout=2.0)
+
+
+def test_opening_a_store_whose_connection_is_cut_says_so(url: str, proxy: Proxy) -> None:
+    said: list[str] = []
+    for piece in itertools.count(1):
+        proxy.fail_at(piece)
+        try:
+            with PostgresStore(url, timeout=SHORT):
+                break
+        except Unavailable as error:
+            said.append(str(error))
+
+    assert len(said) > 5 and all("the Postgres store at" in text for text in said)
+
+
+def test_opening_a_store_that_is_being_made_ends(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as other:
+        other.execute("SELECT pg_advisory_lock(hashtext('holdfast \"holdfast\"'))")
+
+        with pytest.raises(Unavailable, match="did not answer within 1 seconds"):
+            PostgresStore(postgres_url, timeout=SHORT)
+
+
+def test_what_is_sent_once_is_not_lost_to_a_connection_that_had_ended(
+    store: PostgresStore, postgres: Postgres
+) -> None:
+    lease = store.acquire(SPACE, MAIN, "me", 60.0)
+    postgres.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE 'test%'"
+    )
+
+    renewed = store.renew(lease)
+
+    assert store.release(renewed)
 
 
 def test_a_failed_statement_leaves_the_pool_as_it_was(

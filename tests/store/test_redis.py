@@ -511,6 +511,16 @@ def test_a_server_without_memory_is_full_and_can_be_collected() -> None:
         assert store.check(read_data=True).ok
 
 
+def test_a_commit_that_the_server_evicts_again_and_again_ends() -> None:
+    settings = {"maxmemory": "8mb", "maxmemory-policy": "volatile-lru"}
+    with configured(settings) as server, relaxed(server.url) as store:
+        large = [make_object(Kind.CHUNK, noise(2_000_000, seed)) for seed in range(6)]
+
+        with pytest.raises(StoreFull, match="noeviction"):
+            store.commit(SPACE, large)
+        assert store.check().ok
+
+
 # Scripts, names and life.
 
 
@@ -631,10 +641,27 @@ def test_a_store_that_was_emptied_is_not_taken_for_a_new_one(redis_url: str) -> 
             lambda: store.commit(SPACE),
             lambda: store.view(SPACE),
             lambda: store.acquire(SPACE, MAIN, "me", 10.0),
+            lambda: store.ref(SPACE, MAIN),
+            lambda: store.operations(SPACE),
+            store.spaces,
+            store.gc,
         ):
             with pytest.raises(Corrupt, match="is gone"):
                 call()
+        assert not store.check().ok
         assert other.keys() == []
+
+
+def test_another_store_in_its_place_is_not_taken_for_it(redis_url: str) -> None:
+    with relaxed(redis_url) as store, client(redis_url) as other:
+        store.commit(SPACE, [value("one")])
+        other.flushall()
+        with relaxed(redis_url) as another:
+            another.commit(SPACE, [value("two")])
+
+            with pytest.raises(Corrupt, match="is gone"):
+                store.view(SPACE)
+            assert another.check().ok
 
 
 @pytest.mark.parametrize(

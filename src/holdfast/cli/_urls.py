@@ -13,6 +13,8 @@ def shown_url(url: str) -> str:
     if not separator or scheme == "file":
         return url
     place, question, options = rest.partition("?")
+    if "@" in options and "@" not in place:  # A password with a ? in it.
+        place, question, options = "***@" + rest.rpartition("@")[2], "", ""
     # To the last @, because a password that is spelled wrongly may have one too.
     user, at, host = place.rpartition("@")
     if ":" in user:

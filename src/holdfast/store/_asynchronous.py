@@ -7,6 +7,7 @@ thread. asyncio is imported when a twin is first awaited, not before.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
@@ -33,6 +34,7 @@ class Threads:
         self._most = most
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
+        self._process = os.getpid()
         self._closed = False
 
     async def run(self, call: Callable[[], R]) -> R:
@@ -46,12 +48,14 @@ class Threads:
 
     def close(self) -> None:
         """Finish what was begun, then take no more."""
+        self._leave_parent()
         with self._lock:
             self._closed, pool = True, self._pool
         if pool is not None:
             pool.shutdown(wait=True)
 
     def _submit(self, call: Callable[[], R]) -> Future[R]:
+        self._leave_parent()
         with self._lock:
             if self._closed:
                 raise StoreClosed("the store was closed")
@@ -60,6 +64,12 @@ class Threads:
 
                 self._pool = ThreadPoolExecutor(self._most, "holdfast")
             return self._pool.submit(call)
+
+    def _leave_parent(self) -> None:
+        """In a forked process, begin anew: a pool from before has no threads here."""
+        if self._process != os.getpid():
+            # The lock, too: another thread may have held it when the process was forked.
+            self._process, self._lock, self._pool = os.getpid(), threading.Lock(), None
 
 
 class HasThreads(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from os import PathLike, fspath
 from typing import Literal, TypedDict
 
@@ -11,6 +12,13 @@ from holdfast.store._file_paths import is_file_store
 from holdfast.store._memory import MemoryStore
 
 DEFAULT_FOLDER = ".holdfast"
+
+_MEANT_AS_URL = re.compile(
+    r"\s*(?:postgres|postgresql|redis|rediss|unix|s3|file|memory)(?::|//)"
+    r"|\s*(?:host|hostaddr|port|dbname|user|password|service)\s*=",
+    re.IGNORECASE,
+)
+"""What begins like an address of ours, or is one of Postgres' other kind."""
 
 
 class _Options(TypedDict):
@@ -62,6 +70,12 @@ def open(
         raise InvalidInput(
             f"no engine opens {scheme}:// here. There are: a path, for a store in that folder, "
             "file://, for one of plain files, postgresql://, redis://, s3://, and memory://."
+        )
+    if isinstance(url, str) and _MEANT_AS_URL.match(place):
+        # Not quoted, because it may hold a password; nor made into the name of a folder.
+        raise InvalidInput(
+            "this begins like a URL, but is none: write postgresql://, redis://, s3://, file:// or "
+            "memory://, with a colon and two slashes. For a folder of that name, write ./ in front."
         )
     if "\0" in place:
         raise InvalidInput(f"{place!r:.200} names no folder")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,7 @@ R = TypeVar("R")
 Row = tuple[Any, ...]
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.005, 0.5
+_ENCODING = "utf8"  # Whatever the database has: without one, the driver gives bytes for text.
 _PROBES = 2  # Seconds for a new connection at least: Postgres' own library takes no less.
 
 # The pool tells of each connection that it cannot make. Whoever asks for one is told by an
@@ -77,6 +79,12 @@ class Connection(psycopg.Connection[Row]):
         """Find out whether it is direct: a pooler tells a process number of its own."""
         row = self.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
         self.direct = row is not None and row[0] == self.info.backend_pid
+
+    def has_news(self) -> bool:
+        """Whether the server has said something unasked: most often, that it is over."""
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     def wait(self, gen: PQGen[R], *args: Any, **kwargs: Any) -> R:
         """Drive a statement until it is done, or out of time."""
@@ -183,7 +191,10 @@ class Pool:
         pauses = _pauses()
         while True:
             try:
-                with translated(self.place.shown), self._lent(deadline) as connection:
+                with (
+                    translated(self.place.shown),
+                    self._lent(deadline, repeatable) as connection,
+                ):
                     return work(connection)
             except (Lost, Again, Unprepared) as error:
                 # A pooler that did not look like one: then nothing is prepared any more.
@@ -194,10 +205,15 @@ class Pool:
                     raise unavailable(self.place.shown, error.error, seconds) from error.error
 
     @contextmanager
-    def _lent(self, deadline: float) -> Iterator[Connection]:
+    def _lent(self, deadline: float, repeatable: bool = True) -> Iterator[Connection]:
         pool = self._opened()
         try:
             connection = pool.getconn(max(deadline - time.monotonic(), 0.001))
+            while not repeatable and connection.has_news():
+                # The server ended it while it was idle. What is sent once must not be lost to that.
+                connection.close()
+                pool.putconn(connection)
+                connection = pool.getconn(max(deadline - time.monotonic(), 0.001))
         except PoolTimeout as error:
             raise self._reason(error) from error
         except PoolClosed as error:
@@ -233,6 +249,7 @@ class Pool:
                 autocommit=True,
                 prepare_threshold=None,
                 connect_timeout=max(_PROBES, round(patience)),
+                client_encoding=_ENCODING,
             )
         except psycopg.ProgrammingError:
             raise bad_dsn() from None
@@ -263,6 +280,7 @@ class Pool:
                 "autocommit": True,
                 "prepare_threshold": 0,
                 "connect_timeout": max(_PROBES, round(settings.connect_timeout)),
+                "client_encoding": _ENCODING,
             },
             configure=Connection.look,
             min_size=settings.least,

@@ -8,9 +8,15 @@ import time
 import psycopg
 
 from holdfast.errors import FormatError, NewerFormat, NotAllowed, NotFound
-from holdfast.store._postgres_errors import translated, wrong_isolation
+from holdfast.store._postgres_errors import (
+    Again,
+    Lost,
+    translated,
+    unavailable,
+    wrong_isolation,
+)
 from holdfast.store._postgres_pool import Connection, Pool
-from holdfast.store._postgres_sql import LAYOUT, functions, quoted, tables
+from holdfast.store._postgres_sql import LAYOUT, function_names, functions, quoted, tables
 from holdfast.store._records import Header, decode_header, encode_header
 
 _OLDEST = 130000
@@ -18,25 +24,31 @@ _OLDEST = 130000
 
 def open_schema(pool: Pool, schema: str, create: bool, full: bool) -> Header:
     """The header of the store in a schema, which is made if need be; raises what is wrong."""
-    with pool.connect() as connection:
-        connection.deadline = time.monotonic() + pool.settings.timeout
-        place = pool.place.shown
-        with translated(place):
+    place, seconds = pool.place.shown, pool.settings.timeout
+    try:
+        with pool.connect() as connection, translated(place):
+            connection.deadline = time.monotonic() + seconds
             _expect_version(connection, place)
             _expect_isolation(connection, place)
             if full:
                 _expect_durable(connection, place)
-            found = _find(connection, place, schema)
-            if found is None and not create:
-                raise NotFound(
-                    f"there is no store at {place}. `holdfast init --store URL` makes one."
-                )
-            if found is None:
-                _create(connection, place, schema)
-                found = _find(connection, place, schema)
-        if found is None:
-            raise FormatError(f"{place} has no header")
-        return found
+            return _found_or_made(connection, place, schema, create)
+    except (Lost, Again) as error:
+        raise unavailable(place, error.error, seconds) from error.error
+
+
+def _found_or_made(connection: Connection, place: str, schema: str, create: bool) -> Header:
+    found = _find(connection, place, schema)
+    if found is None and not create:
+        raise NotFound(f"there is no store at {place}. `holdfast init --store URL` makes one.")
+    if found is None:
+        _create(connection, place, schema)
+        found = _find(connection, place, schema)
+    elif create:
+        _complete(connection, schema)
+    if found is None:
+        raise FormatError(f"{place} has no header")
+    return found
 
 
 def _expect_durable(connection: Connection, place: str) -> None:
@@ -98,6 +110,21 @@ def _find(connection: Connection, place: str, schema: str) -> Header | None:
             f"{LAYOUT}. Install a newer Holdfast."
         )
     return decode_header(bytes(header))
+
+
+def _complete(connection: Connection, schema: str) -> None:
+    """Make the functions again if some are missing, for example because they are new."""
+    rows = connection.execute(
+        "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
+        "WHERE n.nspname = %s",
+        (schema,),
+    ).fetchall()
+    if function_names() <= {name for (name,) in rows}:
+        return
+    name = quoted(schema)
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"holdfast {name}",))
+        connection.execute(functions(name).encode())
 
 
 def _create(connection: Connection, place: str, schema: str) -> None:

@@ -377,6 +377,11 @@ def functions(schema: str) -> str:
     return "".join(part.format(s=schema, planning=_PLANNING, begin=_BEGIN) for part in parts)
 
 
+def function_names() -> frozenset[str]:
+    """The names of all functions of a store."""
+    return frozenset(re.findall(r"CREATE OR REPLACE FUNCTION s\.(\w+)\(", functions("s")))
+
+
 def check_schema(schema: str) -> str:
     """The name of a schema, checked; raises `InvalidInput`."""
     if not isinstance(schema, str) or not _NAME.fullmatch(schema) or schema.startswith("pg_"):

@@ -143,10 +143,13 @@ class RedisStore(Store):
 
     def _ref(self, space: str, name: str) -> Ref | None:
         data = self._server.ask("HGET", self._key("refs", space), name)
-        return None if data is None else _ref(name, data)
+        if data is None:
+            self._expect_there()
+            return None
+        return _ref(name, data)
 
     def _view(self, space: str, prefix: str) -> View:
-        sequence, epoch, *pairs = self._server.run("view", space, prefix)
+        sequence, epoch, *pairs = self._server.run("view", space, prefix, self._server.header_bytes)
         if epoch is None:
             raise gone(self._server.where)
         refs = [_ref(name.decode(), data) for name, data in _pairs(pairs)]
@@ -159,6 +162,8 @@ class RedisStore(Store):
             cursor, found = self._server.ask("SSCAN", key, cursor, "COUNT", _PAGE)
             names.update(name.decode() for name in found)
             if cursor in (b"0", 0):
+                if not names:
+                    self._expect_there()
                 return sorted(name for name in names if name.startswith(prefix))
 
     def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
@@ -171,6 +176,8 @@ class RedisStore(Store):
             after += _PAGE
             if len(page) < _PAGE:
                 break
+        if not found:
+            self._expect_there()
         return found
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
@@ -240,6 +247,11 @@ class RedisStore(Store):
     def _close(self) -> None:
         self._listener.close()
         self._server.close()
+
+    def _expect_there(self) -> None:
+        """Raise if nothing was found because the server was emptied."""
+        if self._server.ask("GET", f"{self._root}:header") != self._server.header_bytes:
+            raise gone(self._server.where)
 
     def _key(self, kind: str, space: str) -> str:
         return f"{self._root}:{kind}:{space}"

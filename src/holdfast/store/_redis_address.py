@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
-from holdfast.errors import Corrupt, HoldfastError, InvalidInput
+from holdfast.errors import Corrupt, HoldfastError, InvalidInput, StoreFull
 
 SCHEMES = ("redis", "rediss", "unix")
 DEFAULT_NAME = "default"
@@ -44,6 +44,9 @@ def read_address(url: str) -> Address:
         # Whatever is wrong may be a part of the password.
         raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}") from None
     if parts.scheme not in SCHEMES or parts.fragment or "#" in url or not _is_whole(parts):
+        raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}")
+    if "@" in parts.query or ("@" in parts.path and parts.scheme != "unix"):
+        # A password with a / or a ? in it ends here, and nothing behind it may be shown.
         raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}")
     name, durability = asked.pop("name", None), asked.pop("durability", None)
     for option in asked:
@@ -82,8 +85,19 @@ def gone(where: str) -> HoldfastError:
     )
 
 
+def evicted(where: str) -> HoldfastError:
+    """What somebody is told whose commit was dropped by the server, again and again."""
+    return StoreFull(
+        f"the Redis server at {where} has no memory left: again and again it evicts what was sent "
+        "ahead of a large commit. Nothing was written, and what is there can be read. Run gc, "
+        "raise maxmemory, or set `maxmemory-policy noeviction`."
+    )
+
+
 def _is_whole(parts: SplitResult) -> bool:
     if parts.scheme == "unix":
+        if parts.netloc and "@" not in parts.netloc:
+            return False
         return parts.path.startswith("/") and len(parts.path) > 1
     return bool(parts.netloc) and not parts.netloc.endswith("@")
 

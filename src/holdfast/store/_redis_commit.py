@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from holdfast.errors import Corrupt, LeaseLost, MissingObjects, RefMoved
 from holdfast.store._decide import Batch, Recorded, Reframe, check_repeated, operation_of
 from holdfast.store._records import Operation, decode_operation, encode_operation
-from holdfast.store._redis_address import gone
+from holdfast.store._redis_address import evicted, gone
 from holdfast.store._redis_objects import OVERHEAD, Objects, Staged, split_ids, stub_of
 from holdfast.store._room import expect_room
 
@@ -21,6 +21,7 @@ REMEMBERED = 1024
 """How many of a space's latest write ids are recognised, at least."""
 
 _DIGEST = 32
+_STAGED_AGAIN = 2  # Times that what was sent ahead is sent again, when the server dropped it.
 _MARK = 8  # Bytes that are remembered of a write id. Two with one mark differ in their digests.
 _SEQUENCE_AND_EPOCH = 3  # Bytes: the head of a list of six, and two zeros.
 
@@ -36,14 +37,18 @@ class Committer:
         """Do what `decide` decides, in one step on the server."""
         # While nothing was collected, needs are not looked up: then they are not sent either.
         with_needs = batch.epoch is None
-        staged = self._objects.stage(batch.frames)
+        staged, tries = self._objects.stage(batch.frames), _STAGED_AGAIN
         try:
             while True:
                 reply = self._send(batch, staged, with_needs)
                 if reply[0] == b"stale":
                     with_needs = True
-                elif reply[0] == b"unstaged":
+                elif reply[0] == b"unstaged" and tries:
+                    tries -= 1
+                    self._objects.unstage(staged)
                     staged = self._objects.stage(batch.frames)
+                elif reply[0] == b"unstaged":
+                    raise evicted(self._server.where)
                 else:
                     return self._understand(batch, reply)
         finally:

@@ -41,6 +41,9 @@ def parse_url(url: str) -> Place:
         raise _wrong("it does not begin with s3://")
     if parts.fragment:
         raise _wrong("it has a #")
+    if ":" in host or "@" in parts.path + parts.query:
+        # A secret with a / or a ? in it ends here, and nothing of it may be shown.
+        raise _wrong("a / ? or # in one of the keys is spelled %2F %3F %23")
     if not _BUCKET.fullmatch(host):
         raise _wrong(f"{host!r:.80} is no name of a bucket")
     prefix = unquote(parts.path).strip("/")
