@@ -160,14 +160,12 @@ def test_opening_a_store_that_is_being_made_ends(postgres_url: str) -> None:
 def test_what_is_sent_once_is_not_lost_to_a_connection_that_had_ended(
     store: PostgresStore, postgres: Postgres
 ) -> None:
-    lease = store.acquire(SPACE, MAIN, "me", 60.0)
+    point(store, value("x"))
     postgres.run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE 'test%'"
     )
 
-    renewed = store.renew(lease)
-
-    assert store.release(renewed)
+    assert store._delete([value("x").id], 1) == []
 
 
 def test_a_failed_statement_leaves_the_pool_as_it_was(
