@@ -58,6 +58,18 @@ CHAT: list[Raw] = [
         ],
     },
     {"role": "assistant", "tool_calls": [{"index": 0, "function": {"name": "f", "arguments": ""}}]},
+    {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Wait", "marks": [1]}],
+        "tool_calls": [
+            {
+                "id": "c1",
+                "type": "function",
+                "function": {"name": "f", "arguments": "{}", "parsed": {"a": [1]}},
+                "marks": [1],
+            }
+        ],
+    },
     {"role": "assistant", "content": "", "tool_calls": [{"type": "of tomorrow", "id": 7}]},
     {"role": "assistant", "content": None, "tool_calls": []},
     {"role": "assistant", "content": None, "tool_calls": None, "name": None},
@@ -88,7 +100,7 @@ CHAT: list[Raw] = [
         "object": "thread.message",
         "created_at": 1698983503,
         "role": "user",
-        "content": [{"type": "text", "text": {"value": "Hi", "annotations": []}}],
+        "content": [{"type": "text", "text": {"value": "Hi", "annotations": [{"index": 1}]}}],
         "metadata": {"key": "value"},
     },
     {
@@ -141,6 +153,9 @@ ITEMS: list[Raw] = [
     },
     {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": ""},
     {"type": "function_call", "name": "weather"},
+    {"type": "function_call", "call_id": "c", "name": "f", "arguments": "", "content": 5},
+    {"type": "function_call_output", "call_id": "c", "output": "1", "name": "f"},
+    {"type": "function_call_output", "call_id": "c", "output": "1", "tool_calls": "of it"},
     {"type": "custom_tool_call", "call_id": "call_1", "name": "sql", "input": "select 1"},
     {"type": "function_call_output", "call_id": "call_1", "output": "Sunny"},
     {

@@ -280,6 +280,7 @@ def test_text_is_what_was_said() -> None:
         ({"type": "function_call_output", "call_id": "c", "output": "Sunny"}, "Sunny"),
         ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, ""),
         ({"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]}, ""),
+        ({"role": "assistant", "content": [{"type": "reasoning_text", "text": "Hm"}]}, ""),
         ({"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm"}]}, ""),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u"}}]}, ""),
         (

@@ -38,7 +38,6 @@ def read_part(raw: Any) -> Part:
         raise refusal(
             "content", [raw], "a str, or a list of parts: dicts, texts, or parts of holdfast"
         )
-    raw = raw if type(raw) is dict else dict(raw)
     kind = raw.get("type")
     read = _READERS.get(kind) if isinstance(kind, str) else None
     part = read(raw) if read is not None else None
