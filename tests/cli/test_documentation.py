@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Store, Timeline, errors
+from holdfast import Store, ThreadCheckpointer, Timeline, errors
 from holdfast.cli._app import app
 from holdfast.cli._errors import EXIT_CODES
 from tests.cli.support import here
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding=
 COMMANDS = [one.name for one in app.registered_commands]
 ASKED_FOR = (
     "init demo log tree branches show diff blame bisect branch switch rollback merge fork undo "
-    "redo tag ops metrics export import stats check gc migrate agents"
+    "redo tag ops metrics export import stats check gc migrate agents threads messages"
 ).split()
 
 
@@ -38,8 +38,9 @@ def test_the_page_has_a_row_for_every_command_and_no_other() -> None:
 
 
 def test_every_method_that_the_page_names_exists() -> None:
-    for owner, name in re.findall(r"`(Timeline|Store)\.(\w+)`", PAGE):
-        assert hasattr({"Timeline": Timeline, "Store": Store}[owner], name), name
+    owners = {"Timeline": Timeline, "Store": Store, "ThreadCheckpointer": ThreadCheckpointer}
+    for owner, name in re.findall(rf"`({'|'.join(owners)})\.(\w+)`", PAGE):
+        assert hasattr(owners[owner], name), name
 
 
 def test_every_verb_of_a_timeline_is_on_the_page() -> None:

@@ -535,6 +535,14 @@ def test_a_timeline_whose_current_branch_is_gone_opens_on_main() -> None:
     assert (opened.current_branch, opened.get_state()) == ("main", {"a": 1})
 
 
+def test_a_fork_stays_with_its_tenant_however_that_is_named() -> None:
+    agent = Timeline("one", MemoryStore(), tenant="team: a/b")
+    agent.checkpoint({"n": 1})
+    agent.fork("two")
+
+    assert Timeline.agents(agent.store, tenant="team: a/b") == ["one", "two"]
+
+
 def test_a_fork_never_goes_into_a_timeline_that_is_there() -> None:
     store = MemoryStore()
     agent = Timeline("agent", store)

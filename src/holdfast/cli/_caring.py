@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,13 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli._command import Run, command
-from holdfast.cli._errors import FOUND, with_hint
+from holdfast.cli._errors import FOUND, Usage, with_hint
 from holdfast.cli._finding import new_store_url, refuse_memory
+from holdfast.cli._threads import read_id, read_user
 from holdfast.cli._urls import shown_url
 from holdfast.errors import Conflict, NotFound
 from holdfast.store import Problem, SpaceStats, migrate, split_name
 from holdfast.store import open as open_store
+from holdfast.threads._config import Address
 from holdfast.timeline import Timeline
+from holdfast.timeline._timeline import TENANT
 
 Recent = Annotated[
     int,
@@ -151,17 +155,36 @@ def stats(run: Run, recent: Recent = 1000) -> None:
 
 
 def _show_space(run: Run, space: SpaceStats) -> None:
-    tenant, name = split_name(space.name)
     run.out.line(
-        (name if tenant == "agents" else space.name, "bold cyan"),
+        (_named(space.name), "bold cyan"),
         f" {size(space.stored)} in {space.commits:,} steps, {space.operations:,} operations",
     )
     named = [ref for ref in space.refs if not ref.name.startswith("attempt/")]
     for ref in named[:20]:
         told = f"{size(ref.stored):>10}  {size(ref.alone):>10} alone  "
         run.out.line(f"  {told}", (ref.name, "cyan"))
-    for key in space.keys[:20]:
-        run.out.line(f"  {size(key.stored):>10}  {key.key or key.kind}")
+    for name, stored in _by_key(space)[:20]:
+        run.out.line(f"  {size(stored):>10}  {name}")
+
+
+def _by_key(space: SpaceStats) -> list[tuple[str, int]]:
+    """What the keys of a space take, the largest first; the messages of a thread together."""
+    is_thread = _named(space.name).startswith("thread ")
+    amounts: Counter[str] = Counter()
+    for one in space.keys:
+        is_message = is_thread and one.key is not None and one.key.isdecimal()
+        amounts["messages" if is_message else one.key or one.kind] += one.stored
+    return amounts.most_common()
+
+
+def _named(space: str) -> str:
+    """A space, for people: an agent, or a thread and whose it is."""
+    tenant, name = split_name(space)
+    if tenant == TENANT:
+        return name
+    kind, _, user = tenant.partition(":")
+    whose = f" of {user}" if user else ""
+    return f"thread {name}{whose}" if kind == "threads" else space
 
 
 @command("store", name="migrate")
@@ -205,7 +228,7 @@ def export(
     run.out.done(record, f"Wrote {name} to {file} ({size(length)})")
 
 
-@command("store", name="import")
+@command("place", name="import")
 def import_(
     run: Run,
     file: Annotated[Path, typer.Argument(help="A file that `holdfast export` wrote.")],
@@ -213,18 +236,32 @@ def import_(
         str | None, typer.Option("--name", help="The timeline's name here. Default: its own.")
     ] = None,
 ) -> None:
-    """Bring a timeline from a file into the store. Everything is verified.
+    """Bring a timeline from a file into the store, or a thread. Everything is verified.
 
     Example: holdfast import run.session --name copy
     """
+    place = _place(run, name)
     with run.opened() as store, run.out.progress() as progress:
         try:
-            made = Timeline.import_session(file, store, name, progress=progress)
+            made = Timeline.import_session(file, store, progress=progress, **place)
         except Conflict as error:
-            raise with_hint(error, "choose another name with --name") from error
+            option = "--name" if run.thread is None else "--thread"
+            raise with_hint(error, f"choose another name with {option}") from error
         steps = made.metrics["checkpoints"]
     record = {"agent": made.name, "checkpoints": steps}
     run.out.done(record, "Imported ", (made.name, "bold cyan"), f": {steps:,} steps")
+
+
+def _place(run: Run, name: str | None) -> dict[str, Any]:
+    """Where a timeline is brought to: its name, and the tenant of a thread."""
+    if run.thread is None:
+        if run.user is not None:
+            raise Usage("--user goes with --thread")
+        return {"name": name}
+    if name is not None:
+        raise Usage("--name is for a timeline of an agent, and --thread for one of a thread")
+    address = Address(read_id(run.thread, "--thread"), read_user(run.user), None)
+    return {"name": address.name, "tenant": address.tenant}
 
 
 def size(count: int) -> str:

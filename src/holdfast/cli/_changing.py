@@ -9,6 +9,7 @@ import typer
 from holdfast.cli._command import Run, command, names_of_branches
 from holdfast.cli._errors import Usage
 from holdfast.cli._looking import branches, operation_record, step_record, step_spans
+from holdfast.cli._threads import read_id
 from holdfast.codec import Path, parse_path
 from holdfast.errors import NotFound
 from holdfast.store import Operation
@@ -152,6 +153,8 @@ def fork(
 
     Example: holdfast fork second-agent --at 3a7996fa
     """
+    if run.thread is not None:
+        read_id(name, "the name")  # Of another thread of the same user.
     with run.timeline() as timeline:
         made = timeline.fork(name, at)
         head = made.at(made.current_branch).checkpoint

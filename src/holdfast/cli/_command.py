@@ -16,8 +16,10 @@ import typer
 
 from holdfast.cli import _errors as errors
 from holdfast.cli import _values as values
-from holdfast.cli._finding import opened_store, timeline_in
+from holdfast.cli._finding import opened_store
 from holdfast.cli._output import Output, prepare_streams, warn
+from holdfast.cli._threads import Named, names_by_user
+from holdfast.cli._views import ThreadView, View
 from holdfast.store import Store
 from holdfast.timeline import Timeline
 
@@ -37,6 +39,8 @@ class Run:
 
     store: str | None = None
     agent: str | None = None
+    thread: str | None = None
+    user: str | None = None
     branch: str | None = None
     json: bool = False
     quiet: bool = False
@@ -57,7 +61,12 @@ class Run:
     def timeline(self) -> Iterator[Timeline]:
         """The timeline."""
         with self.opened() as store:
-            yield timeline_in(store, self.agent, self.branch)
+            yield Named(self.agent, self.thread, self.user, self.branch).find(store)
+
+    @cached_property
+    def view(self) -> View:
+        """How what the timeline holds is shown."""
+        return View() if self.thread is None else ThreadView()
 
 
 def _names_of_agents(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -66,12 +75,23 @@ def _names_of_agents(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def names_of_branches(ctx: typer.Context, incomplete: str) -> list[str]:
     """For the shell: the branches of the timeline that was named so far."""
-    agent = ctx.params.get("agent")
+    named = Named(*(ctx.params.get(name) for name in ("agent", "thread", "user")))
 
     def ask(store: Store) -> list[str]:
-        return [one.name for one in timeline_in(store, agent, None).list_branches()]
+        return [one.name for one in named.find(store).list_branches()]
 
     return _completed(ctx, incomplete, ask)
+
+
+def _names_of_threads(ctx: typer.Context, incomplete: str) -> list[str]:
+    user = ctx.params.get("user")
+    return _completed(ctx, incomplete, lambda store: names_by_user(store).get(user, []))
+
+
+def _names_of_users(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _completed(
+        ctx, incomplete, lambda store: [one for one in names_by_user(store) if one is not None]
+    )
 
 
 def _completed(ctx: typer.Context, incomplete: str, ask: Callable[[Store], list[str]]) -> list[str]:
@@ -108,6 +128,30 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "thread": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--thread",
+                metavar="ID",
+                help="The timeline of a thread, instead of an agent's. '#12' is the number 12.",
+                autocompletion=_names_of_threads,
+            ),
+        ],
+        None,
+    ),
+    "user": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--user",
+                metavar="ID",
+                help="Whose thread. Default: nobody's in particular.",
+                autocompletion=_names_of_users,
+            ),
+        ],
+        None,
+    ),
     "branch": (
         Annotated[
             str | None,
@@ -130,20 +174,28 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "debug": (Annotated[bool, typer.Option("--debug", help="Show where an error arose.")], False),
 }
-_STORE = ("store", "json", "quiet", "debug")
-_TIMELINE = ("store", "agent", "branch", "json", "quiet", "debug")
+_FIRST, _LAST = ("store",), ("json", "quiet", "debug")
+_SHARED = {
+    "store": (*_FIRST, *_LAST),
+    "users": (*_FIRST, "user", *_LAST),
+    "place": (*_FIRST, "thread", "user", *_LAST),
+    "thread": (*_FIRST, "thread", "user", "branch", *_LAST),
+    "timeline": (*_FIRST, "agent", "thread", "user", "branch", *_LAST),
+}
 
 Command = Callable[..., int | None]
 
 
 def command(
-    on: Literal["store", "timeline"] = "timeline", *, name: str | None = None
+    on: Literal["store", "users", "place", "thread", "timeline"] = "timeline",
+    *,
+    name: str | None = None,
 ) -> Callable[[Command], Command]:
     """Make a function that takes a `Run` a command, with the options that all share.
 
     What it returns is the exit code; None is success.
     """
-    shared = _STORE if on == "store" else _TIMELINE
+    shared = _SHARED[on]
 
     def declare(function: Command) -> Command:
         def called(**given: Any) -> None:

@@ -13,7 +13,7 @@ from holdfast.cli import _values as values
 from holdfast.cli._command import Run, command
 from holdfast.cli._errors import FOUND, Usage
 from holdfast.cli._looking import Limit, most, step_record, step_spans
-from holdfast.codec import parse_path, spell_path
+from holdfast.codec import Path
 from holdfast.errors import InvalidInput
 from holdfast.timeline import Checkpoint, Diff, Timeline
 from holdfast.tree import ABSENT
@@ -39,7 +39,7 @@ def diff(
     Example: holdfast diff abc123 def456
     """
     with run.timeline() as timeline:
-        found = timeline.diff(_before(timeline) if old is None else old, new)
+        found = run.view.diff(timeline.diff(_before(timeline) if old is None else old, new))
         # Large values are read when they are shown, so the store must still be open.
         _show_diff(run, Diff(found.changes[: most(limit)]))
     return FOUND if exit_code and found else 0
@@ -48,13 +48,13 @@ def diff(
 def _show_diff(run: Run, shown: Diff) -> None:
     if run.json:
         for change, told in zip(shown.changes, shown.to_dict(), strict=True):
-            told["path"] = spell_path(change.path)
+            told["path"] = run.view.spell(change.path)
             run.out.record({name: values.plain(one) for name, one in told.items()})
     elif run.quiet:
         for change in shown:
-            run.out.line(spell_path(change.path))
+            run.out.line(run.view.spell(change.path))
     elif shown:
-        for line in str(shown).split("\n"):
+        for line in (line for change in shown for line in run.view.lines(change)):
             run.out.line((line, _DIFF_STYLES.get(line.lstrip()[:1], "")))
     else:
         run.out.line("no differences")
@@ -76,7 +76,8 @@ def blame(run: Run, path: PathArgument) -> None:
     Example: holdfast blame 'messages[0].content'
     """
     with run.timeline() as timeline:
-        _answer(run, timeline.blame(parse_path(path)), path)
+        steps = _parsed(run, timeline, path)
+        _answer(run, timeline.blame(steps), steps)
 
 
 class Test(StrEnum):
@@ -113,12 +114,17 @@ def bisect(
     """
     chosen = Test.EXISTS if exists else test
     with run.timeline() as timeline:
-        found = timeline.bisect(_predicate(chosen, value), parse_path(path))
-        _answer(run, found, path)
+        steps = _parsed(run, timeline, path)
+        _answer(run, timeline.bisect(_predicate(chosen, value), steps), steps)
 
 
-def _answer(run: Run, step: Checkpoint, path: str) -> None:
-    record = {"path": spell_path(parse_path(path)), **step_record(step)}
+def _parsed(run: Run, timeline: Timeline, written: str) -> Path:
+    """A place that somebody wrote; where its name has to be looked up, at the newest step."""
+    return run.view.parse(written, timeline.at(timeline.current_branch))
+
+
+def _answer(run: Run, step: Checkpoint, path: Path) -> None:
+    record = {"path": run.view.spell(path), **step_record(step)}
     run.out.row(record, step.id, *step_spans(step))
 
 

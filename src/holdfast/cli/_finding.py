@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ FOLDER = ".holdfast"
 VARIABLE = "HOLDFAST_STORE"
 
 # The classes of other programs are shown, not refused.
-_LOOKING = Codec(undeclared="show")
+LOOKING = Codec(undeclared="show")
 
 
 def store_url(given: str | None) -> str:
@@ -75,16 +75,17 @@ def timeline_in(store: Store, agent: str | None, branch: str | None) -> Timeline
             )
         if len(names) > 1:
             raise with_hint(
-                Usage(f"the store has {len(names)} timelines: {_listed(names)}"),
+                Usage(f"the store has {len(names)} timelines: {listed(names)}"),
                 "choose one with --agent",
             )
         agent = names[0]
-    made = Timeline(agent, store, codec=_LOOKING, branch=branch if agent in names else None)
+    made = Timeline(agent, store, codec=LOOKING, branch=branch if agent in names else None)
     if agent not in names:
-        raise NotFound(f"the store has no timeline {agent!r}; it has {_listed(names) or 'none'}")
+        raise NotFound(f"the store has no timeline {agent!r}; it has {listed(names) or 'none'}")
     return made
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: Sequence[str | None]) -> str:
+    """Names, for a sentence; of many only the first."""
     shown = ", ".join(repr(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -9,9 +9,10 @@ import typer
 from holdfast.cli import _values as values
 from holdfast.cli._command import Run, command
 from holdfast.cli._output import Span
-from holdfast.codec import parse_path, spell_path
+from holdfast.cli._threads import names_by_user
 from holdfast.store import Operation, split_name
 from holdfast.timeline import Checkpoint, CheckpointStatus, Timeline, TreeLine
+from holdfast.timeline._past import Past
 
 Limit = Annotated[
     int, typer.Option("--limit", "-n", min=0, help="How many to show at most; 0 shows all.")
@@ -35,13 +36,10 @@ def most(limit: int) -> int | None:
     return limit or None
 
 
-def step_record(step: Checkpoint, *, state: bool = False) -> dict[str, Any]:
+def step_record(step: Checkpoint) -> dict[str, Any]:
     """A checkpoint as one object of JSON."""
-    told = step.to_dict(state=state)
+    told = step.to_dict(state=False)
     told["metadata"] = values.plain(told["metadata"])
-    if state:
-        told["state"] = values.plain(told["state"])
-        told["traceback"] = step.traceback
     return told
 
 
@@ -190,19 +188,24 @@ def show(
         past = timeline.at(timeline.current_branch if checkpoint is None else checkpoint)
         step = past.checkpoint
         if path is not None:
-            steps = parse_path(path)
-            value = past.get(steps)
-            if run.json:
-                told = {"id": step.id, "path": spell_path(steps), "value": values.plain(value)}
-                run.out.record(told)
-            else:
-                run.out.lines(values.pretty(value))
+            _show_part(run, past, path)
         elif run.json:
-            run.out.record(step_record(step, state=True))
+            state = values.plain(run.view.whole(step.state))
+            run.out.record({**step_record(step), "state": state, "traceback": step.traceback})
         elif run.quiet:
             run.out.line(step.id)
         else:
             _show_step(run, step)
+
+
+def _show_part(run: Run, past: Past, written: str) -> None:
+    path = run.view.parse(written, past)
+    value = run.view.part(path, past.get(path)) if path else run.view.whole(past.state)
+    if run.json:
+        told = {"path": run.view.spell(path), "value": values.plain(value)}
+        run.out.record({"id": past.checkpoint.id, **told})
+    else:
+        run.out.lines(values.pretty(value))
 
 
 def _show_step(run: Run, step: Checkpoint) -> None:
@@ -210,7 +213,7 @@ def _show_step(run: Run, step: Checkpoint) -> None:
         "checkpoint": step.id,
         "hash": step.hash,
         "parents": " ".join(step.parents),
-        "agent": step.agent,
+        "agent" if run.thread is None else "thread": step.agent,
         "branch": step.branch,
         "time": step.time.isoformat(),
         "status": str(step.status),
@@ -224,7 +227,8 @@ def _show_step(run: Run, step: Checkpoint) -> None:
             run.out.line((f"{name:<12}", "dim"), (" ".join(fact.split("\n")), style))
     if step.traceback:
         run.out.lines(step.traceback.rstrip(), before="    ", style="red")
-    for name, value in (("metadata", step.metadata), ("state", step.state)):
+    state = run.view.whole(step.state)
+    for name, value in (("metadata", step.metadata), ("state", state)):
         if value or name == "state":
             run.out.line((name, "dim"))
             run.out.lines(values.pretty(value), before="    ")
@@ -314,3 +318,7 @@ def agents(run: Run, limit: Limit = 0) -> None:
             }
             told = f" {count} steps on {timeline.current_branch}, {len(heads)} branch(es)"
             run.out.row(record, name, (name, "bold cyan"), told)
+        threads = sum(map(len, names_by_user(store).values()))
+        if threads and not run.json and not run.quiet:
+            told = f"and {threads:,} thread{'s' * (threads > 1)}: `holdfast threads` lists them"
+            run.out.line((told, "dim"))

@@ -62,11 +62,12 @@ class Diff:
         ]
 
     def __str__(self) -> str:
-        return "\n".join(line for one in self.changes for line in _lines(one))
+        return "\n".join(line for one in self.changes for line in shown_lines(one))
 
 
-def _lines(change: Change) -> Iterable[str]:
-    path = format_path(change.path, "state")
+def shown_lines(change: Change, root: str = "state") -> Iterable[str]:
+    """A change for people; `root` is what the value that its path is in is called."""
+    path = format_path(change.path, root)
     if change.kind == "reordered":
         return [f"~ {path}: other order of keys"]
     if change.kind == "added":

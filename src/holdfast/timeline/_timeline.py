@@ -335,7 +335,7 @@ class Timeline:
         Raises `Conflict` if there is a timeline of that name.
         """
         start = self._required_head() if from_checkpoint is None else self._find(from_checkpoint)
-        tenant = self._history.space.split("/")[0]
+        tenant = split_name(self._history.space)[0]
         made = Timeline(name, self.store, codec=self._history.codec, tenant=tenant)
         if made._history.branches():
             raise Conflict(f"there is a timeline {name!r} already: choose another name")

@@ -1,0 +1,169 @@
+"""Commands that show conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from holdfast.cli import _values as values
+from holdfast.cli._command import Run, command
+from holdfast.cli._errors import Usage
+from holdfast.cli._finding import LOOKING
+from holdfast.cli._looking import Limit, most
+from holdfast.cli._output import Span
+from holdfast.cli._threads import names_by_user, read_id, read_user, thread_in
+from holdfast.cli._views import message_record
+from holdfast.store import Store
+from holdfast.threads import Message, TextPart, ThreadCheckpointer, ThreadInfo, ToolCall, ToolResult
+from holdfast.threads._config import address_of, name_of
+
+Search = Annotated[
+    str | None,
+    typer.Option(
+        "--search", metavar="TEXT", help="Only those that say so: the beginnings of words."
+    ),
+]
+_ROLES = {"user": "bold green", "assistant": "bold cyan", "tool": "yellow"}
+
+
+class _Row(NamedTuple):
+    """A thread, and when it was changed."""
+
+    changed: datetime
+    info: ThreadInfo
+    messages: int
+
+
+@command("users")
+def threads(run: Run, search: Search = None, limit: Limit = 50) -> None:
+    """List the threads, the latest changed first. Without --user, those of all users.
+
+    Example: holdfast threads --user alice --search parcel
+    """
+    with run.opened() as store:
+        chat: ThreadCheckpointer[Any] = ThreadCheckpointer(store, codec=LOOKING)
+        users = list(names_by_user(store)) if run.user is None else [run.user]
+        found = [row for user in users for row in _rows(chat, user, search)]
+        found.sort(key=lambda row: row.changed, reverse=True)
+        for row in found[: most(limit)]:
+            _show_thread(run, row)
+
+
+def _rows(chat: ThreadCheckpointer[Any], user: str | None, search: str | None) -> Iterator[_Row]:
+    id = read_user(user)
+    for info in chat.list_threads({} if id is None else {"user_id": id}, search):
+        thread = chat._thread(address_of({"thread_id": info.thread_id, "user_id": id}))
+        commit = thread.look()
+        if commit is not None:
+            changed = datetime.fromtimestamp(commit.time / 1e6, UTC)
+            yield _Row(changed, info, thread.contents_at(commit).message_count)
+
+
+def _show_thread(run: Run, row: _Row) -> None:
+    info = row.info
+    record = {
+        "thread_id": info.thread_id,
+        "user_id": info.user_id,
+        "name": info.thread_name,
+        "changed": row.changed.isoformat(),
+        "messages": row.messages,
+        "metadata": values.plain(dict(info.metadata)),
+    }
+    name = name_of(info.thread_id)
+    spans: list[Span] = [(f"{row.changed:%Y-%m-%d %H:%M:%S}Z ", "dim"), (name, "bold cyan")]
+    if info.user_id is not None:
+        spans.append(f" of {name_of(info.user_id)}")
+    spans.append(f" {row.messages:,} message{'' if row.messages == 1 else 's'}")
+    if info.thread_name:
+        spans.append(f": {_line(info.thread_name)}")
+    run.out.row(record, name, *spans)
+
+
+@command("thread")
+def messages(
+    run: Run,
+    search: Search = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--role",
+            help="Only those of a user, assistant, system, developer or tool. Can be repeated.",
+        ),
+    ] = None,
+    newest_first: Annotated[
+        bool, typer.Option("--newest-first", help="Begin with the latest.")
+    ] = False,
+    limit: Limit = 50,
+    cursor: Annotated[
+        str | None,
+        typer.Option("--cursor", metavar="C", help="Go on where the page before ended."),
+    ] = None,
+) -> None:
+    """Show the messages of a thread, a page at a time.
+
+    Example: holdfast messages --thread support-42 --newest-first --limit 10
+    """
+    if run.thread is None:
+        raise Usage("name a thread with --thread; `holdfast threads` lists them")
+    with run.opened() as store:
+        page = ThreadCheckpointer[Any](store, codec=LOOKING).list_messages(
+            _config(run, store, run.thread),
+            search,
+            limit=most(limit),
+            role=role or None,
+            newest_first=newest_first,
+            cursor=cursor,
+        )
+        for message in page:
+            _show_message(run, message)
+    if page.cursor is not None:
+        _show_cursor(run, page.cursor)
+
+
+def _config(run: Run, store: Store, thread: str) -> dict[str, Any]:
+    thread_in(store, thread, run.user, run.branch)  # There it is.
+    config = {"thread_id": read_id(thread, "--thread"), "user_id": read_user(run.user)}
+    return config if run.branch is None else {**config, "branch": run.branch}
+
+
+def _show_message(run: Run, message: Message) -> None:
+    if run.json:
+        run.out.record(values.plain(message_record(message)))
+        return
+    id = name_of(message.id)
+    if run.quiet:
+        run.out.line(id)
+        return
+    who = message.role if message.name is None else f"{message.role} ({_line(message.name)})"
+    time = (f"{message.created_at:%Y-%m-%d %H:%M:%S}Z ", "dim")
+    run.out.line(time, (who, _ROLES.get(message.role, "bold")), (f" {_line(id)}", "dim"))
+    if message.text:
+        run.out.lines(message.text, before="    ")
+    for told in _beside(message):
+        run.out.line((f"    ({_line(told)})", "dim"))
+
+
+def _beside(message: Message) -> Iterator[str]:
+    """What is in a message beside its text."""
+    parts = message.content if isinstance(message.content, tuple) else ()
+    for part in (*parts, *message.tool_calls):
+        if isinstance(part, ToolCall):
+            yield f"calls {part.name}: {part.arguments}"
+        elif not isinstance(part, TextPart | ToolResult):
+            yield part.kind
+    if message.tool_call_id is not None:
+        yield f"answers {message.tool_call_id}"
+
+
+def _show_cursor(run: Run, cursor: str) -> None:
+    if run.json:
+        run.out.record({"cursor": cursor})
+    elif not run.quiet:
+        run.out.line((f"more: --cursor {cursor}", "dim"))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,109 @@
+"""Which thread a command is about, and which threads there are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.cli._errors import Usage, with_hint
+from holdfast.cli._finding import LOOKING, listed, timeline_in
+from holdfast.errors import NotFound
+from holdfast.store import Store, split_name
+from holdfast.threads._config import Address, Id, check_id, id_of, tenant_of
+from holdfast.timeline import Timeline
+
+_TENANT = tenant_of(None)
+
+
+class Named(NamedTuple):
+    """The timeline that somebody named: of an agent, or of a thread.
+
+    The ids of threads and users are written as names are spelled: '#12' is the number 12.
+    """
+
+    agent: str | None = None
+    thread: str | None = None
+    user: str | None = None
+    branch: str | None = None
+
+    def find(self, store: Store) -> Timeline:
+        """The timeline; raises `NotFound`, or `Usage` if it cannot be chosen."""
+        if self.agent is not None and (self.thread, self.user) != (None, None):
+            raise Usage(
+                "--agent names a timeline of an agent, and --thread one of a thread: give one"
+            )
+        if self.thread is not None:
+            return thread_in(store, self.thread, self.user, self.branch)
+        if self.user is not None:
+            raise _no_thread_named(names_by_user(store), self.user)
+        if self.agent is None and not Timeline.agents(store):
+            known = names_by_user(store)
+            if known:
+                raise _no_thread_named(known, None)
+        return timeline_in(store, self.agent, self.branch)
+
+
+def read_id(written: str, option: str) -> Id:
+    """The id that somebody wrote; raises `Usage`."""
+    try:
+        return check_id(id_of(written), option.removeprefix("--"))
+    except ValueError:
+        raise Usage(
+            f"{option} {written!r:.80} is no number: '#12' is the number 12, and a text that "
+            "begins with # is written with one more"
+        ) from None
+
+
+def read_user(written: str | None) -> Id | None:
+    """The user that somebody wrote, if one is."""
+    return None if written is None else read_id(written, "--user")
+
+
+def names_by_user(store: Store) -> dict[str | None, list[str]]:
+    """The names of the threads of each user, both as they are spelled; None is nobody."""
+    found: dict[str | None, list[str]] = {}
+    for space in store.spaces(_TENANT):
+        tenant, name = split_name(space)
+        kind, separator, user = tenant.partition(":")
+        if kind == _TENANT:
+            found.setdefault(user if separator else None, []).append(name)
+    return found
+
+
+def thread_in(store: Store, thread: str, user: str | None, branch: str | None) -> Timeline:
+    """The timeline of a thread; raises `NotFound`."""
+    address = Address(read_id(thread, "--thread"), read_user(user), branch)
+    known = names_by_user(store)
+    there = known.get(user, [])
+    if address.name not in there:
+        raise _unknown(thread, user, known)
+    return Timeline(address.name, store, codec=LOOKING, tenant=address.tenant, branch=branch)
+
+
+def _unknown(thread: str, user: str | None, known: dict[str | None, list[str]]) -> Exception:
+    whose = "" if user is None else f" of user {user!r}"
+    there = known.get(user, [])
+    error = NotFound(f"the store has no thread {thread!r}{whose}; it has {listed(there) or 'none'}")
+    others = [one for one, names in known.items() if thread in names]
+    if not others:
+        return with_hint(error, "`holdfast threads` lists the threads of all users")
+    if None in others:
+        return with_hint(error, "there is one of nobody in particular: leave out --user")
+    return with_hint(error, f"there is one of {listed(others)}: add --user")
+
+
+def _no_thread_named(known: dict[str | None, list[str]], user: str | None) -> Exception:
+    """What to say to who named a user only, or nothing where there are only threads."""
+    if user is not None:
+        return with_hint(
+            Usage(f"user {user!r} has the threads {listed(known.get(user, [])) or 'none'}"),
+            "choose one with --thread",
+        )
+    told = [
+        f"{listed(names)}{'' if one is None else f' of user {one!r}'}"
+        for one, names in sorted(known.items(), key=lambda item: item[0] or "")
+    ]
+    shown = "; ".join(told[:20]) + (f"; and of {len(told) - 20} more users" * (len(told) > 20))
+    return with_hint(
+        Usage(f"the store has no timeline of an agent, but threads: {shown}"),
+        "choose one with --thread, and --user if it has one; `holdfast threads` says more",
+    )
