@@ -7,11 +7,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from sys import intern
 from typing import Final
 
 from holdfast.store._aside import Change, Scratch, TextIndex, Within
 
-INDEX_BYTES: Final = 64 * 1024 * 1024
+INDEX_BYTES: Final = 128 * 1024 * 1024
 SCRATCH_BYTES: Final = 16 * 1024 * 1024
 
 BLOCK_BITS: Final = 14
@@ -20,7 +21,8 @@ BLOCK_BITS: Final = 14
 _BLOCK: Final = 1 << BLOCK_BITS
 _FRESH: Final = 256  # New words that are looked at one by one before all are sorted again.
 _AFTER: Final = "\U0010ffff"  # Sorts behind every word that begins so.
-_WORD_BYTES: Final = 240  # About what Python takes for a word and its list of positions.
+_WORD_BYTES: Final = 120  # About what Python takes for a word that stands in one place,
+_LIST_BYTES: Final = 96  # and for the list of places of one that stands in several.
 
 
 class MemoryTextIndex(TextIndex):
@@ -51,7 +53,8 @@ class MemoryTextIndex(TextIndex):
                 return False
             if found is None:
                 found = self._scopes[scope] = _Scope()
-            self._held -= found.held
+            else:
+                self._held -= found.held
             for position, words in changes:
                 found.change(position, words)
             found.state = after
@@ -135,7 +138,8 @@ class _Block:
     """The words of some thousand positions, and where each stands."""
 
     def __init__(self) -> None:
-        self._places: dict[str, array[int]] = {}
+        # Most words stand in one place: then there is no list.
+        self._places: dict[str, int | array[int]] = {}
         self._sorted: list[str] = []
         self._fresh: list[str] = []
 
@@ -145,16 +149,16 @@ class _Block:
         for word in words:
             places = self._places.get(word)
             if places is None:
-                self._places[word] = array("H", (at,))
+                word = intern(word)  # The other blocks have most of them too.
+                self._places[word] = at
                 self._fresh.append(word)
                 taken += _WORD_BYTES + len(word)
-            elif places[-1] < at:
-                places.append(at)
+            elif isinstance(places, int):
+                if places != at:
+                    self._places[word] = array("H", sorted((places, at)))
+                    taken += _LIST_BYTES
             else:
-                index = bisect_left(places, at)
-                if places[index] != at:
-                    places.insert(index, at)
-            taken += 2
+                taken += _insert(places, at)
         return taken
 
     def find(self, prefixes: Sequence[str]) -> set[int]:
@@ -163,7 +167,11 @@ class _Block:
         for prefix in prefixes:
             places: set[int] = set()
             for word in self._beginning(prefix):
-                places.update(self._places[word])
+                some = self._places[word]
+                if isinstance(some, int):
+                    places.add(some)
+                else:
+                    places.update(some)
             found = places if found is None else found & places
             if not found:
                 break
@@ -179,6 +187,18 @@ class _Block:
         for word in self._fresh:
             if word.startswith(prefix):
                 yield word
+
+
+def _insert(places: array[int], at: int) -> int:
+    """Add a place to a sorted list, unless it is there; how many bytes more that takes."""
+    if places[-1] < at:
+        places.append(at)
+        return 2
+    index = bisect_left(places, at)
+    if places[index] == at:
+        return 0
+    places.insert(index, at)
+    return 2
 
 
 class MemoryScratch(Scratch):

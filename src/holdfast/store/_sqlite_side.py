@@ -64,7 +64,7 @@ CREATE TABLE scratch (
 # ASCII is part of a word for this tokenizer, so words come through as they are.
 _WORDS: Final = (
     "CREATE VIRTUAL TABLE words USING fts5("
-    "words, content='', columnsize=0, detail=none, tokenize='ascii')"
+    "tokens, content='', columnsize=0, detail=none, tokenize='ascii')"
 )
 
 _log = logging.getLogger("holdfast.store")

@@ -22,6 +22,9 @@ _POSITION_BITS: Final = 36
 _MOST_EDITED: Final = 5000
 """So many changed positions are looked at one by one; if there are more, the scope is dropped."""
 
+_RARE: Final = 32
+"""So many positions of a block are better looked at than compared with other words."""
+
 _GARBAGE: Final = 50_000
 """So many rows of dropped scopes may stay, and as many as there are living ones."""
 
@@ -134,7 +137,7 @@ def _insert(db: sqlite3.Connection, number: int, fresh: Sequence[Said]) -> None:
     for at, words in fresh:
         begin = _begin(number, at >> _BLOCK_BITS)
         rows.append((_row(number, at), " ".join([begin + word for word in words])))
-    db.executemany("INSERT INTO words (rowid, words) VALUES (?, ?)", rows)
+    db.executemany("INSERT INTO words (rowid, tokens) VALUES (?, ?)", rows)
 
 
 def _begin(number: int, block: int) -> str:
@@ -196,6 +199,22 @@ def _blocks(db: sqlite3.Connection, number: int, within: Within) -> list[int]:
 
 
 def _find_in(
+    db: sqlite3.Connection, number: int, block: int, prefixes: Sequence[str], within: Within
+) -> list[int]:
+    """The positions of a block; without a look at all prefixes if the longest is rare.
+
+    SQLite gathers all words that begin so before it gives the first position, which takes
+    long for short prefixes.
+    """
+    if len(prefixes) > 1:
+        longest = max(prefixes, key=len)
+        few = _match(db, number, block, [longest], within._replace(limit=_RARE))
+        if len(few) < min(_RARE, within.limit):
+            return few
+    return _match(db, number, block, prefixes, within)
+
+
+def _match(
     db: sqlite3.Connection, number: int, block: int, prefixes: Sequence[str], within: Within
 ) -> list[int]:
     begin = _begin(number, block)

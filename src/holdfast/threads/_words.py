@@ -49,7 +49,7 @@ def normalise(text: str) -> str:
 def words(text: str) -> set[str]:
     """The words of a text as an index keeps them."""
     found = set(_spaced(normalise(text)).split())
-    if any(len(word) > LONGEST for word in found):
+    if max(map(len, found), default=0) > LONGEST:
         return {word[:LONGEST] for word in found}
     return found
 
