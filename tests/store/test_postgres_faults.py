@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from psycopg_pool import ConnectionPool
+from psycopg_pool.pool import AddConnection, ShrinkPool
 
 from holdfast.errors import NotAllowed, Unavailable
 from holdfast.store import Move, PostgresStore
+from holdfast.store._postgres_pool import _Pool
 from holdfast.testing import fail_every_call
 from holdfast.testing._stores._base import MAIN, SPACE, point, value
 from tests.postgres import Postgres
@@ -134,6 +137,21 @@ def test_opening_a_store_on_a_server_that_hangs_ends(url: str, proxy: Proxy) -> 
 
     with pytest.raises(Unavailable):
         PostgresStore(url, connect_timeout=2.0)
+
+
+def test_a_server_that_comes_back_is_found_soon_however_long_it_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delays: list[float] = []
+    monkeypatch.setattr(
+        ConnectionPool, "schedule_task", lambda _, task, delay: delays.append(delay)
+    )
+    pool = _Pool(open=False)
+
+    pool.schedule_task(AddConnection(pool), 16.0)
+    pool.schedule_task(ShrinkPool(pool), 600.0)
+
+    assert delays[0] <= 1.0 and delays[1] == 600.0
 
 
 def test_opening_a_store_whose_connection_is_cut_says_so(url: str, proxy: Proxy) -> None:

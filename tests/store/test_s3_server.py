@@ -17,7 +17,14 @@ from urllib.parse import urlsplit
 import pytest
 
 import holdfast
-from holdfast.errors import HoldfastError, InvalidInput, NotAllowed, NotFound, Unavailable
+from holdfast.errors import (
+    HoldfastError,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    StoreFull,
+    Unavailable,
+)
 from holdfast.history import History
 from holdfast.store import CachedStore, Move, S3Store, Store
 from holdfast.testing._stores._base import MAIN, SPACE, in_threads, value
@@ -454,6 +461,37 @@ class IgnoresConditions(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "hint"),
+    [
+        (301, "PermanentRedirect", NotAllowed, "region"),
+        (400, "ExpiredToken", NotAllowed, "session_token"),
+        (403, "RequestTimeTooSkewed", NotAllowed, "clock"),
+        (403, "AccessDenied", NotAllowed, "access_key_id"),
+        (409, "OperationAborted", Unavailable, "OperationAborted"),
+        (412, "PreconditionFailed", Unavailable, "PreconditionFailed"),
+        (503, "SlowDown", Unavailable, "SlowDown"),
+        (507, "InsufficientStorage", StoreFull, "quota"),
+    ],
+)
+def test_what_a_server_says_names_the_setting_and_is_not_quoted(
+    status: int, code: str, kind: type[HoldfastError], hint: str
+) -> None:
+    said = f"<Error><Code>{code}</Code><Message>your secret is secret</Message></Error>".encode()
+    refuses = {"do_GET": lambda handler: handler._answer(status, said)}
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Handler", (IgnoresConditions,), {"data": {}, **refuses})
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        error = refused(url_of(f"http://127.0.0.1:{server.server_port}", "x"))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    assert isinstance(error, kind) and hint in str(error)
 
 
 def test_a_server_that_ignores_conditions_is_refused() -> None:

@@ -58,10 +58,11 @@ class PostgresStore(Store):
     survives a power loss of the server; `"relaxed"` may lose its last moments, and nothing
     is ever half there.
 
-    A call takes at most `timeout` seconds, and is `Unavailable` then. Until then, what can
-    be repeated without harm is: a commit is, by its write id. At most `max_connections`
-    are open, and one more while somebody watches. PgBouncer may be between, in transaction
-    mode; `listen_dsn` then leads to the server itself, for sooner news.
+    A call takes at most `timeout` seconds, and two more to find out why there is no
+    connection; then it is `Unavailable`. Until then, what can be repeated without harm is:
+    a commit is, by its write id. At most `max_connections` are open, and one more while
+    somebody watches. PgBouncer may be between, in transaction mode; `listen_dsn` then leads
+    to the server itself, for sooner news.
 
     `default_ttl_seconds` is how long the content of references is kept, `contents()` tells
     of it, and `prune_expired()` lets go what is over. `update_last_accessed` notes when

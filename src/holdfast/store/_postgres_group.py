@@ -36,6 +36,8 @@ _SOON = 1.0  # Seconds after which what failed is not sent again.
 LOCK_MILLISECONDS = 200
 """How long a group waits for a space that others hold: the others in it are not to wait."""
 
+_after_a_fork = threading.Lock()  # Held by no thread of a parent that is not a child itself.
+
 Send = Callable[[list[Any]], list[int] | None]
 Alone = Callable[[Batch], Answer]
 
@@ -62,15 +64,17 @@ class Group:
         self._begin()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
         self._lock = threading.Lock()
         self._waiting: list[Member] = []
         self._leader: Member | None = None
+        self._process = os.getpid()  # Last: who sees it need not begin.
 
     def answer(self, batch: Batch, alone: Alone) -> Answer:
         """What came of a commit: the answer of the statement it shared, or of `alone`."""
         if self._process != os.getpid():
-            self._begin()  # After a fork, who led is not here.
+            with _after_a_fork:
+                if self._process != os.getpid():
+                    self._begin()  # Who led is not here.
         member = Member(batch)
         self._enter(member)
         if member.leads:

@@ -24,6 +24,7 @@ from psycopg.abc import AdaptContext, PQGen
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool.pool import AddConnection, MaintenanceTask
 
 from holdfast.errors import HoldfastError, StoreClosed
 from holdfast.store._postgres_arrays import Array
@@ -42,6 +43,7 @@ R = TypeVar("R")
 Row = tuple[Any, ...]
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.005, 0.5
+_RECONNECTS = 1.0  # Seconds at most between two attempts to replace a connection.
 _ENCODING = "utf8"  # Whatever the database has: without one, the driver gives bytes for text.
 _PROBES = 2  # Seconds for a new connection at least: Postgres' own library takes no less.
 
@@ -105,6 +107,16 @@ def _until(gen: PQGen[R], deadline: float) -> PQGen[R]:
     except StopIteration as done:
         result: R = done.value
         return result
+
+
+class _Pool(ConnectionPool[Connection]):
+    """A pool that finds a server again soon after it has come back."""
+
+    def schedule_task(self, task: MaintenanceTask, delay: float) -> None:
+        """Do something later. The longer a server is away, the longer a pool would wait."""
+        if isinstance(task, AddConnection):
+            delay = min(delay, _RECONNECTS * random.uniform(0.5, 1.0))  # noqa: S311
+        super().schedule_task(task, delay)
 
 
 class Settings(NamedTuple):
@@ -235,7 +247,7 @@ class Pool:
         except HoldfastError as told:
             return told
         most = self.settings.most
-        words = f"all {most} connections were in use; max_connections is how many there may be"
+        words = f"none of at most {most} connections was free; max_connections is how many"
         return Lost(psycopg.OperationalError(words))
 
     # Connections.
@@ -273,7 +285,7 @@ class Pool:
 
     def _make(self) -> ConnectionPool[Connection]:
         settings = self.settings
-        pool = ConnectionPool(
+        pool = _Pool(
             self.place.conninfo,
             connection_class=Connection,
             kwargs={

@@ -68,7 +68,8 @@ class S3Store(RecordStore):
     the bucket, which need not keep conditions then.
 
     A small commit is two requests. Each request takes at most `timeout` seconds, and is
-    tried again for about as long. `poll_seconds` is how often `watch` asks for what others did.
+    tried again a few times until then. `poll_seconds` is how often `watch` asks for what
+    others did.
     """
 
     capabilities = Capabilities(persists=True, shared=True, wakes=False)

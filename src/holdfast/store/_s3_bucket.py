@@ -28,7 +28,9 @@ wait for them for ever."""
 A = TypeVar("A")
 R = TypeVar("R")
 
-_EXPECTED = (FileNotFoundError, AlreadyExistsError, PreconditionError)
+_ABSENT = (FileNotFoundError,)
+_REFUSED = (FileNotFoundError, AlreadyExistsError, PreconditionError)
+_RETRIES = 7  # With pauses that grow to a second: a server that asks to slow down is given time.
 _AT_ONCE = 16
 _CONNECT_SECONDS = 5.0
 _COALESCED = 64 * 1024  # Ranges that are nearer than this are read in one piece.
@@ -51,7 +53,7 @@ class Bucket:
         self.name = str(place)
         self._driver: ObjectStore
         # A conditional put is sent once: who repeats it unseen is refused by its own success.
-        self._driver = _driver(place, timeout, retries=4)
+        self._driver = _driver(place, timeout, retries=_RETRIES)
         self._once: ObjectStore = _driver(place, timeout, retries=0)
         self._inside = threading.local()
         self._lock = threading.Lock()
@@ -61,7 +63,7 @@ class Bucket:
     def get(self, key: str, last: int | None = None) -> Got | None:
         """What is under a key, or its last bytes; None if nothing is."""
         try:
-            with self._answering():
+            with self._answering(_ABSENT):
                 options: Any = None if last is None else {"range": {"suffix": last}}
                 found = obstore.get(self._driver, key, options=options)
                 data = found.bytes().to_bytes()
@@ -72,7 +74,7 @@ class Bucket:
     def ranges(self, key: str, pieces: Sequence[tuple[int, int]]) -> list[bytes] | None:
         """Pieces of what is under a key, by offset and length; None if nothing is."""
         try:
-            with self._answering():
+            with self._answering(_ABSENT):
                 found = obstore.get_ranges(
                     self._driver,
                     key,
@@ -96,9 +98,9 @@ class Bucket:
         """
         mode: Any = "create" if e_tag is None else {"e_tag": e_tag}
         try:
-            with self._answering():
+            with self._answering(_REFUSED):
                 done = obstore.put(self._once, key, data, mode=mode, use_multipart=False)
-        except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+        except _REFUSED:
             return None
         return done["e_tag"] or ""
 
@@ -112,7 +114,7 @@ class Bucket:
         """Remove keys; those that are not there are passed over."""
         for start in range(0, len(keys), _DELETED_AT_A_TIME):
             try:
-                with self._answering():
+                with self._answering(_ABSENT):
                     obstore.delete(self._driver, list(keys[start : start + _DELETED_AT_A_TIME]))
             except FileNotFoundError:
                 continue
@@ -140,10 +142,12 @@ class Bucket:
         if pool is not None:
             pool.shutdown(wait=True)
 
-    def _answering(self) -> AbstractContextManager[None]:
+    def _answering(
+        self, expected: tuple[type[Exception], ...] = ()
+    ) -> AbstractContextManager[None]:
         if _process != os.getpid():
             raise forked(self.name)
-        return translated(self.name, _EXPECTED)
+        return translated(self.name, expected)
 
 
 class _Given:

@@ -18,6 +18,8 @@ _CODE = re.compile(r"<Code>(\w{1,80})</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
 _METADATA_SERVICE = "169.254.169.254"
 _FULL = {"QuotaExceeded", "StorageFull", "InsufficientStorage", "XMinioStorageFull"}
+_TOKEN = {"ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
+_CLOCK = {"RequestTimeTooSkewed", "RequestExpired"}
 _ELSEWHERE = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"}
 
 
@@ -60,9 +62,19 @@ def _from_server(place: str, error: Exception) -> HoldfastError:
             f"{place}: no credentials were given, and this machine has none of its own. Give "
             "access_key_id and secret_access_key, or s3://key:secret@bucket/...",
         )
-    if code in _ELSEWHERE or status == "301":
+    if code in _ELSEWHERE or status == "301" or "redirect without location" in text.lower():
         return NotAllowed(
             f"{place}: the bucket is not there ({said}). Look at region and endpoint in the URL."
+        )
+    if code in _TOKEN:
+        return NotAllowed(
+            f"{place}: the server refuses ({said}). Look at session_token: it ends with the time "
+            "that it was given for."
+        )
+    if code in _CLOCK:
+        return NotAllowed(
+            f"{place}: the server refuses ({said}). Look at the clock of this machine: it differs "
+            "too much from that of the server."
         )
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in ("401", "403"):
         return NotAllowed(
@@ -83,6 +95,8 @@ def _from_server(place: str, error: Exception) -> HoldfastError:
 
 def _trouble(text: str) -> str:
     lowered = text.lower()
+    if "redirect without location" in lowered:
+        return "it redirects"
     if "dns error" in lowered:
         return "its name is not known"
     if "kind: timeout" in lowered:
