@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from holdfast.codec import Codec
 from holdfast.errors import MessageNotFound
-from holdfast.threads._contents import IDS, LAG, MARKS, RECORD, STATE, Contents
+from holdfast.threads._contents import IDS, LAG, MARKS, RECORD, STATE, Contents, Marks
 from holdfast.tree import ABSENT
 from holdfast.tree._map_writer import Shelf, Slot
 
@@ -39,12 +39,24 @@ class Changes:
     cleans: bool = False
 
 
+class Known(NamedTuple):
+    """What of some contents need not be read."""
+
+    marks: Marks
+    next: int
+    latest: dict[bytes, int]
+    """The positions that the map of ids lacks, by encoded id."""
+
+    def tell(self, contents: Contents) -> None:
+        """Spare the contents the reading."""
+        contents.marks, contents.next, contents.latest = self
+
+
 class Plan(NamedTuple):
     """Changes, ready to be written on top of some contents."""
 
     shelf: Shelf
-    latest: dict[bytes, int]
-    """The positions that the map of ids will lack, by encoded id."""
+    known: Known
 
     @property
     def is_empty(self) -> bool:
@@ -84,7 +96,7 @@ class Planner:
             self._list_ids()
         if self._marks != self._contents.marks:
             self._set(MARKS, self._marks.to_stored())
-        return Plan(self._shelf, self._latest)
+        return Plan(self._shelf, Known(self._marks, self._next, self._latest))
 
     def _put_state(self, state: Any) -> None:
         slot = self._state

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.errors import MessageNotFound
 from holdfast.history import Commit, History, StepFields
 from holdfast.history._recent import SharedObjects
-from holdfast.threads._changes import Changes, Plan, Planner
+from holdfast.threads._changes import Changes, Known, Plan, Planner
 from holdfast.threads._contents import STATE, Contents
 from holdfast.tree import ABSENT, Edited, ObjectId
 from holdfast.tree._map_writer import Draft, MapWriter, Slot
@@ -30,8 +30,7 @@ class Writer:
         """The last commit that was made here, of which the following is known."""
         self._state: Slot | None = None
         """What is stored of the state, as it was written here last."""
-        self._latest: dict[bytes, int] | None = None
-        """What the map of ids lacks."""
+        self._known: Known | None = None
         self._draft: Draft | None = None
         self._plan: Plan | None = None
 
@@ -70,8 +69,8 @@ class Writer:
     def _edit(self, root: ObjectId | None, changes: Changes) -> Edited:
         self._forget_if_others_wrote()
         contents = Contents(root, self._maps, self._objects.read, self._codec)
-        if self._latest is not None:
-            contents.latest = self._latest
+        if self._known is not None:
+            self._known.tell(contents)
         self._plan = plan = Planner(contents, self._codec, self._state).plan(changes)
         if plan.is_empty:
             raise _Unchanged
@@ -84,14 +83,14 @@ class Writer:
     def _forget_if_others_wrote(self) -> None:
         head = self._branch.head
         if head is None or head.id != self._made:
-            self._state = self._latest = None
+            self._state = self._known = None
 
     def _accept(self, commit: Commit) -> None:
         draft, plan = self._draft, self._plan
         assert draft is not None and plan is not None, "a commit was made of nothing"
         self._objects.remember(draft.edited.objects)
         self._maps.accept(draft)
-        self._made, self._latest = commit.id, plan.latest
+        self._made, self._known = commit.id, plan.known
         put = plan.shelf.slots.get(self._codec.encode(STATE))
         if put is not None:
             # The caller's own object is not held on to.

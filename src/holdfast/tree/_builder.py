@@ -11,7 +11,7 @@ from holdfast.errors import FormatError, NotStorable
 from holdfast.tree._chunks import chunk_objects, cut_bytes
 from holdfast.tree._cuts import INLINE_MAX, KEY_MAX, NODE_MIN
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, Root
-from holdfast.tree._levels import Span, View, rebuild
+from holdfast.tree._levels import Node, Span, View, rebuild
 from holdfast.tree._objects import Kind, Object, ObjectId, Reader, make_object
 from holdfast.tree._parts import link, links, links_in, pack_parts
 
@@ -133,21 +133,22 @@ class Builder:
         self.objects.update(rebuilt.objects)
         # An edit is often followed by one nearby. After a build that would be too much to keep.
         made = rebuilt.nodes if len(rebuilt.nodes) <= _MOST_KEPT else None
-        view = View(view.layout, rebuilt.height, rebuilt.entries, self.read, made)
+        view = View(view.layout, rebuilt.height, rebuilt.entries, self.read, made, rebuilt.top)
         inline = self._shrunk(title, view, order)
         if inline is not None:
             return Built(inline)
         root = Root(title.code, title.head, rebuilt.height, rebuilt.entries, order)
-        id = self.add(make_object(Kind.ROOT, root.encode(), base))
+        encoded = None if rebuilt.top is None else rebuilt.top.body
+        id = self.add(make_object(Kind.ROOT, root.encode(encoded), base))
         self._note_links(view.layout, id, root, rebuilt.nodes)
         return Built(link(id), id, view)
 
     def _note_links(
-        self, layout: Layout, id: ObjectId, root: Root, nodes: dict[ObjectId, list[Entry]]
+        self, layout: Layout, id: ObjectId, root: Root, nodes: dict[ObjectId, Node]
     ) -> None:
-        for made, entries in nodes.items():
+        for made, node in nodes.items():
             if self.objects[made].kind == layout.index:
-                self._below[made] = [entry.body for entry in entries]
+                self._below[made] = [entry.body for entry in node.entries]
         if root.height >= layout.first_index:
             order = [] if root.order is None else links_in(root.order)
             self._below[id] = [entry.body for entry in root.entries] + order

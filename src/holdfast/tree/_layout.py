@@ -60,14 +60,27 @@ class Layout:
 
     def encode(self, level: int, entries: Sequence[Entry]) -> bytes:
         """The payload of a node."""
+        return self.payload(level, len(entries), self.body(level, entries))
+
+    def body(self, level: int, entries: Sequence[Entry]) -> bytes:
+        """Entries as bytes, one after another."""
         if level < self.first_index:
-            pieces = [key + body for key, body, _ in entries]
-            return array_header(len(entries) * self.leaf_width) + b"".join(pieces)
-        pieces = [
-            key + b"\xc4\x20" + body + (_SMALL[weight] if weight < 128 else pack(weight))
-            for key, body, weight in entries
-        ]
-        return array_header(len(entries) * self.index_width) + b"".join(pieces)
+            return b"".join([key + body for key, body, _ in entries])
+        return b"".join(
+            [
+                key + b"\xc4\x20" + body + (_SMALL[weight] if weight < 128 else pack(weight))
+                for key, body, weight in entries
+            ]
+        )
+
+    def payload(self, level: int, count: int, body: bytes) -> bytes:
+        """The payload of a node with so many entries."""
+        width = self.leaf_width if level < self.first_index else self.index_width
+        return array_header(count * width) + body
+
+    def size(self, level: int, entry: Entry) -> int:
+        """What an entry adds to its node, as cuts count it."""
+        return len(entry.key) + (INDEXED_SIZE if level >= self.first_index else len(entry.body))
 
     def decode(self, level: int, payload: bytes) -> list[Entry]:
         """The entries of a node; raises FormatError."""
@@ -144,15 +157,18 @@ class Root(NamedTuple):
     order: bytes | None = None
     data: bytes | None = None
 
-    def encode(self) -> bytes:
-        """The payload of the root."""
+    def encode(self, encoded: bytes | None = None) -> bytes:
+        """The payload of the root; `encoded` are its entries as bytes, if they are known."""
         title = pack([int(self.code), *self.head] if self.head else int(self.code))
+        layout = layout_of(self.code)
         if self.data is not None:
             body = pack(self.data)
+        elif encoded is not None:
+            body = layout.payload(self.height, len(self.entries), encoded)
         else:
-            body = layout_of(self.code).encode(self.height, self.entries)
+            body = layout.encode(self.height, self.entries)
         pieces = [title, pack(self.height), body]
-        if layout_of(self.code) is PAIRS:
+        if layout is PAIRS:
             pieces.append(pack(None) if self.order is None else self.order)
         return array_header(len(pieces)) + b"".join(pieces)
 

@@ -18,6 +18,9 @@ from holdfast.tree._cuts import NODE_MIN, cuts_after
 from holdfast.tree._layout import INDEXED_SIZE, Entry, Layout, index_entry
 from holdfast.tree._objects import Object, ObjectId, Reader, make_object
 
+_SHORT = 2
+"""How many entries at the end of a node may change before it is counted and written anew."""
+
 _MOST_FETCHED = 128
 """Of how many nodes the entries are handed on from one view to the next."""
 
@@ -44,6 +47,17 @@ def in_turn(spans: list[Span]) -> list[Span]:
     return joined
 
 
+class Node(NamedTuple):
+    """What is known of a node."""
+
+    entries: list[Entry]
+    bounds: list[int]
+    filled: int | None = None
+    """How full it is, as cuts count it."""
+    body: bytes | None = None
+    """Its entries as bytes."""
+
+
 class Place(NamedTuple):
     """A node where it stands: its first position and its entries."""
 
@@ -51,10 +65,19 @@ class Place(NamedTuple):
     id: ObjectId | None
     entries: list[Entry]
     bounds: list[int]
+    filled: int | None = None
+    body: bytes | None = None
 
     @property
     def stop(self) -> int:
         return self.start + (self.bounds[-1] if self.bounds else 0)
+
+
+class Prefix(NamedTuple):
+    """The first entries of a node that are those of an old one, and their bytes."""
+
+    entries: int
+    body: bytes
 
 
 class Group(NamedTuple):
@@ -62,6 +85,14 @@ class Group(NamedTuple):
 
     entries: list[Entry]
     closed: bool
+    filled: int
+    prefix: Prefix | None = None
+
+    def body(self, layout: Layout, level: int) -> bytes:
+        """The entries as bytes. Of a node that only grew, the old ones are not written anew."""
+        if self.prefix is None:
+            return layout.body(level, self.entries)
+        return self.prefix.body + layout.body(level, self.entries[self.prefix.entries :])
 
 
 class Region(NamedTuple):
@@ -85,14 +116,14 @@ class View:
         height: int,
         entries: list[Entry],
         read: Reader,
-        made: Mapping[ObjectId, list[Entry]] | None = None,
+        made: Mapping[ObjectId, Node] | None = None,
+        top: Node | None = None,
     ) -> None:
         self.layout = layout
         self.height = height
-        self.top = Place(0, None, entries, _bounds(entries))
+        self.top = Place(0, None, *(top or Node(entries, _bounds(entries))))
         self._read = read
-        self._made = made or {}
-        self._fetched: dict[ObjectId, tuple[list[Entry], list[int]]] = {}
+        self._fetched: dict[ObjectId, Node] = dict(made or {})
 
     def inherit(self, other: View) -> None:
         """Know the nodes that another view fetched: those of a tree with the same beginnings."""
@@ -116,9 +147,9 @@ class View:
     def _child(self, level: int, start: int, entry: Entry) -> Place:
         known = self._fetched.get(entry.body)
         if known is None:
-            entries = self._made.get(entry.body) or self._read_node(level, entry.body)
-            known = self._fetched[entry.body] = entries, _bounds(entries)
-        if not known[1] or known[1][-1] != entry.weight:
+            entries = self._read_node(level, entry.body)
+            known = self._fetched[entry.body] = Node(entries, _bounds(entries))
+        if not known.bounds or known.bounds[-1] != entry.weight:
             raise FormatError(f"node {entry.body.hex()[:12]} does not hold what its index says")
         return Place(start, entry.body, *known)
 
@@ -189,6 +220,7 @@ class _Cutter:
         self._level = level
         self._filled = 0
         self._open: list[Entry] = []
+        self._prefix: Prefix | None = None
         self.groups: list[Group] = []
 
     @property
@@ -210,26 +242,31 @@ class _Cutter:
             if cuts_after(self._filled, size, layout.mark(level, entry)):
                 self._cut(closed=True)
 
-    def resume(self, entries: Sequence[Entry]) -> None:
+    def resume(self, place: Place, count: int) -> None:
         """Take the first entries of an old node, after none of which but the last was a cut."""
-        before, last = entries[:-1], entries[-1:]
-        indexed = self._level >= self._layout.first_index
-        self._open += before
-        if self._layout.keyed:
-            self._filled += sum([len(entry.key) for entry in before])
-        if indexed:
-            self._filled += INDEXED_SIZE * len(before)
+        layout, level = self._layout, self._level
+        before, rest = place.entries[: count - 1], place.entries[count - 1 :]
+        self._open = before
+        if len(rest) > _SHORT or place.filled is None:
+            self._filled = sum([len(entry.key) for entry in before])
+            if level >= layout.first_index:
+                self._filled += INDEXED_SIZE * len(before)
+            else:
+                self._filled += sum([len(entry.body) for entry in before])
         else:
-            self._filled += sum([len(entry.body) for entry in before])
-        self.feed(last)
+            self._filled = place.filled - sum([layout.size(level, entry) for entry in rest])
+        if len(rest) <= _SHORT and place.body is not None:
+            kept = len(place.body) - len(layout.body(level, rest))
+            self._prefix = Prefix(len(before), place.body[:kept])
+        self.feed(rest[: count - len(before)])
 
     def finish(self) -> None:
         if self._open:
             self._cut(closed=False)
 
     def _cut(self, closed: bool) -> None:
-        self.groups.append(Group(self._open, closed))
-        self._open, self._filled = [], 0
+        self.groups.append(Group(self._open, closed, self._filled, self._prefix))
+        self._open, self._filled, self._prefix = [], 0, None
 
 
 def _recut(view: View, level: int, spans: Sequence[Span]) -> list[Region]:
@@ -249,7 +286,7 @@ def _recut_region(view: View, level: int, pending: list[Span]) -> Region:
     # What stood inline was never cut; it has one level.
     if view.height and pending[-1].start > start:
         position = min(pending[-1].start, place.stop)
-        cutter.resume(_between(place, start, position))
+        cutter.resume(place, bisect_right(place.bounds, position - start))
     while True:
         if pending and _reaches(place, pending[-1], view):
             span = pending.pop()
@@ -297,8 +334,10 @@ class Rebuilt(NamedTuple):
     height: int
     entries: list[Entry]
     objects: dict[ObjectId, Object]
-    nodes: dict[ObjectId, list[Entry]]
-    """The entries of the new nodes."""
+    nodes: dict[ObjectId, Node]
+    """The new nodes."""
+    top: Node | None = None
+    """What is known of the top."""
 
 
 def rebuild(view: View, spans: Sequence[Span]) -> Rebuilt:
@@ -321,8 +360,10 @@ def rebuild(view: View, spans: Sequence[Span]) -> Rebuilt:
         cutter.finish()
         olds = [view.node_at(level, 0)] if level <= view.height else []
         region = Region(0, view.total, cutter.groups, olds)
-    top = region.groups[0].entries if region.groups else []
-    return _lowest(view, level, top, made)
+    if not region.groups:
+        return made._replace(height=level, entries=[])
+    group = region.groups[0]
+    return _lowest(view, level, group.entries, made, _node(view, level, group))
 
 
 def _covers(view: View, regions: list[Region]) -> bool:
@@ -333,13 +374,20 @@ def _raise_region(view: View, level: int, region: Region, rebuilt: Rebuilt) -> S
     """Make the nodes of a region, and the span that they replace one level up."""
     entries = []
     for index, group in enumerate(region.groups):
-        payload = view.layout.encode(level, group.entries)
+        node = _node(view, level, group)
+        assert node.body is not None
+        payload = view.layout.payload(level, len(group.entries), node.body)
         base = _base(view, region, index, group)
         made = make_object(view.layout.kind(level), payload, base)
         rebuilt.objects[made.id] = made
-        rebuilt.nodes[made.id] = group.entries
+        rebuilt.nodes[made.id] = node
         entries.append(index_entry(view.layout, made.id, group.entries))
     return Span(region.start, region.stop, entries)
+
+
+def _node(view: View, level: int, group: Group) -> Node:
+    body = group.body(view.layout, level)
+    return Node(group.entries, _bounds(group.entries), group.filled, body)
 
 
 def _base(view: View, region: Region, index: int, group: Group) -> ObjectId | None:
@@ -355,12 +403,14 @@ def _base(view: View, region: Region, index: int, group: Group) -> ObjectId | No
     return None if sealed else old.id
 
 
-def _lowest(view: View, level: int, top: list[Entry], rebuilt: Rebuilt) -> Rebuilt:
+def _lowest(view: View, level: int, top: list[Entry], rebuilt: Rebuilt, node: Node) -> Rebuilt:
     """A top with one entry is no top: take the node beneath it."""
+    found: Node | None = node
     while level and len(top) == 1:
         level -= 1
         if rebuilt.objects.pop(top[0].body, None) is None:
-            top = view._child(level, 0, top[0]).entries
+            top, found = view._child(level, 0, top[0]).entries, None
         else:
-            top = rebuilt.nodes.pop(top[0].body)
-    return rebuilt._replace(height=level, entries=top)
+            found = rebuilt.nodes.pop(top[0].body)
+            top = found.entries
+    return rebuilt._replace(height=level, entries=top, top=found)
