@@ -103,6 +103,20 @@ class _Work:
         self.builder, self.root, self.shared = builder, root, shared
         self.changes: list[Kept] = []
         self.opened: dict[Keys, Container] = {}
+        self.replaced: set[Keys] = set()
+        """Where something else stands now than what may have been opened."""
+
+    def still_open(self, before: dict[Keys, Container]) -> dict[Keys, Container]:
+        """What is open after this, of what was before."""
+        gone = self.replaced
+        if not gone:
+            return {**before, **self.opened}
+        stays = {
+            keys: one
+            for keys, one in before.items()
+            if not any(keys[:length] in gone for length in range(1, len(keys) + 1))
+        }
+        return {**stays, **self.opened}
 
 
 class MapWriter:
@@ -186,7 +200,7 @@ class MapWriter:
             assert root is not None
             return Draft(Edited(root, [], [root]), [], self._opened, work.builder)
         edited = finish(work.builder, part, root)
-        return Draft(edited, work.changes, {**self._opened, **work.opened}, work.builder)
+        return Draft(edited, work.changes, work.still_open(self._opened), work.builder)
 
     def _write(self, work: _Work, shelf: Shelf, keys: Keys) -> bytes | None:
         """The part of a map; None if it is as it was."""
@@ -196,6 +210,8 @@ class MapWriter:
             kept = self._kept(work, shelf, key, slot)
             if kept.part != slot.part:
                 work.changes.append(kept)
+                if (*keys, key) in self._opened:
+                    work.replaced.add((*keys, key))
                 spans.append(_span(before, key, kept.part))
         for key, inside in shelf.inner.items():
             part = self._write(work, inside, (*keys, key))

@@ -1,0 +1,41 @@
+"""Writing a map with maps inside."""
+
+from __future__ import annotations
+
+from holdfast.codec import Codec
+from holdfast.tree import ABSENT, ObjectId
+from holdfast.tree._map_writer import MapWriter, Shelf, Slot
+from tests.tree.support import Objects
+
+CODEC = Codec()
+INNER = CODEC.encode("inner")
+
+
+def inner_shelf(**values: int) -> Shelf:
+    """A change of a map that stands in another."""
+    slots = {CODEC.encode(name): Slot(name, value) for name, value in values.items()}
+    return Shelf(inner={INNER: Shelf(slots)})
+
+
+def write(writer: MapWriter, objects: Objects, root: ObjectId | None, shelf: Shelf) -> ObjectId:
+    """Write a shelf, and take it for stored."""
+    draft = writer.write(root, shelf)
+    objects.update({made.id: made for made in draft.edited.objects})
+    writer.accept(draft)
+    return draft.edited.root
+
+
+def test_an_inner_map_that_was_removed_is_empty_for_its_writer() -> None:
+    objects = Objects()
+    writer = MapWriter(CODEC, objects.read)
+    root = write(writer, objects, None, inner_shelf(a=1, b=2))
+    part = writer.open(root).view.locate(INNER)[1]
+    assert part is not None
+    assert writer.open(root, (INNER,)).view.total == 2
+
+    root = write(writer, objects, root, Shelf({INNER: Slot("inner", ABSENT, part.body)}))
+
+    assert writer.open(root, (INNER,)).view.total == 0
+    root = write(writer, objects, root, inner_shelf(c=3))
+    assert writer.open(root, (INNER,)).view.total == 1
+    assert MapWriter(CODEC, objects.read).open(root, (INNER,)).view.total == 1
