@@ -20,7 +20,7 @@ class StateCache:
     """Cached states, by thread."""
 
     def __init__(self, store: Store, codec: Codec, seconds: float | None) -> None:
-        if seconds is not None and not seconds > 0:
+        if seconds is not None and not (_is_number(seconds) and seconds > 0):
             raise InvalidInput(f"cache_seconds is more than 0, or None, not {seconds!r:.80}")
         self._scratch = store.scratch()
         self._codec, self._seconds = codec, seconds
@@ -32,16 +32,19 @@ class StateCache:
 
     def get(self, thread: Thread) -> Any:
         """The state that was kept; None if there is none, or the stored one is newer."""
+        mark = thread.contents().marks.saved.ljust(_MARK, b"\0")  # First: it finds the branch.
         found = self._scratch.get(_key(thread))
-        if found is None:
-            return None
-        if found[:_MARK] != thread.contents().marks.saved.ljust(_MARK, b"\0"):
+        if found is None or found[:_MARK] != mark:
             return None
         return self._codec.decode(found[_MARK:])
 
     def remove(self, thread: Thread) -> None:
         """Forget what is kept of a thread."""
         self._scratch.remove(_key(thread))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _key(thread: Thread) -> str:

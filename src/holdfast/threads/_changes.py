@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from holdfast.codec import Codec
 from holdfast.errors import MessageNotFound
 from holdfast.threads._contents import IDS, LAG, MARKS, RECORD, STATE, Contents, Marks
+from holdfast.threads._times import now, to_microseconds
 from holdfast.tree import ABSENT
 from holdfast.tree._map_writer import Shelf, Slot
 
@@ -91,7 +92,7 @@ class Planner:
         for id in changes.removes:
             self._remove_message(id)
         if changes.record is not None:
-            self._set(RECORD, dict(changes.record))
+            self._set(RECORD, self._dated(changes.record))
         if self._next - self._marks.listed > LAG:
             self._list_ids()
         if self._marks != self._contents.marks:
@@ -115,15 +116,21 @@ class Planner:
             self._next += 1
             self._place(position, _with(message.stored, about), None)
             return
-        known = self._contents.part(position)
-        if known is None or not self._is_same(message, self._contents.load(known)):
-            self._place(position, _with(message.stored, about), known)
-
-    def _is_same(self, message: Incoming, known: dict[str, Any]) -> bool:
-        """Whether a message is stored already, whatever was said of those beside it."""
-        about, stored = known.pop("about", None), dict(message.stored)
+        part, stored = self._contents.part(position), message.stored
+        if part is None:
+            self._place(position, _with(stored, about), None)
+            return
+        known = self._contents.load(part)
         if message.timeless:
-            stored["created_at"] = known.get("created_at")
+            stored = {**stored, "created_at": known["created_at"]}
+        if self._is_same(stored, known):
+            self._shelf.slots.pop(self._encode(position), None)  # It was edited, and now back.
+        else:
+            self._place(position, _with(stored, about), part)
+
+    def _is_same(self, stored: dict[str, Any], known: dict[str, Any]) -> bool:
+        """Whether a message is stored already, whatever was said of those beside it."""
+        about = known.pop("about", None)
         if self._are_same(stored, known):
             return True
         if about is None:
@@ -148,6 +155,13 @@ class Planner:
             self._ids[self._encode(id)] = Slot(id, ABSENT, self._encode(position))
         if position == self._next - 1:
             self._marks = self._marks._replace(past=self._next)
+
+    def _dated(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """A record that says when it was first put."""
+        if "created_at" in record:
+            return dict(record)
+        known = self._contents.value(RECORD, {})
+        return {**record, "created_at": known.get("created_at", to_microseconds(now()))}
 
     def _list_ids(self) -> None:
         """Let the map of ids catch up."""

@@ -39,6 +39,7 @@ C = TypeVar("C", bound="ThreadCheckpointer[Any]")
 _KEPT: Final = 256
 """Of how many threads it is remembered where they were."""
 _OBJECT_BYTES: Final = 32 << 20
+_LONGEST_ID: Final = 4096  # It becomes a key of a map, and those have an end.
 DAY: Final = 86_400.0
 
 
@@ -371,11 +372,17 @@ class ThreadCheckpointer(Generic[StateT]):
 
 def check_message_id(id: Any) -> Id:
     """The id, unless it can name no message; raises `InvalidInput`."""
-    return id if isinstance(id, str) and id else check_id(id, "message_id")
+    if not isinstance(id, str):
+        return check_id(id, "message_id")
+    if not id:
+        raise InvalidInput("message_id is empty: it is text of at least one character, or a number")
+    if len(id) > _LONGEST_ID:
+        raise InvalidInput(f"message_id has {len(id)} characters; the most is {_LONGEST_ID}")
+    return id
 
 
 def _incoming(messages: Sequence[Message | Mapping[str, Any]]) -> list[Incoming]:
-    if isinstance(messages, Message | Mapping | str):
+    if isinstance(messages, Message | Mapping | str) or not isinstance(messages, Iterable):
         raise InvalidInput("messages is a list of messages, also for one")
     found = []
     for one in messages:

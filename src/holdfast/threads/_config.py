@@ -13,6 +13,7 @@ Id: TypeAlias = str | int
 """What may name a thread, a user or a message: text, or a whole number."""
 
 _TENANT = "threads"
+_LARGEST = 10**100
 
 
 class Address(NamedTuple):
@@ -76,7 +77,13 @@ def check_id(id: Any, what: str) -> Id:
     if isinstance(id, bool) or not isinstance(id, str | int):
         raise InvalidInput(f"{what} is text or a whole number, not {id!r:.80}")
     if isinstance(id, str):
+        if not id:
+            raise InvalidInput(
+                f"{what} is empty: it is text of at least one character, or a number"
+            )
         return check_agent(str(id))
+    if abs(id) >= _LARGEST:
+        raise InvalidInput(f"{what} is a whole number of too many digits")
     return int(id)
 
 

@@ -46,6 +46,8 @@ class Directory:
         """A page of the threads of a user."""
         if search is not None and not isinstance(search, str):
             raise InvalidInput(f"search is text, not a {type(search).__name__}")
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise InvalidInput(f"metadata is a dict, not a {type(metadata).__name__}")
         if window.limit == 0:
             return Page()
         begin = None

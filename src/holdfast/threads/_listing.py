@@ -43,10 +43,7 @@ class Filter:
         metadata: Mapping[str, Any] | None,
     ) -> Filter:
         """What a caller asked for; raises `InvalidInput`."""
-        roles = None if role is None else {role} if isinstance(role, str) else set(role)
-        unknown = (roles or set()) - set(ROLES)
-        if unknown:
-            raise InvalidInput(f"a role is one of {', '.join(ROLES)}, not {min(unknown)!r:.80}")
+        roles = None if role is None else _roles([role] if isinstance(role, str) else role)
         for name, moment in (("since", since), ("until", until)):
             if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
                 raise InvalidInput(f"{name} is a datetime with a time zone, not {moment!r:.80}")
@@ -71,6 +68,15 @@ class Filter:
         return all(
             key in about and about[key] == value for key, value in (self.metadata or {}).items()
         )
+
+
+def _roles(given: Any) -> frozenset[str]:
+    if not isinstance(given, Collection):
+        raise InvalidInput(f"role is a role or a list of roles, not {given!r:.80}")
+    for one in given:
+        if one not in ROLES:
+            raise InvalidInput(f"a role is one of {', '.join(ROLES)}, not {one!r:.80}")
+    return frozenset(given)
 
 
 def message_of(stored: dict[str, Any]) -> Message:
