@@ -16,7 +16,10 @@ from __future__ import annotations
 import pytest
 
 pytest.register_assert_rewrite(
-    "holdfast.testing._stores", "holdfast.testing._every_call", "holdfast.testing._key_values"
+    "holdfast.testing._stores",
+    "holdfast.testing._every_call",
+    "holdfast.testing._key_values",
+    "holdfast.testing._threads",
 )
 
 from holdfast.testing._crashes import (  # noqa: E402 - rewritten first
@@ -31,6 +34,7 @@ from holdfast.testing._every_call import Outcome, fail_every_call  # noqa: E402
 from holdfast.testing._faults import Fault, FaultStore  # noqa: E402
 from holdfast.testing._key_values import KVStoreContract  # noqa: E402
 from holdfast.testing._stores import Clock, StoreContract  # noqa: E402
+from holdfast.testing._threads import ThreadContract  # noqa: E402
 
 __all__ = [
     "Clock",
@@ -43,6 +47,7 @@ __all__ = [
     "Outcome",
     "RecordingFilesystem",
     "StoreContract",
+    "ThreadContract",
     "crash_states",
     "fail_every_call",
     "recording",

@@ -1,0 +1,76 @@
+"""The contract of conversations on every engine, with real servers."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.store import FileStore, MemoryStore, PostgresStore, RedisStore, SqliteStore
+from holdfast.testing import ThreadContract
+from holdfast.testing._threads._base import Opener
+from holdfast.threads import ThreadCheckpointer
+from tests.postgres import Postgres
+
+_numbers = itertools.count(1)
+
+
+class TestInMemory(ThreadContract):
+    shares_cache = False
+
+    @pytest.fixture
+    def open_checkpointer(self) -> Opener:
+        memory = MemoryStore()
+
+        def open_one(**options: Any) -> ThreadCheckpointer[Any]:
+            return ThreadCheckpointer(memory.another(), **options)
+
+        return open_one
+
+
+class TestOnSqlite(ThreadContract):
+    @pytest.fixture
+    def open_checkpointer(self, memory_folder: Path) -> Opener:
+        def open_one(**options: Any) -> ThreadCheckpointer[Any]:
+            store = SqliteStore(memory_folder / "store", durability="relaxed")
+            return ThreadCheckpointer(store, **options)
+
+        return open_one
+
+
+class TestOnFiles(ThreadContract):
+    shares_cache = False
+
+    @pytest.fixture
+    def open_checkpointer(self, memory_folder: Path) -> Opener:
+        def open_one(**options: Any) -> ThreadCheckpointer[Any]:
+            store = FileStore(memory_folder / "store", durability="relaxed")
+            return ThreadCheckpointer(store, **options)
+
+        return open_one
+
+
+class TestOnPostgres(ThreadContract):
+    shares_cache = False
+
+    @pytest.fixture
+    def open_checkpointer(self, postgres: Postgres) -> Opener:
+        schema = f"threads_{next(_numbers)}"
+
+        def open_one(**options: Any) -> ThreadCheckpointer[Any]:
+            return ThreadCheckpointer(PostgresStore(postgres.url(), schema=schema), **options)
+
+        return open_one
+
+
+class TestOnRedis(ThreadContract):
+    shares_cache = False
+
+    @pytest.fixture
+    def open_checkpointer(self, redis_url: str) -> Opener:
+        def open_one(**options: Any) -> ThreadCheckpointer[Any]:
+            return ThreadCheckpointer(RedisStore(redis_url, durability="relaxed"), **options)
+
+        return open_one
