@@ -21,7 +21,7 @@ from holdfast.threads._cache import StateCache
 from holdfast.threads._changes import Changes, Incoming, no_message
 from holdfast.threads._config import Address, Id, address_of, check_id, user_of
 from holdfast.threads._contents import STATE, Contents
-from holdfast.threads._directory import Directory, info_of
+from holdfast.threads._directory import Directory
 from holdfast.threads._finding import finder, scope_of
 from holdfast.threads._listing import Filter, list_messages, message_of
 from holdfast.threads._message import Message, as_message
@@ -76,7 +76,7 @@ class ThreadCheckpointer(Generic[StateT]):
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str | None], Thread] = OrderedDict()
         self._cache = StateCache(self.store, self._codec, cache_seconds)
-        self._directory = Directory(self.store, self._open)
+        self._directory = Directory(self.store, self._codec, self._objects.read)
 
     def __repr__(self) -> str:
         return f"<ThreadCheckpointer in {self.store!r}>"
@@ -227,8 +227,7 @@ class ThreadCheckpointer(Generic[StateT]):
         A thread of which only a state or messages were put is known too.
         """
         address = address_of(config)
-        thread = self._thread(address)
-        return info_of(address, thread, thread.look())
+        return self._directory.info(address, self._thread(address).look())
 
     def list_threads(
         self,
@@ -315,14 +314,12 @@ class ThreadCheckpointer(Generic[StateT]):
         return self._thread(address_of(config)).contents()
 
     def _thread(self, address: Address) -> Thread:
-        return self._open(address.space, address.name, address.branch)
-
-    def _open(self, space: str, name: str, branch: str | None = None) -> Thread:
+        space, branch = address.space, address.branch
         key = (space, branch)
         with self._lock:
             found = self._known.get(key)
             if found is None:
-                history = History(self.store, space, codec=self._codec, agent=name)
+                history = History(self.store, space, codec=self._codec, agent=address.name)
                 found = self._known[key] = Thread(history, self._objects, branch)
             self._known.move_to_end(key)
             while len(self._known) > _KEPT:

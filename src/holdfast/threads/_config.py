@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.errors import InvalidInput, InvalidName
@@ -37,10 +38,7 @@ class Address(NamedTuple):
     @property
     def space(self) -> str:
         """Where it is stored."""
-        try:
-            return space_name(self.tenant, self.name)
-        except InvalidName as error:
-            raise InvalidName(f"a thread cannot be named so: {error}") from None
+        return _space(self.tenant, self.name)
 
 
 def address_of(config: Mapping[str, Any]) -> Address:
@@ -104,3 +102,11 @@ def id_of(name: str) -> Id:
 def tenant_of(user_id: Id | None) -> str:
     """The tenant for the threads of a user; without one, of nobody in particular."""
     return _TENANT if user_id is None else f"{_TENANT}:{name_of(user_id)}"
+
+
+@lru_cache(4096)
+def _space(tenant: str, name: str) -> str:
+    try:
+        return space_name(tenant, name)
+    except InvalidName as error:
+        raise InvalidName(f"a thread cannot be named so: {error}") from None

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from holdfast.codec import Codec
 from holdfast.errors import InvalidInput
+from holdfast.history import Commit, History
 from holdfast.store import Store, encode_part, split_name
 from holdfast.threads._config import Address, Id, id_of, tenant_of
-from holdfast.threads._contents import RECORD
+from holdfast.threads._contents import RECORD, Contents
+from holdfast.threads._heads import look
 from holdfast.threads._paging import Page, Window, make_cursor, read_cursor
-from holdfast.threads._thread import Thread
 from holdfast.threads._thread_info import ThreadInfo
 from holdfast.threads._words import matches
-from holdfast.tree import Commit
+from holdfast.tree import ObjectId, Reader
+from holdfast.tree._load import Loader
+
+_REMEMBERED: Final = 10_000
+
+
+class _Seen(NamedTuple):
+    """What a list of threads needs to know of one, at a commit."""
+
+    is_empty: bool
+    record: bytes | None
+    """As it is stored, so that each caller gets one of their own."""
 
 
 class _Listed(NamedTuple):
@@ -30,10 +45,12 @@ class _Listed(NamedTuple):
 
 
 class Directory:
-    """The threads in a store."""
+    """The threads in a store. What was seen of a commit is remembered: it never changes."""
 
-    def __init__(self, store: Store, open_thread: Callable[[str, str], Thread]) -> None:
-        self._store, self._open = store, open_thread
+    def __init__(self, store: Store, codec: Codec, read: Reader) -> None:
+        self._store, self._codec, self._read = store, codec, read
+        self._lock = threading.Lock()
+        self._seen: OrderedDict[ObjectId, _Seen] = OrderedDict()
 
     def list(
         self,
@@ -75,24 +92,37 @@ class Directory:
     def _listed(self, user: Id | None) -> Iterator[_Listed]:
         for space in self._store.spaces(f"{encode_part(tenant_of(user))}/"):
             name = split_name(space)[1]
-            thread = self._open(space, name)
-            commit = thread.look()
-            info = info_of(Address(id_of(name), user, None), thread, commit)
+            history = History(self._store, space, codec=self._codec, agent=name)
+            commit = look(history, self._read, None).commit
+            info = self.info(Address(id_of(name), user, None), commit)
             if commit is not None and info is not None:
                 yield _Listed(commit.time, name, info)
 
+    def info(self, address: Address, commit: Commit | None) -> ThreadInfo | None:
+        """What is known about a thread at a commit; None if it is empty."""
+        if commit is None:
+            return None
+        seen = self._see(commit)
+        if seen.is_empty:
+            return None
+        stored = {} if seen.record is None else Loader(self._read, self._codec).part(seen.record)
+        stored["thread_id"] = address.thread_id
+        if address.user_id is not None:
+            stored["user_id"] = address.user_id
+        stored.setdefault("updated_at", commit.time)
+        return ThreadInfo.from_stored(stored)
 
-def info_of(address: Address, thread: Thread, commit: Commit | None) -> ThreadInfo | None:
-    """What is known about a thread at a commit; None if it is empty."""
-    contents = thread.contents_at(commit)
-    if commit is None or contents.is_empty:
-        return None
-    stored = contents.value(RECORD, {})
-    stored.update(thread_id=address.thread_id)
-    if address.user_id is not None:
-        stored.update(user_id=address.user_id)
-    stored.setdefault("updated_at", commit.time)
-    return ThreadInfo.from_stored(stored)
+    def _see(self, commit: Commit) -> _Seen:
+        with self._lock:
+            found = self._seen.get(commit.id)
+        if found is None:
+            contents = Contents.at(commit.root, self._read, self._codec)
+            found = _Seen(contents.is_empty, contents.part(RECORD))
+            with self._lock:
+                self._seen[commit.id] = found
+                while len(self._seen) > _REMEMBERED:
+                    self._seen.popitem(last=False)
+        return found
 
 
 def _is_wanted(info: ThreadInfo, search: str | None, metadata: Mapping[str, Any] | None) -> bool:

@@ -11,15 +11,12 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from holdfast.errors import NotFound
 from holdfast.history import MAIN, Commit, History, StepFields
 from holdfast.history._recent import SharedObjects
-from holdfast.store import ref_name
 from holdfast.threads._changes import Changes
 from holdfast.threads._contents import Contents
+from holdfast.threads._heads import Head, look
 from holdfast.threads._writer import Writer
-from holdfast.timeline._current import living_branch
-from holdfast.tree import ObjectId
 
 
 class Thread:
@@ -29,11 +26,8 @@ class Thread:
         self.history = history
         self._objects = objects
         self._named = branch
-        self._current: str | None = None
-        self._sequence = -1
-        """The last operation of the space when the current branch was looked up."""
-        self._newest: ObjectId | None = None
-        """The newest commit that was seen."""
+        self._head = Head(branch or MAIN, None)
+        """What was last seen."""
         self._contents = Contents.at(None, objects.read, history.codec)
         self._writing = threading.RLock()
         self._handles: dict[str, Writer] = {}
@@ -55,43 +49,14 @@ class Thread:
         return known
 
     def look(self) -> Commit | None:
-        """The newest commit; None before the first, and of a branch that was never begun."""
-        gone: ObjectId | None = None
-        while True:
-            target = self._look()
-            if target is None:
-                return None
-            try:
-                return self.history._commits.find(target)
-            except NotFound:
-                if target == gone:
-                    raise
-                gone = target  # Moved away from and collected since; or lost.
-
-    def _look(self) -> ObjectId | None:
-        store, space = self.history.store, self.history.space
-        while True:
-            ref = ref_name("branch", self.branch)
-            view = store.view(space, ref)
-            if self._named is None and view.sequence != self._sequence:
-                # Somebody wrote: they may have switched to another branch.
-                before, self._current = self.branch, living_branch(store, space) or MAIN
-                self._sequence = view.sequence
-                if before != self.branch:
-                    continue
-            targets = [one.target for one in view.refs if one.name == ref]
-            self._newest = targets[0] if targets else None
-            if self._named is not None and not targets:
-                raise NotFound(
-                    f"thread {self.history.agent!r} has no branch {self._named!r:.80}. Make it "
-                    "with timeline(config).branch(name)."
-                )
-            return self._newest
+        """The newest commit; None before the first."""
+        self._head = look(self.history, self._objects.read, self._named)
+        return self._head.commit
 
     @property
     def branch(self) -> str:
         """The branch that is read and written."""
-        return self._named or self._current or MAIN
+        return self._head.branch
 
     # Writing.
 
@@ -107,9 +72,9 @@ class Thread:
                 handle = self._handles[self.branch] = Writer(
                     self.history, self.branch, self._objects
                 )
-            commit = handle.change(changes, metadata, self._newest, fields)
+            commit = handle.change(changes, metadata, self._head.id, fields)
             if commit is not None:
-                self._newest = commit.id
+                self._head = Head(handle.branch, commit)
             return commit
 
     def watch(self) -> None:

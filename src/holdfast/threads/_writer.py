@@ -23,6 +23,7 @@ class Writer:
     """What is known of a branch by whoever writes to it. Not for several threads at once."""
 
     def __init__(self, history: History, branch: str, objects: SharedObjects) -> None:
+        self.branch = branch
         self._codec, self._objects = history.codec, objects
         self._branch = history.open(branch)
         self._maps = MapWriter(history.codec, objects.read)

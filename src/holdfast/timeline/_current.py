@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.store import Store, ref_name
-from holdfast.tree import load
+from holdfast.store import Store, View, ref_name
+from holdfast.tree import ObjectId, Reader, load
 
 HEAD = ref_name("head", "current")
 """The ref that says which branch is the current one."""
@@ -12,10 +12,7 @@ HEAD = ref_name("head", "current")
 def stored_branch(store: Store, space: str) -> str | None:
     """The branch that was last switched to, if one ever was."""
     ref = store.ref(space, HEAD)
-    if ref is None:
-        return None
-    found = load(ref.target, store.read)
-    return found if isinstance(found, str) else None
+    return None if ref is None else _name(ref.target, store.read)
 
 
 def living_branch(store: Store, space: str) -> str | None:
@@ -25,3 +22,16 @@ def living_branch(store: Store, space: str) -> str | None:
         return None
     ref = store.ref(space, ref_name("branch", stored))
     return None if ref is None else stored
+
+
+def branch_in(view: View, read: Reader) -> str | None:
+    """The same, where all refs of the space have been seen."""
+    targets = {ref.name: ref.target for ref in view.refs}
+    head = targets.get(HEAD)
+    stored = None if head is None else _name(head, read)
+    return stored if stored is not None and ref_name("branch", stored) in targets else None
+
+
+def _name(target: ObjectId, read: Reader) -> str | None:
+    found = load(target, read)
+    return found if isinstance(found, str) else None
