@@ -61,7 +61,7 @@ docs: $(DOCS)/.installed ## build the documentation; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
 
 clean: ## remove environments, caches and what was built
-	rm -rf .venv .bench-venv build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .bench-venv* build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments. `.created` and `.installed` are written last, so a run that was

@@ -98,17 +98,17 @@ def _text_ratio() -> str:
     return f"zstd level 3 makes messages of 1 KB {alone:.2f} times smaller, all of them {whole:.2f}"
 
 
-def _peers(chosen: list[Scenario], only: set[str] | None) -> Environment | None:
+def _environments(chosen: list[Scenario], only: set[str] | None) -> dict[str, Environment]:
     infos = registry.engines()
     names = {name for scenario in chosen for name in scenario.engines}
-    wanted = names & only if only else names
-    if all(infos[name].environment == "ours" for name in wanted):
-        return None
-    try:
-        return prepare(say)
-    except (OSError, subprocess.SubprocessError) as error:
-        say(f"the peers' environment could not be made: {error}")
-        return None
+    wanted = {infos[name].environment for name in (names & only if only else names)} - {"ours"}
+    made: dict[str, Environment] = {}
+    for name in sorted(wanted):
+        try:
+            made[name] = prepare(name, say)
+        except (OSError, subprocess.SubprocessError) as error:
+            say(f"the environment {name} could not be made: {error}")
+    return made
 
 
 def picked(chosen: argparse.Namespace) -> list[Scenario]:
@@ -122,7 +122,7 @@ def run(
     scenarios: list[Scenario],
     chosen: argparse.Namespace,
     only: set[str] | None,
-    peers: Environment | None,
+    environments: Mapping[str, Environment],
 ) -> list[Outcome]:
     """Run the chosen scenarios."""
     outcomes = []
@@ -132,7 +132,7 @@ def run(
         names = [name for name in scenario.engines if only is None or name in only]
         infos = registry.engines()
         if names:
-            outcomes.append(run_scenario(scenario, infos, names, size, repeat, peers, say))
+            outcomes.append(run_scenario(scenario, infos, names, size, repeat, environments, say))
     return outcomes
 
 
@@ -160,9 +160,9 @@ def main() -> int:
         return 0
     scenarios = picked(chosen)
     only = set(chosen.only.split(",")) if chosen.only else None
-    peers = _peers(scenarios, only)
-    about = _about(peers.failed if peers else ())
-    outcomes = run(scenarios, chosen, only, peers)
+    environments = _environments(scenarios, only)
+    about = _about([one for made in environments.values() for one in made.failed])
+    outcomes = run(scenarios, chosen, only, environments)
     print(write(outcomes, chosen.quick, chosen.out, about))
     return exit_code(report.verdicts(outcomes, chosen.quick), chosen.strict)
 

@@ -6,7 +6,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,9 +29,19 @@ class Stopwatch:
     def __call__(self, action: Callable[[], T]) -> T:
         wall, cpu = time.perf_counter(), time.process_time()
         result = action()
+        self._note(wall, cpu)
+        return result
+
+    async def waits(self, action: Callable[[], Awaitable[T]]) -> T:
+        """The same for what has to be awaited."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = await action()
+        self._note(wall, cpu)
+        return result
+
+    def _note(self, wall: float, cpu: float) -> None:
         self.cpu.append(time.process_time() - cpu)
         self.wall.append(time.perf_counter() - wall)
-        return result
 
 
 def cpu_seconds() -> float:

@@ -81,7 +81,7 @@ class EngineInfo:
     label: str
     open: Callable[..., Engine]
     """Called without arguments for a side in memory, with a `Place` for one on disk."""
-    environment: Literal["ours", "peers"]
+    environment: Literal["ours", "peers", "python-3.12"]
     package: str | None = None
     """The distribution whose version is reported."""
     imports: str | None = None

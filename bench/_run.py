@@ -50,7 +50,7 @@ def run_scenario(
     names: Sequence[str],
     size: Mapping[str, int],
     repeat: int,
-    peers: Environment | None,
+    environments: Mapping[str, Environment],
     say: Callable[[str], None],
 ) -> Outcome:
     """Run every side `repeat` times, starting each round with another side."""
@@ -62,7 +62,7 @@ def run_scenario(
                 continue
             began = time.monotonic()
             try:
-                found[name].append(_unit(scenario, infos[name], size, peers))
+                found[name].append(_unit(scenario, infos[name], size, environments))
                 told = f"{time.monotonic() - began:.1f} s"
             except UnitFailed as failure:
                 failures[name] = told = str(failure)
@@ -77,11 +77,14 @@ def _rotated(names: Sequence[str], turn: int) -> list[str]:
 
 
 def _unit(
-    scenario: Scenario, info: EngineInfo, size: Mapping[str, int], peers: Environment | None
+    scenario: Scenario,
+    info: EngineInfo,
+    size: Mapping[str, int],
+    environments: Mapping[str, Environment],
 ) -> dict[str, Any]:
     # On the disk of the repository, and gone afterwards also when the unit was killed.
     with TemporaryDirectory(prefix=".bench-work-", dir=ROOT) as folder:
-        return _unit_in(folder, scenario, info, size, peers)
+        return _unit_in(folder, scenario, info, size, environments)
 
 
 def _unit_in(
@@ -89,14 +92,15 @@ def _unit_in(
     scenario: Scenario,
     info: EngineInfo,
     size: Mapping[str, int],
-    peers: Environment | None,
+    environments: Mapping[str, Environment],
 ) -> dict[str, Any]:
-    python = _interpreter(info, peers)
+    python = _interpreter(info, environments)
     command = [str(python), "-m", "bench._unit", scenario.name, info.name, json.dumps(dict(size))]
     environ = {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": folder}
     # Installed peers have their bytecode; ours is kept after the first start too.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    environ["PYTHONPATH"] = str(ROOT / "src") if info.environment == "ours" else ""
+    ours = info.environment == "ours" or info.package == "holdfast"
+    environ["PYTHONPATH"] = str(ROOT / "src") if ours else ""
     try:
         done = subprocess.run(
             command,
@@ -115,12 +119,14 @@ def _unit_in(
     return result
 
 
-def _interpreter(info: EngineInfo, peers: Environment | None) -> Path:
+def _interpreter(info: EngineInfo, environments: Mapping[str, Environment]) -> Path:
     if info.environment == "ours":
         return Path(sys.executable)
-    if peers is None:
-        raise UnitFailed("the peers' environment could not be made")
-    return peers.python
+    if info.environment not in environments and info.package == "holdfast":
+        return Path(sys.executable)  # Ours needs no particular Python.
+    if info.environment not in environments:
+        raise UnitFailed(f"the environment {info.environment} could not be made")
+    return environments[info.environment].python
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

@@ -14,6 +14,10 @@ from bench._registry import engines, scenarios
 
 
 def _version(info: EngineInfo) -> str | None:
+    if info.package == "holdfast":  # Not installed in every environment.
+        from holdfast import __version__
+
+        return __version__
     try:
         return version(info.package) if info.package else None
     except PackageNotFoundError:

@@ -35,3 +35,12 @@ SAVER = "langgraph-postgres"
 SAVER_STEP = "langgraph-postgres-step"
 FLOOR_OF = {"postgres": "floor-postgres", "redis": "floor-redis", "s3": "floor-s3"}
 EVERY_SERVED = (*ENGINES, EMBEDDED, SAVER, SAVER_STEP, *FLOOR_OF.values())
+
+TALK = "threads-memory"
+TALK_RELAXED = "threads-relaxed"
+TALK_ON_DISK = "threads-sqlite"
+TALK_AWAITED = "threads-sqlite-async"
+PEER_TALK = "pyagenity"
+PEER_TALK_ON_DISK = "openai-session"
+EVERY_TALK = (TALK, TALK_RELAXED, PEER_TALK)
+EVERY_TALK_ON_DISK = (TALK_ON_DISK, TALK_AWAITED, PEER_TALK_ON_DISK)

@@ -169,7 +169,7 @@ def test_a_unit_leaves_nothing_in_its_folder() -> None:
     before = _work_folders()
 
     outcome = run_scenario(
-        scenario, registry.engines(), [OURS_ON_DISK], size, 1, None, lambda line: None
+        scenario, registry.engines(), [OURS_ON_DISK], size, 1, {}, lambda line: None
     )
 
     assert outcome.sides[OURS_ON_DISK].failure is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from bench import _registry as registry
 from bench import _report as report
 from bench import _unit as unit
 from bench._clock import Bounds
-from bench._environment import REQUIREMENTS, requirements
+from bench._environment import KINDS, interpreter, requirements
 from bench._machine import describe
 from bench._model import EngineInfo, Measured, Metric, Scenario, Target
 from bench._run import Outcome, Side
@@ -55,11 +56,19 @@ def test_every_scenario_names_known_sides_and_metrics() -> None:
 
 
 def test_every_peer_is_pinned_and_says_what_a_program_imports() -> None:
-    pinned = {line.split("==")[0] for line in requirements(REQUIREMENTS.read_text())}
-    peers = [info for info in registry.engines().values() if info.environment == "peers"]
+    for name, kind in KINDS.items():
+        pinned = {line.split("==")[0] for line in requirements(kind.requirements.read_text())}
+        found = [info for info in registry.engines().values() if info.environment == name]
+        peers = [info for info in found if info.package != "holdfast"]
 
-    assert {info.package for info in peers} <= pinned
-    assert all(info.imports for info in peers)
+        assert {info.package for info in peers} <= pinned
+        assert all(info.imports for info in peers)
+
+
+def test_a_python_that_is_nowhere_is_said() -> None:
+    assert interpreter(None) == sys.executable
+    with pytest.raises(OSError, match=r"no Python 3\.0 "):
+        interpreter("3.0")
 
 
 def test_a_requirement_is_a_line_without_its_comment() -> None:

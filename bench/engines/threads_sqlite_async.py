@@ -1,0 +1,22 @@
+"""A thread of Holdfast on its embedded store, awaited."""
+
+from __future__ import annotations
+
+from bench._model import Engine, EngineInfo, Place
+
+
+def _open(place: Place) -> Engine:
+    from bench._talks import AwaitedThread
+
+    return AwaitedThread(place)
+
+
+ENGINE = EngineInfo(
+    name="threads-sqlite-async",
+    label="Holdfast, SQLite, awaited",
+    open=_open,
+    environment="python-3.12",
+    package="holdfast",
+    imports="holdfast",
+    note="aput_messages; durable as well",
+)
