@@ -89,10 +89,10 @@ class Writer:
     def _accept(self, commit: Commit) -> None:
         draft, plan = self._draft, self._plan
         assert draft is not None and plan is not None, "a commit was made of nothing"
+        put = plan.shelf.slots.get(self._codec.encode(STATE))  # Before a removed one is dropped.
         self._objects.remember(draft.edited.objects)
         self._maps.accept(draft)
         self._made, self._known = commit.id, plan.known
-        put = plan.shelf.slots.get(self._codec.encode(STATE))
         if put is not None:
             # The caller's own object is not held on to.
             self._state = None if put.value is ABSENT else put

@@ -122,12 +122,13 @@ class StateContract(Base):
         assert chat.clear_state(T1) is True
         assert commits(chat) == 2
 
-    def test_a_state_can_be_put_after_it_was_cleared(self, chat: Face) -> None:
-        chat.put_state(T1, 1)
-        chat.clear_state(T1)
-        chat.put_state(T1, 2)
-
-        assert chat.get_state(T1) == 2
+    @pytest.mark.parametrize("end", ["clear_state", "clean_thread"])
+    def test_a_state_can_be_put_after_it_was_cleared(self, chat: Face, end: str) -> None:
+        for state in ({"step": 1}, {"step": 1}, {"step": 2}):
+            chat.put_state(T1, state)
+            assert chat.get_state(T1) == state
+            getattr(chat, end)(T1)
+            assert chat.get_state(T1) is None
 
     def test_a_cleared_state_stays_in_the_history(self, chat: Face) -> None:
         chat.put_state(T1, {"step": 1})
