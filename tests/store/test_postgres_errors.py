@@ -191,6 +191,27 @@ def test_tables_with_our_names_that_are_not_ours_are_left_alone(postgres_url: st
         PostgresStore(postgres_url, schema="public")
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE TABLE public.facts (layout text, header text);"
+        "CREATE TABLE public.objects (); CREATE TABLE public.spaces ();"
+        "INSERT INTO public.facts VALUES ('1', 'x')",
+        "CREATE TABLE public.facts (layout integer, header bytea);"
+        "CREATE TABLE public.objects (); CREATE TABLE public.spaces ();"
+        "INSERT INTO public.facts VALUES (1, NULL)",
+        "CREATE SEQUENCE public.facts",
+        "CREATE TYPE public.objects AS (id integer)",
+    ],
+)
+def test_whatever_has_our_names_is_left_alone(postgres_url: str, made: str) -> None:
+    with psycopg.connect(postgres_url) as other:
+        other.execute(made.encode())
+
+    with pytest.raises(FormatError, match="something else"):
+        PostgresStore(postgres_url, schema="public")
+
+
 def test_a_newer_layout_is_refused(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store:
         store._ask("UPDATE {s}.facts SET layout = 2")
@@ -213,8 +234,11 @@ def test_functions_that_are_missing_are_made_again(postgres_url: str) -> None:
         point(store, value("before"))
         other.execute("DROP FUNCTION holdfast.commit_1, holdfast.frames_1")
         other.commit()
-    with pytest.raises(FormatError, match="holdfast init"):
-        PostgresStore(postgres_url, create=False).read([value("before").id])
+    with (
+        PostgresStore(postgres_url, create=False) as store,
+        pytest.raises(FormatError, match="holdfast init"),
+    ):
+        store.read([value("before").id])
 
     with PostgresStore(postgres_url) as store:
         point(store, value("after"), expected=value("before").id)

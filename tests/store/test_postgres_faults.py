@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from psycopg.abc import PQGen
+from psycopg.waiting import Ready, Wait
 from psycopg_pool import ConnectionPool
 from psycopg_pool.pool import AddConnection, ShrinkPool
 
 from holdfast.errors import NotAllowed, Unavailable
 from holdfast.store import Move, PostgresStore
-from holdfast.store._postgres_pool import _Pool
+from holdfast.store._postgres_errors import TimedOut
+from holdfast.store._postgres_pool import _Pool, _until
 from holdfast.testing import fail_every_call
 from holdfast.testing._stores._base import MAIN, SPACE, point, value
 from tests.postgres import Postgres
@@ -154,6 +158,21 @@ def test_a_server_that_comes_back_is_found_soon_however_long_it_was_away(
     assert delays[0] <= 1.0 and delays[1] == 600.0
 
 
+def test_an_answer_that_trickles_in_is_not_read_for_ever() -> None:
+    def answer() -> PQGen[None]:
+        while True:
+            yield Wait.R
+
+    def asked(deadline: float) -> PQGen[None]:
+        asking = _until(answer(), deadline)
+        next(asking)
+        return asking
+
+    asked(time.monotonic() + 60.0).send(Ready.R)
+    with pytest.raises(TimedOut):
+        asked(time.monotonic() - 60.0).send(Ready.R)
+
+
 def test_opening_a_store_whose_connection_is_cut_says_so(url: str, proxy: Proxy) -> None:
     said: list[str] = []
     for piece in itertools.count(1):
@@ -176,14 +195,14 @@ def test_opening_a_store_that_is_being_made_ends(postgres_url: str) -> None:
 
 
 def test_what_is_sent_once_is_not_lost_to_a_connection_that_had_ended(
-    store: PostgresStore, postgres: Postgres
+    postgres: Postgres, postgres_url: str
 ) -> None:
-    point(store, value("x"))
-    postgres.run(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE 'test%'"
-    )
+    ours = f"FROM pg_stat_activity WHERE datname = '{postgres_url.rpartition('/')[2]}'"
+    with PostgresStore(postgres_url) as store:
+        point(store, value("x"))
+        postgres.run(f"SELECT pg_terminate_backend(pid, 60000) {ours}")
 
-    assert store._delete([value("x").id], 1) == []
+        assert store._delete([value("x").id], 1) == []
 
 
 def test_a_failed_statement_leaves_the_pool_as_it_was(

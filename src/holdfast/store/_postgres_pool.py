@@ -43,6 +43,7 @@ R = TypeVar("R")
 Row = tuple[Any, ...]
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.005, 0.5
+_LATEST = 1.0  # Seconds for which an answer is read on that begins in time and trickles in.
 _RECONNECTS = 1.0  # Seconds at most between two attempts to replace a connection.
 _ENCODING = "utf8"  # Whatever the database has: without one, the driver gives bytes for text.
 _PROBES = 2  # Seconds for a new connection at least: Postgres' own library takes no less.
@@ -95,12 +96,16 @@ class Connection(psycopg.Connection[Row]):
 
 
 def _until(gen: PQGen[R], deadline: float) -> PQGen[R]:
-    """The same generator, which raises once the time is over and nothing came."""
+    """The same generator, which raises once the time is over.
+
+    What has come by then is still read, unless that takes long too.
+    """
     try:
         asked = next(gen)
         while True:
             ready = yield asked
-            if not ready and time.monotonic() > deadline:
+            late = time.monotonic() - deadline
+            if late > (_LATEST if ready else 0.0):
                 gen.close()
                 raise TimedOut("the server did not answer in time")
             asked = gen.send(ready)

@@ -97,19 +97,24 @@ def _find(connection: Connection, place: str, schema: str) -> Header | None:
             row = found.fetchone()
         except psycopg.errors.UndefinedColumn:
             row = None
-    if row is None:
-        shown = ", ".join(sorted(names)[:3])
-        raise FormatError(
-            f"the schema {schema!r} holds tables of something else ({shown}), and no store of "
-            "Holdfast. Nothing was changed: choose another with schema=."
-        )
-    layout, header = row
+    match row:
+        case (int(layout), bytes(header)):
+            pass
+        case _:
+            raise _of_something_else(schema, ", ".join(sorted(names)[:3]))
     if layout > LAYOUT:
         raise NewerFormat(
             f"the tables of {place} have version {layout}; this version of Holdfast reads up to "
             f"{LAYOUT}. Install a newer Holdfast."
         )
-    return decode_header(bytes(header))
+    return decode_header(header)
+
+
+def _of_something_else(schema: str, shown: str) -> FormatError:
+    return FormatError(
+        f"the schema {schema!r} holds something else ({shown}), and no store of Holdfast. Nothing "
+        "was changed: choose another with schema=."
+    )
 
 
 def _complete(connection: Connection, schema: str) -> None:
@@ -153,3 +158,5 @@ def _create(connection: Connection, place: str, schema: str) -> None:
             f"{error.diag.message_primary}. Ask for CREATE on the database, or let somebody who "
             "has it run what PostgresStore.sql() gives (`holdfast sql`)."
         ) from error
+    except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject) as error:
+        raise _of_something_else(schema, error.diag.message_primary or "") from error
