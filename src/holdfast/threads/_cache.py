@@ -1,7 +1,8 @@
 """The state cache of threads: fast, for a time, and allowed to be lost.
 
 What is cached is kept beside the mark of the state that was stored then. A put makes a new
-mark, so a cached state never hides one that was put after it.
+mark, so a cached state never hides one that was put after it. Who puts a state also forgets
+what it cached: else that would be served again after a rollback to the mark before.
 """
 
 from __future__ import annotations
@@ -24,23 +25,38 @@ class StateCache:
             raise InvalidInput(f"cache_seconds is more than 0, or None, not {seconds!r:.80}")
         self._scratch = store.scratch()
         self._codec, self._seconds = codec, seconds
+        self._met: set[str] = set()
+        """The keys of what was kept or found here."""
 
     def put(self, thread: Thread, state: Any) -> None:
         """Keep a state, as it is now."""
         mark = thread.contents().marks.saved.ljust(_MARK, b"\0")
-        self._scratch.put(_key(thread), mark + self._codec.encode(state), self._seconds)
+        key = _key(thread)
+        self._met.add(key)
+        self._scratch.put(key, mark + self._codec.encode(state), self._seconds)
 
     def get(self, thread: Thread) -> Any:
         """The state that was kept; None if there is none, or the stored one is newer."""
         mark = thread.contents().marks.saved.ljust(_MARK, b"\0")  # First: it finds the branch.
-        found = self._scratch.get(_key(thread))
-        if found is None or found[:_MARK] != mark:
+        key = _key(thread)
+        found = self._scratch.get(key)
+        if found is None:
+            return None
+        self._met.add(key)
+        if found[:_MARK] != mark:
             return None
         return self._codec.decode(found[_MARK:])
 
     def remove(self, thread: Thread) -> None:
         """Forget what is kept of a thread."""
-        self._scratch.remove(_key(thread))
+        key = _key(thread)
+        self._met.discard(key)
+        self._scratch.remove(key)
+
+    def outdate(self, thread: Thread) -> None:
+        """Forget what is kept of a thread, if that was met here: a state was put."""
+        if _key(thread) in self._met:
+            self.remove(thread)
 
 
 def _is_number(value: Any) -> bool:

@@ -335,7 +335,10 @@ class ThreadCheckpointer(Generic[StateT]):
         metadata: Mapping[str, Any] | None = None,
     ) -> str | None:
         thread = self._thread(address_of(config))
-        return self._commit(thread, changes, metadata, step, description)
+        made = self._commit(thread, changes, metadata, step, description)
+        if changes.puts_state:
+            self._cache.outdate(thread)
+        return made
 
     def _commit(
         self,
