@@ -12,24 +12,38 @@ DEV  := .venv/dev-$(VERSION)
 FUZZ := .venv/fuzz-$(VERSION)
 DOCS := .venv/docs-$(VERSION)
 
+# Frameworks whose adapters are tested beside them, each in an environment of its own. A name is
+# that of an extra and of a folder below tests/frameworks; name@version tests an older release.
+FRAMEWORKS := agentflow pyagenity pyagenity@0.3.3
+FRAMEWORKS_NEED := 3.12
+
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --upgrade --editable
 CODE := $(wildcard src tests bench examples fuzz tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench soak docs clean servers python-is-new-enough
+.PHONY: help demo test frameworks lint format bench soak docs clean servers python-is-new-enough
 
 help: ## list what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PYTHON=python3.13 chooses the interpreter (3.11 or newer); each version has its own environments."
-	@echo "  ARGS=... is handed on to demo, test, bench and soak: make test ARGS='-k merge'."
+	@echo "  ARGS=... is handed on to demo, test, frameworks, bench and soak: make test ARGS='-k merge'."
 
 demo: $(CORE)/.installed ## run the main job, with nothing but the core installed
 	@$(CORE)/bin/python examples/demo.py $(ARGS)
 
 test: lint servers ## lint, then run every test
 	$(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+	@$(MAKE) --no-print-directory frameworks ARGS=
+
+frameworks: python-is-new-enough ## test the adapters beside their frameworks, on a Python that these take
+	@python=$$($(PYTHON) tools/find_python.py $(FRAMEWORKS_NEED)) && \
+	    $(MAKE) --no-print-directory PYTHON=$$python $(FRAMEWORKS:%=framework-%)
+
+.PHONY: $(FRAMEWORKS:%=framework-%)
+$(FRAMEWORKS:%=framework-%): framework-%: .venv/%-$(VERSION)/.installed
+	.venv/$*-$(VERSION)/bin/python -m pytest tests/frameworks/$(firstword $(subst @, ,$*)) $(ARGS)
 
 lint: $(DEV)/.installed ## style, types and the contracts between layers
 	$(DEV)/bin/python -m ruff check $(CODE)
@@ -81,10 +95,13 @@ $(CORE)/.installed: EXTRAS :=
 $(DEV)/.installed: EXTRAS := [dev]
 $(FUZZ)/.installed: EXTRAS := [dev,fuzz]
 $(DOCS)/.installed: EXTRAS := [docs]
+$(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): FRAMEWORK = $(patsubst .venv/%-$(VERSION),%,$(@D))
+$(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): EXTRAS = [$(firstword $(subst @, ,$(FRAMEWORK))),test]
+$(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): PINNED = $(if $(findstring @,$(FRAMEWORK)),$(subst @,==,$(FRAMEWORK)))
 
 .venv/%/.installed: .venv/%/.created pyproject.toml src/holdfast/_version.py
-	@echo "installing holdfast$(EXTRAS) into $(@D)"
-	@$(@D)/bin/python $(PIP_INSTALL) '.$(EXTRAS)'
+	@echo "installing holdfast$(EXTRAS) $(PINNED) into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) '.$(EXTRAS)' $(PINNED)
 	@touch $@
 
 .PRECIOUS: .venv/%/.created .venv/%/.installed

@@ -17,6 +17,7 @@ PUBLIC = [
 ]
 
 FRAMEWORKS = {
+    "agentflow",
     "agents",
     "autogen_agentchat",
     "autogen_core",
@@ -25,6 +26,7 @@ FRAMEWORKS = {
     "langchain_core",
     "langgraph",
     "llama_index",
+    "pyagenity",
 }
 DRIVERS = {
     "aiosqlite",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from importlib import import_module, metadata
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.codec import default_registry
+from tests.pages import python_blocks, run_page
 
 ROOT = Path(__file__).parent.parent
 MODULES = [
@@ -32,24 +30,23 @@ MODULES = [
     "holdfast.testing",
 ]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FRAMEWORKS = ROOT / "docs/frameworks"
+"""The pages here run beside their frameworks: see tests/frameworks."""
 NEEDS_REDIS = {"docs/in-depth/own-storage.md", "docs/in-depth/redis.md"}
 NEEDS_POSTGRES = {"docs/in-depth/postgres.md", "docs/in-depth/s3.md"}
 NEEDS_S3 = {"docs/in-depth/s3.md"}
 """Pages whose examples find a server in the environment."""
-BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def python_blocks(page: Path) -> list[tuple[int, str]]:
-    """The Python examples of a page, each with the line on which it starts."""
-    text = page.read_text(encoding="utf-8")
-    return [(text.count("\n", 0, found.start(1)), found[1]) for found in BLOCK.finditer(text)]
 
 
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if python_blocks(page) and page.parent != FRAMEWORKS],
+    ids=name_of,
+)
 def test_the_examples_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -60,17 +57,8 @@ def test_the_examples_of_a_page_run(
         monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("postgres_url"))
     if name_of(page) in NEEDS_S3:
         monkeypatch.setenv("S3_URL", request.getfixturevalue("s3_url"))
-    # What a page declares for its program ends with it.
-    for table in ("_by_class", "_by_name"):
-        monkeypatch.setattr(default_registry, table, dict(getattr(default_registry, table)))
-    # A real module, because dataclasses and pydantic look up where a class was made.
-    module = ModuleType("example")
-    monkeypatch.setitem(sys.modules, "example", module)
 
-    for line, source in python_blocks(page):
-        # Blank lines in front make a traceback show the page's own line.
-        code = compile("\n" * line + source, str(page), "exec", dont_inherit=True)
-        exec(code, vars(module))
+    run_page(page, monkeypatch)
 
 
 @pytest.mark.parametrize("name", sorted(set(holdfast.__all__) - {"__version__"}))
