@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.store import CachedStore, Store
-from holdfast.testing import FaultStore
-from tests.engines import opening
+import pytest
 
-NAMES = ["memory", "sqlite", "files", "cached", "faulty"]
+from holdfast.store import CachedStore, PostgresStore, RedisStore, Store
+from holdfast.testing import FaultStore
+from tests.engines import ENGINES, opening
 
 _WRAPPERS: dict[str, Callable[[Store], Store]] = {"cached": CachedStore, "faulty": FaultStore}
 
+NAMES = [*ENGINES, "postgres", "redis", *_WRAPPERS]
+
+_numbers = itertools.count(1)
+
 
 @contextmanager
-def opened(name: str, folder: Path) -> Iterator[Store]:
+def opened(name: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Store]:
     """A store of an engine, or one in front of an embedded one."""
-    wrap = _WRAPPERS.get(name)
-    with opening("sqlite" if wrap else name, folder) as open_one:
-        store = open_one()
-        yield wrap(store) if wrap else store
+    if name == "postgres":
+        url, schema = request.getfixturevalue("postgres").url(), f"aside_{next(_numbers)}"
+        with PostgresStore(url, schema=schema) as store:
+            yield store
+    elif name == "redis":
+        with RedisStore(request.getfixturevalue("redis_url"), durability="relaxed") as store:
+            yield store
+    else:
+        wrap = _WRAPPERS.get(name)
+        with opening("sqlite" if wrap else name, folder) as open_one:
+            store = open_one()
+            yield wrap(store) if wrap else store

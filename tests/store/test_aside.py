@@ -18,7 +18,7 @@ ALL = Within(1_000_000)
 
 @pytest.fixture(params=NAMES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with opened(request.param, tmp_path) as found:
+    with opened(request.param, request, tmp_path) as found:
         yield found
 
 

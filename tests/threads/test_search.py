@@ -15,7 +15,8 @@ from holdfast.store._aside_memory import MemoryTextIndex
 from holdfast.threads._search import _STAMP, ALL, Part, Searcher
 from holdfast.threads._words import Query, matches
 from holdfast.tree import Edited, Map
-from tests.engines import ENGINES, opening
+from tests.engines import opening
+from tests.store.asides import NAMES, opened
 
 SPACE = "threads/one"
 
@@ -65,10 +66,10 @@ class Thread:
         return sorted(found, reverse=part.newest_first)
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=NAMES)
 def thread(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Thread]:
-    with opening(request.param, tmp_path) as open_one:
-        yield Thread(open_one())
+    with opened(request.param, request, tmp_path) as store:
+        yield Thread(store)
 
 
 def talk(count: int, seed: int = 1) -> list[str]:

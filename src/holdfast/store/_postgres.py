@@ -10,6 +10,7 @@ from uuid import UUID
 
 from holdfast.errors import FormatError, HoldfastError, InvalidInput
 from holdfast.store import _postgres_group
+from holdfast.store._aside import Scratch, TextIndex
 from holdfast.store._asynchronous import twin
 from holdfast.store._checks import expect, expect_seconds, expect_whole
 from holdfast.store._contract import Store
@@ -18,6 +19,7 @@ from holdfast.store._frames import parse_header
 from holdfast.store._framing import DEFAULT_CACHE_BYTES
 from holdfast.store._own import CONTENT_SPACE
 from holdfast.store._postgres_arrays import KEY_SIZE, byteas, keys
+from holdfast.store._postgres_beside import Beside, PostgresScratch, PostgresTextIndex
 from holdfast.store._postgres_commit import (
     TYPES,
     Answer,
@@ -120,6 +122,7 @@ class PostgresStore(Store):
             databases.Asked(schema, durability, create, listen_dsn),
             Settings(min_connections, max_connections, timeout, connect_timeout),
         )
+        self._beside = Beside(self._database)
         self._group = _postgres_group.Group(self._together)
 
     @staticmethod
@@ -148,6 +151,14 @@ class PostgresStore(Store):
 
     def _close(self) -> None:
         self._database.close()
+
+    # Beside history.
+
+    def _make_text_index(self) -> TextIndex:
+        return PostgresTextIndex(self._beside)
+
+    def _make_scratch(self) -> Scratch:
+        return PostgresScratch(self._beside)
 
     def _ask(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self._database.rows(statement, parameters)

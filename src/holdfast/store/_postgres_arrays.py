@@ -14,7 +14,8 @@ from holdfast.tree._objects import ObjectId
 _HEAD = Struct(">iiIii")
 _LENGTH = Struct(">i")
 _NONE = _LENGTH.pack(-1)
-_BYTEA, _TEXT, _UUID = 17, 25, 2950
+_BIGINT = Struct(">q")
+_BYTEA, _INT8, _TEXT, _UUID = 17, 20, 25, 2950
 
 KEY_SIZE = 16
 """An object is found by so many bytes of its id."""
@@ -42,6 +43,11 @@ def keys(ids: Iterable[ObjectId | None]) -> Array:
 def texts(items: Sequence[str]) -> Array:
     """An array of texts."""
     return Array(_spelled(_TEXT, [item.encode() for item in items]))
+
+
+def bigints(items: Sequence[int]) -> Array:
+    """An array of whole numbers."""
+    return Array(_spelled(_INT8, [_BIGINT.pack(item) for item in items]))
 
 
 def _spelled(element: int, items: Sequence[bytes | None]) -> bytes:

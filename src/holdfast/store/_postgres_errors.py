@@ -22,6 +22,9 @@ from holdfast.errors import (
     Unavailable,
 )
 
+DATA_ERRORS: tuple[type[Exception], ...] = (psycopg.DataError,)
+"""A value that the database cannot hold, for example a word that its encoding cannot spell."""
+
 _GONE = ("08", "57P01", "57P02", "57P03", "57P05")
 _BUSY = ("40001", "40P01")
 _UNPREPARED = ("26000", "42P05")

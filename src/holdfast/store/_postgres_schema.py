@@ -8,6 +8,7 @@ import time
 import psycopg
 
 from holdfast.errors import FormatError, NewerFormat, NotAllowed, NotFound
+from holdfast.store import _postgres_beside_sql as beside
 from holdfast.store._postgres_errors import (
     Again,
     Lost,
@@ -118,7 +119,10 @@ def _of_something_else(schema: str, shown: str) -> FormatError:
 
 
 def _complete(connection: Connection, schema: str) -> None:
-    """Make the functions again if some are missing, for example because they are new."""
+    """Make the functions again if some are missing, for example because they are new.
+
+    What stands beside history may be new too.
+    """
     rows = connection.execute(
         "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
         "WHERE n.nspname = %s",
@@ -129,6 +133,7 @@ def _complete(connection: Connection, schema: str) -> None:
     name = quoted(schema)
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"holdfast {name}",))
+        connection.execute(beside.TABLES.format(s=name).encode())
         connection.execute(functions(name).encode())
 
 

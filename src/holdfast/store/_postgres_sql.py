@@ -10,6 +10,7 @@ operations  one row for each commit; `write` is a hash of space and write id
 leases      what was granted and not given back
 watches     which spaces somebody listens to, and until when; may be lost
 accesses    when the content of references was last read; may be lost
+indexed, words, scratch: see `_postgres_beside_sql`; may be lost
 
 The functions are what changes a space: each is one statement for who calls it, so one
 round trip and one transaction. Their names carry a number that changes with what they take.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import re
 
 from holdfast.errors import InvalidInput
+from holdfast.store import _postgres_beside_sql as beside
 from holdfast.store._postgres_group_sql import GROUP
 from holdfast.store._records import Header, encode_header
 
@@ -368,13 +370,16 @@ END $delete$;
 
 def tables(schema: str) -> str:
     """What makes the tables of a store in a schema that is there. Its name is quoted already."""
-    return _TABLES.format(s=schema)
+    return _TABLES.format(s=schema) + beside.TABLES.format(s=schema)
 
 
 def functions(schema: str) -> str:
     """What makes the functions of a store, or puts them in the place of what they were."""
-    parts = (_COMMIT, GROUP, _FRAMES, _LEASES, _COLLECTION)
-    return "".join(part.format(s=schema, planning=_PLANNING, begin=_BEGIN) for part in parts)
+    parts = (_COMMIT, GROUP, _FRAMES, _LEASES, _COLLECTION, beside.FUNCTIONS)
+    words = {"bits": beside.BLOCK_BITS, "batch": beside.BATCH, "many": beside.MANY}
+    return "".join(
+        part.format(s=schema, planning=_PLANNING, begin=_BEGIN, **words) for part in parts
+    )
 
 
 def function_names() -> frozenset[str]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import ormsgpack
 
 from holdfast.errors import FormatError, InvalidInput, NotFound
+from holdfast.store._aside import Scratch
 from holdfast.store._checks import expect, expect_seconds, expect_whole
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Presence
@@ -37,6 +38,7 @@ from holdfast.store._redis_commit import Committer
 from holdfast.store._redis_durability import check_asked
 from holdfast.store._redis_listener import Listener
 from holdfast.store._redis_objects import Objects
+from holdfast.store._redis_scratch import RedisScratch
 from holdfast.tree._objects import ID_SIZE, ObjectId
 
 DIGEST_SIZE = 32
@@ -243,6 +245,9 @@ class RedisStore(Store):
     def _disk_bytes(self) -> int:
         """About the memory that it takes there."""
         return int(self._server.ask("GET", f"{self._root}:bytes") or 0)
+
+    def _make_scratch(self) -> Scratch:
+        return RedisScratch(self._server)
 
     def _close(self) -> None:
         self._listener.close()
