@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, Verbosity, settings
 
 from tests.postgres import pgbouncer, postgres, postgres_url
 from tests.s3_server import s3_endpoint, s3_url
-from tests.servers import redis_server, redis_url
+from tests.servers import nats_server, nats_url, redis_server, redis_url
 
 __all__ = [
+    "nats_server",
+    "nats_url",
     "pgbouncer",
     "postgres",
     "postgres_url",

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import pytest
 
@@ -54,8 +55,53 @@ class Redis:
             return connection.recv(64)
 
 
+class Nats:
+    """A NATS server with JetStream, whose data is in a temporary folder."""
+
+    program = "nats-server"
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.url = f"nats://127.0.0.1:{port}"
+
+    def command(self, folder: Path) -> list[str]:
+        """How it is started."""
+        settings = folder / "nats.conf"
+        settings.write_text(
+            f'listen: "127.0.0.1:{self.port}"\n'
+            f'jetstream: {{store_dir: "{folder / "jetstream"}"}}\n'
+            "max_payload: 32MB\n"
+        )
+        return [self.program, "--config", str(settings)]
+
+    def answers(self) -> bool:
+        """Whether it is ready."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+                with connection.makefile("rb") as lines:
+                    return any(line == b"PONG\r\n" for line in lines)
+        except OSError:
+            return False
+
+
+class Server(Protocol):
+    """What can be started."""
+
+    program: str
+
+    def command(self, folder: Path) -> list[str]:
+        """How it is started."""
+
+    def answers(self) -> bool:
+        """Whether it is ready."""
+
+
+S = TypeVar("S", bound=Server)
+
+
 @contextmanager
-def running(make: Callable[[int], Redis]) -> Iterator[Redis]:
+def running(make: Callable[[int], S]) -> Iterator[S]:
     """A server, started on a free port and stopped at the end."""
     with tempfile.TemporaryDirectory(prefix="holdfast-server-") as folder:
         server, process = _start(make, Path(folder))
@@ -70,16 +116,16 @@ def running(make: Callable[[int], Redis]) -> Iterator[Redis]:
                 process.wait()
 
 
-def _start(make: Callable[[int], Redis], folder: Path) -> tuple[Redis, subprocess.Popen[bytes]]:
+def _start(make: Callable[[int], S], folder: Path) -> tuple[S, subprocess.Popen[bytes]]:
     log = folder / "log"
     for _ in range(_TRIES):
         server = make(_free_port())
-        if shutil.which(server.program) is None:
+        found = shutil.which(server.program) or shutil.which(server.program, path="/usr/sbin")
+        if found is None:
             pytest.fail(f"{server.program} is not installed: run `python tools/servers.py`")
+        command = [found, *server.command(folder)[1:]]
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                server.command(folder), stdin=subprocess.DEVNULL, stdout=out, stderr=out
-            )
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         if _answers(server, process):
             return server, process
         process.kill()
@@ -87,7 +133,7 @@ def _start(make: Callable[[int], Redis], folder: Path) -> tuple[Redis, subproces
     raise RuntimeError(f"{server.program} does not start: {log.read_text(errors='replace')}")
 
 
-def _answers(server: Redis, process: subprocess.Popen[bytes]) -> bool:
+def _answers(server: Server, process: subprocess.Popen[bytes]) -> bool:
     until = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < until:
         if server.answers():
@@ -115,3 +161,16 @@ def redis_url(redis_server: Redis) -> str:
     """The address of a Redis server that is empty."""
     redis_server.clear()
     return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[Nats]:
+    """A NATS server for the tests of this process."""
+    with running(Nats) as server:
+        yield server
+
+
+@pytest.fixture
+def nats_url(nats_server: Nats) -> str:
+    """The address of a NATS server; what tests name in it must be their own."""
+    return nats_server.url

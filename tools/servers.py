@@ -33,27 +33,35 @@ SERVERS = [
     Server("postgres", "postgresql"),
     Server("pgbouncer", "pgbouncer"),
     Server("redis-server", "redis-server"),
+    Server("nats-server", "nats-server"),
 ]
+"""Those that Debian has. The S3 server comes with a package from PyPI, in the extra `dev`."""
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 """What Debian asks before it starts the service of a package that it has installed."""
 
 
 def main() -> int:
-    missing = [server for server in SERVERS if not server.is_there()]
+    missing = absent()
+    if missing and os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        print(f"installing {', '.join(server.program for server in missing)} with apt-get")
+        if install([server.package for server in missing]) != 0:
+            return 1
+        missing = absent()
     if not missing:
         return 0
-    programs = ", ".join(server.program for server in missing)
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        packages = " ".join(server.package for server in missing)
-        print(
-            f"the tests need {programs}, which is not installed: run `apt-get install {packages}` "
-            "as root, or install it in another way.",
-            file=sys.stderr,
-        )
-        return 1
-    print(f"installing {programs} with apt-get")
-    return install([server.package for server in missing])
+    print(
+        f"the tests need {', '.join(server.program for server in missing)}, which is not "
+        f"installed: run `apt-get install {' '.join(server.package for server in missing)}` as "
+        "root, or put it on the PATH in another way.",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def absent() -> list[Server]:
+    """The servers that are not installed."""
+    return [server for server in SERVERS if not server.is_there()]
 
 
 def install(packages: list[str]) -> int:
