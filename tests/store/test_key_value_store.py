@@ -17,7 +17,6 @@ from holdfast.errors import (
     FormatError,
     HoldfastError,
     InvalidInput,
-    MissingObjects,
     NewerFormat,
     StoreClosed,
     StoreFull,
@@ -412,7 +411,7 @@ def test_what_was_written_before_a_kill_and_never_pointed_to_is_collected() -> N
     assert {one.id for one in store.scan()} == kept
 
 
-def test_what_a_killed_writer_left_pending_is_nobodys_and_in_nobodys_way() -> None:
+def test_what_a_killed_writer_left_can_be_built_on() -> None:
     first, second = growing(2, size=400)
     data: dict[str, bytes] = {}
     store = DictKV(data).as_store()
@@ -422,15 +421,14 @@ def test_what_a_killed_writer_left_pending_is_nobodys_and_in_nobodys_way() -> No
         dying.commit(SPACE, [second])
     assert [one.base for one in store.scan() if one.id == second.id] == [first.id]
 
-    assert store.missing([second.id]) == [second.id]
-    with pytest.raises(MissingObjects):
-        store.read([second.id])
+    assert store.missing([second.id]) == []
     assert {one.id for one in store.scan()} == {first.id, second.id}
-    store.commit(SPACE, [second])
+    store.commit(SPACE, moves=[Move(MAIN, None, second.id)])
+    store.gc(recent=1)
     assert store.read([second.id])[0].payload == second.payload
 
 
-def test_what_is_pending_is_collected_with_what_it_is_stored_against() -> None:
+def test_what_a_killed_writer_left_is_collected_with_what_it_is_stored_against() -> None:
     first, second = growing(2, size=400)
     data: dict[str, bytes] = {}
     store = DictKV(data).as_store()

@@ -156,7 +156,7 @@ def test_a_frame_against_something_that_is_gone_counts_for_nothing() -> None:
     assert frames[0].base == first.id
     writer.condemn([first.id])
     writer.delete([first.id])
-    late._keep(frames, 1)
+    late._keep(frames, 1, {})
 
     other = MemoryS3Store(MemoryBucket(data))
     assert other.missing([second.id]) == [second.id]

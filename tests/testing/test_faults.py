@@ -18,6 +18,7 @@ from tests.store.test_sqlite import SqliteContract
 
 ONE, TWO = value("one"), value("two")
 UNCOUNTED = {
+    "_arrange",
     "_make_text_index",
     "_make_scratch",
     "_close",

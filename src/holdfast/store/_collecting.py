@@ -1,8 +1,9 @@
 """Collection: what nothing reaches any more is deleted, beside writers who go on.
 
 The order is the whole matter. Mark what is reached; condemn the rest; raise the epochs,
-after which no writer trusts what it knew; mark again, from what was done meanwhile, and
-revive what that reaches; wait; delete what is still condemned. See design note 003.
+after which no writer trusts what it knew; mark again, from what was done meanwhile and from
+what was stored meanwhile, and revive what that reaches; wait; delete what is still condemned.
+See design notes 003 and 014.
 """
 
 from __future__ import annotations
@@ -59,23 +60,29 @@ def collect(
     lies behind it cannot be seen.
     """
     tell = _quiet if progress is None else progress
-    marks = Marks(store, recent, tell)
-    marks.mark()
     stored = list(store.scan())
+    marks = Marks(store, recent, tell)
+    marks.mark(stored)
     bases = {one.id: one.base for one in stored if one.base is not None}
     marks.mark_bases(marks.seen, bases)
     doomed, spared, marked = _sort(stored, bases, marks.seen)
     if dry_run:
         return _result(doomed, spared, dry_run)
     store.revive(marked)
+    store.settle(marks.sound)
     if not doomed:
         return _result(doomed, spared, dry_run)
     collection = secrets.randbelow(2**62) + 1
     condemned = store.condemn(doomed, collection)
     store.raise_epochs()
-    saved = marks.mark() | marks.reach(doomed.keys() - set(condemned))
+    stored = list(store.scan())
+    saved = marks.mark(stored) | marks.reach(doomed.keys() - set(condemned))
+    # What was stored beside us must stay whole, although nothing leads to it.
+    saved |= marks.reach(one.id for one in stored if not one.condemned)
+    bases |= {one.id: one.base for one in stored if one.base is not None}
     saved |= marks.mark_bases(saved, bases)
     store.revive(sorted(saved & doomed.keys()))
+    store.settle(marks.sound)
     time.sleep(grace)
     gone: set[ObjectId] = set()
     for some in _portions(condemned):
@@ -90,18 +97,24 @@ class Marks:
 
     def __init__(self, store: Store, recent: int, tell: Progress) -> None:
         self.seen: set[ObjectId] = set()
+        self.sound: list[Stored] = []
+        """Of what was in doubt, that to which refs lead: nothing below it is gone."""
         self._store, self._recent, self._tell = store, recent, tell
         self._visited = 0
         self._looked_at: dict[str, int] = {}
         """The sequence number up to which a space's operations were looked at."""
 
-    def mark(self) -> set[ObjectId]:
-        """Add what is reached now; what was added."""
+    def mark(self, stored: Iterable[Stored]) -> set[ObjectId]:
+        """Add what is reached now; what was added.
+
+        What is stored was looked at before: what was put in its place since is not `sound`.
+        """
         added: set[ObjectId] = set()
         views = {space: self._store.view(space) for space in self._store.spaces()}
         # All refs before any log: where something is missing, nobody looks a second time.
         for space, view in views.items():
             added |= self.reach(roots(space, view)[0], expect_all=True)
+        self.sound = [one for one in stored if one.doubt and one.id in added]
         for space, view in views.items():
             added |= self.reach(roots(space, view)[1])
             if space in NEVER_UNDONE:

@@ -314,6 +314,17 @@ class Store(Engine):
         asked = check_ids(ids, "what is revived")
         self._revive(list(fetch_chains(asked, self._frames)))
 
+    def settle(self, found: Iterable[Stored]) -> None:
+        """Let commits need objects that `scan` found in doubt and that refs reach.
+
+        The refs must have been looked at after the scan. An object that was written anew
+        since is passed over.
+        """
+        self._check_open()
+        doubted = [one for one in found if one.doubt]
+        if doubted:
+            self._clear_doubt(doubted)
+
     def raise_epochs(self) -> int:
         """Raise the epoch of every space; the new number.
 
@@ -425,6 +436,7 @@ class Store(Engine):
 
     def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
         """Commit a batch; if the store is full, again as long as a collection frees something."""
+        batch, objects = self._arrange(batch, objects)
         while True:
             try:
                 return self._framed(batch, objects)
@@ -501,6 +513,7 @@ class Store(Engine):
     ascan = twin_iterator(scan)
     acondemn = twin(condemn)
     arevive = twin(revive)
+    asettle = twin(settle)
     araise_epochs = twin(raise_epochs)
     adelete = twin(delete)
     agc = twin(gc)

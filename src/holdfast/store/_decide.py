@@ -8,7 +8,7 @@ must come to the same decisions, in the same order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import ormsgpack
 
 from holdfast.errors import LeaseLost, MissingObjects, RefMoved, WriteIdReused
 from holdfast.store._framing import Framed
+from holdfast.store._order import Below
 from holdfast.store._records import Fence, Move, Operation, Scalar
 from holdfast.tree._objects import ObjectId
 
@@ -65,6 +66,8 @@ class Batch:
     time: int
     metadata: Mapping[str, Scalar]
     epoch: int | None
+    below: Below = field(default_factory=dict)
+    """What the objects point to among themselves, for an engine that asks for it."""
 
     def with_frames(self, frames: Sequence[Framed]) -> Batch:
         """The same commit with its objects; `dataclasses.replace` takes three times as long."""
@@ -80,6 +83,7 @@ class Batch:
             self.time,
             self.metadata,
             self.epoch,
+            self.below,
         )
 
     def required(self, epoch: int) -> frozenset[ObjectId]:

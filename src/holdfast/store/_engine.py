@@ -22,7 +22,7 @@ from holdfast.store._records import (
     View,
 )
 from holdfast.store._turns import Turn
-from holdfast.tree._objects import ObjectId
+from holdfast.tree._objects import Object, ObjectId
 
 
 class Engine(ABC):
@@ -112,6 +112,12 @@ class Engine(ABC):
     def _revive(self, ids: Sequence[ObjectId]) -> None:
         """Take the mark away; absent ones are passed over."""
 
+    def _clear_doubt(self, found: Sequence[Stored]) -> None:  # noqa: B027 - most have no doubt
+        """Let commits need objects that were in doubt, if they are still as `scan` found them.
+
+        Only for an engine that stores objects in one step and moves refs in another.
+        """
+
     @abstractmethod
     def _raise_epochs(self) -> int:
         """Raise every space's epoch, and that of spaces to come, to one new number."""
@@ -127,6 +133,13 @@ class Engine(ABC):
     @abstractmethod
     def _close(self) -> None:
         """Let go of files, connections and threads."""
+
+    def _arrange(self, batch: Batch, objects: Sequence[Object]) -> tuple[Batch, Sequence[Object]]:
+        """A commit and its objects in the order in which they are to be framed and stored.
+
+        Only for an engine that does not store them in one step. Asks nobody.
+        """
+        return batch, objects
 
     def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
         """What is wrong with the engine's own files or tables: each with what it is about.

@@ -77,9 +77,11 @@ class KVStore(ABC):
         return {key: value for key, value in found.items() if value is not None}
 
     def set_many(self, values: Mapping[str, bytes]) -> None:
-        """Set several keys. Each is as with `set`; if it raises, some may have been set.
+        """Set several keys, in their order or in one step. Each is as with `set`.
 
-        Override it if the server can be told many at once.
+        If it raises or is cut off, some may have been set: the first ones, because what
+        comes first is what the others point to. Override it if the server can be told many
+        at once.
         """
         for key, value in values.items():
             self.set(key, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -21,17 +22,22 @@ REFS = "holdfast/refs/"
 _SEAL = b"holdfast\x01"
 _DIGEST = 16
 _COLLECTION = 8
-# Whether a cell is pending, and whether it is condemned.
+_EPOCH = 6
+_NONCE = 8
+_BIRTH = _EPOCH + _NONCE
+
+
+# Whether a cell is new, and whether it is condemned.
 _MARKS = {
     (False, False): b"A",
     (False, True): b"C",
-    (True, False): b"P",
-    (True, True): b"D",
+    (True, False): b"N",
+    (True, True): b"M",
 }
 _MEANING = {mark: marks for marks, mark in _MARKS.items()}
 
-NONCE = 8
-"""Bytes that tell one writer's pending frame from another's."""
+NEW = _MARKS[True, False]
+"""What a cell begins with that is alive, and not settled."""
 
 
 def object_key(id: ObjectId) -> str:
@@ -54,20 +60,37 @@ def refs_key(space: str, sequence: int) -> str:
     return f"{REFS}{space}/{sequence:012d}"
 
 
+class Birth(NamedTuple):
+    """When a cell was written, and what tells it from every other one that was."""
+
+    epoch: int
+    nonce: bytes
+
+
+def born(epoch: int) -> Birth:
+    """The birth of what one commit writes now."""
+    return Birth(epoch, os.urandom(_NONCE))
+
+
 class Cell(NamedTuple):
     """An object as it is stored."""
 
     frame: bytes
     collection: int | None = None
     """The collection that condemned it, if one did."""
-    pending: bytes | None = None
-    """What its writer proposed it with, as long as it is not confirmed."""
+    birth: Birth | None = None
+    """None if it is settled: then a collection has seen it in its epoch, or found it reached."""
+
+    def is_doubtful(self, epoch: int) -> bool:
+        """Whether the commit that wrote it may have failed before this epoch."""
+        return self.birth is not None and self.birth.epoch < epoch
 
 
 def encode_cell(cell: Cell) -> bytes:
     """Spell a cell."""
-    marks = (cell.pending is not None, cell.collection is not None)
-    parts = [_MARKS[marks], cell.pending or b""]
+    parts = [_MARKS[cell.birth is not None, cell.collection is not None]]
+    if cell.birth is not None:
+        parts += [cell.birth.epoch.to_bytes(_EPOCH, "big"), cell.birth.nonce]
     if cell.collection is not None:
         parts.append(cell.collection.to_bytes(_COLLECTION, "big"))
     return b"".join([*parts, cell.frame])
@@ -78,15 +101,16 @@ def decode_cell(data: bytes) -> Cell | None:
     marks = _MEANING.get(data[:1])
     if marks is None:
         return None
-    pending, condemned = marks
-    middle = 1 + (NONCE if pending else 0)
+    new, condemned = marks
+    middle = 1 + (_BIRTH if new else 0)
     start = middle + (_COLLECTION if condemned else 0)
     if len(data) < start:
         return None
+    birth = Birth(int.from_bytes(data[1 : 1 + _EPOCH], "big"), data[1 + _EPOCH : middle])
     return Cell(
         data[start:],
         int.from_bytes(data[middle:start], "big") if condemned else None,
-        data[1:middle] if pending else None,
+        birth if new else None,
     )
 
 
@@ -106,6 +130,14 @@ def unseal(key: str, data: bytes) -> Any:
         return ormsgpack.unpackb(payload)
     except ValueError as error:
         raise damaged(key) from error
+
+
+def read_epoch(data: bytes | None) -> int:
+    """Read the store's epoch."""
+    epoch = None if data is None else unseal(EPOCH, data)
+    if not isinstance(epoch, int):
+        raise damaged(EPOCH)
+    return epoch
 
 
 def damaged(key: str) -> FormatError:

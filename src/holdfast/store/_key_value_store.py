@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import ClassVar, TypeVar
 
 from holdfast.errors import Corrupt
@@ -13,9 +15,18 @@ from holdfast.store._decide import Batch, Presence
 from holdfast.store._framing import DEFAULT_CACHE_BYTES, Framed
 from holdfast.store._key_value import KVStore
 from holdfast.store._key_value_calls import Calls
-from holdfast.store._key_value_cells import EPOCH, HEADER, ROOT, damaged, seal, unseal
+from holdfast.store._key_value_cells import (
+    EPOCH,
+    HEADER,
+    ROOT,
+    damaged,
+    read_epoch,
+    seal,
+    unseal,
+)
 from holdfast.store._key_value_objects import Objects
 from holdfast.store._key_value_spaces import Spaces
+from holdfast.store._order import Below, below, lowest_first
 from holdfast.store._record_store import RecordStore
 from holdfast.store._records import (
     Capabilities,
@@ -25,7 +36,7 @@ from holdfast.store._records import (
     decode_header,
     encode_header,
 )
-from holdfast.tree._objects import ObjectId
+from holdfast.tree._objects import Object, ObjectId
 
 R = TypeVar("R")
 
@@ -112,23 +123,30 @@ class KeyValueStore(RecordStore):
         return self._objects.frames(ids)
 
     def _presence(self, ids: Iterable[ObjectId]) -> Mapping[ObjectId, Presence]:
-        return self._objects.presence(list(ids))
+        return self._objects.presence_now(list(ids))
 
     # Commits.
 
     def _present(self, batch: Batch, epoch: int) -> Mapping[ObjectId, Presence]:
-        return self._presence(batch.asks(epoch))
+        return self._objects.presence(list(batch.asks(epoch)), epoch)
 
-    def _keep(self, frames: Sequence[Framed], epoch: int) -> None:
-        self._objects.put(frames)
+    def _arrange(self, batch: Batch, objects: Sequence[Object]) -> tuple[Batch, Sequence[Object]]:
+        found = below(objects)
+        return replace(batch, below=found), lowest_first(objects, found)
+
+    def _keep(self, frames: Sequence[Framed], epoch: int, below: Below) -> None:
+        self._objects.put(frames, epoch, below)
 
     def _epoch(self) -> int:
-        return _read_epoch(self._calls.get(EPOCH))
+        return read_epoch(self._calls.get(EPOCH))
 
     # Collection.
 
     def _scan(self) -> Iterator[Stored]:
-        return self._objects.scan()
+        return self._objects.scan(self._epoch())
+
+    def _clear_doubt(self, found: Sequence[Stored]) -> None:
+        self._objects.settle(found)
 
     def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
         return self._objects.examine() if read_data else ()
@@ -147,18 +165,16 @@ class KeyValueStore(RecordStore):
     def _raise_epochs(self) -> int:
         while True:
             data = self._calls.get(EPOCH)
-            raised = _read_epoch(data) + 1
+            epoch = read_epoch(data)
+            raised = epoch + 1
+            self._objects.settle_epoch(epoch, partial(self._is_epoch, epoch))
             if self._calls.swap(EPOCH, data, seal(EPOCH, raised)):
                 break
         self._raise_every(raised)
         return raised
 
-
-def _read_epoch(data: bytes | None) -> int:
-    epoch = None if data is None else unseal(EPOCH, data)
-    if not isinstance(epoch, int):
-        raise damaged(EPOCH)
-    return epoch
+    def _is_epoch(self, epoch: int) -> bool:
+        return self._epoch() == epoch
 
 
 def _durability_of(kv: KVStore) -> Durability:

@@ -22,6 +22,7 @@ from holdfast.store._key_value_objects import Raced
 from holdfast.store._key_value_records import Record
 from holdfast.store._key_value_spaces import Spaces
 from holdfast.store._listeners import Listeners
+from holdfast.store._order import Below
 from holdfast.store._records import LeaseRecord, Operation, Ref, View
 from holdfast.store._turns import Patience
 from holdfast.tree._objects import ObjectId
@@ -57,8 +58,8 @@ class RecordStore(Store):
         """What the engine knows of `batch.asks(epoch)`; at least as new as the epoch."""
 
     @abstractmethod
-    def _keep(self, frames: Sequence[Framed], epoch: int) -> None:
-        """Store frames that nobody can see yet. If it ends here, a collection takes them."""
+    def _keep(self, frames: Sequence[Framed], epoch: int, below: Below) -> None:
+        """Store frames, none before what it points to. If it ends here, they are garbage."""
 
     # Commits.
 
@@ -86,7 +87,7 @@ class RecordStore(Store):
         recorded = Recorded(batch.digest, decision.operation)
         if decision.repeated:
             return recorded, True
-        self._keep(decision.frames, moment.record.epoch)
+        self._keep(decision.frames, moment.record.epoch, batch.below)
         if not self._log.append(batch.space, moment.raw, moment.record, recorded):
             raise Raced
         return recorded, False

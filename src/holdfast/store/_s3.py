@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING, ClassVar
 
 from holdfast.errors import Corrupt, InvalidInput, NotFound
@@ -18,6 +19,7 @@ from holdfast.store._framing import DEFAULT_CACHE_BYTES, Framed
 from holdfast.store._key_value_calls import Cells
 from holdfast.store._key_value_cells import HEADER, ROOT, damaged, seal, unseal
 from holdfast.store._key_value_spaces import Spaces
+from holdfast.store._order import Below, below, lowest_first
 from holdfast.store._record_store import Moment, RecordStore
 from holdfast.store._records import (
     Capabilities,
@@ -36,12 +38,12 @@ from holdfast.store._s3_catalog import (
     read_catalog,
 )
 from holdfast.store._s3_cells import PACKS, PROBES, BucketCells, probe
-from holdfast.store._s3_collection import PACK_BYTES, compact
+from holdfast.store._s3_collection import PACK_BYTES, compact, move
 from holdfast.store._s3_index import Copy, Index
-from holdfast.store._s3_packs import pack_name, rows_of
+from holdfast.store._s3_packs import epoch_of, pack_name, rows_of
 from holdfast.store._s3_packs import seal as seal_pack
 from holdfast.store._s3_url import Place, parse_url
-from holdfast.tree._objects import ObjectId
+from holdfast.tree._objects import Object, ObjectId
 
 if TYPE_CHECKING:
     from holdfast.store._s3_bucket import Bucket
@@ -52,6 +54,7 @@ ELSEWHERE = "holdfast/elsewhere"
 
 _WORTH_LOOKING = 256 * 1024  # For so many bytes it is asked first whether they are there.
 _TRIES = 3
+_DOUBT = Struct(">Q")
 _LATE = 4  # Epochs for which deleted objects are remembered, for packs that come late.
 
 
@@ -272,8 +275,15 @@ class S3Store(RecordStore):
             index.find(one.id for one in batch.frames)
         return index.known(batch.asks(epoch))
 
-    def _keep(self, frames: Sequence[Framed], epoch: int) -> None:
-        self._bucket.each(partial(self._put_pack, epoch), _packed(frames))
+    def _arrange(self, batch: Batch, objects: Sequence[Object]) -> tuple[Batch, Sequence[Object]]:
+        if sum(len(one.payload) for one in objects) <= PACK_BYTES:
+            return batch, objects  # One pack: it is there as a whole, or not.
+        return batch, lowest_first(objects, below(objects))
+
+    def _keep(self, frames: Sequence[Framed], epoch: int, below: Below) -> None:
+        # One after the other: what a pack points to is in it, or in one that is there.
+        for some in _packed(frames):
+            self._put_pack(epoch, some)
         self._index.write_file()
 
     def _put_pack(self, epoch: int, frames: Sequence[Framed]) -> None:
@@ -309,9 +319,11 @@ class S3Store(RecordStore):
             best = self._index.best(id)
             if best is not None:
                 (_, epoch, row), _ = best
+                catalog = self._index.catalog
                 # By its own mark: what a living object is stored against is then revived.
-                condemned = self._index.catalog.mark(id).state(epoch) is State.CONDEMNED
-                yield Stored(id, row.kind, row.size, row.length, row.base, condemned)
+                condemned = catalog.mark(id).state(epoch) is State.CONDEMNED
+                doubt = _DOUBT.pack(catalog.epoch) if any(self._doubted(best[0])) else b""
+                yield Stored(id, row.kind, row.size, row.length, row.base, condemned, doubt)
 
     def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
         self._index.refresh()
@@ -322,11 +334,16 @@ class S3Store(RecordStore):
         return sum(size for _, size in self._bucket.listing(ROOT.rstrip("/")))
 
     def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
-        self._index.refresh()
-        there = [id for id in ids if self._index.best(id) is not None]
-        if not there:
+        def condemn(catalog: Catalog) -> Catalog:
+            self._index.refresh()
+            there = [id for id in ids if self._index.best(id) is not None]
+            packs = [(name, epoch_of(name) or 0) for name in self._index.packs()]
+            return catalog.condemned(there, collection).knowing(packs) if there else catalog
+
+        before = self._index.catalog.epoch
+        changed = change_catalog(self._cells, condemn)
+        if changed.epoch == before:
             return
-        changed = change_catalog(self._cells, lambda one: one.condemned(there, collection))
         self._index.take(changed)
         # A mark holds for a space once its epoch is raised: who commits knows of it then.
         self._raise_every(changed.epoch)
@@ -334,6 +351,27 @@ class S3Store(RecordStore):
     def _revive(self, ids: Sequence[ObjectId]) -> None:
         if ids:
             self._index.take(change_catalog(self._cells, lambda one: one.revived(ids)))
+
+    def _doubted(self, copy: Copy | None) -> Iterator[Copy]:
+        """A copy, and those that it is stored against, as far as their packs are in doubt."""
+        while copy is not None:
+            if self._index.catalog.doubts(copy.pack, copy.epoch):
+                yield copy
+            base = copy.row.base
+            found = None if base is None else self._index.best(base, copy.row.depth)
+            copy = None if found is None else found[0]
+
+    def _clear_doubt(self, found: Sequence[Stored]) -> None:
+        """Write objects once more, into a pack of the epoch in which they were found.
+
+        If another collection has begun since, that pack is in doubt itself.
+        """
+        moved: dict[ObjectId, Copy] = {}
+        for one in found:
+            best = self._index.best(one.id)
+            if best is not None:
+                moved.update((copy.row.id, copy) for copy in self._doubted(best[0]))
+        move(self._bucket, self._index, moved.values(), min(_found_in(one) for one in found))
 
     def _raise_epochs(self) -> int:
         raised = change_catalog(self._cells, Catalog.raised)
@@ -386,6 +424,11 @@ class S3Store(RecordStore):
             return catalog.marked(late)
 
         self._index.take(change_catalog(self._cells, forget))
+
+
+def _found_in(stored: Stored) -> int:
+    """The epoch in which an object was found in doubt."""
+    return int(_DOUBT.unpack(stored.doubt)[0])
 
 
 def _packed(frames: Sequence[Framed]) -> Iterator[list[Framed]]:

@@ -4,17 +4,21 @@ A mark is about copies, and a copy belongs to the epoch of its pack. What was wr
 the epoch of a mark bears it; what was written since does not. So whoever writes an object
 again revives it without touching the catalog, and a pack that comes late, from a writer who
 did not know of the mark, bears it too.
+
+The catalog also says which packs were there when marks were last set. Another one of an older
+epoch came late: its commit may have failed, so nothing in it can be needed. See design note 014.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
 from holdfast.store._key_value_calls import Cells
 from holdfast.store._key_value_cells import damaged, seal, unseal
+from holdfast.store._s3_packs import TOKEN, token_of
 from holdfast.tree._objects import ID_SIZE, ObjectId
 
 CATALOG = "holdfast/catalog"
@@ -54,10 +58,30 @@ class Catalog:
     epoch: int
     revision: int = 0
     marks: Mapping[ObjectId, Mark] = field(default_factory=dict)
+    since: int = 0
+    """Packs from before this epoch are in doubt, unless they are known."""
+    known: frozenset[bytes] = frozenset()
+    """The tokens of the packs that were there when that epoch began."""
 
     def mark(self, id: ObjectId) -> Mark:
         """The mark of an object."""
         return self.marks.get(id, UNMARKED)
+
+    def doubts(self, pack: str, epoch: int) -> bool:
+        """Whether the commit that wrote a pack may have failed beside a collection."""
+        return epoch < self.since and token_of(pack) not in self.known
+
+    def state(self, id: ObjectId, pack: str, epoch: int) -> State:
+        """What a copy of an object in a pack is worth."""
+        state = self.mark(id).state(epoch)
+        if state is State.ALIVE and self.doubts(pack, epoch):
+            return State.CONDEMNED
+        return state
+
+    def knowing(self, packs: Iterable[tuple[str, int]]) -> Catalog:
+        """With no other packs trusted, up to now, than these, with their epochs."""
+        known = frozenset(token_of(pack) for pack, epoch in packs if not self.doubts(pack, epoch))
+        return replace(self, since=self.epoch, known=known)
 
     def raised(self) -> Catalog:
         """With the next epoch."""
@@ -111,20 +135,24 @@ def encode_catalog(catalog: Catalog) -> bytes:
     for id, mark in catalog.marks.items():
         groups.setdefault(mark, []).append(id)
     spelled = [[*mark, b"".join(sorted(ids))] for mark, ids in groups.items()]
-    return seal(CATALOG, [catalog.revision, catalog.epoch, spelled])
+    known = b"".join(sorted(catalog.known))
+    return seal(CATALOG, [catalog.revision, catalog.epoch, spelled, catalog.since, known])
 
 
 def decode_catalog(data: bytes) -> Catalog:
     """Read a catalog; `FormatError` if it is none."""
     match unseal(CATALOG, data):
-        case [int(revision), int(epoch), list(groups)]:
+        case [int(revision), int(epoch), list(groups), int(since), bytes(tokens)]:
             marks: dict[ObjectId, Mark] = {}
             for group in groups:
                 mark, ids = _decode_group(group)
-                for start in range(0, len(ids), ID_SIZE):
-                    marks[ids[start : start + ID_SIZE]] = mark
-            return Catalog(epoch, revision, marks)
+                marks.update(dict.fromkeys(_cut(ids, ID_SIZE), mark))
+            return Catalog(epoch, revision, marks, since, frozenset(_cut(tokens, TOKEN)))
     raise damaged(CATALOG)
+
+
+def _cut(joined: bytes, size: int) -> Iterator[bytes]:
+    return (joined[start : start + size] for start in range(0, len(joined), size))
 
 
 def _decode_group(group: object) -> tuple[Mark, bytes]:

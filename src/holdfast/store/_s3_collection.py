@@ -8,7 +8,7 @@ alone: in a new pack these would be alive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.store._s3_catalog import Catalog, State
@@ -30,7 +30,7 @@ def compact(bucket: Bucket, index: Index) -> None:
     """Remove packs in which nothing lives, rewrite those that are less than half alive, and
     put small ones together. The index must be fresh."""
     packs, catalog = index.packs(), index.catalog
-    living = {name: _living(catalog, name, rows) for name, rows in packs.items()}
+    living = {name: _living(index, catalog, name, rows) for name, rows in packs.items()}
     settled = {name: rows for name, rows in living.items() if rows is not None}
     empty = [name for name, rows in settled.items() if not rows and packs[name]]
     thin = [name for name, rows in settled.items() if rows and _is_thin(rows, packs[name])]
@@ -45,9 +45,15 @@ def compact(bucket: Bucket, index: Index) -> None:
         bucket.delete([f"{PACKS}/{name}" for name in gone])
 
 
-def _living(catalog: Catalog, name: str, rows: Sequence[Row]) -> list[Row] | None:
-    """The living rows of a pack; None if one is condemned: then nothing can be settled yet."""
+def _living(index: Index, catalog: Catalog, name: str, rows: Sequence[Row]) -> list[Row] | None:
+    """The living rows of a pack; None if one is condemned: then nothing can be settled yet.
+
+    A pack in doubt has none. It can go when each of its rows is deleted, or lives elsewhere.
+    """
     epoch = epoch_of(name) or 0
+    if catalog.doubts(name, epoch):
+        left = [row for row in rows if catalog.mark(row.id).state(epoch) is not State.DEAD]
+        return None if any(not _lives(index, row) for row in left) else []
     states = [(row, catalog.mark(row.id).state(epoch)) for row in rows]
     if any(state is State.CONDEMNED for _, state in states):
         return None
@@ -65,17 +71,42 @@ def _rewrite(
             held = chosen.get(copy.row.id)
             if held is None or copy.row.depth < held.row.depth:
                 chosen[copy.row.id] = copy
-        frames = index.read(chosen.values())
-        if any(frame is None for frame in frames.values()):
-            continue  # Another collection was faster.
         # Listed behind the packs that it replaces: who lists in order misses neither.
         name = pack_name(catalog.epoch, max(map(time_of, some)))
-        rows = _moved(chosen.values())
-        data = [frames[row.id] or b"" for row in rows]
-        bucket.put(f"{PACKS}/{name}", seal(data, rows))
-        index.add(name, rows)
-        done += some
+        if _write(bucket, index, chosen.values(), name):
+            done += some
     return done
+
+
+def move(bucket: Bucket, index: Index, copies: Iterable[Copy], epoch: int) -> None:
+    """Write frames once more, into packs of an epoch."""
+    some: list[Copy] = []
+    held = 0
+    for copy in copies:
+        if some and held + copy.row.length > PACK_BYTES:
+            _write(bucket, index, some, pack_name(epoch))
+            some, held = [], 0
+        some.append(copy)
+        held += copy.row.length
+    if some:
+        _write(bucket, index, some, pack_name(epoch))
+
+
+def _write(bucket: Bucket, index: Index, copies: Collection[Copy], name: str) -> bool:
+    """Write frames into a new pack; False if one is gone: another collection was faster."""
+    frames = index.read(copies)
+    if any(frame is None for frame in frames.values()):
+        return False
+    rows = _moved(copies)
+    bucket.put(f"{PACKS}/{name}", seal([frames[row.id] or b"" for row in rows], rows))
+    index.add(name, rows)
+    return True
+
+
+def _lives(index: Index, row: Row) -> bool:
+    """Whether there is a living copy that does for this one, also as a base."""
+    best = index.best(row.id, row.depth + 1)
+    return best is not None and best[1] is State.ALIVE
 
 
 def _groups(packs: dict[str, list[Row]]) -> Iterator[list[str]]:

@@ -112,9 +112,9 @@ class Index:
 
     def _sound(self, id: ObjectId, below: int) -> Iterator[tuple[Copy, State]]:
         """The copies of an object, less deep than this, that can be read."""
-        mark = self._catalog.mark(id)
+        catalog = self._catalog
         for copy in self._copies.get(id, ()):
-            state, row = mark.state(copy.epoch), copy.row
+            state, row = catalog.state(id, copy.pack, copy.epoch), copy.row
             if state is State.DEAD or row.depth >= below:
                 continue
             if row.base is not None:

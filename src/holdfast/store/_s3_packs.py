@@ -31,6 +31,9 @@ _MAGIC = b"HFS\x01"
 FOOTER = _COUNTS.size + _CHECKSUM + len(_MAGIC)
 _DIGITS = 12
 
+TOKEN = 6
+"""Random bytes at the end of the name of a pack."""
+
 
 class Row(NamedTuple):
     """One frame in a pack."""
@@ -49,7 +52,15 @@ class Row(NamedTuple):
 def pack_name(epoch: int, not_before: int = 0) -> str:
     """A new name for a pack of an epoch; behind that of another with this time."""
     now = max(time.time_ns() // 1_000_000, not_before + 1)
-    return f"{epoch:0{_DIGITS}x}-{now:0{_DIGITS}x}-{os.urandom(6).hex()}"
+    return f"{epoch:0{_DIGITS}x}-{now:0{_DIGITS}x}-{os.urandom(TOKEN).hex()}"
+
+
+def token_of(name: str) -> bytes:
+    """What tells a pack from all others."""
+    try:
+        return bytes.fromhex(name[-2 * TOKEN :])
+    except ValueError:
+        return bytes(TOKEN)
 
 
 def name_before(name: str, milliseconds: int) -> str:

@@ -19,7 +19,7 @@ from holdfast.store._records import (
     View,
 )
 from holdfast.store._turns import Turn
-from holdfast.tree._objects import ObjectId
+from holdfast.tree._objects import Object, ObjectId
 
 R = TypeVar("R")
 
@@ -107,6 +107,9 @@ class WrapperStore(Store):
     def _revive(self, ids: Sequence[ObjectId]) -> None:
         return self._call("revive", lambda: self.inner._revive(ids))
 
+    def _clear_doubt(self, found: Sequence[Stored]) -> None:
+        return self._call("clear_doubt", lambda: self.inner._clear_doubt(found))
+
     def _raise_epochs(self) -> int:
         return self._call("raise_epochs", self.inner._raise_epochs)
 
@@ -120,6 +123,9 @@ class WrapperStore(Store):
         return self._call("disk_bytes", self.inner._disk_bytes)
 
     # These ask the engine nothing, so `_call` does not hear of them.
+
+    def _arrange(self, batch: Batch, objects: Sequence[Object]) -> tuple[Batch, Sequence[Object]]:
+        return self.inner._arrange(batch, objects)
 
     def _turns(self) -> tuple[Turn, Turn] | None:
         return self.inner._turns()

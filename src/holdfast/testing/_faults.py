@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 METHODS = frozenset(
     "frames presence commit ref view spaces operations lease leases grant_lease swap_lease "
-    "scan condemn revive raise_epochs delete examine disk_bytes".split()
+    "scan condemn revive clear_doubt raise_epochs delete examine disk_bytes".split()
 )
 """The calls of an engine that are counted and can fail."""
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import pytest
 
 from holdfast.errors import MissingObjects
 from holdfast.store import Move, Store, ref_name
+from holdfast.store._collecting import collect
+from holdfast.store._own import manifest
 from holdfast.testing._stores._base import (
     MAIN,
     SPACE,
@@ -18,7 +22,7 @@ from holdfast.testing._stores._base import (
     point,
     value,
 )
-from holdfast.tree import ID_SIZE, Object, ObjectId
+from holdfast.tree import ID_SIZE, Object, ObjectId, TreeWriter
 
 ROUNDS = 40
 
@@ -206,6 +210,25 @@ class CollectionContract(Base):
         store.delete([old.id])
         assert store.read([old.id]) == [old]
 
+    def test_what_is_stored_beside_a_collection_stays_whole(self, store: Store) -> None:
+        kept, old = (TreeWriter().write(text).objects[0] for text in ("kept", "old"))
+        top = manifest([old.id], None)
+        point(store, kept)
+        store.commit(SPACE, [old])
+        beside = Beside(store, lambda: store.commit(SPACE, [top], [old.id]))
+
+        collect(cast("Store", beside), recent=1)
+
+        if store.missing([top.id]):
+            with pytest.raises(MissingObjects):
+                store.commit(SPACE, moves=[Move("branch/top", None, top.id)])
+        else:
+            assert store.read([old.id])[0].payload == old.payload
+            store.commit(SPACE, moves=[Move("branch/top", None, top.id)])
+        assert store.check(read_data=True).problems == ()
+        store.gc(recent=1)
+        assert store.check(read_data=True).problems == ()
+
     def test_a_collection_beside_writers_takes_nothing_that_is_reached(
         self, store: Store, second: Store
     ) -> None:
@@ -227,6 +250,21 @@ class CollectionContract(Base):
             (commit,) = store.read([target])
             store.read(_links(commit))
             assert store.missing([target, *_links(commit)]) == []
+
+
+class Beside:
+    """A store on which something happens just before objects are condemned."""
+
+    def __init__(self, store: Store, meanwhile: Callable[[], object]) -> None:
+        self._store, self._meanwhile = store, meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def condemn(self, ids: Iterable[ObjectId], collection: int = 1) -> list[ObjectId]:
+        """Mark objects, a little too late."""
+        self._meanwhile()
+        return self._store.condemn(ids, collection)
 
 
 def _write(store: Store, number: int) -> None:
@@ -261,7 +299,10 @@ def _collect(store: Store) -> None:
     condemned = store.condemn([one.id for one in store.scan() if one.id not in reached])
     store.raise_epochs()
     # What was committed before the epoch rose may have trusted the old one.
-    store.revive(_reached(store).intersection(condemned))
+    stored = list(store.scan())
+    reached = _reached(store)
+    store.revive(reached.intersection(condemned))
+    store.settle(one for one in stored if one.id in reached)
     store.delete(condemned)
 
 
