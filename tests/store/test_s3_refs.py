@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import Corrupt, InvalidInput, NotAllowed, NotFound, Unavailable
 from holdfast.history import History
-from holdfast.store import S3Store, Store
+from holdfast.store import PostgresStore, S3Store, Store
 from holdfast.testing import StoreContract
 from holdfast.testing._stores._base import SPACE
 from holdfast.testing._stores._collection import CollectionContract
@@ -48,6 +48,17 @@ def test_spaces_are_in_the_database_and_objects_in_the_bucket(
         assert again.check(read_data=True).ok
 
     assert keys == {"pack", "elsewhere"}
+
+
+def test_spaces_share_the_connections_of_a_postgres_store(s3_url: str, postgres_url: str) -> None:
+    with PostgresStore(postgres_url, max_connections=1) as beside:
+        with S3Store(s3_url, refs=beside) as store:
+            History(store, SPACE).open().commit({"step": 1})
+        beside.commit(SPACE)  # Closing the one has not closed the other.
+
+        with S3Store(s3_url, refs=postgres_url, create=False) as again:
+            assert History(again, SPACE).value() == {"step": 1}
+        assert len(beside.operations(SPACE)) == 1
 
 
 def test_a_bucket_without_its_database_is_refused(

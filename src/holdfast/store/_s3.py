@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from struct import Struct
 from typing import TYPE_CHECKING, ClassVar
 
 from holdfast.errors import Corrupt, InvalidInput, NotFound
@@ -38,7 +37,7 @@ from holdfast.store._s3_catalog import (
     read_catalog,
 )
 from holdfast.store._s3_cells import PACKS, PROBES, BucketCells, probe
-from holdfast.store._s3_collection import PACK_BYTES, compact, move
+from holdfast.store._s3_collection import PACK_BYTES, compact, doubt_of, settle
 from holdfast.store._s3_index import Copy, Index
 from holdfast.store._s3_packs import epoch_of, pack_name, rows_of
 from holdfast.store._s3_packs import seal as seal_pack
@@ -46,6 +45,7 @@ from holdfast.store._s3_url import Place, parse_url
 from holdfast.tree._objects import Object, ObjectId
 
 if TYPE_CHECKING:
+    from holdfast.store._postgres import PostgresStore
     from holdfast.store._s3_bucket import Bucket
     from holdfast.store._s3_postgres import PostgresCells
 
@@ -54,7 +54,6 @@ ELSEWHERE = "holdfast/elsewhere"
 
 _WORTH_LOOKING = 256 * 1024  # For so many bytes it is asked first whether they are there.
 _TRIES = 3
-_DOUBT = Struct(">Q")
 _LATE = 4  # Epochs for which deleted objects are remembered, for packs that come late.
 
 
@@ -67,8 +66,9 @@ class S3Store(RecordStore):
     of the service. The server must keep conditional puts: this is tried out at each opening,
     and `NotAllowed` says which condition is ignored.
 
-    With `refs`, the URL of a Postgres database, spaces are kept there, and only objects in
-    the bucket, which need not keep conditions then.
+    With `refs`, the URL of a Postgres database or a `PostgresStore` whose connections are
+    then shared, spaces are kept there, and only objects in the bucket, which need not keep
+    conditions then.
 
     A small commit is two requests. Each request takes at most `timeout` seconds, and is
     tried again a few times until then. `poll_seconds` is how often `watch` asks for what
@@ -86,7 +86,7 @@ class S3Store(RecordStore):
         access_key_id: str | None = None,
         secret_access_key: str | None = None,
         session_token: str | None = None,
-        refs: str | None = None,
+        refs: str | PostgresStore | None = None,
         timeout: float = 20.0,
         poll_seconds: float = 0.5,
         backend_id: str = "s3",
@@ -142,18 +142,17 @@ class S3Store(RecordStore):
             ) from error
         return Bucket(place, timeout)
 
-    def _connect_refs(self, refs: str, timeout: float, threads: int) -> PostgresCells:
-        scheme = refs.partition("://")[0] if isinstance(refs, str) else ""
-        if scheme not in ("postgresql", "postgres"):
-            raise InvalidInput("refs is the URL of a Postgres database: postgresql://...")
+    def _connect_refs(
+        self, refs: str | PostgresStore, timeout: float, threads: int
+    ) -> PostgresCells:
         try:
-            from holdfast.store._s3_postgres import PostgresCells
+            from holdfast.store._s3_postgres import connect
         except ModuleNotFoundError as error:
             raise InvalidInput(
                 f"refs in Postgres need the package {error.name!r}: "
                 "pip install 'holdfast[s3,postgres]'"
             ) from error
-        return PostgresCells(refs, self.url, timeout, threads)
+        return connect(refs, self.url, timeout, threads)
 
     @property
     def header(self) -> Header:
@@ -322,7 +321,7 @@ class S3Store(RecordStore):
                 catalog = self._index.catalog
                 # By its own mark: what a living object is stored against is then revived.
                 condemned = catalog.mark(id).state(epoch) is State.CONDEMNED
-                doubt = _DOUBT.pack(catalog.epoch) if any(self._doubted(best[0])) else b""
+                doubt = doubt_of(self._index, best[0], catalog.epoch)
                 yield Stored(id, row.kind, row.size, row.length, row.base, condemned, doubt)
 
     def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
@@ -352,26 +351,8 @@ class S3Store(RecordStore):
         if ids:
             self._index.take(change_catalog(self._cells, lambda one: one.revived(ids)))
 
-    def _doubted(self, copy: Copy | None) -> Iterator[Copy]:
-        """A copy, and those that it is stored against, as far as their packs are in doubt."""
-        while copy is not None:
-            if self._index.catalog.doubts(copy.pack, copy.epoch):
-                yield copy
-            base = copy.row.base
-            found = None if base is None else self._index.best(base, copy.row.depth)
-            copy = None if found is None else found[0]
-
     def _clear_doubt(self, found: Sequence[Stored]) -> None:
-        """Write objects once more, into a pack of the epoch in which they were found.
-
-        If another collection has begun since, that pack is in doubt itself.
-        """
-        moved: dict[ObjectId, Copy] = {}
-        for one in found:
-            best = self._index.best(one.id)
-            if best is not None:
-                moved.update((copy.row.id, copy) for copy in self._doubted(best[0]))
-        move(self._bucket, self._index, moved.values(), min(_found_in(one) for one in found))
+        settle(self._bucket, self._index, found)
 
     def _raise_epochs(self) -> int:
         raised = change_catalog(self._cells, Catalog.raised)
@@ -424,11 +405,6 @@ class S3Store(RecordStore):
             return catalog.marked(late)
 
         self._index.take(change_catalog(self._cells, forget))
-
-
-def _found_in(stored: Stored) -> int:
-    """The epoch in which an object was found in doubt."""
-    return int(_DOUBT.unpack(stored.doubt)[0])
 
 
 def _packed(frames: Sequence[Framed]) -> Iterator[list[Framed]]:

@@ -9,12 +9,15 @@ alone: in a new pack these would be alive.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from struct import Struct
 from typing import TYPE_CHECKING
 
+from holdfast.store._records import Stored
 from holdfast.store._s3_catalog import Catalog, State
 from holdfast.store._s3_cells import PACKS
 from holdfast.store._s3_index import Copy, Index
 from holdfast.store._s3_packs import Row, epoch_of, pack_name, seal, time_of
+from holdfast.tree._objects import ObjectId
 
 if TYPE_CHECKING:
     from holdfast.store._s3_bucket import Bucket
@@ -23,6 +26,7 @@ PACK_BYTES = 8 * 1024 * 1024
 """About the most bytes of frames in one pack."""
 
 _SMALL_PACK = PACK_BYTES // 8
+_DOUBT = Struct(">Q")
 _FEW = 16  # So many small packs are left as they are.
 
 
@@ -78,7 +82,36 @@ def _rewrite(
     return done
 
 
-def move(bucket: Bucket, index: Index, copies: Iterable[Copy], epoch: int) -> None:
+def doubt_of(index: Index, copy: Copy, epoch: int) -> bytes:
+    """What `scan` says of a copy that is in doubt, or is stored against one that is."""
+    return _DOUBT.pack(epoch) if any(_doubted(index, copy)) else b""
+
+
+def settle(bucket: Bucket, index: Index, found: Sequence[Stored]) -> None:
+    """Write objects once more, into a pack of the epoch in which they were found in doubt.
+
+    If another collection has begun since, that pack is in doubt itself.
+    """
+    moved: dict[ObjectId, Copy] = {}
+    for one in found:
+        best = index.best(one.id)
+        if best is not None:
+            moved.update((copy.row.id, copy) for copy in _doubted(index, best[0]))
+    epoch = min(int(_DOUBT.unpack(one.doubt)[0]) for one in found)
+    _move(bucket, index, moved.values(), epoch)
+
+
+def _doubted(index: Index, copy: Copy | None) -> Iterator[Copy]:
+    """A copy, and those that it is stored against, as far as their packs are in doubt."""
+    while copy is not None:
+        if index.catalog.doubts(copy.pack, copy.epoch):
+            yield copy
+        base = copy.row.base
+        found = None if base is None else index.best(base, copy.row.depth)
+        copy = None if found is None else found[0]
+
+
+def _move(bucket: Bucket, index: Index, copies: Iterable[Copy], epoch: int) -> None:
     """Write frames once more, into packs of an epoch."""
     some: list[Copy] = []
     held = 0

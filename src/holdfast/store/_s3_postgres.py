@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from holdfast.errors import NotAllowed, NotFound
+from holdfast.errors import InvalidInput, NotAllowed, NotFound
+from holdfast.store._contract import Store
+from holdfast.store._postgres import PostgresStore
 from holdfast.store._postgres_pool import Pool, Settings, read_dsn
 
 _SCHEMA = "holdfast_cells"
@@ -48,13 +50,23 @@ RETURNING 1
 _REMOVE = f"DELETE FROM {_SCHEMA}.cells WHERE store = %s AND key = %s"  # noqa: S608
 
 
+def connect(refs: str | Store, store: str, timeout: float, connections: int) -> PostgresCells:
+    """The cells of a store, by a URL or with the connections of a `PostgresStore`."""
+    if isinstance(refs, PostgresStore):
+        return PostgresCells(refs._database.pool, store, shared=True)
+    if not isinstance(refs, str) or refs.partition("://")[0] not in ("postgresql", "postgres"):
+        raise InvalidInput(
+            "refs is the URL of a Postgres database, postgresql://..., or a PostgresStore on it"
+        )
+    settings = Settings(0, connections, timeout, min(timeout, 5.0))
+    return PostgresCells(Pool(read_dsn(refs, _SCHEMA), settings), store)
+
+
 class PostgresCells:
     """Values by key, in a table of Postgres. Safe to share between threads."""
 
-    def __init__(self, dsn: str, store: str, timeout: float, connections: int) -> None:
-        settings = Settings(0, connections, timeout, min(timeout, 5.0))
-        self._pool = Pool(read_dsn(dsn, _SCHEMA), settings)
-        self._store = store
+    def __init__(self, pool: Pool, store: str, *, shared: bool = False) -> None:
+        self._pool, self._store, self._shared = pool, store, shared
 
     def open(self, create: bool) -> None:
         """Make the table if it is not there, or raise `NotFound`; look what the server keeps."""
@@ -100,8 +112,9 @@ class PostgresCells:
         return bool(self._pool.rows(_SWAP, (fresh, self._store, key, expected, fresh)))
 
     def close(self) -> None:
-        """Let go of connections."""
-        self._pool.close()
+        """Let go of connections, unless they are somebody else's."""
+        if not self._shared:
+            self._pool.close()
 
     def _expect_durable(self) -> None:
         fsync, commit = self._pool.row(_SETTINGS)
