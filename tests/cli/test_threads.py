@@ -337,7 +337,12 @@ def test_branches_that_both_got_messages_do_not_merge_by_themselves(
     chat.put_messages({**ALICE, "branch": "main"}, [Message("user", "Here", id="here")])
     chat.put_messages({**ALICE, "branch": "other"}, [Message("user", "There", id="there")])
 
-    assert here("merge", "other", *NAMED).code == 5
+    refused = here("merge", "other", *NAMED, "--json")
+    conflicts = {one["path"]: one for one in json.loads(refused.err)["conflicts"]}
+    assert refused.code == 5
+    assert sorted(conflicts) == [f"messages[4].{name}" for name in ("content", "created_at", "id")]
+    assert conflicts["messages[4].id"]["ours"] == "here"
+    assert conflicts["messages[4].created_at"]["theirs"].startswith("20")
     on("merge", "other", "--strategy", "theirs")
     assert chat.get_message(ALICE).id == "there"
 

@@ -252,10 +252,10 @@ def _failed(run: Run, error: Exception) -> int:
         warn("Hint: --debug shows where; please report it")
         return errors.UNEXPECTED
     if run.json:
-        print(values.line(errors.record(known)), file=sys.stderr)
+        print(values.line(errors.record(known, run.view)), file=sys.stderr)
     else:
         warn(f"Error: {_sentence(str(known))}")
-        for detail in errors.details(known):
+        for detail in errors.details(known, run.view):
             warn(f"  {detail}")
         told = errors.hint(known)
         if told:

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast import errors
 from holdfast.cli._values import plain
-from holdfast.codec import spell_path
+from holdfast.cli._views import View
 
 FOUND = 1
 """The command did its work and found something: problems, or differences that were asked for."""
@@ -88,11 +88,11 @@ def hint(error: errors.HoldfastError) -> str:
     return next((text for kind, text in _HINTS.items() if isinstance(error, kind)), "")
 
 
-def details(error: errors.HoldfastError) -> list[str]:
+def details(error: errors.HoldfastError, view: View) -> list[str]:
     """More lines about it, if there is more to know than fits a sentence."""
     if not isinstance(error, errors.MergeConflict):
         return []
-    told = record(error)["conflicts"][:_SHOWN]
+    told = record(error, view)["conflicts"][:_SHOWN]
     return [
         f"{one['path']}: it was {_short(one['base'])}, ours is {_short(one['ours'])}, "
         f"theirs is {_short(one['theirs'])}"
@@ -100,7 +100,7 @@ def details(error: errors.HoldfastError) -> list[str]:
     ]
 
 
-def record(error: errors.HoldfastError) -> dict[str, Any]:
+def record(error: errors.HoldfastError, view: View) -> dict[str, Any]:
     """An error as one object of JSON."""
     told: dict[str, Any] = {
         "error": error.code,
@@ -111,12 +111,13 @@ def record(error: errors.HoldfastError) -> dict[str, Any]:
     if isinstance(error, errors.MergeConflict):
         told["conflicts"] = [
             {
-                "path": spell_path(one.path),
-                "base": plain(one.base),
-                "ours": plain(one.ours),
-                "theirs": plain(one.theirs),
+                "path": view.spell(one.path),
+                "base": plain(view.part(one.path, one.base)),
+                "ours": plain(view.part(one.path, one.ours)),
+                "theirs": plain(view.part(one.path, one.theirs)),
             }
             for one in error.conflicts
+            if not view.hides(one.path)
         ]
     return told
 

@@ -19,7 +19,7 @@ from holdfast.threads._times import from_microseconds
 from holdfast.timeline import Diff
 from holdfast.timeline._comparing import shown_lines
 from holdfast.timeline._past import Past
-from holdfast.tree import Change
+from holdfast.tree import ABSENT, Change
 
 _MESSAGES = "messages"
 _TIMES = ("created_at", "updated_at")
@@ -48,6 +48,10 @@ class View:
     def diff(self, found: Diff) -> Diff:
         """The differences that are shown."""
         return found
+
+    def hides(self, path: Path) -> bool:
+        """Whether what is at a path is not for people."""
+        return False
 
     def lines(self, change: Change) -> Iterable[str]:
         """A difference, for people."""
@@ -86,6 +90,8 @@ class ThreadView(View):
 
     def part(self, path: Path, value: Any) -> Any:
         """What is at a path, as it is shown."""
+        if value is ABSENT:
+            return value
         if path == (RECORD,):
             return {name: _time(value[name]) if name in _TIMES else value[name] for name in value}
         if len(path) == 1 and isinstance(path[0], int):
@@ -96,7 +102,13 @@ class ThreadView(View):
 
     def diff(self, found: Diff) -> Diff:
         """The differences, without those of bookkeeping."""
-        return Diff(tuple(self._shown(one) for one in found.changes if not _is_hidden(one.path)))
+        return Diff(tuple(self._shown(one) for one in found.changes if not self.hides(one.path)))
+
+    def hides(self, path: Path) -> bool:
+        """Whether it is bookkeeping: marks, ids, and how the dict of a message was spelled."""
+        return bool(path) and (
+            path[0] in _HIDDEN or (isinstance(path[0], int) and path[1:2] == ("source",))
+        )
 
     def _shown(self, change: Change) -> Change:
         path, added, removed = change.path, change.kind == "added", change.kind == "removed"
@@ -155,12 +167,6 @@ def _apart(path: Path) -> tuple[str, Path]:
     if not path:
         return "", ()
     return (_MESSAGES, path) if isinstance(path[0], int) else (str(path[0]), path[1:])
-
-
-def _is_hidden(path: Path) -> bool:
-    return bool(path) and (
-        path[0] in _HIDDEN or (isinstance(path[0], int) and path[1:2] == ("source",))
-    )
 
 
 def _time(stored: Any) -> Any:
