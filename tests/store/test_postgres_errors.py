@@ -214,9 +214,17 @@ def test_whatever_has_our_names_is_left_alone(postgres_url: str, made: str) -> N
 
 def test_a_newer_layout_is_refused(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store:
-        store._ask("UPDATE {s}.facts SET layout = 2")
+        store._ask("UPDATE {s}.facts SET layout = 3")
 
     with pytest.raises(NewerFormat, match="Install a newer Holdfast"):
+        PostgresStore(postgres_url)
+
+
+def test_a_layout_from_before_the_first_release_is_refused(postgres_url: str) -> None:
+    with PostgresStore(postgres_url) as store:
+        store._ask("UPDATE {s}.facts SET layout = 1")
+
+    with pytest.raises(FormatError, match="Choose another schema"):
         PostgresStore(postgres_url)
 
 

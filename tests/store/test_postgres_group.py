@@ -15,7 +15,7 @@ import pytest
 from holdfast.errors import RefMoved, Unavailable
 from holdfast.store import Move, Operation, PostgresStore
 from holdfast.store._decide import Batch
-from holdfast.store._postgres_commit import Answer
+from holdfast.store._postgres_commit import Answer, write_key
 from holdfast.testing._stores._base import MAIN, PATIENCE, growing, value
 from holdfast.tree import Object
 from tests.postgres import Postgres
@@ -90,8 +90,7 @@ def run_together(store: Slow, first: Space, works: Sequence[Callable[[], object]
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             results[number] = error
 
-    threads = [threading.Thread(target=lambda: first.go_on(value("first")), daemon=True)]
-    threads[0].start()
+    threads = [in_background(lambda: first.go_on(value("first")))]
     until(lambda: store._group._leader is not None)
     for number in range(len(works)):
         threads.append(threading.Thread(target=run, args=(number,), daemon=True))
@@ -102,6 +101,12 @@ def run_together(store: Slow, first: Space, works: Sequence[Callable[[], object]
         thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads)
     return results
+
+
+def in_background(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
 
 
 def until(done: Callable[[], bool]) -> None:
@@ -278,10 +283,9 @@ def test_a_group_with_a_space_that_is_held_up_goes_one_by_one(
         return made
 
     works = [lambda: others[0].go_on(value("a")), pass_by]
-    released = threading.Thread(target=lambda: run_together(store, first, works), daemon=True)
 
     with held(postgres, schema, others[0].name):
-        released.start()
+        released = in_background(lambda: run_together(store, first, works))
         assert passed.wait(PATIENCE)
     released.join(PATIENCE)
 
@@ -293,8 +297,7 @@ def test_who_waits_for_a_leader_that_does_not_come_back_goes_ahead(
 ) -> None:
     monkeypatch.setattr("holdfast.store._postgres_group._PATIENCE", 0.01)
     first, *others = spaces
-    stuck = threading.Thread(target=lambda: first.go_on(value("first")), daemon=True)
-    stuck.start()
+    stuck = in_background(lambda: first.go_on(value("first")))
     until(lambda: store._group._leader is not None)
 
     others[0].go_on(value("a"))
@@ -355,3 +358,59 @@ def test_watchers_are_told_of_a_commit_that_went_with_others(
 
     assert store.sizes == [2]
     assert told == ["test/1"]
+
+
+def test_a_leader_waits_for_those_who_were_there_the_last_time(
+    store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.store._postgres_group._LONGEST", PATIENCE)
+    _, one, other, *_ = spaces
+    group = store._group
+    group._expected, group._took = 2, 2 * PATIENCE
+
+    leader = in_background(lambda: one.go_on(value("a")))
+    until(lambda: group._gathered is not None)
+    other.go_on(value("b"))
+    leader.join(PATIENCE)
+
+    assert store.sizes == [2]
+    assert heads([one, other]) == [value("a").id, value("b").id]
+
+
+def test_who_does_not_come_again_is_waited_for_once(store: Slow, spaces: list[Space]) -> None:
+    _, one, *_ = spaces
+    store._group._expected, store._group._took = 2, 0.002
+
+    one.go_on(value("a"))
+
+    assert store.sizes == []
+    assert store._group._expected == 1
+    assert heads([one]) == [value("a").id]
+
+
+def test_writes_that_share_a_number_are_told_apart(
+    store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def same(batch: Batch, attempt: int = 0) -> bytes:
+        return write_key(batch, attempt) if attempt else bytes(8)
+
+    monkeypatch.setattr("holdfast.store._postgres_commit.write_key", same)
+    monkeypatch.setattr("holdfast.store._postgres_group.write_key", same)
+    first, *others = spaces
+    works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
+    run_together(store, first, works)
+    a, b = value("a 2"), value("b 2")
+
+    made = [
+        others[0].go_on(a, expected=value("a").id, write_id="w"),
+        others[1].go_on(b, expected=value("b").id, write_id="w"),
+        others[0].go_on(value("a 3"), expected=a.id, write_id="v"),
+    ]
+    again = [
+        others[0].go_on(a, expected=value("a").id, write_id="w"),
+        others[1].go_on(b, expected=value("b").id, write_id="w"),
+        others[0].go_on(value("a 3"), expected=a.id, write_id="v"),
+    ]
+
+    assert again == made
+    assert [one.sequence for one in made] == [3, 3, 4]

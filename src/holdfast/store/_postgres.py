@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from uuid import UUID
 
@@ -23,7 +24,9 @@ from holdfast.store._postgres_beside import Beside, PostgresScratch, PostgresTex
 from holdfast.store._postgres_commit import (
     TYPES,
     Answer,
+    base_of,
     frame_of,
+    is_taken,
     operation_from,
     parameters_of,
     read_operation,
@@ -40,7 +43,7 @@ from holdfast.store._records import (
     Stored,
     View,
 )
-from holdfast.tree._objects import Object, ObjectId
+from holdfast.tree._objects import ID_SIZE, Object, ObjectId
 
 if TYPE_CHECKING:
     from holdfast.store._postgres_database import Database
@@ -213,7 +216,10 @@ class PostgresStore(Store):
         for some in _portions(ids):
             asked = "SELECT id, base, frame FROM {s}.frames_1(%b::uuid[])"
             rows = self._database.rows(asked, (keys(some),), prepare=True)
-            found.update((id, frame_of(piece, base)) for id, base, piece in rows)
+            rests = {id[:KEY_SIZE]: id[KEY_SIZE:] for id, _, _ in rows}
+            for id, base, piece in rows:
+                known = None if base is None else rests.get(base.bytes)
+                found[id] = frame_of(piece, base_of(base, known))
         return found
 
     def _presence(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Presence]:
@@ -238,11 +244,16 @@ class PostgresStore(Store):
         return operation
 
     def _alone(self, batch: Batch) -> Answer:
-        return Answer(*self._database.call("commit_1", TYPES, parameters_of(batch)))
+        for attempt in count():
+            given = parameters_of(batch, attempt)
+            answer = Answer(*self._database.call("commit_1", TYPES, given))
+            if not is_taken(batch, answer):
+                break
+        return answer
 
     def _together(self, parameters: Sequence[Any]) -> list[int] | None:
         types, patience = _postgres_group.TYPES, _postgres_group.LOCK_MILLISECONDS
-        (answers,) = self._database.call("commits_1", types, parameters, patience=patience)
+        (answers,) = self._database.call("commits_1", types, parameters, once_for=patience)
         return cast(list[int] | None, answers)
 
     # Spaces.
@@ -340,17 +351,19 @@ class PostgresStore(Store):
         last = UUID(int=0)
         while True:
             rows = self._ask(
-                "SELECT o.key, o.rest, o.base, substring(o.frame FROM 1 FOR %b::integer), "
+                "SELECT o.key, o.rest, o.base, b.rest, "
+                "substring(o.frame FROM 1 FOR %b::integer), "
                 "octet_length(o.frame), c.key IS NOT NULL "
                 "FROM {s}.objects o LEFT JOIN {s}.condemned c ON c.key = o.key "
+                "LEFT JOIN {s}.objects b ON b.key = o.base "
                 "WHERE o.key > %b::uuid ORDER BY o.key LIMIT %b::bigint",
                 _HEAD,
                 last,
                 _SCANNED_AT_A_TIME,
             )
-            for key, rest, *row in rows:
+            for key, rest, base, base_rest, *row in rows:
                 id = key.bytes + rest
-                yield id, _stored(id, *row)
+                yield id, _stored(id, base_of(base, base_rest), *row)
             if len(rows) < _SCANNED_AT_A_TIME:
                 return
             last = rows[-1][0]
@@ -399,13 +412,13 @@ class PostgresStore(Store):
 
 
 def _stored(
-    id: ObjectId, base: UUID | None, head: bytes, size: int, condemned: bool
+    id: ObjectId, base: ObjectId | None, head: bytes, size: int, condemned: bool
 ) -> Stored | None:
     try:
         header = parse_header(frame_of(head, base))
     except FormatError:
         return None
-    stored = size + (0 if base is None else KEY_SIZE)
+    stored = size + (0 if base is None else ID_SIZE)
     return Stored(id, header.kind, header.length, stored, header.base, condemned)
 
 

@@ -40,6 +40,11 @@ def keys(ids: Iterable[ObjectId | None]) -> Array:
     return Array(_spelled(_UUID, [None if id is None else id[:KEY_SIZE] for id in ids]))
 
 
+def numbers(items: Sequence[bytes]) -> Array:
+    """An array of numbers, each of eight bytes that are spelled already."""
+    return Array(_spelled(_INT8, items))
+
+
 def texts(items: Sequence[str]) -> Array:
     """An array of texts."""
     return Array(_spelled(_TEXT, [item.encode() for item in items]))

@@ -14,12 +14,16 @@ from holdfast.store._frames import read_size
 from holdfast.store._framing import Framed
 from holdfast.store._postgres_arrays import KEY_SIZE, byteas, keys, texts
 from holdfast.store._records import Operation, decode_operation, encode_operation
-from holdfast.tree._objects import ObjectId
+from holdfast.tree._objects import ID_SIZE, ObjectId
 
 _CHECK_SIZE = 4
+_TAKEN = 6  # What the function answers if a write of another space has the number.
+
+NUMBER_SIZE = 8
+"""Bytes of a hash that are kept as a number."""
 
 TYPES = (
-    "text uuid uuid bytea integer uuid[] bytea bytea uuid[] bytea bytea[] uuid[] uuid[] "
+    "text bigint bigint bytea integer uuid[] bytea bytea uuid[] bytea bytea[] uuid[] uuid[] "
     "text[] bytea[] bytea[] text[] bigint[]"
 )
 """The types of what `parameters_of` gives."""
@@ -35,7 +39,7 @@ class Answer(NamedTuple):
     place: int | None
     actual: ObjectId | None
     keys: list[UUID] | None
-    digest: UUID | None
+    digest: int | None
     record: bytes | None
 
     @classmethod
@@ -45,15 +49,18 @@ class Answer(NamedTuple):
         return cls(0, sequence, epoch, watched, None, None, None, None, None)
 
 
-def parameters_of(batch: Batch) -> list[Any]:
-    """A batch as parameters, in the order that the function takes them."""
+def parameters_of(batch: Batch, attempt: int = 0) -> list[Any]:
+    """A batch as parameters, in the order that the function takes them.
+
+    An `attempt` more is made when another write has the number of this one.
+    """
     frames = sorted(batch.frames)
     ids = [one.id for one in frames]
     stored = set(ids)
     return [
         batch.space,
-        UUID(bytes=write_key(batch.space, batch.write_id)),
-        _short(batch.digest),
+        _number(write_key(batch, attempt)),
+        _number(batch.digest),
         record_of(batch),
         batch.epoch,
         keys(ids),
@@ -79,7 +86,7 @@ def operation_from(batch: Batch, answer: Answer) -> Operation:
             return operation_of(batch, answer.sequence, answer.epoch)
         case 1:
             found = read_operation(batch.space, answer.sequence, answer.epoch, answer.record)
-            same = answer.digest == _short(batch.digest)
+            same = answer.digest == _number(batch.digest)
             check_repeated(batch, Recorded(batch.digest if same else b"", found))
             return found
         case 2:
@@ -98,28 +105,42 @@ def operation_from(batch: Batch, answer: Answer) -> Operation:
     raise FormatError(f"the function for commits answered {answer.status}, which says nothing")
 
 
-def write_key(space: str, write_id: str) -> bytes:
-    """What a write is found by: enough of a hash that no two share it."""
-    return sha256(f"{space} {write_id}".encode()).digest()[:KEY_SIZE]
+def write_key(batch: Batch, attempt: int = 0) -> bytes:
+    """The number that a write is found by. Hardly ever do two writes share one."""
+    more = f" {attempt}" if attempt else ""
+    return sha256(f"{batch.space} {batch.write_id}{more}".encode()).digest()[:NUMBER_SIZE]
+
+
+def is_taken(batch: Batch, answer: Answer) -> bool:
+    """Whether another write has the number of this one; nothing was done then."""
+    if answer.status != 1:
+        return answer.status == _TAKEN
+    found = read_operation(batch.space, answer.sequence, answer.epoch, answer.record)
+    return found.write_id != batch.write_id
 
 
 def piece_of(framed: Framed) -> bytes:
-    """A frame without the key of its base, which has a column of its own."""
+    """A frame without the id of its base, which is in a row of its own."""
     if framed.base is None:
         return framed.frame
     start = read_size(framed.frame)[1]
-    return framed.frame[:start] + framed.frame[start + KEY_SIZE :]
+    return framed.frame[:start] + framed.frame[start + ID_SIZE :]
 
 
-def frame_of(piece: bytes, base: UUID | None) -> bytes:
-    """A frame from its row; what cannot be one is left as it is."""
+def frame_of(piece: bytes, base: ObjectId | None) -> bytes:
+    """A frame from its row and the id of its base; what cannot be one is left as it is."""
     if base is None:
         return piece
     try:
         start = read_size(piece)[1]
     except FormatError:
         return piece
-    return piece[:start] + base.bytes + piece[start:]
+    return piece[:start] + base + piece[start:]
+
+
+def base_of(key: UUID | None, rest: bytes | None) -> ObjectId | None:
+    """The id of a base. One that is gone has none, and gets one that nothing else has."""
+    return None if key is None else key.bytes + (rest or bytes(ID_SIZE - KEY_SIZE))
 
 
 def _ids(answer: Answer, asked: Iterable[ObjectId]) -> set[ObjectId]:
@@ -127,8 +148,8 @@ def _ids(answer: Answer, asked: Iterable[ObjectId]) -> set[ObjectId]:
     return {id for id in asked if id[:KEY_SIZE] in found}
 
 
-def _short(digest: bytes) -> UUID:
-    return UUID(bytes=digest[:KEY_SIZE])
+def _number(digest: bytes) -> int:
+    return int.from_bytes(digest[:NUMBER_SIZE], "big", signed=True)
 
 
 def record_of(batch: Batch) -> bytes:

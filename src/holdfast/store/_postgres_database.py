@@ -64,20 +64,22 @@ class Database:
         parameters: Sequence[Any],
         *,
         repeatable: bool = True,
-        patience: int | None = None,
+        once_for: int | None = None,
     ) -> Row:
         """What a function gives that changes something; `types` are those of its parameters.
 
-        `patience` is for how many milliseconds to wait for what others hold.
+        `once_for` has it tried once, and wait for what others hold at most so many
+        milliseconds.
         """
         durable, longest = self._begin
-        given = [durable, longest if patience is None else str(patience), *parameters]
+        given = [durable, longest if once_for is None else str(once_for), *parameters]
         statement = self._statements.get(function)
         if statement is None:
             places = ", ".join(f"%b::{type}" for type in ("boolean", "text", *types.split()))
             statement = f"SELECT * FROM {self.name}.{function}({places})"
             self._statements[function] = statement
-        (row,) = self.pool.rows(statement, given, repeatable=repeatable, prepare=True)
+        once = once_for is not None
+        (row,) = self.pool.rows(statement, given, repeatable=repeatable, once=once, prepare=True)
         return row
 
     # News.

@@ -26,7 +26,7 @@ DATA_ERRORS: tuple[type[Exception], ...] = (psycopg.DataError,)
 """A value that the database cannot hold, for example a word that its encoding cannot spell."""
 
 _GONE = ("08", "57P01", "57P02", "57P03", "57P05")
-_BUSY = ("40001", "40P01")
+_BUSY = ("40001", "40P01", "23505")  # The last one: two made the same at once.
 _UNPREPARED = ("26000", "42P05")
 
 # libpq hands on no code for a connection that was refused: only the server's words, which

@@ -18,12 +18,18 @@ from typing import Any
 from holdfast.errors import Unavailable
 from holdfast.store._decide import Batch
 from holdfast.store._framing import Framed
-from holdfast.store._postgres_arrays import KEY_SIZE, byteas, keys, texts
-from holdfast.store._postgres_commit import Answer, piece_of, record_of, write_key
+from holdfast.store._postgres_arrays import KEY_SIZE, byteas, keys, numbers, texts
+from holdfast.store._postgres_commit import (
+    NUMBER_SIZE,
+    Answer,
+    piece_of,
+    record_of,
+    write_key,
+)
 
 TYPES = (
-    "integer text[] text[] bytea[] bytea[] uuid[] uuid[] bytea[] "
-    "bytea uuid[] bytea bytea uuid[] bytea[]"
+    "integer text[] text[] bytea[] bytea[] bigint[] bigint[] bytea[] "
+    "bytea uuid[] bytea bytea uuid[] integer bytea[]"
 )
 """The types of what `parameters_of` gives."""
 
@@ -31,6 +37,7 @@ MOST_MEMBERS = 64
 MOST_BYTES = 256 * 1024
 _MOST_OBJECTS = 64
 _PATIENCE = 0.05  # Seconds to wait for a leader before leading oneself.
+_SHARE, _LONGEST = 0.5, 0.005  # Of the time of the last statement, and seconds, to gather others.
 _SOON = 1.0  # Seconds after which what failed is not sent again.
 
 LOCK_MILLISECONDS = 200
@@ -67,6 +74,11 @@ class Group:
         self._lock = threading.Lock()
         self._waiting: list[Member] = []
         self._leader: Member | None = None
+        self._expected = 1
+        """How many there were the last time: those under way, and those who waited."""
+        self._took = 0.0
+        self._gathered: threading.Lock | None = None
+        """What a leader waits for who expects more; held while it does."""
         self._process = os.getpid()  # Last: who sees it need not begin.
 
     def answer(self, batch: Batch, alone: Alone) -> Answer:
@@ -78,13 +90,17 @@ class Group:
         member = Member(batch)
         self._enter(member)
         if member.leads:
+            taken: list[Member] = []
+            began = 0.0
             try:
+                self._gather()
                 taken = self._take_along(member)
+                began = time.monotonic()
                 if not taken:
                     return alone(batch)
                 self._lead([member, *taken])
             finally:
-                self._leave(member)
+                self._leave(member, 1 + len(taken), time.monotonic() - began)
         if member.error is not None:
             raise member.error
         return alone(batch) if member.answer is None else member.answer
@@ -99,6 +115,9 @@ class Group:
             member.wake = threading.Lock()
             member.wake.acquire()
             self._waiting.append(member)
+            if self._gathered is not None and len(self._waiting) + 1 >= self._expected:
+                self._gathered.release()
+                self._gathered = None
         try:
             if member.wake.acquire(timeout=_PATIENCE):
                 return
@@ -113,8 +132,18 @@ class Group:
             with self._lock:
                 if member in self._waiting:
                     self._waiting.remove(member)
-            self._leave(member)
+            self._leave(member, 1, 0.0)
             raise
+
+    def _gather(self) -> None:
+        """Wait a little for those who were there the last time: they will come again."""
+        with self._lock:
+            if len(self._waiting) + 1 >= min(self._expected, MOST_MEMBERS):
+                return
+            gathered = self._gathered = threading.Lock()
+            gathered.acquire()
+        gathered.acquire(timeout=min(self._took * _SHARE, _LONGEST))
+        self._gathered = None
 
     def _take_along(self, leader: Member) -> list[Member]:
         """Those who wait and can go together: each has a space and objects of its own."""
@@ -158,11 +187,12 @@ class Group:
                 if member.wake is not None and not member.leads:
                     member.wake.release()
 
-    def _leave(self, member: Member) -> None:
+    def _leave(self, member: Member, members: int, took: float) -> None:
         """Let the next one lead, unless somebody does already."""
         with self._lock:
             if self._leader is not member:
                 return
+            self._expected, self._took = members + len(self._waiting), took
             if not self._waiting:
                 self._leader = None
                 return
@@ -198,13 +228,15 @@ def parameters_of(batches: Sequence[Batch]) -> list[Any]:
         texts([move.name for move in moves]),
         byteas([move.expected for move in moves]),
         byteas([move.target for move in moves]),
-        keys([write_key(batch.space, batch.write_id) for batch in batches]),
-        keys([batch.digest for batch in batches]),
+        numbers([write_key(batch) for batch in batches]),
+        numbers([batch.digest[:NUMBER_SIZE] for batch in batches]),
         byteas([record_of(batch) for batch in batches]),
         bytes([at for _, at in frames]),
         keys([one.id for one, _ in frames]),
         b"".join([one.id[KEY_SIZE:] for one, _ in frames]),
         bytes([one.depth for one, _ in frames]),
         keys([one.base for one, _ in frames]),
+        # As many as are found, if each has the depth that all who build upon it expect.
+        len({(one.base, one.depth) for one, _ in frames if one.base is not None}),
         byteas([piece_of(one) for one, _ in frames]),
     ]

@@ -8,14 +8,15 @@ it leaves as they were, and answers nothing for them: they are then sent one by 
 from __future__ import annotations
 
 # The numbers are taken first, in the order of the spaces' names, which locks the spaces. Every
-# look at what others did comes after. A write that was made before is found by the ref, which
-# it has moved; if that was moved back since, by the unique index over writes.
+# look at what others did comes after. A write that was made before is found by its ref, which
+# has moved since; if it was moved back, by the unique index over writes, and nothing is done.
 GROUP = """
 CREATE OR REPLACE FUNCTION {s}.commits_1(
     p_durable boolean, p_patience text, p_epoch integer,
     p_spaces text[], p_names text[], p_expected bytea[], p_moved bytea[],
-    p_writes uuid[], p_digests uuid[], p_records bytea[],
-    p_owners bytea, p_keys uuid[], p_rests bytea, p_depths bytea, p_bases uuid[], p_frames bytea[]
+    p_writes bigint[], p_digests bigint[], p_records bytea[],
+    p_owners bytea, p_keys uuid[], p_rests bytea, p_depths bytea, p_bases uuid[],
+    p_built_upon integer, p_frames bytea[]
 ) RETURNS bigint[] LANGUAGE plpgsql {planning} AS $commits$
 #variable_conflict use_column
 DECLARE
@@ -28,33 +29,27 @@ DECLARE
 BEGIN
     {begin}
     WITH taken AS (
-        UPDATE {s}.spaces s SET sequence = s.sequence + 1
-            FROM unnest(p_spaces) WITH ORDINALITY m(name, at) WHERE s.name = m.name
-            RETURNING m.at::integer, s.number, s.sequence
-    ) SELECT array_agg(at), array_agg(number), array_agg(sequence)
+        UPDATE {s}.spaces SET sequence = sequence + 1 WHERE name = ANY (p_spaces)
+            RETURNING name, number, sequence
+    ) SELECT array_agg(array_position(p_spaces, name)), array_agg(number), array_agg(sequence)
         INTO v_at, v_spaces, v_lasts FROM taken;
-    WITH lacking AS MATERIALIZED (
-        SELECT get_byte(p_owners, f.at::integer - 1) AS owner
-            FROM unnest(p_bases) WITH ORDINALITY f(base, at)
-            LEFT JOIN {s}.objects b ON b.key = f.base
-            WHERE f.base IS NOT NULL
-                AND (b.key IS NULL OR b.depth >= get_byte(p_depths, f.at::integer - 1))
-    ), judged AS (
-        SELECT m.at, m.sequence, w.space IS NOT NULL AS watched,
-            r.space IS NOT NULL AND m.at NOT IN (SELECT owner FROM lacking)
-                AND p_epoch = (SELECT epoch FROM {s}.facts WHERE one)
-                AND NOT EXISTS (SELECT FROM {s}.condemned WHERE key = ANY (p_keys || p_bases))
-                AS fine
-            FROM unnest(v_at, v_spaces, v_lasts) m(at, space, sequence)
-            LEFT JOIN {s}.refs r ON r.space = m.space AND r.name = p_names[m.at]
-                AND r.target = p_expected[m.at]
-            LEFT JOIN {s}.watches w ON w.space = p_spaces[m.at] AND w.until > now()
-    ) SELECT array_agg(at) FILTER (WHERE NOT fine),
-            array_agg((sequence << 9) | (at << 1) | watched::integer) FILTER (WHERE fine)
-        INTO v_refused, v_answers FROM judged;
+    SELECT array_agg(m.at) FILTER (WHERE r.space IS NULL),
+            array_agg((m.sequence << 9) | (m.at << 1) | (w.space IS NOT NULL)::integer)
+                FILTER (WHERE r.space IS NOT NULL)
+        INTO v_refused, v_answers
+        FROM unnest(v_at, v_spaces, v_lasts) m(at, space, sequence)
+        LEFT JOIN {s}.refs r ON r.space = m.space AND r.name = p_names[m.at]
+            AND r.target = p_expected[m.at]
+            AND p_epoch = (SELECT epoch FROM {s}.facts WHERE one)
+            AND NOT EXISTS (SELECT FROM {s}.condemned WHERE key = ANY (p_keys || p_bases))
+            AND p_built_upon = (
+                SELECT count(*) FROM {s}.objects WHERE key = ANY (p_bases)
+                    AND depth < get_byte(p_depths, array_position(p_bases, key) - 1)
+            )
+        LEFT JOIN {s}.watches w ON w.space = p_spaces[m.at] AND w.until > now();
     IF v_refused IS NOT NULL THEN
         UPDATE {s}.spaces SET sequence = sequence - 1
-            WHERE name = ANY (SELECT p_spaces[at] FROM unnest(v_refused) m(at));
+            WHERE name = ANY (ARRAY(SELECT p_spaces[at] FROM unnest(v_refused) m(at)));
     END IF;
     IF v_answers IS NULL THEN
         RETURN v_answers;

@@ -178,12 +178,14 @@ class Pool:
         parameters: Sequence[Any] = (),
         *,
         repeatable: bool = True,
+        once: bool = False,
         prepare: bool = False,
     ) -> list[Row]:
         """What one statement gives; it is its own transaction.
 
         One that is `repeatable` is sent again when its answer was lost, until the time for
-        the call is over. Otherwise that is `Unavailable` at once.
+        the call is over. Otherwise that is `Unavailable` at once; with `once`, so is what the
+        server took back.
         """
 
         def ask(connection: Connection) -> list[Row]:
@@ -195,14 +197,14 @@ class Pool:
             result = cursor.pgresult
             return cursor.fetchall() if result is not None and result.nfields else []
 
-        return self.run(ask, repeatable=repeatable)
+        return self.run(ask, repeatable=repeatable, once=once)
 
     def row(self, statement: str, parameters: Sequence[Any] = ()) -> Row:
         """The one row that a statement gives, which may be sent twice."""
         (found,) = self.rows(statement, parameters)
         return found
 
-    def run(self, work: Callable[[Connection], R], *, repeatable: bool) -> R:
+    def run(self, work: Callable[[Connection], R], *, repeatable: bool, once: bool = False) -> R:
         """Work with a connection, within the time of one call."""
         deadline = time.monotonic() + self.settings.timeout
         pauses = _pauses()
@@ -216,7 +218,7 @@ class Pool:
             except (Lost, Again, Unprepared) as error:
                 # A pooler that did not look like one: then nothing is prepared any more.
                 self._prepares &= not isinstance(error, Unprepared)
-                final = not repeatable and isinstance(error, Lost)
+                final = once or (not repeatable and isinstance(error, Lost))
                 if final or time.monotonic() + next(pauses) >= deadline:
                     seconds = self.settings.timeout
                     raise unavailable(self.place.shown, error.error, seconds) from error.error

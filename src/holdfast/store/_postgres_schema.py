@@ -108,6 +108,11 @@ def _find(connection: Connection, place: str, schema: str) -> Header | None:
             f"the tables of {place} have version {layout}; this version of Holdfast reads up to "
             f"{LAYOUT}. Install a newer Holdfast."
         )
+    if layout < LAYOUT:
+        raise FormatError(
+            f"the tables of {place} have version {layout}, from before the first release of "
+            f"Holdfast; this version reads {LAYOUT}. Choose another schema with schema=."
+        )
     return decode_header(header)
 
 

@@ -2,7 +2,7 @@
 
 facts       one row: the layout of these tables, the store's header, the epoch
 objects     one row for each object. `key` is the first half of its id, by which it is found,
-            and `rest` the other half; `base` is the key of its base, which its frame lacks
+            and `rest` the other half; `base` is the key of its base, whose id its frame lacks
 condemned   what is marked for deletion, and by which collection
 spaces      a number for each space, its last operation, and its counter of fencing tokens
 refs        name and target, and the operation that last moved it
@@ -25,7 +25,7 @@ from holdfast.store import _postgres_beside_sql as beside
 from holdfast.store._postgres_group_sql import GROUP
 from holdfast.store._records import Header, encode_header
 
-LAYOUT = 1
+LAYOUT = 2
 """The version of the tables."""
 
 AFTER_NAMES = "\x7f"
@@ -58,7 +58,7 @@ CREATE TABLE {s}.refs (
 ) WITH (fillfactor = 50);
 CREATE TABLE {s}.operations (
     space integer NOT NULL, epoch integer NOT NULL, sequence bigint NOT NULL,
-    write uuid NOT NULL, digest uuid NOT NULL, record bytea NOT NULL,
+    write bigint NOT NULL, digest bigint NOT NULL, record bytea NOT NULL,
     PRIMARY KEY (space, sequence)
 );
 CREATE UNIQUE INDEX operations_write ON {s}.operations (write);
@@ -79,7 +79,8 @@ CREATE UNLOGGED TABLE {s}.accesses (at timestamptz NOT NULL, hash bytea PRIMARY 
 # EXISTS beside OR becomes a subplan that may hash a whole table, which no setting forbids: a
 # LEFT JOIN takes its place.
 _PLANNING = """
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+    SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off
     SET plan_cache_mode = force_generic_plan SET jit = off
 """
 
@@ -102,13 +103,13 @@ _BEGIN = """
 _COMMIT = """
 CREATE OR REPLACE FUNCTION {s}.commit_1(
     p_durable boolean, p_patience text,
-    p_space text, p_write uuid, p_digest uuid, p_record bytea, p_epoch integer,
+    p_space text, p_write bigint, p_digest bigint, p_record bytea, p_epoch integer,
     p_keys uuid[], p_rests bytea, p_depths bytea, p_bases uuid[], p_inside bytea,
     p_frames bytea[], p_needs uuid[], p_targets uuid[],
     p_names text[], p_expected bytea[], p_moved bytea[],
     p_leases text[], p_tokens bigint[],
     OUT status integer, OUT last bigint, OUT current_epoch integer, OUT watched boolean,
-    OUT place integer, OUT actual bytea, OUT keys uuid[], OUT found_digest uuid,
+    OUT place integer, OUT actual bytea, OUT keys uuid[], OUT found_digest bigint,
     OUT found_record bytea
 ) LANGUAGE plpgsql {planning} AS $commit$
 #variable_conflict use_column
@@ -133,14 +134,10 @@ BEGIN
             RETURNING number, sequence INTO v_space, last;
     END IF;
     SELECT f.epoch, EXISTS (SELECT FROM {s}.watches w WHERE w.space = p_space AND w.until > now()),
-        o.sequence, o.epoch, o.digest, o.record
-        INTO current_epoch, watched, v_found, v_found_epoch, found_digest, found_record
-        FROM {s}.facts f LEFT JOIN {s}.operations o ON o.write = p_write AND o.space = v_space
-        WHERE f.one;
-    status := 0;
-    IF v_found IS NOT NULL THEN
-        status := 1;
-    END IF;
+        o.sequence, o.epoch, o.digest, o.record,
+        CASE WHEN o.space IS NULL THEN 0 WHEN o.space = v_space THEN 1 ELSE 6 END
+        INTO current_epoch, watched, v_found, v_found_epoch, found_digest, found_record, status
+        FROM {s}.facts f LEFT JOIN {s}.operations o ON o.write = p_write WHERE f.one;
     IF status = 0 AND cardinality(p_leases) > 0 THEN
         SELECT 2, f.at INTO status, place
             FROM unnest(p_leases, p_tokens) WITH ORDINALITY f(name, token, at)
