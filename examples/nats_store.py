@@ -17,8 +17,8 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import nats
-from nats.js.api import KeyValueConfig
-from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError, NoKeysError
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, KeyValueConfig
+from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
 from nats.js.kv import KeyValue
 
 from holdfast import KVStore, Timeline
@@ -31,11 +31,13 @@ class NatsStore(KVStore):
     """A bucket of JetStream's key-value store. The client runs on an event loop of its own."""
 
     def __init__(self, url: str, bucket: str = "holdfast") -> None:
+        self._name, self._closed = bucket, False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         try:
             self._client = self._run(nats.connect(url, connect_timeout=5, max_reconnect_attempts=3))
+            self._stream = self._client.jetstream(timeout=SECONDS)
             self._bucket = self._run(self._open(bucket))
         except BaseException:
             self._stop()
@@ -43,9 +45,12 @@ class NatsStore(KVStore):
 
     async def _open(self, bucket: str) -> KeyValue:
         config = KeyValueConfig(bucket=bucket, history=1)
-        return await self._client.jetstream(timeout=SECONDS).create_key_value(config)
+        return await self._stream.create_key_value(config)
 
     def _run(self, work: Coroutine[Any, Any, R]) -> R:
+        if self._closed:
+            work.close()
+            raise ConnectionError("the connection to NATS was closed")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
 
     def get(self, key: str) -> bytes | None:
@@ -79,6 +84,7 @@ class NatsStore(KVStore):
             self._stop()
 
     def _stop(self) -> None:
+        self._closed = True
         self._loop.call_soon_threadsafe(self._end)
         self._thread.join(SECONDS)
         self._loop.close()
@@ -94,10 +100,25 @@ class NatsStore(KVStore):
         return list(await asyncio.gather(*work))
 
     async def _keys(self) -> list[str]:
-        try:
-            return await self._bucket.keys()
-        except NoKeysError:
-            return []
+        """All keys. The client's own `keys()` may miss some that came before it looked."""
+        config = ConsumerConfig(
+            deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
+            ack_policy=AckPolicy.NONE,
+            headers_only=True,
+            inactive_threshold=SECONDS,
+        )
+        messages = await self._stream.pull_subscribe(
+            f"$KV.{self._name}.>", stream=f"KV_{self._name}", config=config
+        )
+        found: list[str] = []
+        left = (await messages.consumer_info()).num_pending or 0
+        while left:
+            for message in await messages.fetch(min(left, 500), timeout=SECONDS):
+                if "KV-Operation" not in (message.headers or {}):  # It was not removed.
+                    found.append(message.subject.removeprefix(f"$KV.{self._name}."))
+                left = message.metadata.num_pending
+        await messages.unsubscribe()
+        return found
 
     async def _entry(self, key: str) -> tuple[int, bytes | None]:
         """The revision of a key, and its value; nothing for one that is not there."""
