@@ -184,7 +184,7 @@ class Branch:
             check_mergers(mergers, self.history.codec)
             notes = self._notes(metadata, events, fields)
             self._settle()
-            missing = MissingObjects(())
+            missing: MissingObjects | None = None
             for _ in range(_RESENDS):
                 written = self._writer.write(value)
                 change = Change(written.root, written.objects, written.needs)
@@ -200,6 +200,7 @@ class Branch:
                     self._accept(written)
                     self._seen, self._unsure = ours, None
                     return commit
+            assert missing is not None
             raise missing
 
     def update(
