@@ -43,7 +43,8 @@ frameworks: python-is-new-enough ## test the adapters beside their frameworks, o
 
 .PHONY: $(FRAMEWORKS:%=framework-%)
 $(FRAMEWORKS:%=framework-%): framework-%: .venv/%-$(VERSION)/.installed
-	.venv/$*-$(VERSION)/bin/python -m pytest tests/frameworks/$(firstword $(subst @, ,$*)) $(ARGS)
+	.venv/$*-$(VERSION)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal \
+	    tests/frameworks/$(firstword $(subst @, ,$*)) $(ARGS)
 
 lint: $(DEV)/.installed ## style, types and the contracts between layers
 	$(DEV)/bin/python -m ruff check $(CODE)

@@ -442,6 +442,45 @@ class GraphSuite(Suite):
         assert told["plans"] == {"Oslo": 1} and told["said"][0] == "go to Oslo"
         assert checkpointer.get_state(alice).plans.keys() == {"Rome"}
 
+    def test_a_turn_that_is_streamed_is_kept_like_any_other(self, checkpointer: Any) -> None:
+        app = self.kit.build(checkpointer)
+        list(app.stream({"messages": [self.said("go to Rome")]}, dict(CONFIG)))
+
+        assert checkpointer.get_state(CONFIG).visited == ["plan", "answer"]
+        assert [one.text() for one in checkpointer.list_messages(CONFIG)] == [
+            "go to Rome",
+            "A plan for Rome",
+            "Enjoy Rome!",
+        ]
+
+    def test_many_conversations_run_at_once(self, checkpointer: Any) -> None:
+        app = self.kit.build(checkpointer)
+        configs = [{"thread_id": f"t{number}", "user_id": "alice"} for number in range(8)]
+
+        async def all_at_once() -> None:
+            await asyncio.gather(
+                *(
+                    app.ainvoke({"messages": [self.said(f"go to {one['thread_id']}")]}, dict(one))
+                    for one in configs
+                )
+            )
+
+        asyncio.run(all_at_once())
+
+        for one in configs:
+            assert list(checkpointer.get_state(one).plans) == [one["thread_id"]]
+            assert len(checkpointer.list_messages(one)) == 3
+        assert len(checkpointer.list_threads({"user_id": "alice"})) == 8
+
+    def test_closing_a_graph_leaves_a_store_open_that_was_handed_over(
+        self, checkpointer: Any
+    ) -> None:
+        app = self.kit.build(checkpointer)
+        app.invoke({"messages": [self.said("go to Rome")]}, dict(CONFIG))
+        asyncio.run(app.aclose())
+
+        assert len(checkpointer.list_messages(CONFIG)) == 3
+
     def test_a_conversation_goes_back_to_an_earlier_turn(self, checkpointer: Any) -> None:
         take_turn(self.kit, checkpointer, CONFIG, "go to Rome")
         timeline = checkpointer.threads.timeline(CONFIG)
