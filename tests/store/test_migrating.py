@@ -198,6 +198,17 @@ def test_the_target_answers_to_the_names_of_the_source(make: Make) -> None:
     assert again.refs(SPACE) and refs(third) == refs(first)
 
 
+def test_a_name_that_the_target_was_opened_with_is_kept_in_it(tmp_path: Path) -> None:
+    source = MemoryStore(backend_id="old")
+    fill(source)
+
+    with SqliteStore(tmp_path / "target", backend_aliases=["old"]) as target:
+        holdfast.migrate(source, target)
+
+    with SqliteStore(tmp_path / "target") as again:
+        assert again.answers_to("old")
+
+
 def test_another_history_in_the_target_is_refused_before_anything_is_copied(
     pair: tuple[Store, Store],
 ) -> None:

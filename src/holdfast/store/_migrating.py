@@ -206,11 +206,13 @@ class _Migration:
         return {id for id in asked if id in known and id in there and not there[id].condemned}
 
     def _remember_names(self) -> None:
+        target = self._target
         for name in self._names():
-            if not self._target.answers_to(name):
+            # One that it was opened with has to be kept too: next time it may not be given.
+            if name != target.backend_id and target.ref(OWN_SPACE, alias_ref(name)) is None:
                 written = TreeWriter().write(name)
                 move = Move(alias_ref(name), None, written.root)
-                self._target.commit(OWN_SPACE, written.objects, written.needs, [move])
+                target.commit(OWN_SPACE, written.objects, written.needs, [move])
 
     def _let_go(self) -> None:
         """What arrived is kept by the refs that need it from here on."""
