@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from holdfast.history import History
 from holdfast.store import S3Store, Store
 from holdfast.store._s3_cells import PACKS
 from holdfast.testing import StoreContract
+from holdfast.testing._stores._base import SPACE
 from holdfast.tree import ObjectId
 
 
@@ -21,6 +23,29 @@ class TestContract(StoreContract):
         assert isinstance(store, S3Store)
         damage(store, id)
         return True
+
+
+def test_a_copy_with_packs_last_is_whole_although_others_write(s3_url: str) -> None:
+    place = s3_url.replace("?", "/copied?")
+    with S3Store(s3_url) as store, S3Store(place) as copy:
+        branch = History(store, SPACE).open()
+        for number in range(20):
+            branch.commit({"number": number})
+
+        for folder in ("refs", "space", "refs", "log", "catalog", "index", "header", "pack"):
+            for key, _ in store._bucket.listing("holdfast"):
+                if key.split("/")[1] != folder:
+                    continue
+                found = store._bucket.get(key)
+                assert found is not None
+                copy._bucket.put(key, found.data)
+            for number in range(20):
+                branch.commit({"number": number, "after": folder})
+
+    with S3Store(place, create=False) as restored:
+        assert restored.header == store.header
+        assert restored.check(read_data=True).problems == ()
+        assert History(restored, SPACE).value() == {"number": 19, "after": "refs"}
 
 
 def damage(store: S3Store, id: ObjectId) -> None:
