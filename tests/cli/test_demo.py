@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from holdfast.cli import tell_story
 from tests.cli.support import environment, here, process
+from tests.postgres import PASSWORD
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,3 +51,14 @@ def test_without_the_extra_the_program_says_what_to_install(tmp_path: Path) -> N
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "pip install 'holdfast[cli]'" in done.stderr
+
+
+def test_on_a_server_no_folder_is_measured_and_no_password_repeated(
+    postgres_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell_story(postgres_url)
+
+    told = capsys.readouterr().out
+    assert "folder" not in told and "see `holdfast stats`" in told
+    assert "HOLDFAST_STORE" in told and "--store" not in told
+    assert PASSWORD not in told

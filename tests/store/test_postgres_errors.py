@@ -91,6 +91,18 @@ def test_a_dsn_with_a_typo_is_refused_without_being_quoted(dsn: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(error))
 
 
+def test_an_unknown_option_of_a_url_is_named() -> None:
+    error = refused(f"postgresql://u:{SECRET}@host/app?sslmode=disable&shema=agents")
+
+    assert "no option 'shema'" in str(error)
+
+
+def test_what_may_be_a_part_of_a_password_is_no_option() -> None:
+    error = refused(f"postgresql://u:12?{SECRET}=1@host/app?sslmode=disable")
+
+    assert "no option" not in str(error)
+
+
 @pytest.mark.parametrize("path", ["password", "database", "port", "typo"])
 def test_no_secret_is_ever_shown(
     postgres: Postgres, path: str, caplog: pytest.LogCaptureFixture

@@ -71,8 +71,16 @@ def test_a_bucket_without_its_database_is_refused(
         S3Store(s3_url)
     with pytest.raises(NotFound):
         S3Store(s3_url, refs=postgres.new_database(), create=False)
-    with pytest.raises(Corrupt, match="holdfast/elsewhere"):
+    with pytest.raises(Corrupt, match=r"knows nothing of it.*correct refs="):
         S3Store(s3_url, refs=postgres.new_database())
+
+
+def test_refs_for_a_store_that_keeps_its_own_are_refused(s3_url: str, postgres_url: str) -> None:
+    with S3Store(s3_url) as store:
+        store.commit(SPACE)
+
+    with pytest.raises(InvalidInput, match="without refs="):
+        S3Store(s3_url, refs=postgres_url)
 
 
 def test_a_database_without_its_bucket_is_refused(s3_url: str, postgres_url: str) -> None:

@@ -31,7 +31,7 @@ Recent = Annotated[
 def init(run: Run) -> None:
     """Make a store: .holdfast in the current folder, or what --store says.
 
-    Example: holdfast init
+    Example: holdfast init --store postgresql://user@host/database
     """
     url = new_store_url(run.store)
     refuse_memory(url)
@@ -60,7 +60,7 @@ def sql(
 ) -> None:
     """Print what makes the tables of a store in Postgres, for who does that by hand.
 
-    Example: holdfast sql --schema agents > store.sql
+    Asks no server. Example: holdfast sql --schema agents > store.sql
     """
     from holdfast.store import PostgresStore
 
@@ -190,7 +190,9 @@ def _named(space: str) -> str:
 @command("store", name="migrate")
 def migrate_(
     run: Run,
-    target: Annotated[str, typer.Argument(help="A folder or file://folder, made if need be.")],
+    target: Annotated[
+        str, typer.Argument(help="A folder or a URL, as for --store; made if need be.")
+    ],
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Leave behind what is damaged.")
     ] = False,

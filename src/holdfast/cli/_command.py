@@ -109,9 +109,9 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--store",
                 metavar="URL",
-                help="The store: a folder, or a URL such as file://folder or "
-                "postgresql://user@host/database. Default: $HOLDFAST_STORE, else the "
-                "nearest .holdfast upwards.",
+                help="The store: a folder, or a URL such as file://folder, "
+                "postgresql://user@host/database, redis://host or s3://bucket/prefix. Default: "
+                "$HOLDFAST_STORE, else .holdfast: the nearest upwards, or a new one here.",
             ),
         ],
         None,

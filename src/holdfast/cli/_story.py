@@ -6,6 +6,7 @@ Needs only the core, so that it can be told before anything else is installed.
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from os import PathLike, fspath
@@ -41,7 +42,7 @@ def tell(store: str | PathLike[str], *, print_line: Say = print) -> str:
         name = _free_name(opened)
         story.run(opened, name)
     story.reopen(url, name)
-    story.settle(_folder_bytes(url) - before)
+    story.settle(_folder_bytes(url) - before if _is_folder(url) else None)
     _say_how_to_look(print_line, url, name)
     return name
 
@@ -72,10 +73,13 @@ class _Story:
             verdict = "sound" if store.check(read_data=True).ok else "damaged"
             self._fact("every byte read and verified", verdict)
 
-    def settle(self, stored: int) -> None:
+    def settle(self, stored: int | None) -> None:
         self._title("The bill")
         self._fact(f"{self._steps} steps, each stored whole", _megabytes(self._whole))
         self._fact("each stored whole and compressed", _megabytes(self._squeezed))
+        if stored is None:
+            self._fact("what the store takes", "see `holdfast stats`")
+            return
         self._fact("what this run added to the store's folder", _megabytes(stored))
         if stored > 0:
             times = f"{self._whole / stored:,.0f} and {self._squeezed / stored:,.0f} times less"
@@ -194,11 +198,18 @@ def _free_name(store: Store) -> str:
 
 def _say_how_to_look(say: Say, url: str, name: str) -> None:
     shown = shown_url(url)
-    store = "" if url == ".holdfast" else f" --store {shown}"
-    say(f"\nThe timeline {name!r} is in {shown}. Look at it with:")
+    store = "" if url == ".holdfast" else f" --store {shlex.quote(shown)}"
+    how = "Look at it with"
+    if shown != url:  # With a password in it, which is not repeated.
+        store, how = "", "Look at it, with the whole URL in HOLDFAST_STORE, with"
+    say(f"\nThe timeline {name!r} is in {shown}. {how}:")
     for verb in ("tree", "log", "show"):
         say(f"   holdfast {verb}{store} --agent {name}")
     say("The command line comes with: pip install 'holdfast[cli]'")
+
+
+def _is_folder(url: str) -> bool:
+    return "://" not in url or url.startswith("file://")
 
 
 def _folder_bytes(url: str) -> int:

@@ -118,12 +118,17 @@ def from_connecting(place: str, error: psycopg.Error) -> HoldfastError:
     )
 
 
-def bad_dsn() -> InvalidInput:
+def bad_dsn(unknown: str | None = None) -> InvalidInput:
     """What somebody is told whose connection string says nothing to Postgres."""
+    reason = "the dsn is none that Postgres reads"
+    if unknown is not None:
+        reason = (
+            f"there is no option {unknown!r:.40} in a dsn: Holdfast's own are schema and "
+            "durability, the others are those of Postgres, such as sslmode"
+        )
     return InvalidInput(
-        "the dsn is none that Postgres reads. Write postgresql://user:password@host:5432/database, "
-        "perhaps with ?option=value; characters such as @ : / % in a password are spelled %40 %3A "
-        "%2F %25."
+        f"{reason}. Write postgresql://user:password@host:5432/database, perhaps with "
+        "?option=value; characters such as @ : / % in a password are spelled %40 %3A %2F %25."
     )
 
 

@@ -140,12 +140,23 @@ class Place(NamedTuple):
     conninfo: str
 
 
+def _unknown_option(dsn: str) -> str | None:
+    """The first option behind the ? of a URL that Postgres has not; None if that is not why."""
+    address, _, query = dsn.rpartition("?")
+    if "@" in query or "?" in address:  # It may be a part of the password.
+        return None
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    names = [name for name, same, _ in (one.partition("=") for one in query.split("&")) if same]
+    return next((name for name in names if name.isidentifier() and name not in known), None)
+
+
 def read_dsn(dsn: str, schema: str) -> Place:
     """A connection string, and how to name it without its secrets; raises `InvalidInput`."""
     try:
         parts = conninfo.conninfo_to_dict(dsn)
     except (psycopg.Error, ValueError, UnicodeError):
-        raise bad_dsn() from None  # What the driver says may quote a password.
+        # What the driver says may quote a password.
+        raise bad_dsn(_unknown_option(dsn)) from None
     host = str(parts.get("host") or parts.get("hostaddr") or "")
     port, name = str(parts.get("port") or ""), str(parts.get("dbname") or "")
     # A password whose @ or / is not spelled out spills into what is shown.

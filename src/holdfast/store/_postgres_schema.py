@@ -41,7 +41,7 @@ def open_schema(pool: Pool, schema: str, create: bool, full: bool) -> Header:
 def _found_or_made(connection: Connection, place: str, schema: str, create: bool) -> Header:
     found = _find(connection, place, schema)
     if found is None and not create:
-        raise NotFound(f"there is no store at {place}. `holdfast init --store URL` makes one.")
+        raise NotFound(f"{place} is not there. `holdfast init --store URL` makes one.")
     if found is None:
         _create(connection, place, schema)
         found = _find(connection, place, schema)
@@ -118,8 +118,9 @@ def _find(connection: Connection, place: str, schema: str) -> Header | None:
 
 def _of_something_else(schema: str, shown: str) -> FormatError:
     return FormatError(
-        f"the schema {schema!r} holds something else ({shown}), and no store of Holdfast. Nothing "
-        "was changed: choose another with schema=."
+        f"the schema {schema!r} holds something else ({shown}), and no whole store of Holdfast. "
+        "Nothing was changed: choose another with schema=, or, if a store was there, restore it "
+        "from a copy."
     )
 
 

@@ -72,7 +72,10 @@ def judge(where: str, settings: Settings, asked: Asked) -> Durability:
 
 
 def _expect_full(where: str, settings: Settings, policy: str) -> None:
-    instead = 'or ask for less with durability="relaxed", which may lose the last moments'
+    instead = (
+        'or ask for less with durability="relaxed" (?durability=relaxed in a URL), which may lose '
+        "the last moments"
+    )
     config = settings.config
     if config is None:
         raise NotAllowed(

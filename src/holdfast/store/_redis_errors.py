@@ -84,9 +84,11 @@ def _from_connection(where: str, error: Exception, text: str) -> HoldfastError:
             "it. Restore the store from a copy, or choose another name."
         )
     if isinstance(error, redis.TimeoutError):
+        secured = where.startswith("rediss:")
+        also = " If it does not speak TLS, the URL begins with redis://." if secured else ""
         return Unavailable(
             f"the Redis server at {where} did not answer in time. If this was a commit, send it "
-            "again with the same write id. If it is only slow, raise `timeout`."
+            f"again with the same write id. If it is only slow, raise `timeout`.{also}"
         )
     if "No connection available" in text:
         return Unavailable(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from holdfast.errors import Corrupt, InvalidInput, NotFound
+from holdfast.errors import Corrupt, HoldfastError, InvalidInput, NotFound
 from holdfast.store._checks import expect, expect_seconds
 from holdfast.store._collecting import Collected, Progress
 from holdfast.store._contract import RECENT
@@ -198,6 +198,19 @@ class S3Store(RecordStore):
                 "with another database, or was emptied. Correct refs=, or restore the bucket."
             )
 
+    def _wrong_pair(self, keys: Collection[str]) -> HoldfastError:
+        """What it means that a bucket holds a store of which the database knows nothing."""
+        if HEADER in keys:
+            return InvalidInput(
+                f"the store in {self.url} keeps its spaces in the bucket itself: open it without "
+                "refs=, or choose another prefix."
+            )
+        return Corrupt(
+            f"{self.url} holds objects of a store, but the database that refs= names knows nothing "
+            "of it. Nothing was changed: correct refs=, restore the database from a copy, or "
+            "choose another prefix."
+        )
+
     def _create(self) -> None:
         """Make an empty store; the header comes last."""
         others = {key for key, _ in self._bucket.listing(ROOT.rstrip("/"))} - {CATALOG}
@@ -207,6 +220,8 @@ class S3Store(RecordStore):
                 "the URL of that database."
             )
         lost = sorted(key for key in others if not key.startswith(PROBES))
+        if lost and self._elsewhere is not None and self._cells.get(HEADER) is None:
+            raise self._wrong_pair(others)
         if lost and self._cells.get(HEADER) is None:
             raise Corrupt(
                 f"{self.url} holds {lost[0]!r}, but {HEADER!r} is gone. Nothing was changed: "

@@ -96,7 +96,7 @@ def _endpoint(given: str | None) -> str | None:
 
 def _wrong(reason: str) -> InvalidInput:
     return InvalidInput(
-        f"this URL names no bucket: {reason}. Write "
+        f"this URL of a bucket cannot be used: {reason}. Write "
         "s3://bucket/prefix?endpoint=https://host:port&region=name, and give the keys as "
         "access_key_id= and secret_access_key=, or as s3://key:secret@bucket."
     )
