@@ -198,3 +198,26 @@ def test_index_files_only_save_time() -> None:
     assert MemoryS3Store(MemoryBucket(data)).read([one.id for one in many]) == many
     del data[files[0]]
     assert MemoryS3Store(MemoryBucket(data)).read([one.id for one in many]) == many
+
+
+def test_what_is_moved_between_a_listing_and_a_look_is_found() -> None:
+    data: dict[str, bytes] = {}
+    writer = MemoryS3Store(MemoryBucket(data))
+    kept = [value(f"value {number}") for number in range(20)]
+    for number, one in enumerate(kept):
+        writer.commit(SPACE, [one], moves=[Move(f"branch/{number}", None, one.id)])
+    bucket = MemoryBucket(data)
+    reader = MemoryS3Store(bucket)
+    collected: list[int] = []
+
+    def collect_once(request: str) -> None:
+        if request == "listing" and not collected:
+            collected.append(len(data))
+            writer._tidy()
+
+    bucket.after = collect_once
+
+    assert [one.payload for one in reader.read([one.id for one in kept])] == [
+        one.payload for one in kept
+    ]
+    assert collected and len(data) < collected[0]

@@ -156,6 +156,13 @@ class Index:
 
     def refresh(self) -> None:
         """Learn of every pack that there is now, and of the catalog."""
+        # A pack that was listed, and is gone when it is read, was moved to one that was not.
+        # One that is listed again although it is gone was only removed a moment ago.
+        seen: set[str] = set()
+        while (gone := self._refresh()) - seen:
+            seen |= gone
+
+    def _refresh(self) -> set[str]:
         with self._refreshing:
             while True:
                 # First the catalog: a copy that it does not mark any more may be gone.
@@ -168,7 +175,7 @@ class Index:
             self._take(catalog)
             self._forget(before - set(listed))
             self._learn_of(listed)
-        self._load()
+        return self._load()
 
     def look(self) -> None:
         """Learn of the catalog; of packs too if it has changed."""
@@ -210,17 +217,19 @@ class Index:
                 self._packs.setdefault(name, None)
                 self._newest = max(self._newest, name)
 
-    def _load(self) -> None:
-        """Learn the rows of all packs that are known by name."""
+    def _load(self) -> set[str]:
+        """Learn the rows of all packs that are known by name; those that are gone."""
         pending = self._pending()
         if len(pending) > 1:
             self._load_files()
             pending = self._pending()
-        for name, rows in zip(pending, self._bucket.each(self._read_rows, pending), strict=True):
+        read = dict(zip(pending, self._bucket.each(self._read_rows, pending), strict=True))
+        for name, rows in read.items():
             if rows is None:
                 self._forget([name])
             else:
                 self.add(name, rows)
+        return {name for name, rows in read.items() if rows is None}
 
     def _pending(self) -> list[str]:
         with self._lock:
