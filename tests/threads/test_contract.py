@@ -53,8 +53,6 @@ class TestOnFiles(ThreadContract):
 
 
 class TestOnPostgres(ThreadContract):
-    shares_cache = False
-
     @pytest.fixture
     def open_checkpointer(self, postgres: Postgres) -> Opener:
         schema = f"threads_{next(_numbers)}"
@@ -66,8 +64,6 @@ class TestOnPostgres(ThreadContract):
 
 
 class TestOnRedis(ThreadContract):
-    shares_cache = False
-
     @pytest.fixture
     def open_checkpointer(self, redis_url: str) -> Opener:
         def open_one(**options: Any) -> ThreadCheckpointer[Any]:

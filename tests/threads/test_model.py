@@ -170,6 +170,7 @@ class ThreadBesideLists(RuleBasedStateMachine):
         if isinstance(mine, dict):
             mine.clear()
         self.becomes(self.held._replace(state=state, mark=object()), always=True)
+        self.cached.pop(self.branch, None)
 
     @rule(by=st.integers(0, 1))
     def clear_state(self, by: int) -> None:
@@ -195,6 +196,7 @@ class ThreadBesideLists(RuleBasedStateMachine):
         after, before = self.held.put(batch), len(self.branches[self.branch])
         if state is not None:
             after = after._replace(state=state, mark=object())
+            self.cached.pop(self.branch, None)
         if name is not None:
             after = after._replace(name=(name,))
         self.becomes(after, always=state is not None)
@@ -255,12 +257,13 @@ class ThreadBesideLists(RuleBasedStateMachine):
         self.chats[by].put_state_cache(T, state)
         self.cached[self.branch] = (state, self.held.mark)
 
-    @rule(by=st.integers(0, 1))
-    def get_cache(self, by: int) -> None:
+    @invariant()
+    def the_cache_hides_no_newer_state(self) -> None:
         value, mark = self.cached.get(self.branch, (None, object()))
         wanted = value if mark is self.held.mark else None
 
-        assert self.chats[by].get_state_cache(T) == wanted
+        for chat in self.chats:
+            assert chat.get_state_cache(T) == wanted
 
     # Pages.
 

@@ -75,6 +75,7 @@ class ThreadCheckpointer(Generic[StateT]):
         self._objects = SharedObjects(self.store.read, _OBJECT_BYTES)
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str | None], Thread] = OrderedDict()
+        self._watched: set[str] = set()
         self._cache = StateCache(self.store, self._codec, cache_seconds)
         self._directory = Directory(self.store, self._codec, self._objects.read)
 
@@ -295,7 +296,7 @@ class ThreadCheckpointer(Generic[StateT]):
         """
         address = address_of(config)
         thread = self._thread(address)
-        thread.watch()
+        self._watch(thread.history.space)
         return Timeline(
             address.name,
             self.store,
@@ -305,6 +306,14 @@ class ThreadCheckpointer(Generic[StateT]):
         )
 
     # Inside.
+
+    def _watch(self, space: str) -> None:
+        """From now on, look before every change of a thread: somebody here may switch branches."""
+        with self._lock:
+            self._watched.add(space)
+            for (known, _), thread in self._known.items():
+                if known == space:
+                    thread.watch()
 
     @property
     def _threads(self) -> Threads:
@@ -321,6 +330,8 @@ class ThreadCheckpointer(Generic[StateT]):
             if found is None:
                 history = History(self.store, space, codec=self._codec, agent=address.name)
                 found = self._known[key] = Thread(history, self._objects, branch)
+                if space in self._watched:
+                    found.watch()
             self._known.move_to_end(key)
             while len(self._known) > _KEPT:
                 self._known.popitem(last=False)

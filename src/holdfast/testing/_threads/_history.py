@@ -105,6 +105,16 @@ class HistoryContract(Base):
         assert texts(other.list_messages(T1)) == ["first", "on main"]
         assert texts(other.list_messages({**T1, "branch": "b"})) == ["first", "on b", "also on b"]
 
+    def test_a_write_follows_a_branch_that_was_made_here_however_its_timeline_was_opened(
+        self, chat: Face
+    ) -> None:
+        chat.put_state(T1, "on main")
+        chat.timeline({**T1, "branch": "main"}).branch("b")
+        chat.put_state(T1, "on b")
+
+        assert chat.get_state({**T1, "branch": "b"}) == "on b"
+        assert chat.get_state({**T1, "branch": "main"}) == "on main"
+
     def test_a_branch_from_an_earlier_step_holds_what_was_there_then(self, chat: Face) -> None:
         first = chat.put(T1, 1, numbered(2))
         chat.put(T1, 2, numbered(2, 2))

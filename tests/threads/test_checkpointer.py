@@ -1,0 +1,114 @@
+"""What a checkpointer does by itself: what it opens, remembers and lets go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import InvalidInput, StoreClosed
+from holdfast.store import MemoryStore, SqliteStore
+from holdfast.testing._stores._base import in_threads
+from holdfast.threads import Message, ThreadCheckpointer, _checkpointer
+
+T = {"thread_id": "t"}
+
+
+def test_without_a_store_it_is_in_memory() -> None:
+    with ThreadCheckpointer[Any]() as chat:
+        assert isinstance(chat.store, MemoryStore)
+        assert "MemoryStore" in repr(chat)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_path_is_opened_and_released(tmp_path: Path, kind: Callable[[Path], Any]) -> None:
+    chat: ThreadCheckpointer[Any] = ThreadCheckpointer(kind(tmp_path / "chat.holdfast"))
+    chat.put_state(T, 1)
+    assert isinstance(chat.store, SqliteStore)
+    chat.release()
+
+    with pytest.raises(StoreClosed):
+        chat.put_state(T, 2)
+    with ThreadCheckpointer[Any](tmp_path / "chat.holdfast") as again:
+        assert again.get_state(T) == 1
+
+
+@pytest.mark.parametrize("given", [5, ["memory://"], object()])
+def test_what_is_no_store_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidInput):
+        ThreadCheckpointer(given)
+
+
+def test_releasing_one_leaves_others_on_the_same_store_alone() -> None:
+    with MemoryStore() as store:
+        one, two = ThreadCheckpointer[Any](store), ThreadCheckpointer[Any](store)
+        one.put_state(T, 1)
+        asyncio.run(one.arelease())
+
+        assert two.get_state(T) == 1
+        assert asyncio.run(two.aget_state(T)) == 1
+
+
+def test_what_was_begun_is_finished_before_the_store_is_closed(tmp_path: Path) -> None:
+    async def use() -> list[Any]:
+        chat: ThreadCheckpointer[Any] = ThreadCheckpointer(tmp_path / "store")
+        puts = [
+            asyncio.create_task(chat.aput(T, n, [Message("user", "x", id=n)])) for n in range(30)
+        ]
+        await puts[0]
+        assert await chat.arelease() is True
+        return await asyncio.gather(*puts, return_exceptions=True)
+
+    ends = asyncio.run(use())
+    with ThreadCheckpointer[Any](tmp_path / "store") as chat:
+        stored = {one.id for one in chat.list_messages(T)}
+        assert all(isinstance(end, str | StoreClosed) for end in ends)
+        assert stored >= {n for n, end in enumerate(ends) if isinstance(end, str)}
+        assert chat.get_state(T) in stored
+
+
+def test_a_thread_that_was_let_go_of_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_checkpointer, "_KEPT", 2)
+    with ThreadCheckpointer[Any]() as chat:
+
+        def work(by: int) -> None:
+            for number in range(30):
+                config = {"thread_id": (by + number) % 5}
+                chat.put_messages(config, [Message("user", "x", id=f"{by}/{number}")])
+                assert chat.get_message(config, f"{by}/{number}").text == "x"
+
+        in_threads(4, work)
+
+        found = [
+            str(m.id) for thread in range(5) for m in chat.list_messages({"thread_id": thread})
+        ]
+        assert sorted(found) == sorted(f"{by}/{number}" for by in range(4) for number in range(30))
+        assert len(chat._known) <= 2
+
+
+def test_a_thread_that_was_let_go_of_still_follows_its_timeline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_checkpointer, "_KEPT", 1)
+    with ThreadCheckpointer[Any]() as chat:
+        chat.put_state(T, 1)
+        history = chat.timeline(T)
+        chat.put_state({"thread_id": "other"}, 1)
+        chat.put_state(T, 2)
+        history.branch("b")
+        chat.put_state(T, 3)
+
+        assert chat.get_state({**T, "branch": "b"}) == 3
+        assert chat.get_state({**T, "branch": "main"}) == 2
+
+
+def test_a_codec_is_given_whole() -> None:
+    from holdfast.codec import Codec
+
+    with ThreadCheckpointer[Any](codec=Codec()) as chat:
+        chat.put_state(T, 1)
+    with pytest.raises(InvalidInput):
+        ThreadCheckpointer(codec=Codec(), types=[Path])
