@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import MemoryStore, Store
+from holdfast import MemoryStore, Message, Store
 from holdfast.adapters._agentflow_types import named_classes
 from holdfast.errors import InvalidInput, NotStorable, UndeclaredClass
 from tests.frameworks.trip import Kit, Plan, Stage
@@ -331,6 +331,23 @@ class MessageSuite(Suite):
         assert asked.tools_calls[0]["function"] == call
         assert answered.content[0].call_id == "c1" and answered.text() == "found"
         assert strange.content[0].type == "data"
+
+    def test_a_message_whose_time_another_release_told_differently_is_read(
+        self, checkpointer: Any
+    ) -> None:
+        made = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        stamps = [made.timestamp(), made.astimezone().replace(tzinfo=None)]
+        checkpointer.threads.put_messages(
+            CONFIG,
+            [
+                Message("user", "hello", created_at=made, extra={"timestamp": stamp})
+                for stamp in stamps
+            ],
+        )
+        first, second = checkpointer.list_messages(CONFIG)
+
+        assert first.timestamp == second.timestamp
+        assert first.timestamp in stamps
 
 
 class ThreadSuite(Suite):

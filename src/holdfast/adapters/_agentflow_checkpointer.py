@@ -53,7 +53,8 @@ class SharedCheckpointer:
         cache_seconds: float | None = DAY,
     ) -> None:
         self._codec = Codec(pickle_key=pickle_key)
-        declare(self._codec, [self.models.state, *self.models.others, *types])
+        self.models.declare(self._codec)
+        declare(self._codec, types)
         self.threads: ThreadCheckpointer[Any] = ThreadCheckpointer(
             store, codec=self._codec, cache_seconds=cache_seconds
         )

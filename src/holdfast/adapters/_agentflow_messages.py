@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, get_args
 
+from holdfast.adapters._agentflow_types import named_classes
+from holdfast.codec import Codec
 from holdfast.errors import InvalidInput
 from holdfast.threads import (
     AudioPart,
@@ -57,6 +59,19 @@ class Models:
         self._counts_seconds = datetime not in times
         """Whether the time of a message is a number of seconds; else it is a local datetime."""
 
+    def declare(self, codec: Codec) -> None:
+        """Let a codec store and read the framework's own classes.
+
+        Releases keep them in different places, under one name. So what one release stored is
+        read by a later one, also by agentflow what was stored under its name before.
+        """
+        for cls in named_classes([self.state, *self.others]):
+            name = f"agentflow.{cls.__qualname__}"
+            if cls is self.message and self._counts_seconds:
+                codec.registry.register(cls, name=name, version=2, migrations={1: _in_seconds})
+            else:
+                codec.registry.register(cls, name=name)
+
     # Messages.
 
     def to_ours(self, given: Any) -> Message:
@@ -88,6 +103,8 @@ class Models:
         metadata = dict(message.metadata)
         if beside:
             metadata.setdefault("extra", beside)
+        if not self._is_time(known.get("timestamp")):
+            del known["timestamp"]  # From a release that tells times in another way.
         return self.message.model_validate(
             {
                 "message_id": message.id,
@@ -127,6 +144,9 @@ class Models:
             metadata=given.metadata,
             extra=extra,
         )
+
+    def _is_time(self, value: Any) -> bool:
+        return value is None or isinstance(value, datetime) is not self._counts_seconds
 
     def _timestamp(self, time: datetime) -> float | datetime:
         return time.timestamp() if self._counts_seconds else _local(time)
@@ -184,6 +204,12 @@ def _time(timestamp: datetime | float | None) -> datetime:
 
 def _local(time: datetime) -> datetime:
     return time.astimezone().replace(tzinfo=None)
+
+
+def _in_seconds(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a message whose time is a datetime, with a number in its place."""
+    time = fields["timestamp"]
+    return {**fields, "timestamp": None if time is None else time.timestamp()}
 
 
 # Usage and calls.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from holdfast.errors import NotStorable
 from tests.frameworks import suites
 from tests.frameworks.agentflow import graph
 from tests.frameworks.suites import CONFIG
+from tests.frameworks.trip import Plan, Stage
 from tests.frameworks.turn import take_turn
 
 
@@ -26,6 +28,30 @@ class TestInterface(suites.InterfaceSuite):
 
 class TestState(suites.StateSuite):
     kit = graph
+
+    def test_a_state_is_read_that_pyagenity_stored_under_its_name_before(
+        self, checkpointer: Any
+    ) -> None:
+        state = graph.TripState(context=[self.said("hello"), self.said("bye")], visited=["plan"])
+        made = datetime(2026, 1, 2, 3, 4, 5)
+        for message, time in zip(state.context, (made, None), strict=True):
+            message.timestamp = time  # As 0.3.3 had it; nothing checks what is assigned.
+        earlier: Any = graph.HoldfastCheckpointer(checkpointer.threads.store)
+        declare_as_it_was(earlier)
+        earlier.put_state(CONFIG, state)
+        found = checkpointer.get_state(CONFIG)
+
+        assert [one.timestamp for one in found.context] == [made.timestamp(), None]
+        assert found.visited == ["plan"] and type(found) is graph.TripState
+
+
+def declare_as_it_was(checkpointer: Any) -> None:
+    """Declare messages as the checkpointer for pyagenity 0.3.3 does."""
+    registry = checkpointer._codec.registry
+    registry.register(checkpointer.models.message, name="agentflow.Message")
+    registry.register(graph.TripState)
+    for cls in (Plan, Stage):
+        registry.register(cls)
 
 
 class TestMessages(suites.MessageSuite):
