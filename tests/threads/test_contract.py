@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.store import FileStore, MemoryStore, PostgresStore, RedisStore, SqliteStore
+from holdfast.store import FileStore, MemoryStore, PostgresStore, RedisStore, S3Store, SqliteStore
 from holdfast.testing import ThreadContract
 from holdfast.testing._threads._base import Opener
 from holdfast.threads import ThreadCheckpointer
@@ -68,5 +68,17 @@ class TestOnRedis(ThreadContract):
     def open_checkpointer(self, redis_url: str) -> Opener:
         def open_one(**options: Any) -> ThreadCheckpointer[Any]:
             return ThreadCheckpointer(RedisStore(redis_url, durability="relaxed"), **options)
+
+        return open_one
+
+
+@pytest.mark.soak
+class TestOnS3(ThreadContract):
+    shares_cache = False
+
+    @pytest.fixture
+    def open_checkpointer(self, s3_url: str) -> Opener:
+        def open_one(**options: Any) -> ThreadCheckpointer[Any]:
+            return ThreadCheckpointer(S3Store(s3_url, poll_seconds=0.05), **options)
 
         return open_one
