@@ -13,6 +13,8 @@ R = TypeVar("R")
 
 _FIRST, _LONGEST = 0.0005, 0.02
 _RESENDS = 3
+_SOON = 5.0
+"""Whoever has waited longer than this for an answer sends only once more."""
 
 
 class Backoff:
@@ -35,13 +37,16 @@ def sent(send: Callable[[], R]) -> R:
 
     The store recognises a write that it has, so sending again is harmless, and tells
     whether the first one was done. Raises `Unavailable` when no answer comes at all: the
-    write may have been done then.
+    write may have been done then. A server that is silent is asked twice, not for ever.
     """
+    began = time.monotonic()
     for attempt in range(_RESENDS):
         try:
             return send()
         except StoreClosed:
             raise
         except Unavailable:
+            if time.monotonic() - began > _SOON:
+                break
             time.sleep(_FIRST * 4**attempt)
     return send()

@@ -25,15 +25,31 @@ class _Options(TypedDict):
     """What a store is opened with."""
 
     create: bool
+    durability: Literal["full", "relaxed"] | None
+    size_limit: int | None
+
+
+class _Embedded(TypedDict):
+    """The same for a store in a folder, whose URL says nothing of durability."""
+
+    create: bool
     durability: Literal["full", "relaxed"]
     size_limit: int | None
+
+
+def _embedded(options: _Options) -> _Embedded:
+    return _Embedded(
+        create=options["create"],
+        durability=options["durability"] or "full",
+        size_limit=options["size_limit"],
+    )
 
 
 def open(
     url: str | PathLike[str] | None = None,
     *,
     create: bool = True,
-    durability: Literal["full", "relaxed"] = "full",
+    durability: Literal["full", "relaxed"] | None = None,
     size_limit: int | None = None,
 ) -> Store:
     """Open a store, and make it if it is not there.
@@ -45,8 +61,8 @@ def open(
     `postgresql://user:password@host/database` is a `PostgresStore`, and
     `s3://bucket/prefix` an `S3Store`. Raises `InvalidInput` for anything else. With
     `create=False` nothing is made: raises `NotFound` if there is no store. `durability` and
-    `size_limit` are those of the engine; a store in memory survives nothing, whatever is
-    asked for.
+    `size_limit` are those of the engine: `full`, unless another is asked for here or in the
+    URL. A store in memory survives nothing, whatever is asked for.
     """
     options = _Options(create=create, durability=durability, size_limit=size_limit)
     given = DEFAULT_FOLDER if url is None else url
@@ -82,23 +98,16 @@ def open(
     if is_file_store(place):
         from holdfast.store._files import FileStore
 
-        return FileStore(place, **options)
+        return FileStore(place, **_embedded(options))
     from holdfast.store._sqlite import SqliteStore
 
-    return SqliteStore(place, **options)
+    return SqliteStore(place, **_embedded(options))
 
 
 def _open_redis(url: str, options: _Options) -> Store:
     from holdfast.store._redis import RedisStore
 
-    # What is not asked for here may be asked for by the URL.
-    asked = options["durability"]
-    return RedisStore(
-        url,
-        create=options["create"],
-        durability=None if asked == "full" else asked,
-        size_limit=options["size_limit"],
-    )
+    return RedisStore(url, **options)
 
 
 def _open_postgres(url: str, options: _Options) -> Store:
@@ -109,11 +118,7 @@ def _open_postgres(url: str, options: _Options) -> Store:
             "a store in Postgres has no size_limit: give its database a disk or a tablespace of "
             "its own"
         )
-    # What is not asked for here may be asked for by the URL.
-    asked = options["durability"]
-    return PostgresStore(
-        url, create=options["create"], durability=None if asked == "full" else asked
-    )
+    return PostgresStore(url, create=options["create"], durability=options["durability"])
 
 
 def _open_bucket(url: str, options: _Options) -> Store:
@@ -140,4 +145,4 @@ def _open_files(url: str, rest: str, options: _Options) -> Store:
     path = unquote(rest.removeprefix("localhost") if slash else rest)
     if not path or "\0" in path:
         raise InvalidInput(f"{url!r:.200} names no folder: write file:///path or file://name")
-    return FileStore(path, **options)
+    return FileStore(path, **_embedded(options))
