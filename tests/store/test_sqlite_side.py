@@ -302,3 +302,21 @@ def test_values_do_not_fill_the_disk(folder: Path, monkeypatch: pytest.MonkeyPat
         scratch.put("over", b"", 0)
 
         assert scratch.keys() == [f"{number:02}" for number in range(20, 30)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_goes_on_with_the_same_file(folder: Path) -> None:
+    with opened(folder) as store:
+        fill(store)
+        index = store.text_index()
+        child = os.fork()
+        if child == 0:
+            done = index.state("scope") == b"1" and index.apply(
+                "scope", b"1", b"2", [(1000, {"word"})]
+            )
+            os._exit(0 if done else 1)
+        _, status = os.waitpid(child, 0)
+
+        assert status == 0
+        assert index.find("scope", b"2", ["word"], Within(1, newest_first=True)) == [1000]
+        assert works(store)

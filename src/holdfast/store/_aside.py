@@ -10,6 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, TypeAlias
 
+RARE = 32
+"""So few positions are sooner looked at by who asks than compared with other words."""
+
 Change: TypeAlias = tuple[int, Collection[str] | None]
 """A position and its words; None if the position is gone."""
 
@@ -59,7 +62,8 @@ class TextIndex(ABC):
         """The positions that have, for every prefix, a word that begins so; in order.
 
         There may be positions among them that do not, or that are gone, but none is
-        missing. None if the scope is not in this state.
+        missing. None if the scope is not in this state. A prefix that is likely to be rare
+        should come first: the others need not be looked at if it is.
         """
 
     @abstractmethod

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from sys import intern
 from typing import Final
 
-from holdfast.store._aside import Change, Scratch, TextIndex, Within
+from holdfast.store._aside import RARE, Change, Scratch, TextIndex, Within
 
 INDEX_BYTES: Final = 128 * 1024 * 1024
 SCRATCH_BYTES: Final = 16 * 1024 * 1024
@@ -162,7 +162,7 @@ class _Block:
         return taken
 
     def find(self, prefixes: Sequence[str]) -> set[int]:
-        """The places that have a word for every prefix."""
+        """The places that have a word for every prefix, or for the first ones if those are few."""
         found: set[int] | None = None
         for prefix in prefixes:
             places: set[int] = set()
@@ -173,7 +173,7 @@ class _Block:
                 else:
                     places.update(some)
             found = places if found is None else found & places
-            if not found:
+            if len(found) < RARE:
                 break
         return found or set()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from holdfast.store._aside import Change, TextIndex, Within
+from holdfast.store._aside import RARE, Change, TextIndex, Within
 from holdfast.store._aside_memory import MemoryTextIndex
 from holdfast.store._sqlite_side import SideFile, has_full_text
 
@@ -21,9 +21,6 @@ _BLOCK_BITS: Final = 13
 _POSITION_BITS: Final = 36
 _MOST_EDITED: Final = 5000
 """So many changed positions are looked at one by one; if there are more, the scope is dropped."""
-
-_RARE: Final = 32
-"""So many positions of a block are better looked at than compared with other words."""
 
 _GARBAGE: Final = 50_000
 """So many rows of dropped scopes may stay, and as many as there are living ones."""
@@ -201,15 +198,14 @@ def _blocks(db: sqlite3.Connection, number: int, within: Within) -> list[int]:
 def _find_in(
     db: sqlite3.Connection, number: int, block: int, prefixes: Sequence[str], within: Within
 ) -> list[int]:
-    """The positions of a block; without a look at all prefixes if the longest is rare.
+    """The positions of a block; without a look at the other prefixes if the first is rare.
 
     SQLite gathers all words that begin so before it gives the first position, which takes
     long for short prefixes.
     """
     if len(prefixes) > 1:
-        longest = max(prefixes, key=len)
-        few = _match(db, number, block, [longest], within._replace(limit=_RARE))
-        if len(few) < min(_RARE, within.limit):
+        few = _match(db, number, block, prefixes[:1], within._replace(limit=RARE))
+        if len(few) < min(RARE, within.limit):
             return few
     return _match(db, number, block, prefixes, within)
 

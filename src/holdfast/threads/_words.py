@@ -89,10 +89,10 @@ class Query:
     def prefixes(self) -> tuple[str, ...]:
         """What words of an index must begin with; none if only a look at every text helps.
 
-        Longer ones first: they tend to be rarer.
+        Those that tend to be rare come first: numbers, then long ones.
         """
         found = {one[:LONGEST] for one in self.beginnings} | set("".join(self.runs))
-        return tuple(sorted(found, key=lambda one: (-len(one), one)))
+        return tuple(sorted(found, key=lambda one: (-one.isnumeric() * len(one), -len(one), one)))
 
     def matches(self, text: str) -> bool:
         """Whether a text has what is looked for."""
