@@ -23,6 +23,7 @@ _numbers = itertools.count(1)
 @contextmanager
 def opened(name: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Store]:
     """A store of an engine, or one in front of an embedded one."""
+    store: Store
     if name == "postgres":
         url, schema = request.getfixturevalue("postgres").url(), f"aside_{next(_numbers)}"
         with PostgresStore(url, schema=schema) as store:
