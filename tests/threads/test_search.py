@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from threading import Event
+from threading import Thread as Worker
 from typing import Any
 
 import pytest
@@ -269,3 +271,36 @@ def test_a_campaign_of_edits_and_searches_finds_what_a_scan_finds(thread: Thread
         query, part = roll.choice(QUERIES), Part(newest_first=roll.random() < 0.5)
 
         assert thread.find(query, part) == thread.expected(query, part)
+
+
+def test_who_searches_while_others_write_and_search_finds_what_was_there(thread: Thread) -> None:
+    versions: list[tuple[bytes, dict[int, str]]] = []
+    wrong: list[tuple[str, list[int]]] = []
+    looked: set[int] = set()
+    done = Event()
+
+    def look(seed: int) -> None:
+        roll = random.Random(seed)
+        while not done.is_set():
+            looked.add(seed)
+            root, plain = roll.choice(versions[-3:])
+            query = roll.choice(["plan", "rare1", "rare77", "the good"])
+            found = [at for at, _ in thread.searcher(root).find(Query.parse(query))]
+            if found != [at for at in sorted(plain) if matches(plain[at], query)]:
+                wrong.append((query, found))
+
+    thread.say(*talk(100))
+    versions.append((thread.root or b"", dict(thread.plain)))
+    lookers = [Worker(target=look, args=(seed,)) for seed in range(3)]
+    for one in lookers:
+        one.start()
+    for step in range(8):
+        thread.say(*talk(80, step))
+        thread.remove(*sorted(thread.plain)[step::50])
+        versions.append((thread.root or b"", dict(thread.plain)))
+    done.set()
+    for one in lookers:
+        one.join()
+
+    assert looked == {0, 1, 2}
+    assert wrong == []
