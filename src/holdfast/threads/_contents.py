@@ -127,7 +127,14 @@ class Contents:
         if found is not None:
             return found
         part = _body(self._ids, key)
-        return None if part is None else int(self.load(part))
+        if part is None:
+            return None
+        position = int(self.load(part))
+        # A merge that took one side may have put another message there.
+        standing = self.part(position)
+        if standing is None or self._codec.encode(self.load(standing)["id"]) != key:
+            return None
+        return position
 
     @cached_property
     def latest(self) -> dict[bytes, int]:

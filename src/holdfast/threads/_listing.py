@@ -6,12 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast.errors import InvalidInput
 from holdfast.threads._contents import Contents, Row
 from holdfast.threads._message import ROLES, Message
 from holdfast.threads._paging import Page, Window, make_cursor, read_cursor
+
+_FURTHEST: Final = 1 << 62
 
 
 class Bounds(NamedTuple):
@@ -150,6 +152,8 @@ def _bounds(cursor: str | None, newest_first: bool) -> Bounds:
     if cursor is None:
         return Bounds()
     position, reverse = read_cursor(cursor, int, bool)
+    if not 0 <= position < _FURTHEST:
+        raise InvalidInput(f"{cursor!r:.80} is no cursor of this list: it leads nowhere")
     if reverse is not newest_first:
         raise InvalidInput("the cursor is of a list in the other order: keep newest_first")
     return Bounds(stop=position) if newest_first else Bounds(first=position)

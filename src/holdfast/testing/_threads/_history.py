@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from holdfast.errors import MessageNotFound
 from holdfast.testing._threads._base import (
     T1,
     Base,
@@ -124,6 +127,36 @@ class HistoryContract(Base):
         assert ids(chat.list_messages(T1)) == ["m0", "m1"]
         chat.put_messages(T1, said("later", first=3))
         assert ids(chat.list_messages(T1)) == ["m0", "m1", "m3"]
+
+    def test_branches_whose_messages_stand_apart_are_merged(self, chat: Face) -> None:
+        chat.put(T1, 1, said("a"))
+        chat.timeline(T1).branch("other")
+        chat.put_messages(T1, said("b", first=1))
+        chat.timeline(T1).switch_branch("main")
+        chat.put_thread(T1, {"thread_name": "Name"})
+        chat.timeline(T1).merge("other")
+
+        assert texts(chat.list_messages(T1)) == ["a", "b"]
+        assert chat.get_message(T1, "m1").text == "b"
+        assert chat.get_thread(T1).thread_name == "Name"
+
+    def test_after_a_merge_that_takes_one_side_no_id_leads_to_another_message(
+        self, chat: Face
+    ) -> None:
+        chat.put_messages(T1, numbered(100))
+        history = chat.timeline(T1)
+        history.branch("other")
+        chat.put_messages(T1, numbered(10, 1000))
+        history.switch_branch("main")
+        chat.put_messages(T1, numbered(50, 100))
+        history.merge("other", "theirs")
+
+        for number in (100, 105, 109):
+            with pytest.raises(MessageNotFound):
+                chat.get_message(T1, f"m{number}")
+            with pytest.raises(MessageNotFound):
+                chat.delete_message(T1, f"m{number}")
+        assert chat.get_message(T1, "m120").text == "number 120"
 
     def test_two_moments_are_compared_deeply(self, chat: Face) -> None:
         first = chat.put(T1, {"step": 1, "same": "x"}, said("a"))

@@ -12,6 +12,7 @@ import pytest
 from holdfast.errors import InvalidInput
 from holdfast.testing._threads._base import T1, Base, Face, each, ids, numbered, said
 from holdfast.threads import Message, Page
+from holdfast.threads._paging import make_cursor
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 ROLES = ("user", "assistant", "tool")
@@ -161,9 +162,12 @@ class PageContract(Base):
     def test_what_is_no_cursor_is_refused(self, chat: Face) -> None:
         chat.put_messages(T1, numbered(4))
 
-        for cursor in ("", "x", "AAAA", "\u00e9", 5, b"kgHC", ["x"]):
+        far = [make_cursor(position, False) for position in (-1, -(2**63), 2**63, 2**64 - 1)]
+        for cursor in ("", "x", "AAAA", "\u00e9", 5, b"kgHC", ["x"], *far):
             with each(cursor), pytest.raises(InvalidInput, match="cursor"):
                 chat.list_messages(T1, limit=2, cursor=cursor)
+            with each(cursor), pytest.raises(InvalidInput, match="cursor"):
+                chat.list_messages(T1, "number", limit=2, cursor=cursor)
 
     def test_a_cursor_of_threads_is_none_of_messages(self, chat: Face) -> None:
         for number in range(3):
