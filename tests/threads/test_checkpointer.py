@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from holdfast.errors import InvalidInput, StoreClosed
 from holdfast.store import MemoryStore, SqliteStore
 from holdfast.testing._stores._base import in_threads
-from holdfast.threads import Message, ThreadCheckpointer, _checkpointer
+from holdfast.threads import Message, ThreadCheckpointer, _cache, _checkpointer
 
 T = {"thread_id": "t"}
 
@@ -103,6 +104,26 @@ def test_a_thread_that_was_let_go_of_still_follows_its_timeline(
 
         assert chat.get_state({**T, "branch": "b"}) == 3
         assert chat.get_state({**T, "branch": "main"}) == 2
+
+
+def test_timelines_that_are_no_longer_used_are_not_remembered() -> None:
+    with ThreadCheckpointer[Any]() as chat:
+        kept = chat.timeline(T)
+        for number in range(100):
+            chat.timeline({"thread_id": number})
+        gc.collect()
+
+        assert list(chat._timelines) == [kept]
+
+
+def test_what_was_cached_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cache, "_MOST_MET", 10)
+    with ThreadCheckpointer[Any]() as chat:
+        for number in range(100):
+            chat.put_state_cache({"thread_id": number}, number)
+
+        assert len(chat._cache._met) <= 10
+        assert chat.get_state_cache({"thread_id": 3}) == 3
 
 
 def test_a_codec_is_given_whole() -> None:

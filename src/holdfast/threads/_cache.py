@@ -15,6 +15,7 @@ from holdfast.store import Store
 from holdfast.threads._thread import Thread
 
 _MARK: Final = 8
+_MOST_MET: Final = 10_000
 
 
 class StateCache:
@@ -32,7 +33,7 @@ class StateCache:
         """Keep a state, as it is now."""
         mark = thread.contents().marks.saved.ljust(_MARK, b"\0")
         key = _key(thread)
-        self._met.add(key)
+        self._meet(key)
         self._scratch.put(key, mark + self._codec.encode(state), self._seconds)
 
     def get(self, thread: Thread) -> Any:
@@ -42,10 +43,15 @@ class StateCache:
         found = self._scratch.get(key)
         if found is None:
             return None
-        self._met.add(key)
+        self._meet(key)
         if found[:_MARK] != mark:
             return None
         return self._codec.decode(found[_MARK:])
+
+    def _meet(self, key: str) -> None:
+        if len(self._met) >= _MOST_MET:
+            self._met.clear()  # Their marks still tell which of them are outdated.
+        self._met.add(key)
 
     def remove(self, thread: Thread) -> None:
         """Forget what is kept of a thread."""

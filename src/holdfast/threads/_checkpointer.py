@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from holdfast.codec import Codec
 from holdfast.codec._given import codec_of
@@ -75,7 +76,8 @@ class ThreadCheckpointer(Generic[StateT]):
         self._objects = SharedObjects(self.store.read, _OBJECT_BYTES)
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str | None], Thread] = OrderedDict()
-        self._watched: set[str] = set()
+        self._timelines: WeakKeyDictionary[Timeline, str] = WeakKeyDictionary()
+        """Those in use that were opened here, with their spaces."""
         self._cache = StateCache(self.store, self._codec, cache_seconds)
         self._directory = Directory(self.store, self._codec, self._objects.read)
 
@@ -296,21 +298,22 @@ class ThreadCheckpointer(Generic[StateT]):
         """
         address = address_of(config)
         thread = self._thread(address)
-        self._watch(thread.history.space)
-        return Timeline(
+        made = Timeline(
             address.name,
             self.store,
             codec=self._codec,
             tenant=address.tenant,
             branch=address.branch,
         )
+        self._watch(thread.history.space, made)
+        return made
 
     # Inside.
 
-    def _watch(self, space: str) -> None:
+    def _watch(self, space: str, timeline: Timeline) -> None:
         """From now on, look before every change of a thread: somebody here may switch branches."""
         with self._lock:
-            self._watched.add(space)
+            self._timelines[timeline] = space
             for (known, _), thread in self._known.items():
                 if known == space:
                     thread.watch()
@@ -330,7 +333,7 @@ class ThreadCheckpointer(Generic[StateT]):
             if found is None:
                 history = History(self.store, space, codec=self._codec, agent=address.name)
                 found = self._known[key] = Thread(history, self._objects, branch)
-                if space in self._watched:
+                if space in self._timelines.values():
                     found.watch()
             self._known.move_to_end(key)
             while len(self._known) > _KEPT:
