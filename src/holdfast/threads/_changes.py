@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from holdfast.codec import Codec
@@ -38,6 +38,8 @@ class Changes:
     removes: Sequence[Any] = ()
     """The ids of messages that are to go; each must be there."""
     cleans: bool = False
+    time: int = field(default_factory=lambda: to_microseconds(now()))
+    """When that was wanted, in microseconds since 1970."""
 
 
 class Known(NamedTuple):
@@ -92,7 +94,7 @@ class Planner:
         for id in changes.removes:
             self._remove_message(id)
         if changes.record is not None:
-            self._set(RECORD, self._dated(changes.record))
+            self._set(RECORD, self._dated(changes.record, changes.time))
         if self._next - self._marks.listed > LAG:
             self._list_ids()
         if self._marks != self._contents.marks:
@@ -156,12 +158,12 @@ class Planner:
         if position == self._next - 1:
             self._marks = self._marks._replace(past=self._next)
 
-    def _dated(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def _dated(self, record: Mapping[str, Any], time: int) -> dict[str, Any]:
         """A record that says when it was first put."""
         if "created_at" in record:
             return dict(record)
         known = self._contents.value(RECORD, {})
-        return {**record, "created_at": known.get("created_at", to_microseconds(now()))}
+        return {**record, "created_at": known.get("created_at", time)}
 
     def _list_ids(self) -> None:
         """Let the map of ids catch up."""

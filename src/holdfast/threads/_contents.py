@@ -169,9 +169,10 @@ class Contents:
         return [Row(decode(entry.key), loader.part(entry.body)) for entry in entries]
 
     def rows_at(self, positions: Iterable[int]) -> list[Row]:
-        """The messages at those of the positions that there are."""
-        places = [(at, self.part(at)) for at in positions]
-        return [Row(at, self.load(part)) for at, part in places if part is not None]
+        """The messages at those of the positions that there are, sorted, fetched together."""
+        if self.root is None:
+            return []
+        return [Row(*found) for found in self._map(self.root).pick(positions)]
 
     def differing(self, before: ObjectId) -> list[int]:
         """The positions that are not as they were at another root."""

@@ -51,7 +51,7 @@ class _Rows:
         )
 
     def pick(self, keys: Iterable[int]) -> Iterator[Row]:
-        return iter(self._contents.rows_at(sorted(keys)))
+        return iter(self._contents.rows_at(keys))
 
     def version(self, root: ObjectId) -> _Rows:
         return _Rows(self._contents.version(root), root)

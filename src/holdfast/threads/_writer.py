@@ -46,6 +46,7 @@ class Writer:
 
         `newest` is the newest commit that anybody here has seen.
         """
+        about: StepFields = {**fields, "time": changes.time}
         head = self._branch.head
         look = (None if head is None else head.id) != newest
         while True:
@@ -54,7 +55,7 @@ class Writer:
                     lambda root, read: self._edit(root, changes),
                     metadata=dict(metadata) if metadata else None,
                     look=look,
-                    **fields,
+                    **about,
                 )
             except (_Unchanged, MessageNotFound) as error:
                 # That was so where the branch was last seen: is it so at its newest?
