@@ -25,6 +25,7 @@ SECRET = "hunter2"
         ),
         (f"redis://me:a/{SECRET}@b@host/0", "redis://me:***@host/0"),
         (f"postgresql://me:{SECRET}?x@host/db", "postgresql://***@host/db"),
+        (f"s3://bucket?refs=postgresql%3A%2F%2Fme%3A{SECRET}%40host", "s3://bucket?refs=***"),
         (f"s3://bucket?secret_access_key={SECRET}", "s3://bucket?secret_access_key=***"),
     ],
 )

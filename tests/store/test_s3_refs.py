@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from urllib.parse import quote
 
 import pytest
 
+import holdfast
 from holdfast.errors import Corrupt, InvalidInput, NotAllowed, NotFound, Unavailable
 from holdfast.history import History
 from holdfast.store import PostgresStore, S3Store, Store
@@ -73,6 +75,17 @@ def test_a_bucket_without_its_database_is_refused(
         S3Store(s3_url, refs=postgres.new_database(), create=False)
     with pytest.raises(Corrupt, match=r"knows nothing of it.*correct refs="):
         S3Store(s3_url, refs=postgres.new_database())
+
+
+def test_refs_can_stand_in_the_url_and_are_not_shown(s3_url: str, postgres_url: str) -> None:
+    url = f"{s3_url}{'&' if '?' in s3_url else '?'}refs={quote(postgres_url, safe='')}"
+    with holdfast.open(url) as store:
+        store.commit("team/agent")
+        told = f"{store!r} {store}"
+
+    with S3Store(s3_url, refs=postgres_url, create=False) as again:
+        assert again.spaces() == ["team/agent"]
+    assert "postgresql" not in told
 
 
 def test_refs_for_a_store_that_keeps_its_own_are_refused(s3_url: str, postgres_url: str) -> None:

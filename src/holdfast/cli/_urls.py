@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_SECRET = re.compile(r"(?i)((?:password|secret|token|key)[^=&]*=)[^&]*")
+_SECRET = re.compile(r"(?i)((?:password|secret|token|key|refs)[^=&]*=)[^&]*")
 
 
 def shown_url(url: str) -> str:

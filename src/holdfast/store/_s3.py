@@ -122,8 +122,9 @@ class S3Store(RecordStore):
         self._bucket = self._connect(place, timeout)
         self._elsewhere: PostgresCells | None = None
         try:
-            if refs is not None:
-                self._elsewhere = self._connect_refs(refs, timeout, threads)
+            asked = place.refs if refs is None else refs
+            if asked is not None:
+                self._elsewhere = self._connect_refs(asked, timeout, threads)
                 self._elsewhere.open(create)
             self._cells: Cells = self._elsewhere or BucketCells(self._bucket)
             self._log = Spaces(self._cells)

@@ -1,4 +1,4 @@
-"""Where a bucket is, and who asks: `s3://[key:secret@]bucket[/prefix][?endpoint=&region=]`."""
+"""Where a bucket is, and who asks: `s3://[key:secret@]bucket[/prefix][?endpoint=&region=&refs=]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.errors import InvalidInput
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _PREFIX = re.compile(r"[A-Za-z0-9._~=+/-]*")
 _MOST_PREFIX = 256
-_SETTINGS = ("endpoint", "region")
+_SETTINGS = ("endpoint", "region", "refs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Place:
     access_key_id: str | None = field(default=None, repr=False)
     secret_access_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    refs: str | None = field(default=None, repr=False)
+    """The URL of a database for the spaces; it may hold a password."""
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
@@ -43,7 +45,7 @@ def parse_url(url: str) -> Place:
         raise _wrong("it has a #")
     if ":" in host or "@" in parts.path + parts.query:
         # A secret with a / or a ? in it ends here, and nothing of it may be shown.
-        raise _wrong("a / ? or # in one of the keys is spelled %2F %3F %23")
+        raise _wrong("a / ? or # in one of the keys is spelled %2F %3F %23, and an @ in refs %40")
     if not _BUCKET.fullmatch(host):
         raise _wrong(f"{host!r:.80} is no name of a bucket")
     prefix = unquote(parts.path).strip("/")
@@ -62,6 +64,7 @@ def parse_url(url: str) -> Place:
         settings.get("region"),
         unquote(key) or None,
         unquote(secret) or None,
+        refs=settings.get("refs"),
     )
 
 
