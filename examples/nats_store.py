@@ -17,7 +17,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import nats
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, KeyValueConfig
+from nats.js.api import KeyValueConfig
 from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
 from nats.js.kv import KeyValue
 
@@ -60,8 +60,7 @@ class NatsStore(KVStore):
         self._run(self._bucket.put(spelled(key), value))
 
     def keys(self, prefix: str) -> Iterable[str]:
-        found = map(unspelled, self._run(self._keys()))
-        return [key for key in found if key.startswith(prefix)]
+        return self._run(self._keys(prefix))
 
     def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
         return self._run(self._swap(key, expected, value))
@@ -99,25 +98,22 @@ class NatsStore(KVStore):
     async def _each(self, work: Iterable[Coroutine[Any, Any, R]]) -> list[R]:
         return list(await asyncio.gather(*work))
 
-    async def _keys(self) -> list[str]:
-        """All keys. The client's own `keys()` may miss some that came before it looked."""
-        config = ConsumerConfig(
-            deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
-            ack_policy=AckPolicy.NONE,
-            headers_only=True,
-            inactive_threshold=SECONDS,
-        )
-        messages = await self._stream.pull_subscribe(
-            f"$KV.{self._name}.>", stream=f"KV_{self._name}", config=config
-        )
+    async def _keys(self, prefix: str) -> list[str]:
+        """The keys that begin so. The client's own `keys()` misses some now and then.
+
+        The server names those that were removed, too, so each is looked at.
+        """
+        place = f"$KV.{self._name}."
+        stream = await self._stream.stream_info(f"KV_{self._name}", subjects_filter=f"{place}>")
+        named = [unspelled(one.removeprefix(place)) for one in stream.state.subjects or {}]
+        asked = [key for key in named if key.startswith(prefix)]
         found: list[str] = []
-        left = (await messages.consumer_info()).num_pending or 0
-        while left:
-            for message in await messages.fetch(min(left, 500), timeout=SECONDS):
-                if "KV-Operation" not in (message.headers or {}):  # It was not removed.
-                    found.append(message.subject.removeprefix(f"$KV.{self._name}."))
-                left = message.metadata.num_pending
-        await messages.unsubscribe()
+        for start in range(0, len(asked), 256):
+            some = asked[start : start + 256]
+            values = await self._each(self._entry(key) for key in some)
+            found += [
+                key for key, (_, value) in zip(some, values, strict=True) if value is not None
+            ]
         return found
 
     async def _entry(self, key: str) -> tuple[int, bytes | None]:
