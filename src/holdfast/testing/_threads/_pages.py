@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InvalidInput
-from holdfast.testing._threads._base import T1, Base, Face, each, ids, numbered, said
+from holdfast.testing._threads._base import T1, Base, Face, Faces, each, ids, numbered, said
 from holdfast.threads import Message, Page
 from holdfast.threads._paging import make_cursor
 
@@ -128,6 +128,18 @@ class PageContract(Base):
 
         assert ids(page) == ["m0", "m1", "m2"]
         assert ids(rest) == ["m4", "m5", "m6", "m8", "m9", "m10", "m0"]
+
+    def test_a_cursor_misses_nothing_that_takes_the_place_of_what_was_deleted(
+        self, chat: Face, opened: Faces
+    ) -> None:
+        chat.put_messages(T1, numbered(6))
+        page = chat.list_messages(T1, limit=5)
+        for id in ("m5", "m4", "m3"):
+            opened().delete_message(T1, id)
+        opened().put_messages(T1, numbered(1, 6))
+
+        assert ids(chat.list_messages(T1, cursor=page.cursor)) == ["m6"]
+        assert ids(chat.list_messages(T1, "number", cursor=page.cursor)) == ["m6"]
 
     def test_a_cursor_goes_on_backwards_whatever_is_put_and_deleted_meanwhile(
         self, chat: Face
