@@ -53,6 +53,7 @@ class Known(NamedTuple):
     def tell(self, contents: Contents) -> None:
         """Spare the contents the reading."""
         contents.marks, contents.next, contents.latest = self
+        contents.is_listed = True
 
 
 class Plan(NamedTuple):
@@ -78,6 +79,7 @@ class Planner:
         self._marks = contents.marks
         self._next = contents.next
         self._latest = dict(contents.latest)
+        self._is_unlisted = not contents.is_listed
 
     def plan(self, changes: Changes) -> Plan:
         """What becomes of some changes; raises `MessageNotFound`."""
@@ -95,7 +97,7 @@ class Planner:
             self._remove_message(id)
         if changes.record is not None:
             self._set(RECORD, self._dated(changes.record, changes.time))
-        if self._next - self._marks.listed > LAG:
+        if self._next - self._marks.listed > LAG or self._is_unlisted:
             self._list_ids()
         if self._marks != self._contents.marks:
             self._set(MARKS, self._marks.to_stored())
@@ -166,9 +168,13 @@ class Planner:
         return {**record, "created_at": known.get("created_at", time)}
 
     def _list_ids(self) -> None:
-        """Let the map of ids catch up."""
+        """Let the map of ids catch up; if it is not right, make it so."""
+        found = self._contents.listed_ids if self._is_unlisted else ()
+        known = {entry.key: entry.body for entry in found}
+        for key, part in known.items():
+            self._ids[key] = Slot(None, ABSENT, part)
         for key, position in self._latest.items():
-            self._ids[key] = Slot(None, position)
+            self._ids[key] = Slot(None, position, known.get(key))
         self._marks = self._marks._replace(listed=self._next)
         self._latest = {}
 
@@ -178,7 +184,7 @@ class Planner:
         for name in (STATE, IDS, RECORD):
             self._remove(name)
         self._marks = self._marks._replace(past=self._next, listed=self._next)
-        self._latest = {}
+        self._latest, self._is_unlisted = {}, False
 
     def _remove(self, name: str) -> None:
         part = self._contents.part(name)

@@ -49,26 +49,31 @@ def bare(cls: type[T], **fields: Any) -> T:
     return made
 
 
+def plain(value: str) -> str:
+    """The characters of a str; of an enum's member or such, without its class."""
+    return value if type(value) is str else str.__str__(value)
+
+
 def text(value: Any, field: str) -> str:
     """A str."""
     if not isinstance(value, str):
         raise refusal(field, value, "a str")
-    return value
+    return plain(value)
 
 
 def optional_text(value: Any, field: str) -> str | None:
     """A str or None."""
     if value is not None and not isinstance(value, str):
         raise refusal(field, value, "a str or None")
-    return value
+    return None if value is None else plain(value)
 
 
 def identifier(value: Any, field: str) -> str | int:
     """An id: a str that is not empty, or an int."""
     if isinstance(value, str) and value:
-        return value
+        return plain(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
+        return int(value)
     raise refusal(field, value, "a str that is not empty, or an int")
 
 

@@ -20,6 +20,7 @@ from holdfast.store._asynchronous import Threads, twin
 from holdfast.store._given import store_of
 from holdfast.threads._cache import StateCache
 from holdfast.threads._changes import Changes, Incoming, no_message
+from holdfast.threads._checking import plain
 from holdfast.threads._config import Address, Id, address_of, check_id, user_of
 from holdfast.threads._contents import STATE, Contents
 from holdfast.threads._directory import Directory
@@ -392,7 +393,7 @@ def check_message_id(id: Any) -> Id:
         raise InvalidInput("message_id is empty: it is text of at least one character, or a number")
     if len(id) > _LONGEST_ID:
         raise InvalidInput(f"message_id has {len(id)} characters; the most is {_LONGEST_ID}")
-    return id
+    return plain(id)
 
 
 def _incoming(messages: Sequence[Message | Mapping[str, Any]]) -> list[Incoming]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.errors import InvalidInput, InvalidName
 from holdfast.store import space_name
+from holdfast.threads._checking import plain
 from holdfast.timeline._names import check_agent
 
 Id: TypeAlias = str | int
@@ -79,7 +80,7 @@ def check_id(id: Any, what: str) -> Id:
             raise InvalidInput(
                 f"{what} is empty: it is text of at least one character, or a number"
             )
-        return check_agent(str(id))
+        return check_agent(plain(id))
     if abs(id) >= _LARGEST:
         raise InvalidInput(f"{what} is a whole number of too many digits")
     return int(id)

@@ -124,7 +124,7 @@ class Contents:
         """Where the message with an id stands."""
         key = self._codec.encode(id)
         found = self.latest.get(key)
-        if found is not None:
+        if found is not None or not self.is_listed:
             return found
         part = _body(self._ids, key)
         if part is None:
@@ -138,9 +138,24 @@ class Contents:
 
     @cached_property
     def latest(self) -> dict[bytes, int]:
-        """The positions that the map of ids lacks, by encoded id."""
-        rows = self.row_list(self.rank_of(self.marks.listed), self.message_count)
+        """The positions that the map of ids lacks, by encoded id; all, if it is not right."""
+        start = self.rank_of(self.marks.listed) if self.is_listed else 0
+        rows = self.row_list(start, self.message_count)
         return {self._codec.encode(row.stored["id"]): row.position for row in rows}
+
+    @cached_property
+    def is_listed(self) -> bool:
+        """Whether the map of ids holds the messages that it should.
+
+        A merge of branches may leave it with ids of messages that are gone, or without some:
+        one side listed ids while the other deleted or appended.
+        """
+        return self._ids.total == self.rank_of(self.marks.listed)
+
+    @property
+    def listed_ids(self) -> Sequence[Entry]:
+        """What the map of ids holds."""
+        return self._ids.entries(0, self._ids.total)
 
     def rank_of(self, position: int) -> int:
         """How many messages stand before a position."""

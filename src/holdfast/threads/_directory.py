@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from holdfast.codec import Codec
-from holdfast.errors import InvalidInput
+from holdfast.errors import FormatError, InvalidInput
 from holdfast.history import Commit, History
 from holdfast.store import Store, encode_part, split_name
 from holdfast.threads._config import Address, Id, id_of, tenant_of
@@ -94,7 +94,10 @@ class Directory:
             name = split_name(space)[1]
             history = History(self._store, space, codec=self._codec, agent=name)
             commit = look(history, self._read, None).commit
-            info = self.info(Address(id_of(name), user, None), commit)
+            try:
+                info = self.info(Address(id_of(name), user, None), commit)
+            except (FormatError, ValueError):
+                continue  # A timeline of somebody else's: what it holds, or its name, says so.
             if commit is not None and info is not None:
                 yield _Listed(commit.time, name, info)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from holdfast.errors import InvalidInput
 from holdfast.threads import _openai
-from holdfast.threads._checking import identifier, optional_text, own_mapping, refusal
+from holdfast.threads._checking import identifier, optional_text, own_mapping, plain, refusal
 from holdfast.threads._ids import new_id
 from holdfast.threads._part_forms import (
     as_content,
@@ -89,7 +89,7 @@ class Message:
     ) -> None:
         if not isinstance(role, str) or role not in ROLES:
             raise refusal("role", role, ", ".join(repr(one) for one in ROLES))
-        _set(self, "role", role)
+        _set(self, "role", plain(role))
         _set(self, "content", as_content(content))
         _set(self, "id", new_id() if id is None else identifier(id, "id"))
         _set(self, "name", optional_text(name, "name"))

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import InvalidInput
-from holdfast.threads._checking import own, own_mapping, refusal
+from holdfast.threads._checking import own, own_mapping, plain, refusal
 from holdfast.threads._part_forms import as_content, read_call
 from holdfast.threads._parts import OtherPart, Part, ToolCall, ToolResult, content_to_openai
 from holdfast.threads._times import read_time, write_seconds
@@ -111,6 +111,8 @@ def _as_said(known: Mapping[str, Any], key: str, value: Any) -> bool:
     if key not in known:
         return False
     written = known[key]
+    if type(written) is str and isinstance(value, str):
+        return written == plain(value)  # A member of an enum, or such: its characters are said.
     # 1 and 1.0 are equal, and still two ways to say it.
     return type(written) is type(value) and bool(written == value)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import ormsgpack
 
 from holdfast.errors import InvalidInput
 
 T = TypeVar("T")
+
+_MOST: Final = 1 << 62
+"""No list is longer, and counting further is not possible everywhere."""
 
 
 class Page(list[T]):
@@ -43,7 +46,7 @@ def _count(number: int | None, what: str) -> int | None:
         return None
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise InvalidInput(f"{what} is a whole number from 0 on, not {number!r:.80}")
-    return number
+    return min(number, _MOST)
 
 
 def make_cursor(*parts: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from holdfast.threads._checking import bare, refusal
+from holdfast.threads._checking import bare, plain, refusal
 from holdfast.threads._parts import (
     CALL_KEYS,
     TEXT_KEYS,
@@ -21,8 +21,10 @@ from holdfast.threads._parts import (
 
 def as_content(value: Any) -> str | tuple[Part, ...] | None:
     """The content of a message: a text, parts (dicts of parts, too), or None."""
-    if value is None or isinstance(value, str):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return plain(value)
     if isinstance(value, Part | Mapping | bytes) or not isinstance(value, Iterable):
         raise refusal("content", value, "a str, a list of parts, or None")
     return tuple([read_part(one) for one in value])

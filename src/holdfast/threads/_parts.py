@@ -53,7 +53,7 @@ class TextPart(Part):
     kind: ClassVar[str] = "text"
 
     def __post_init__(self) -> None:
-        text(self.text, "text")
+        _set(self, "text", text(self.text, "text"))
         _one_of(self.type, TEXT_KEYS)
         _own_extra(self, TEXT_KEYS[self.type])
 
