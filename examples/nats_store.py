@@ -18,13 +18,15 @@ from typing import Any, TypeVar
 
 import nats
 from nats.js.api import KeyValueConfig
-from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
+from nats.js.errors import BadRequestError, KeyNotFoundError, KeyWrongLastSequenceError
 from nats.js.kv import KeyValue
 
 from holdfast import KVStore, Timeline
 
 R = TypeVar("R")
 SECONDS = 20.0
+WRONG_LAST_SEQUENCE = (10071, 10164)
+MOST_KEYS = 100_000  # That the server names in one answer.
 
 
 class NatsStore(KVStore):
@@ -106,6 +108,8 @@ class NatsStore(KVStore):
         place = f"$KV.{self._name}."
         stream = await self._stream.stream_info(f"KV_{self._name}", subjects_filter=f"{place}>")
         named = [unspelled(one.removeprefix(place)) for one in stream.state.subjects or {}]
+        if len(named) >= MOST_KEYS:
+            raise OSError(f"{self._name} has more keys than the server names at once")
         asked = [key for key in named if key.startswith(prefix)]
         found: list[str] = []
         for start in range(0, len(asked), 256):
@@ -137,6 +141,10 @@ class NatsStore(KVStore):
             else:
                 await self._bucket.update(spelled(key), value, last=revision)
         except KeyWrongLastSequenceError:
+            return False
+        except BadRequestError as error:  # What `delete` raises.
+            if error.err_code not in WRONG_LAST_SEQUENCE:
+                raise
             return False
         return True
 
