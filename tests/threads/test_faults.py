@@ -90,8 +90,9 @@ class Talker:
         assert len(commits) <= self.done + 1 + self.failed
         ids = [id for id, _ in found[1]]
         assert len(set(ids)) == len(ids)
-        for id, text in found[1]:
-            assert ThreadCheckpointer[Any](store).get_message(T, id).text == text
+        reader: Chat = ThreadCheckpointer(store)
+        for id, text in [*found[1][:6], *found[1][-6:]]:
+            assert reader.get_message(T, id).text == text
         searched = ThreadCheckpointer[Any](store).list_messages(T, "said")
         assert [one.id for one in searched] == [id for id, text in found[1] if "said" in text]
         assert store.check(read_data=True).problems == ()

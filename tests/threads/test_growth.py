@@ -11,9 +11,8 @@ from holdfast.store import MemoryStore
 from holdfast.store._wrapping import WrapperStore
 from holdfast.threads import Message, ThreadCheckpointer
 from holdfast.tree import ObjectId
-from tests.conftest import SOAK
 
-COUNT = 100_000 if SOAK else 30_000
+COUNT = 100_000
 TOGETHER = 1000
 T = {"thread_id": "long"}
 
