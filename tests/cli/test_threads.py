@@ -384,3 +384,17 @@ def test_looking_at_a_thread_changes_no_byte(folder: Path) -> None:
     assert here("threads").code == 0
 
     assert content() == before
+
+
+def test_metadata_of_a_put_are_found_where_they_are_shown(chat: ThreadCheckpointer[Any]) -> None:
+    chat.put_messages(ALICE, [Message("user", "Hi", id="m5")], {"channel": "web"})
+    chat.put_messages(ALICE, [Message("user", "Ho", id="m6", metadata={"n": 1})], {"channel": "tv"})
+
+    assert on("show", "main", 'messages["m5"].metadata.channel').out == '"web"\n'
+    assert json.loads(on("show", "main", 'messages["m5"].metadata').out) == {"channel": "web"}
+    assert on("show", "main", 'messages["m6"].metadata.channel').out == '"tv"\n'
+    assert on("show", "main", 'messages["m6"].metadata.n').out == "1\n"
+
+    chat.put_messages(ALICE, [chat.get_message(ALICE, "m6").replace(content="Hey")])
+    assert "metadata" in on("diff").out
+    assert "about" not in on("diff").out

@@ -146,7 +146,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--user",
                 metavar="ID",
-                help="Whose thread. Default: nobody's in particular.",
+                help="Whose thread. Default: nobody's in particular; lists show all users.",
                 autocompletion=_names_of_users,
             ),
         ],

@@ -80,9 +80,9 @@ def thread_in(store: Store, thread: str, user: str | None, branch: str | None) -
 
 
 def _unknown(thread: str, user: str | None, known: dict[str | None, list[str]]) -> Exception:
-    whose = "" if user is None else f" of user {user!r}"
-    there = known.get(user, [])
-    error = NotFound(f"the store has no thread {thread!r}{whose}; it has {listed(there) or 'none'}")
+    whose = " of nobody in particular" if user is None else f" of user {user!r}"
+    there = listed(known.get(user, [])) or "none"
+    error = NotFound(f"the store has no thread {thread!r}{whose}; of these it has {there}")
     others = [one for one, names in known.items() if thread in names]
     if not others:
         return with_hint(error, "`holdfast threads` lists the threads of all users")

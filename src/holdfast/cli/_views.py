@@ -22,6 +22,8 @@ from holdfast.timeline._past import Past
 from holdfast.tree import ABSENT, Change
 
 _MESSAGES = "messages"
+_METADATA = "metadata"
+_ABOUT = "about"
 _TIMES = ("created_at", "updated_at")
 _HIDDEN = (MARKS, IDS)
 
@@ -73,7 +75,7 @@ class ThreadView(View):
             raise InvalidInput(
                 'name one message, by its position or its id: messages[3], messages["m1"]'
             )
-        return (_position(steps[1], past), *steps[2:])
+        return _stored((_position(steps[1], past), *steps[2:]), past)
 
     def spell(self, path: Path) -> str:
         """A path as `parse` reads it."""
@@ -162,11 +164,26 @@ def _position(place: Any, past: Past) -> int:
     return found
 
 
+def _stored(path: Path, past: Past) -> Path:
+    """Where a place in a message is stored: metadata of a put stand apart from its own."""
+    if path[1:2] != (_METADATA,):
+        return path
+    try:
+        message = past.get(path[:1])
+    except PathNotFound:
+        return path
+    own, shared = message.get(_METADATA, {}), message.get(_ABOUT, {})
+    is_shared = path[2] in shared and path[2] not in own if len(path) > 2 else not own
+    return (path[0], _ABOUT, *path[2:]) if shared and is_shared else path
+
+
 def _apart(path: Path) -> tuple[str, Path]:
     """Where a path begins, for people, and the rest of it."""
     if not path:
         return "", ()
-    return (_MESSAGES, path) if isinstance(path[0], int) else (str(path[0]), path[1:])
+    if not isinstance(path[0], int):
+        return str(path[0]), path[1:]
+    return _MESSAGES, (path[0], _METADATA, *path[2:]) if path[1:2] == (_ABOUT,) else path
 
 
 def _time(stored: Any) -> Any:
