@@ -18,7 +18,7 @@ from holdfast.threads._heads import look
 from holdfast.threads._paging import Page, Window, make_cursor, read_cursor
 from holdfast.threads._thread_info import ThreadInfo
 from holdfast.threads._words import matches
-from holdfast.tree import ObjectId, Reader
+from holdfast.tree import ObjectId, Reader, read_commit
 from holdfast.tree._load import Loader
 
 _REMEMBERED: Final = 10_000
@@ -112,8 +112,16 @@ class Directory:
         stored["thread_id"] = address.thread_id
         if address.user_id is not None:
             stored["user_id"] = address.user_id
-        stored.setdefault("updated_at", commit.time)
+        # A time that somebody gave holds until the next change.
+        if "updated_at" not in stored or self._record_before(commit) == seen.record:
+            stored["updated_at"] = max(commit.time, stored.get("created_at", 0))
         return ThreadInfo.from_stored(stored)
+
+    def _record_before(self, commit: Commit) -> bytes | None:
+        if not commit.parents:
+            return None
+        (found,) = self._read(commit.parents[:1])
+        return self._see(read_commit(found)).record
 
     def _see(self, commit: Commit) -> _Seen:
         with self._lock:

@@ -97,6 +97,20 @@ class RecordContract(Base):
         assert second.created_at == first.created_at
         assert second.updated_at >= first.updated_at
 
+    def test_a_time_of_change_that_was_given_holds_until_the_next_change(self, chat: Face) -> None:
+        given = datetime(2020, 1, 1, tzinfo=UTC)
+        chat.put_thread(T1, {"thread_name": "Name", "updated_at": given})
+        first = chat.get_thread(T1).updated_at
+        chat.put_messages(T1, said("a"))
+        read = chat.get_thread(T1)
+        chat.put_thread(T1, read.replace(thread_name="Other"))
+        chat.put_messages(T1, said("b", first=1))
+
+        assert first == given
+        assert read.updated_at > given
+        assert chat.get_thread(T1).updated_at > read.updated_at
+        assert chat.list_threads({})[0].updated_at == chat.get_thread(T1).updated_at
+
     def test_the_newest_record_counts_and_the_ones_before_stay_in_history(self, chat: Face) -> None:
         chat.put_thread(T1, {"thread_name": "first", "metadata": {"a": 1}})
         chat.put_thread(T1, {"thread_name": "second"})
