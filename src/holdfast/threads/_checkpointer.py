@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic
 from weakref import WeakKeyDictionary
 
 from holdfast.codec import Codec
@@ -33,9 +33,16 @@ from holdfast.threads._thread_info import ThreadInfo, as_thread_info
 from holdfast.timeline import Timeline
 
 if TYPE_CHECKING:
+    # With a default, so that a checkpointer of any state needs no annotation.
+    from typing_extensions import TypeVar
+
     from holdfast.store import KVStore
 
-StateT = TypeVar("StateT")
+    StateT = TypeVar("StateT", default=Any)
+else:
+    from typing import TypeVar
+
+    StateT = TypeVar("StateT")
 C = TypeVar("C", bound="ThreadCheckpointer[Any]")
 
 _KEPT: Final = 256
@@ -51,6 +58,7 @@ class ThreadCheckpointer(Generic[StateT]):
     `config` says which thread a call is about: `{"thread_id": "t1"}`, and perhaps whose
     it is: `{"thread_id": "t1", "user_id": "alice"}`. Each user has threads of their own,
     which no other user sees; without a `user_id` they are nobody's in particular.
+    `ThreadCheckpointer[MyState](store, types=[MyState])` says what the states are.
 
     A thread is a timeline: every change is a commit, so `timeline(config)` and the command
     line show its history and go back, branch and compare. What is put is copied: neither
@@ -383,6 +391,7 @@ class ThreadCheckpointer(Generic[StateT]):
     alist_threads = twin(list_threads)
     aclean_thread = twin(clean_thread)
     aput = twin(put)
+    atimeline = twin(timeline)
 
 
 def check_message_id(id: Any) -> Id:

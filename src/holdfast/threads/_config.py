@@ -80,7 +80,13 @@ def check_id(id: Any, what: str) -> Id:
             raise InvalidInput(
                 f"{what} is empty: it is text of at least one character, or a number"
             )
-        return check_agent(plain(id))
+        try:
+            return check_agent(plain(id))
+        except InvalidName:
+            raise InvalidName(
+                f"{what} {id!r:.80} looks like a path, which no id may. Slashes may stand "
+                "between parts, as in 'team/42'."
+            ) from None
     if abs(id) >= _LARGEST:
         raise InvalidInput(f"{what} is a whole number of too many digits")
     return int(id)

@@ -114,7 +114,7 @@ class Directory:
             stored["user_id"] = address.user_id
         # A time that somebody gave holds until the next change.
         if "updated_at" not in stored or self._record_before(commit) == seen.record:
-            stored["updated_at"] = max(commit.time, stored.get("created_at", 0))
+            stored["updated_at"] = commit.time
         return ThreadInfo.from_stored(stored)
 
     def _record_before(self, commit: Commit) -> bytes | None:
