@@ -163,3 +163,14 @@ def test_every_character_is_one_that_a_search_can_meet() -> None:
         if not 0xD800 <= code < 0xE000:
             text = f"a{chr(code)}b"
             assert matches(text, text)
+
+
+def test_a_query_of_very_many_words_means_the_same_as_one_of_few() -> None:
+    said = " ".join(f"word{number}" for number in range(400))
+    asked = [f"word{number}" for number in range(50)]
+    found = [
+        matches(said, " ".join([*asked, one])) for one in ("wor", "word399", "word3999", "zz", "a")
+    ]
+
+    assert found == [True, True, False, False, False]
+    assert [matches(said, one) for one in ("word3999", "zz", "a")] == [False, False, False]

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import groupby
 
 LONGEST = 50
 """As many characters of a word are indexed; so many take at most 200 bytes."""
+
+_FEW = 32  # Words that are looked for one by one; for more, those of the text are sorted.
 
 # Nobody sees these: soft hyphens, joiners, marks of direction, variation selectors.
 _UNSEEN = re.compile(
@@ -99,9 +102,19 @@ class Query:
         normal = normalise(text)
         if self.beginnings:
             spaced = " " + _spaced(normal)
-            if not all(f" {one}" in spaced for one in self.beginnings):
+            if not _begin_so(spaced, self.beginnings):
                 return False
         return self.literal in normal and all(run in normal for run in self.runs)
+
+
+def _begin_so(spaced: str, beginnings: tuple[str, ...]) -> bool:
+    if len(beginnings) <= _FEW:
+        return all(f" {one}" in spaced for one in beginnings)
+    known = sorted(set(spaced.split()))
+    known.append("")  # Whatever would come behind the last one begins with nothing.
+    return all(
+        known[bisect_left(known, one, 0, len(known) - 1)].startswith(one) for one in beginnings
+    )
 
 
 def matches(text: str, query: str) -> bool:
