@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.codec import Codec
-from holdfast.errors import InvalidInput
+from holdfast.errors import FormatError, InvalidInput
 from holdfast.store import Store
 from holdfast.threads._thread import Thread
 
@@ -46,7 +46,10 @@ class StateCache:
         self._meet(key)
         if found[:_MARK] != mark:
             return None
-        return self._codec.decode(found[_MARK:])
+        try:
+            return self._codec.decode(found[_MARK:])
+        except FormatError:
+            return None  # Damaged, which is as good as lost.
 
     def _meet(self, key: str) -> None:
         if len(self._met) >= _MOST_MET:
