@@ -1,4 +1,4 @@
-"""Threads whose branches were merged: what the bookkeeping of one side does not know."""
+"""Threads whose branches were merged or deleted by somebody else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import MemoryStore
-from holdfast.errors import MessageNotFound
+from holdfast.errors import MessageNotFound, NotFound
 from holdfast.threads import Message, ThreadCheckpointer
 
 MAIN: dict[str, Any] = {"thread_id": "t", "branch": "main"}
@@ -87,3 +87,28 @@ def test_two_wrongs_in_the_list_of_ids_are_no_bare_error() -> None:
     with pytest.raises(MessageNotFound):
         chat.get_message(MAIN, 3)
     assert 77 in [one.id for one in chat.list_messages(MAIN)]
+
+
+def test_a_branch_that_somebody_else_deleted_is_not_begun_anew_by_who_wrote_to_it() -> None:
+    chat = branched(5)
+    writer: ThreadCheckpointer[Any] = ThreadCheckpointer(chat.store)
+    writer.put_messages(SIDE, said([5]))
+    chat.timeline(MAIN).delete_branch("side")
+
+    with pytest.raises(NotFound, match="no branch 'side'"):
+        writer.put_messages(SIDE, said([6]))
+    assert [one.name for one in chat.timeline(MAIN).list_branches()] == ["main"]
+
+
+def test_who_wrote_to_a_branch_that_is_gone_follows_the_current_one() -> None:
+    chat = branched(5)
+    chat.timeline({"thread_id": "t"}).switch_branch("side")
+    writer: ThreadCheckpointer[Any] = ThreadCheckpointer(chat.store)
+    writer.put_messages({"thread_id": "t"}, said([5]))
+    timeline = chat.timeline({"thread_id": "t"})
+    timeline.switch_branch("main")
+    timeline.delete_branch("side")
+    writer.put_messages({"thread_id": "t"}, said([6]))
+
+    assert [one.id for one in chat.list_messages(MAIN)] == [*range(5), 6]
+    assert [one.name for one in timeline.list_branches()] == ["main"]

@@ -16,7 +16,7 @@ from holdfast.history._recent import SharedObjects
 from holdfast.threads._changes import Changes
 from holdfast.threads._contents import Contents
 from holdfast.threads._heads import Head, look
-from holdfast.threads._writer import Writer
+from holdfast.threads._writer import BranchGone, Writer
 
 
 class Thread:
@@ -65,17 +65,27 @@ class Thread:
     ) -> Commit | None:
         """Make changes of the newest contents; the commit, or None if nothing changed."""
         with self._writing:
-            if self._watched or self.branch not in self._handles:
-                self.look()
-            handle = self._handles.get(self.branch)
-            if handle is None:
-                handle = self._handles[self.branch] = Writer(
-                    self.history, self.branch, self._objects
-                )
-            commit = handle.change(changes, metadata, self._head.id, fields)
-            if commit is not None:
-                self._head = Head(handle.branch, commit)
-            return commit
+            while True:
+                handle = self._handle()
+                try:
+                    commit = handle.change(changes, metadata, self._head.id, fields)
+                except BranchGone:
+                    del self._handles[handle.branch]
+                    continue
+                if commit is not None:
+                    self._head = Head(handle.branch, commit)
+                return commit
+
+    def _handle(self) -> Writer:
+        """What writes to the current branch."""
+        if self._watched or self.branch not in self._handles:
+            self.look()
+        found = self._handles.get(self.branch)
+        if found is None:
+            begun = self._head.commit is not None
+            found = Writer(self.history, self.branch, self._objects, begun)
+            self._handles[self.branch] = found
+        return found
 
     def watch(self) -> None:
         """Look before every change from now on: somebody here may switch branches."""

@@ -19,11 +19,17 @@ class _Unchanged(Exception):
     """Nothing would change: raised out of an edit, so that no commit is made."""
 
 
+class BranchGone(Exception):
+    """The branch was deleted; an edit must not begin it anew."""
+
+
 class Writer:
     """What is known of a branch by whoever writes to it. Not for several threads at once."""
 
-    def __init__(self, history: History, branch: str, objects: SharedObjects) -> None:
+    def __init__(self, history: History, branch: str, objects: SharedObjects, begun: bool) -> None:
         self.branch = branch
+        self._begun = begun
+        """Whether the branch had a commit already."""
         self._codec, self._objects = history.codec, objects
         self._branch = history.open(branch)
         self._maps = MapWriter(history.codec, objects.read)
@@ -69,6 +75,9 @@ class Writer:
                 return commit
 
     def _edit(self, root: ObjectId | None, changes: Changes) -> Edited:
+        if root is None and self._begun:
+            raise BranchGone
+        self._begun = self._begun or root is not None
         self._forget_if_others_wrote()
         contents = Contents(root, self._maps, self._objects.read, self._codec)
         if self._known is not None:
@@ -93,7 +102,7 @@ class Writer:
         put = plan.shelf.slots.get(self._codec.encode(STATE))  # Before a removed one is dropped.
         self._objects.remember(draft.edited.objects)
         self._maps.accept(draft)
-        self._made, self._known = commit.id, plan.known
+        self._made, self._known, self._begun = commit.id, plan.known, True
         if put is not None:
             # The caller's own object is not held on to.
             self._state = None if put.value is ABSENT else put
