@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import MemoryStore
-from holdfast.errors import MessageNotFound, NotFound
+from holdfast.errors import InvalidInput, MessageNotFound, NotFound
 from holdfast.threads import Message, ThreadCheckpointer
 
 MAIN: dict[str, Any] = {"thread_id": "t", "branch": "main"}
@@ -112,3 +112,84 @@ def test_who_wrote_to_a_branch_that_is_gone_follows_the_current_one() -> None:
 
     assert [one.id for one in chat.list_messages(MAIN)] == [*range(5), 6]
     assert [one.name for one in timeline.list_branches()] == ["main"]
+
+
+def found_by_id(chat: ThreadCheckpointer[Any]) -> list[Any]:
+    """The ids of the messages, each of which leads to its own."""
+    chat = ThreadCheckpointer(chat.store)
+    return [chat.get_message(MAIN, one.id).id for one in chat.list_messages(MAIN)]
+
+
+@pytest.mark.parametrize("strategy", ["ours", "theirs"])
+def test_a_merge_that_takes_one_side_knows_the_ids_of_messages_that_it_had_not_listed(
+    strategy: str,
+) -> None:
+    chat = branched(1)
+    chat.put_messages(SIDE, said(range(1000, 1300)))
+    chat.put_messages(MAIN, said(range(100, 150)))
+    chat.timeline(MAIN).merge("side", strategy)
+    ids = [one.id for one in chat.list_messages(MAIN)]
+
+    assert found_by_id(chat) == ids
+    chat.put_messages(MAIN, [chat.get_message(MAIN, id) for id in ids])
+    assert [one.id for one in chat.list_messages(MAIN)] == ids
+
+
+def test_after_a_step_was_picked_every_message_is_found_by_its_id() -> None:
+    chat = branched(1)
+    chat.put_messages(SIDE, said(range(1000, 1050)))
+    picked = chat.put(SIDE, None, said(range(1050, 1350)))
+    assert picked is not None
+    chat.put_messages(MAIN, said(range(100, 150)))
+    chat.timeline(MAIN).cherry_pick(picked)
+
+    assert found_by_id(chat) == [0, *range(100, 150), *range(1050, 1350)]
+
+
+def test_states_that_two_branches_changed_in_other_places_are_merged() -> None:
+    chat = branched(1)
+    chat.put_state(MAIN, {"a": 1, "b": 1})
+    chat.timeline(SIDE).merge("main")
+    chat.put_state(SIDE, {"a": 2, "b": 1})
+    chat.put_state(MAIN, {"a": 1, "b": 2})
+    chat.put_state_cache(MAIN, {"a": 0, "b": 0})
+    chat.timeline(MAIN).merge("side")
+
+    assert chat.get_state(MAIN) == {"a": 2, "b": 2}
+    assert chat.get_state_cache(MAIN) is None
+
+
+def test_what_a_step_did_to_a_state_is_taken_back_from_a_later_one() -> None:
+    chat = branched(1)
+    chat.put_state(MAIN, {"a": 1, "b": 1})
+    wrong = chat.put(MAIN, {"a": 2, "b": 1})
+    assert wrong is not None
+    chat.put_state(MAIN, {"a": 2, "b": 2})
+    chat.timeline(MAIN).revert(wrong)
+
+    assert chat.get_state(MAIN) == {"a": 1, "b": 2}
+
+
+def test_many_messages_are_taken_back_beneath_many_others() -> None:
+    chat = branched(1)
+    wrong = chat.put(MAIN, None, said(range(1000, 1200)))
+    assert wrong is not None
+    chat.put_messages(MAIN, said(range(2000, 2200)))
+    chat.timeline(MAIN).revert(wrong)
+
+    assert found_by_id(chat) == [0, *range(2000, 2200)]
+    chat.put_messages(MAIN, said([1000]))
+    assert chat.get_message(MAIN).id == 1000
+
+
+def test_a_timeline_of_a_thread_takes_no_states_that_are_no_conversations() -> None:
+    chat = branched(1)
+    timeline = chat.timeline(MAIN)
+
+    with pytest.raises(InvalidInput, match="is a thread"):
+        timeline.checkpoint({"step": 1})
+    with pytest.raises(InvalidInput, match="is a thread"):
+        timeline.safe_execute(lambda state: state, {"step": 1})
+    with pytest.raises(InvalidInput, match="is a thread"):
+        timeline.fork("another").checkpoint({"step": 1})
+    assert found_by_id(chat) == [0]

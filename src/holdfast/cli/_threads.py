@@ -9,6 +9,7 @@ from holdfast.cli._finding import LOOKING, listed, timeline_in
 from holdfast.errors import NotFound
 from holdfast.store import Store, split_name
 from holdfast.threads._config import Address, Id, check_id, id_of, tenant_of
+from holdfast.threads._timeline import ThreadTimeline
 from holdfast.timeline import Timeline
 
 _TENANT = tenant_of(None)
@@ -76,7 +77,7 @@ def thread_in(store: Store, thread: str, user: str | None, branch: str | None) -
     there = known.get(user, [])
     if address.name not in there:
         raise _unknown(thread, user, known)
-    return Timeline(address.name, store, codec=LOOKING, tenant=address.tenant, branch=branch)
+    return ThreadTimeline(address.name, store, codec=LOOKING, tenant=address.tenant, branch=branch)
 
 
 def _unknown(thread: str, user: str | None, known: dict[str | None, list[str]]) -> Exception:

@@ -23,10 +23,12 @@ from holdfast.store._own import EXPIRES_AT
 from holdfast.tree import (
     Change,
     Commit,
+    Edited,
     Map,
     Mergers,
     Object,
     ObjectId,
+    Reader,
     TreeWriter,
     diff,
     load,
@@ -200,6 +202,17 @@ class History:
         already, nothing is done; if it has nothing of its own, it moves forward. Raises
         `MergeConflict` with nothing changed.
         """
+        return self._merge_settled(source, into, mergers, fields, None)
+
+    def _merge_settled(
+        self,
+        source: At,
+        into: str,
+        mergers: Mergers | None,
+        fields: StepFields,
+        settle: Callable[[Edited, Reader], Edited] | None,
+    ) -> Commit:
+        """The same; `settle` has the last word on the value of two."""
         check_fields(fields)
         check_mergers(mergers, self.codec)
         theirs = self.resolve(source)
@@ -210,7 +223,8 @@ class History:
             if head is None:
                 raise self._unknown(refs.BRANCH, into)
             try:
-                return self._merge(into, self._commits.find(head), theirs, mergers, fields)
+                found = self._commits.find(head)
+                return self._merge(into, found, theirs, mergers, fields, settle)
             except RefMoved:
                 backoff.wait()
 
@@ -430,6 +444,7 @@ class History:
         theirs: Commit,
         mergers: Mergers | None,
         fields: StepFields,
+        settle: Callable[[Edited, Reader], Edited] | None,
     ) -> Commit:
         find = self._commits.find
         bases = ancestry.merge_bases([ours.id], theirs.id, find)
@@ -443,6 +458,8 @@ class History:
             return theirs
         how = Merging(find, self.store.read, mergers, self.codec)
         merged = merge_commits(ours, theirs, bases, how)
+        if settle is not None:
+            merged = settle(merged, self.store.read)
         commit, made = make_commit(
             merged.root,
             (ours.id, theirs.id),

@@ -30,6 +30,7 @@ from holdfast.threads._message import Message, as_message
 from holdfast.threads._paging import Page, Window
 from holdfast.threads._thread import Thread
 from holdfast.threads._thread_info import ThreadInfo, as_thread_info
+from holdfast.threads._timeline import ThreadTimeline
 from holdfast.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ class ThreadCheckpointer(Generic[StateT]):
         """
         address = address_of(config)
         thread = self._thread(address)
-        made = Timeline(
+        made = ThreadTimeline(
             address.name,
             self.store,
             codec=self._codec,

@@ -35,7 +35,7 @@ from holdfast.timeline._drawing import TreeLine
 from holdfast.timeline._execution import Execution
 from holdfast.timeline._index import Index
 from holdfast.timeline._names import check_agent
-from holdfast.tree import Mergers, ObjectId, TreeWriter
+from holdfast.tree import Edited, Mergers, ObjectId, Reader, TreeWriter
 
 if TYPE_CHECKING:
     from holdfast.timeline._past import Past
@@ -311,8 +311,8 @@ class Timeline:
             theirs, ours = self._find(source_branch), self._required_head()
             rules = merging.rules(self._history, strategy, ours, theirs, mergers)
             told = description or f"Merged {source_branch}"
-            commit = self._history.merge(
-                theirs, into=self._current, mergers=rules, description=told
+            commit = self._history._merge_settled(
+                theirs, self._current, rules, {"description": told}, self._settled
             )
             self._handle().reset()
             return self._seen(commit)
@@ -336,7 +336,7 @@ class Timeline:
         """
         start = self._required_head() if from_checkpoint is None else self._find(from_checkpoint)
         tenant = split_name(self._history.space)[0]
-        made = Timeline(name, self.store, codec=self._history.codec, tenant=tenant)
+        made = type(self)(name, self.store, codec=self._history.codec, tenant=tenant)
         if made._history.branches():
             raise Conflict(f"there is a timeline {name!r} already: choose another name")
         made._history.create_branch(MAIN, start)
@@ -543,14 +543,19 @@ class Timeline:
         self, description: str, base: ObjectId, theirs: ObjectId, mergers: Mergers | None
     ) -> Checkpoint:
         """Bring the change from one state to another into the current branch."""
+        bring = merging.bringing(base, theirs, mergers, self._history.codec)
         with self._lock:
             handle = self._handle()
             commit = handle.update(
-                merging.bringing(base, theirs, mergers, self._history.codec),
+                lambda root, read: self._settled(bring(root, read), read),
                 description=description,
             )
             handle.reset()
             return self._seen(commit)
+
+    def _settled(self, edited: Edited, read: Reader) -> Edited:
+        """What two changes of one value came to; for whoever keeps more than a value in it."""
+        return edited
 
     def _keep_attempt(
         self, before: Checkpoint | None, state: Any, **fields: Unpack[StepFields]
