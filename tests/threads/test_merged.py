@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import MemoryStore
-from holdfast.errors import InvalidInput, MessageNotFound, NotFound
+from holdfast import MemoryStore, Timeline
+from holdfast.errors import FormatError, InvalidInput, MessageNotFound, NotFound
 from holdfast.threads import Message, ThreadCheckpointer
 
 MAIN: dict[str, Any] = {"thread_id": "t", "branch": "main"}
@@ -193,3 +193,12 @@ def test_a_timeline_of_a_thread_takes_no_states_that_are_no_conversations() -> N
     with pytest.raises(InvalidInput, match="is a thread"):
         timeline.fork("another").checkpoint({"step": 1})
     assert found_by_id(chat) == [0]
+
+
+def test_what_somebody_else_saved_under_the_name_of_a_thread_is_told_apart() -> None:
+    chat = branched(1)
+    Timeline("other", chat.store, tenant="threads").checkpoint({"step": 1})
+
+    with pytest.raises(FormatError, match="no conversation"):
+        chat.get_state({"thread_id": "other"})
+    assert [one.thread_id for one in chat.list_threads()] == ["t"]

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from holdfast.codec import Codec
+from holdfast.errors import FormatError
 from holdfast.tree import Map, ObjectId, Reader
 from holdfast.tree._layout import Entry
 from holdfast.tree._levels import View
@@ -206,7 +207,13 @@ class Contents:
 
     @property
     def _top(self) -> View:
-        return self._maps.open(self.root).view
+        try:
+            return self._maps.open(self.root).view
+        except FormatError as error:
+            raise FormatError(
+                f"what is stored there is no conversation, but something else that was imported "
+                f"or saved under this name: {error}"
+            ) from error
 
     @property
     def _ids(self) -> View:
