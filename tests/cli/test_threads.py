@@ -94,6 +94,16 @@ def test_a_store_without_threads_lists_none(page: Path) -> None:
     assert here("threads") == Done(0, "", "")
 
 
+def test_timelines_that_are_no_threads_do_not_stand_in_the_way(
+    chat: ThreadCheckpointer[Any],
+) -> None:
+    for name, tenant in (("#odd", "threads"), ("odd", "threads"), ("odd", "threads:#odd")):
+        Timeline(name, chat.store, tenant=tenant).checkpoint({"other": "value"})
+
+    assert here("threads", "-q").code == 0
+    assert len(here("threads", "-q").out.split()) == 3
+
+
 def test_agents_says_that_there_are_threads(folder: Path) -> None:
     assert here("agents").out == "and 3 threads: `holdfast threads` lists them\n"
     assert here("agents", "-q").out == here("agents", "--json").out == ""
@@ -176,6 +186,13 @@ def test_ids_are_written_as_names_are_spelled(folder: Path) -> None:
     wrong = here("log", "--thread", "#odd")
     assert wrong.code == 2
     assert "'#12' is the number 12" in wrong.err
+
+
+def test_an_empty_id_is_called_so(folder: Path) -> None:
+    wrong = here("messages", "--thread", "")
+
+    assert wrong.code == 2
+    assert "thread is empty" in wrong.err
 
 
 def test_where_only_threads_are_a_command_says_how_to_choose_one(folder: Path) -> None:

@@ -202,3 +202,16 @@ def test_what_somebody_else_saved_under_the_name_of_a_thread_is_told_apart() -> 
     with pytest.raises(FormatError, match="no conversation"):
         chat.get_state({"thread_id": "other"})
     assert [one.thread_id for one in chat.list_threads()] == ["t"]
+
+
+@pytest.mark.parametrize("mergers", [5, "ours", [("state",)]])
+def test_mergers_that_are_none_are_refused(mergers: Any) -> None:
+    chat = branched(5)
+    chat.put_messages(SIDE, said([5]))
+    chat.put_state(MAIN, "state")
+    timeline = chat.timeline(MAIN)
+
+    with pytest.raises(InvalidInput, match="mergers are a dict"):
+        timeline.merge("side", mergers=mergers)
+    with pytest.raises(InvalidInput, match="mergers are a dict"):
+        timeline.revert(timeline.history()[0].id, mergers=mergers)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from holdfast.cli._errors import Usage, with_hint
 from holdfast.cli._finding import LOOKING, listed, timeline_in
-from holdfast.errors import NotFound
+from holdfast.errors import InvalidInput, NotFound
 from holdfast.store import Store, split_name
 from holdfast.threads._config import Address, Id, check_id, id_of, tenant_of
 from holdfast.threads._timeline import ThreadTimeline
@@ -46,12 +46,16 @@ class Named(NamedTuple):
 def read_id(written: str, option: str) -> Id:
     """The id that somebody wrote; raises `Usage`."""
     try:
-        return check_id(id_of(written), option.removeprefix("--"))
+        id = id_of(written)
     except ValueError:
         raise Usage(
             f"{option} {written!r:.80} is no number: '#12' is the number 12, and a text that "
             "begins with # is written with one more"
         ) from None
+    try:
+        return check_id(id, option.removeprefix("--"))
+    except InvalidInput as error:
+        raise Usage(str(error)) from None
 
 
 def read_user(written: str | None) -> Id | None:
@@ -65,9 +69,18 @@ def names_by_user(store: Store) -> dict[str | None, list[str]]:
     for space in store.spaces(_TENANT):
         tenant, name = split_name(space)
         kind, separator, user = tenant.partition(":")
-        if kind == _TENANT:
+        if kind == _TENANT and _is_id(user) and _is_id(name):
             found.setdefault(user if separator else None, []).append(name)
     return found
+
+
+def _is_id(name: str) -> bool:
+    """Whether a name spells an id; else it is of a timeline that is no thread."""
+    try:
+        id_of(name)
+    except ValueError:
+        return False
+    return True
 
 
 def thread_in(store: Store, thread: str, user: str | None, branch: str | None) -> Timeline:

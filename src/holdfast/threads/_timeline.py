@@ -74,6 +74,8 @@ def _needs(edited: Edited, made: Edited) -> list[ObjectId]:
 
 def _beside(mergers: Mergers | None) -> Mergers:
     """The mergers of a caller, and those of the bookkeeping."""
+    if mergers is not None and not isinstance(mergers, Mapping):
+        return mergers  # To be refused by whoever reads them.
     return {**(mergers or {}), (MARKS,): _further, (IDS,): "ours"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.codec import Codec
@@ -27,6 +27,8 @@ def rules(
     side = {"ours": "ours", "theirs": "theirs", "prefer_source": "theirs"}.get(strategy)
     if strategy == "prefer_higher_confidence":
         side = _surer(_confidence(history, ours), _confidence(history, theirs))
+    if mergers is not None and not isinstance(mergers, Mapping):
+        return mergers  # To be refused by whoever reads them.
     chosen: dict[Any, Any] = {} if side is None else {EVERYWHERE: side}
     return {**chosen, **(mergers or {})}
 
