@@ -100,3 +100,23 @@ def test_a_timeline_that_is_no_thread_does_not_stand_in_the_way_of_a_list(
     Timeline(name, chat.store, tenant="threads").checkpoint({"other": "value"})
 
     assert [one.thread_id for one in chat.list_threads({})] == ["t"]
+
+
+@pytest.mark.parametrize(
+    "time", [10**400, float("nan"), float("inf"), pytest.param(10**5000, id="too long to show")]
+)
+def test_a_number_that_is_no_time_is_refused(time: Any) -> None:
+    chat: ThreadCheckpointer[Any] = ThreadCheckpointer()
+
+    with pytest.raises(InvalidInput, match="seconds since 1970"):
+        chat.put_messages(T, [{"role": "user", "content": "x", "created_at": time}])
+
+
+@pytest.mark.parametrize("seconds", [10**400, float("inf"), 1e308])
+def test_a_cached_state_may_live_for_longer_than_can_be_counted(
+    chat: ThreadCheckpointer[Any], seconds: float
+) -> None:
+    lasting: ThreadCheckpointer[Any] = ThreadCheckpointer(chat.store, cache_seconds=seconds)
+    lasting.put_state_cache(T, "state")
+
+    assert lasting.get_state_cache(T) == "state"

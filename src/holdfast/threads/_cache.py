@@ -15,6 +15,8 @@ from holdfast.store import Store
 from holdfast.threads._thread import Thread
 
 _MARK: Final = 8
+_LONGEST: Final = 100 * 366 * 86_400.0
+"""So many seconds every engine can count."""
 _MOST_MET: Final = 10_000
 
 
@@ -25,7 +27,8 @@ class StateCache:
         if seconds is not None and not (_is_number(seconds) and seconds > 0):
             raise InvalidInput(f"cache_seconds is more than 0, or None, not {seconds!r:.80}")
         self._scratch = store.scratch()
-        self._codec, self._seconds = codec, seconds
+        self._codec = codec
+        self._seconds = None if seconds is None else min(seconds, _LONGEST)
         self._met: set[str] = set()
         """The keys of what was kept or found here."""
 

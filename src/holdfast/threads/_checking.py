@@ -79,7 +79,10 @@ def identifier(value: Any, field: str) -> str | int:
 
 def refusal(field: str, value: Any, accepted: str) -> InvalidInput:
     """The one error that all fields share, to be raised."""
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except ValueError:  # Python writes no number of so many digits.
+        shown = "too large to be shown"
     if len(shown) > 80:
         shown = f"{shown[:77]}..."
     return InvalidInput(f"{field} is {shown} ({type(value).__name__}); it takes {accepted}.")

@@ -65,9 +65,9 @@ def from_microseconds(value: int) -> datetime:
 
 def _from_seconds(value: float, field: str) -> datetime:
     accepted = "seconds since 1970 (not milliseconds), up to the year 9999"
-    if not isfinite(value):
-        raise refusal(field, value, accepted)
     try:
-        return _EPOCH + timedelta(seconds=value)
+        if isfinite(value):
+            return _EPOCH + timedelta(seconds=value)
     except OverflowError:
-        raise refusal(field, value, accepted) from None
+        pass
+    raise refusal(field, value, accepted)
