@@ -78,6 +78,24 @@ def test_a_dropped_scope_leaves_no_rows(
     assert postgres.run(f"SELECT count(*) FROM {schema}.indexed") == [(0,)]
 
 
+def test_a_search_reads_the_index_and_not_all_rows(
+    postgres: Postgres, schema: str, store: PostgresStore
+) -> None:
+    rows = [(at, {f"own{at}", "word"}) for at in range(6000)]
+    store.text_index().apply("scope", None, b"1", rows)
+
+    with psycopg.connect(postgres.url()) as connection:
+        asked = f"SELECT {schema}.find_1('scope', '1', '{{own59}}', -1, 9999, false, 1000)"
+        (found,) = connection.execute(asked.encode()).fetchone() or ([],)
+        counted = connection.execute(
+            "SELECT seq_tup_read FROM pg_stat_xact_user_tables "
+            "WHERE schemaname = %s AND relname = 'words'",
+            (schema,),
+        ).fetchone()
+    assert sorted(found) == [59, *range(590, 600), *range(5900, 6000)]
+    assert counted == (0,)
+
+
 def test_words_cannot_change_what_is_asked_for(store: PostgresStore) -> None:
     index = store.text_index()
     odd = ["it's", "a\\b", "'", "\\", "x':*|'y", "a&b", "ab:*", "''"]

@@ -84,12 +84,13 @@ END $unindex$;
 """
 
 # A lexeme names its scope and block, so that is all that the index is asked for: any other
-# condition could make the planner walk through a scope's positions instead.
+# condition could make the planner walk through a scope's positions instead. An index of this
+# kind is only ever read through a bitmap: without bitmaps, every search would read all rows.
 _FIND = """
 CREATE OR REPLACE FUNCTION {s}.find_1(
     p_name text, p_state bytea, p_prefixes text[], p_after bigint, p_before bigint,
     p_newest boolean, p_limit bigint
-) RETURNS bigint[] LANGUAGE plpgsql STABLE {planning} AS $find$
+) RETURNS bigint[] LANGUAGE plpgsql STABLE {planning} SET enable_bitmapscan = on AS $find$
 DECLARE
     v_number bigint;
     v_from bigint := p_after;
