@@ -15,6 +15,7 @@ from holdfast.store import Store, encode_part, split_name
 from holdfast.threads._config import Address, Id, id_of, tenant_of
 from holdfast.threads._contents import RECORD, Contents
 from holdfast.threads._heads import look
+from holdfast.threads._listing import says
 from holdfast.threads._paging import Page, Window, make_cursor, read_cursor
 from holdfast.threads._thread_info import ThreadInfo
 from holdfast.threads._words import matches
@@ -138,7 +139,7 @@ class Directory:
 
 def _is_wanted(info: ThreadInfo, search: str | None, metadata: Mapping[str, Any] | None) -> bool:
     known = info.metadata or {}
-    if any(key not in known or known[key] != value for key, value in (metadata or {}).items()):
+    if metadata is not None and not says(known, metadata):
         return False
     if search is None:
         return True

@@ -66,10 +66,15 @@ class Filter:
             return False
         if self.until is not None and message.created_at >= self.until:
             return False
-        about = message.metadata
-        return all(
-            key in about and about[key] == value for key, value in (self.metadata or {}).items()
-        )
+        return self.metadata is None or says(message.metadata, self.metadata)
+
+
+def says(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether metadata hold what is wanted: equal values of equal types, so 1 is not True."""
+    return all(
+        key in metadata and type(metadata[key]) is type(value) and metadata[key] == value
+        for key, value in wanted.items()
+    )
 
 
 def _roles(given: Any) -> frozenset[str]:

@@ -220,6 +220,13 @@ class PageContract(Base):
         assert ids(chat.list_messages(T1, until=BEGIN)) == []
         assert ids(chat.list_messages(T1, until=BEGIN + moment)) == ["m"]
 
+    def test_metadata_are_filtered_by_with_their_types(self, chat: Face) -> None:
+        messages = [Message("user", "one", id="a", metadata={"n": 1})]
+        chat.put_messages(T1, [*messages, Message("user", "two", id="b", metadata={"n": True})])
+
+        assert ids(chat.list_messages(T1, metadata={"n": 1})) == ["a"]
+        assert ids(chat.list_messages(T1, metadata={"n": True})) == ["b"]
+
     def test_the_metadata_of_a_put_are_filtered_by_too(self, chat: Face) -> None:
         chat.put_messages(T1, said("a"), {"channel": "web"})
         chat.put_messages(T1, said("b", first=1), {"channel": "mail"})
