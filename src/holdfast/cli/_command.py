@@ -233,14 +233,26 @@ def _guarded(run: Run, work: Callable[[], int | None]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Nobody reads on. What Python flushes at its end must go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return errors.BROKEN_PIPE
     except KeyboardInterrupt:
         warn("Interrupted. What was finished before stays.")
         return errors.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place to say what went wrong
+        if isinstance(error, OSError):
+            _drop_output()
         return _failed(run, error)
+
+
+def _drop_output() -> None:
+    """Let what is still to be written go nowhere, if nobody takes it.
+
+    Python flushes it at its end, and would then end with a code of its own.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _failed(run: Run, error: Exception) -> int:
