@@ -14,7 +14,7 @@ DOCS := .venv/docs-$(VERSION)
 
 # Frameworks whose adapters are tested beside them, each in an environment of its own. A name is
 # that of an extra and of a folder below tests/frameworks; name@version tests an older release.
-FRAMEWORKS := agentflow pyagenity pyagenity@0.3.3
+FRAMEWORKS := agentflow langchain pyagenity pyagenity@0.3.3
 FRAMEWORKS_NEED := 3.12
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --upgrade --editable

@@ -6,9 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
+PACKAGES = {"langchain": "langchain_core"}
+"""What a framework is imported as, where that is not the name of its folder."""
 
 collect_ignore = [
     folder.parent.name
     for folder in HERE.glob("*/__init__.py")
-    if find_spec(folder.parent.name) is None
+    if find_spec(PACKAGES.get(folder.parent.name, folder.parent.name)) is None
 ]
