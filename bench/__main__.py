@@ -37,7 +37,10 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     )
     known = ", ".join(registry.scenarios())
     parser.add_argument(
-        "scenarios", nargs="*", metavar="SCENARIO", help=f"some of: {known}; 'state-*' is several"
+        "scenarios",
+        nargs="*",
+        metavar="SCENARIO",
+        help=f"some of: {known}; engines, threads or 'state-*' are several",
     )
     parser.add_argument("--quick", action="store_true", help="small sizes, one repetition")
     parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of every side")
@@ -61,8 +64,9 @@ def _check(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> None:
 
 
 def _named(asked: str) -> list[str]:
-    """The scenarios of a name, in which a star stands for anything."""
-    return fnmatch.filter(registry.scenarios(), asked)
+    """The scenarios of a name, in which a star stands for anything, or of a family."""
+    known = registry.scenarios()
+    return fnmatch.filter(known, asked) or fnmatch.filter(known, f"{asked}-*")
 
 
 def show_list() -> None:

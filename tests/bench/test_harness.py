@@ -248,6 +248,19 @@ def test_the_machine_is_described_with_its_disk_and_load(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("family", ["engines", "threads", "state"])
+def test_the_name_of_a_family_names_all_of_it(family: str) -> None:
+    chosen = command.picked(command.arguments([family]))
+
+    assert [one.name for one in chosen] == [
+        one for one in registry.scenarios() if one.startswith(f"{family}-")
+    ]
+
+
+def test_a_scenario_whose_name_begins_others_names_itself() -> None:
+    assert [one.name for one in command.picked(command.arguments(["chat"]))] == ["chat"]
+
+
 def test_a_star_names_several_scenarios_in_the_order_in_which_they_run() -> None:
     chosen = command.arguments(["chat*", "chat"])
 
