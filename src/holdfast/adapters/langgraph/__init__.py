@@ -1,0 +1,37 @@
+"""LangGraph on Holdfast: a checkpointer, a store, and typed state for its own checkpointers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.adapters.langgraph._adapter import LangGraphAdapter
+    from holdfast.adapters.langgraph._saver import HoldfastSaver
+    from holdfast.adapters.langgraph._store import HoldfastStore
+
+__all__ = ["HoldfastSaver", "HoldfastStore", "LangGraphAdapter"]
+
+_MODULES = {
+    "HoldfastSaver": "_saver",
+    "HoldfastStore": "_store",
+    "LangGraphAdapter": "_adapter",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(f"{__name__}.{_MODULES[name]}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("langgraph", "langchain_core"):
+            raise ImportError(
+                "holdfast.adapters.langgraph needs LangGraph: pip install 'holdfast[langgraph]'"
+            ) from error
+        raise
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return __all__
