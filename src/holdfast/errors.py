@@ -227,6 +227,12 @@ class LeaseLost(Conflict):
     code = "lease-lost"
 
 
+class ThreadConflict(Conflict):
+    """Another run went on from the same checkpoint of a thread; nothing was changed."""
+
+    code = "thread-conflict"
+
+
 class MergeConflict(Conflict):
     """Two changes of the same paths cannot become one; nothing was changed.
 

@@ -114,19 +114,24 @@ class Loader:
     def _run(self, layout: Layout, root: Root) -> list[Any]:
         """The elements of all leaves, from left to right."""
         elements: list[Any] = []
-        decode, plain = self._decode, self._plain.decode
-        entries, kind, width = self._lowest(layout, root), layout.leaf, layout.leaf_width
+        entries = self._lowest(layout, root)
         for start in range(0, len(entries), _BATCH):
             batch = entries[start : start + _BATCH]
             found = self._read([entry.body for entry in batch])
             with uncollected():
                 for entry, leaf in zip(batch, found, strict=True):
-                    payload = leaf.payload
-                    content = decode(payload) if may_hold_links(payload) else plain(payload)
-                    sound = type(content) is list and len(content) == width * entry.weight
-                    if not sound or leaf.kind != kind:
-                        raise _misplaced(leaf, "leaf")
-                    elements += content
+                    elements += self._leaf(layout, entry, leaf)
+        return elements
+
+    def _leaf(self, layout: Layout, entry: Entry, leaf: Object) -> list[Any]:
+        """The elements of a leaf."""
+        payload = leaf.payload
+        plain = not may_hold_links(payload)
+        content = self._plain.decode(payload) if plain else self._decode(payload)
+        sound = type(content) is list and len(content) == layout.leaf_width * entry.weight
+        if not sound or leaf.kind != layout.leaf:
+            raise _misplaced(leaf, "leaf")
+        elements: list[Any] = content
         return elements
 
     def _mapping(self, root: Root) -> dict[Any, Any]:

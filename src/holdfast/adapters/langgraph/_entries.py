@@ -1,0 +1,110 @@
+"""One checkpoint as it stands in the index of its thread.
+
+An entry is a list of parts: the record (what the checkpoint says of itself, its metadata,
+its parent), the map of its channel values, the map of its pending writes, and what its
+delta channels were before it where the checkpoints before it are gone. Maps stand in it as
+links, so an entry is small and what it points to is shared.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from holdfast.codec import Codec
+from holdfast.codec._codes import Code
+from holdfast.errors import FormatError
+from holdfast.tree import ObjectId, Reader
+from holdfast.tree._builder import Builder, Title
+from holdfast.tree._container import open_part
+from holdfast.tree._edit import embed_at
+from holdfast.tree._embed import Embedder
+from holdfast.tree._load import Loader
+from holdfast.tree._parts import link, linked
+from holdfast.tree._stack import reading
+
+_LIST: Final = Title(Code.LIST)
+_NOTHING: Final = b"\xc0"
+_SEPARATOR: Final = "\0"
+
+
+class Address(NamedTuple):
+    """Which checkpoint of a thread."""
+
+    namespace: str
+    id: str
+
+    @property
+    def key(self) -> str:
+        """Its key in the index. Keys of one namespace and length are sorted by id."""
+        return f"{self.namespace}{_SEPARATOR}{self.id}"
+
+    @classmethod
+    def of(cls, key: str) -> Address:
+        """The checkpoint with a key."""
+        namespace, _, id = key.partition(_SEPARATOR)
+        return cls(namespace, id)
+
+
+class Entry(NamedTuple):
+    """A checkpoint in the index."""
+
+    record: bytes
+    """The part of a `Record`."""
+    values: ObjectId | None = None
+    """The root of the map of its channel values; None before it is put."""
+    writes: ObjectId | None = None
+    """The root of the map of its pending writes, by task."""
+    before: ObjectId | None = None
+    """The root of the map of what delta channels were before it, where that is gone."""
+
+    def part(self, builder: Builder) -> bytes:
+        """The entry as a part."""
+        links = (self.values, self.writes, self.before)
+        parts = [self.record, *[_NOTHING if id is None else link(id) for id in links]]
+        return builder.sequence(_LIST, parts).part
+
+    @classmethod
+    def read(cls, part: bytes, read: Reader) -> Entry:
+        """The entry that a part is; raises FormatError."""
+        opened = open_part(part, read)
+        if opened is None or opened.title != _LIST or opened.view.total != len(cls._fields):
+            raise FormatError("the index of a LangGraph thread holds something else")
+        record, *links = [one.body for one in opened.view.entries(0, opened.view.total)]
+        return cls(record, *[linked(one) for one in links])
+
+    @property
+    def is_put(self) -> bool:
+        """Whether the checkpoint was put, and not only writes that came before it."""
+        return self.values is not None
+
+
+class Record(NamedTuple):
+    """What is kept of a checkpoint beside its values and writes."""
+
+    checkpoint: dict[str, Any]
+    """The checkpoint without its channel values."""
+    metadata: dict[str, Any]
+    parent: str | None
+    """The id of the checkpoint that it follows."""
+    commit: bytes | None
+    """The commit that is its step in the timeline."""
+    aside: bool = False
+    """Whether it lost a race against another run, and is not on the way to the newest."""
+
+    def part(self, codec: Codec, builder: Builder) -> bytes:
+        """The record as a part; raises NotStorable."""
+        embedder = Embedder(codec, builder, {})
+        return embed_at(embedder, codec, (), list(self), None)
+
+    @classmethod
+    @reading
+    def read(cls, entry: Entry, loader: Loader) -> Record:
+        """The record of an entry; raises FormatError."""
+        found = loader.part(entry.record)
+        if type(found) is not list or len(found) != len(cls._fields):
+            raise FormatError("a record of a LangGraph checkpoint is malformed")
+        return cls(*found)
+
+
+EMPTY_RECORD: Final = Record({}, {}, None, None)
+"""Of a checkpoint that has writes, but was not put yet."""

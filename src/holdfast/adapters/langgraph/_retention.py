@@ -1,0 +1,192 @@
+"""What is kept of a thread, and what is dropped. Entries change; what they point to does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeAlias
+
+from holdfast.adapters.langgraph._delta import trail
+from holdfast.adapters.langgraph._entries import Address, Entry, Record
+from holdfast.adapters.langgraph._index import Index
+from holdfast.adapters.langgraph._reading import History
+from holdfast.adapters.langgraph._steps import make_step
+from holdfast.adapters.langgraph._writing import ROOT, Seen, Work
+from holdfast.codec import default_codec
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.tree import Commit, ObjectId
+
+Change: TypeAlias = Callable[[Work, Seen], None]
+PINS: Final = "pins"
+COUNTERS: Final = "counters_since_delta_snapshot"
+"""In the metadata of a checkpoint: its delta channels."""
+
+
+def kept_last(number: int, whole: bool) -> Change:
+    """Keep so many of the newest checkpoints of each namespace, and those that are pinned.
+
+    If it is `whole`, a subgraph's checkpoints go with the step in which they were made.
+    """
+
+    def change(work: Work, seen: Seen) -> None:
+        index, pins = seen.checkpoints, _pins(seen.checkpoints)
+        stays = {Address(*where) for where in pins.values()}
+        for namespace in index.namespaces():
+            newest = [a for a, e in index.newest_first(namespace) if e.is_put]
+            stays.update(newest[:number])
+        if whole:
+            stays = _with_their_steps(work, index, stays)
+        _keep(work, seen, stays)
+
+    return change
+
+
+def without_runs(runs: Collection[str]) -> Change:
+    """Drop the checkpoints of runs."""
+
+    def change(work: Work, seen: Seen) -> None:
+        def is_kept(entry: Entry) -> bool:
+            run = work.record(entry).metadata.get("run_id")
+            return run is None or str(run) not in runs
+
+        _keep(work, seen, {address for address, entry in seen.checkpoints if is_kept(entry)})
+
+    return change
+
+
+def pinned(name: str, address: Address) -> Change:
+    """Keep a checkpoint under a name."""
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"a pin has a name, not {name!r:.80}")
+
+    def change(work: Work, seen: Seen) -> None:
+        work.notes = {PINS: {**_pins(seen.checkpoints), name: list(address)}}
+
+    return change
+
+
+def unpinned(name: str) -> Change:
+    """Let a pinned checkpoint go."""
+
+    def change(work: Work, seen: Seen) -> None:
+        pins = _pins(seen.checkpoints)
+        if name not in pins:
+            raise NotFound(f"no checkpoint of the thread is pinned as {name!r:.80}")
+        work.notes = {PINS: {one: where for one, where in pins.items() if one != name}}
+
+    return change
+
+
+def copied(source: Seen) -> Change:
+    """Take over all checkpoints of another thread."""
+
+    def change(work: Work, seen: Seen) -> None:
+        commits = {}
+        for address, entry in source.checkpoints:
+            work.set(address, entry)
+            work.need([id for id in entry[1:] if id is not None])
+            if entry.is_put and address.namespace == ROOT:
+                commits[address] = work.record(entry)
+        notes = source.checkpoints.notes(default_codec)
+        if notes:
+            work.notes = {PINS: {**_pins(seen.checkpoints), **notes.get(PINS, {})}}
+        _lead_to(work, {**_steps(work, seen.checkpoints), **commits})
+
+    return change
+
+
+def _pins(index: Index) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = index.notes(default_codec).get(PINS, {})
+    return found
+
+
+def _with_their_steps(work: Work, index: Index, stays: set[Address]) -> set[Address]:
+    """Without the checkpoints of subgraphs whose step of the graph is dropped."""
+
+    def is_kept(address: Address) -> bool:
+        entry = index.get(address)
+        if address.namespace == ROOT or entry is None:
+            return True
+        step = (work.record(entry).metadata.get("parents") or {}).get(ROOT)
+        return step is None or Address(ROOT, step) in stays
+
+    return {address for address in stays if is_kept(address)}
+
+
+def _keep(work: Work, seen: Seen, stays: Collection[Address]) -> None:
+    """Drop all checkpoints but some, whose delta channels stay what they are."""
+    index = seen.checkpoints
+    dropped = [address for address, _ in index if address not in stays]
+    if not dropped:
+        return
+    gone = set(dropped)
+    reader = History(work.loader())
+    for address in stays:
+        entry = index.get(address)
+        if entry is not None and entry.is_put:
+            _keep_deltas(work, index, reader, address, entry, gone)
+    for address in dropped:
+        work.set(address, None)
+    steps = {a: r for a, r in _steps(work, index).items() if a not in gone}
+    _lead_to(work, steps)
+
+
+def _keep_deltas(
+    work: Work,
+    index: Index,
+    reader: History,
+    address: Address,
+    entry: Entry,
+    gone: Collection[Address],
+) -> None:
+    """Note what the delta channels of a checkpoint are made of, if that is about to be dropped."""
+    record = work.record(entry)
+    channels = [str(name) for name in record.metadata.get(COUNTERS) or ()]
+    if not channels or record.parent is None or Address(address[0], record.parent) not in gone:
+        return
+    found = trail(index, reader, address, channels)
+    before: dict[str, Any] = {}
+    for channel, one in found.items():
+        seed = [one["seed"]] if "seed" in one else []
+        before[channel] = [[list(write) for write in one["writes"]], *seed]
+    work.set(address, entry._replace(before=work.map_of(before)))
+
+
+def _steps(work: Work, index: Index) -> dict[Address, Record]:
+    """The checkpoints of the graph itself."""
+    return {
+        address: work.record(entry) for address, entry in index.newest_first(ROOT) if entry.is_put
+    }
+
+
+def _lead_to(work: Work, steps: Mapping[Address, Record]) -> None:
+    """Let branches lead to these checkpoints and no others, and commits follow only them."""
+    made: dict[str, Commit] = {}
+    heads: dict[ObjectId, bool] = {}
+    for address in sorted(steps, key=lambda one: one.id):
+        record = steps[address]
+        parent = None if record.parent is None else made.get(record.parent)
+        commit = _rewritten(work, address, record, parent)
+        made[address.id] = commit
+        heads[commit.id] = record.aside
+        if parent is not None:
+            heads.pop(parent.id, None)
+    newest = max((a.id for a, record in steps.items() if not record.aside), default=None)
+    work.steps.reset(heads, None if newest is None else made[newest].id)
+
+
+def _rewritten(work: Work, address: Address, record: Record, parent: Commit | None) -> Commit:
+    """The commit of a checkpoint, on top of its parent's."""
+    assert record.commit is not None
+    known = work.commit(record.commit)
+    parents = () if parent is None else (parent.id,)
+    if known.parents == parents:
+        work.need([known.id])
+        return known
+    commit = work.step(
+        make_step(known.agent, record, known.root, parent, known.logic_step),
+        [known.root, *parents],
+    )
+    entry = work.entry(address)
+    assert entry is not None
+    work.set_record(address, entry, record._replace(commit=commit.id))
+    return commit

@@ -1,0 +1,413 @@
+"""The checkpointer: LangGraph's threads in a store, of which only what changed is stored."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from os import PathLike
+from typing import Any, Final, NamedTuple, Self
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_metadata,
+)
+
+from holdfast.adapters.langgraph import _retention as retention
+from holdfast.adapters.langgraph._backlog import Backlog
+from holdfast.adapters.langgraph._delta import delta_history
+from holdfast.adapters.langgraph._entries import Address
+from holdfast.adapters.langgraph._requests import Put, Writes
+from holdfast.adapters.langgraph._steps import CHECKPOINTS
+from holdfast.adapters.langgraph._thread import Found, GraphThread
+from holdfast.adapters.langgraph._types import GraphTypes
+from holdfast.adapters.langgraph._writing import OnConflict
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.store import KVStore, Store, space_name, split_name
+from holdfast.store._asynchronous import Threads, twin, twin_iterator
+from holdfast.store._given import store_of
+
+TENANT: Final = "langgraph"
+_ADDRESSED: Final = "__holdfast_checkpoint"
+"""In the config of a run: the checkpoint that its caller asked for by id."""
+_MOST_THREADS: Final = 256
+_MODES: Final = ("fork", "raise", "branch")
+
+
+class _Core:
+    """What all copies of a saver share."""
+
+    def __init__(
+        self, store: Store, types: GraphTypes, on_conflict: OnConflict, backlog: int
+    ) -> None:
+        self.store, self.types, self.on_conflict = store, types, on_conflict
+        self.backlog = Backlog(backlog)
+        self._lock = threading.Lock()
+        self._threads: OrderedDict[str, GraphThread] = OrderedDict()
+
+    def thread(self, name: str) -> GraphThread:
+        """A thread by its name."""
+        with self._lock:
+            found = self._threads.get(name)
+            if found is None:
+                space = space_name(TENANT, name)
+                found = GraphThread(self.store, space, name, self.types, self.on_conflict)
+                self._threads[name] = found
+            self._threads.move_to_end(name)
+            self._drop()
+            return found
+
+    def _drop(self) -> None:
+        for name in [*islice(self._threads, max(0, len(self._threads) - _MOST_THREADS))]:
+            if self._threads[name].is_idle:
+                del self._threads[name]
+
+
+class _Asked(NamedTuple):
+    """What a config asks for."""
+
+    thread: str
+    namespace: str | None
+    id: str | None
+
+
+class HoldfastSaver(BaseCheckpointSaver[str]):
+    """Keeps the checkpoints of LangGraph in a store; only what changed is stored.
+
+    `store` is a `Store`, a URL or a path; without one it is in memory. One object serves
+    synchronous and asynchronous graphs, from several threads, event loops and processes.
+
+    `types` are classes that states may hold, beside those in the graph's schema; reading
+    never imports or calls what stored bytes name. What nobody declared comes back as its raw
+    value with a warning, or raises `UndeclaredClass` if `strict`.
+
+    `on_conflict` says what becomes of a run that goes on from a checkpoint from which
+    another run went on already: `"fork"`, as LangGraph's own checkpointers do it, where the
+    newer one wins; `"raise"`, a `ThreadConflict`; or `"branch"`, where it is kept aside.
+
+    With `memory`, a `HoldfastStore`, every checkpoint notes where that was. `backlog` is how
+    many steps a synchronous graph may be ahead of what is stored.
+    """
+
+    def __init__(
+        self,
+        store: Store | KVStore | str | PathLike[str] | None = None,
+        *,
+        types: Iterable[type] = (),
+        strict: bool = False,
+        on_conflict: OnConflict = "fork",
+        memory: Any = None,
+        backlog: int = 64,
+    ) -> None:
+        super().__init__()
+        if on_conflict not in _MODES:
+            raise InvalidInput(
+                f"on_conflict is one of {', '.join(_MODES)}, not {on_conflict!r:.80}"
+            )
+        if type(backlog) is not int or backlog < 1:
+            raise InvalidInput(f"backlog is a whole number from 1 on, not {backlog!r:.80}")
+        known = GraphTypes(types, strict)
+        self.store, self._owns_store = store_of(store)
+        self._core = _Core(self.store, known, on_conflict, backlog)
+        self._memory = memory
+
+    def __repr__(self) -> str:
+        return f"<HoldfastSaver on {self.store!r}>"
+
+    @property
+    def _threads(self) -> Threads:
+        return self.store._threads
+
+    @property
+    def lag(self) -> int:
+        """How many steps of synchronous graphs are not stored yet."""
+        return len(self._core.backlog)
+
+    def close(self) -> None:
+        """Close the store, if it was opened here."""
+        if self._owns_store:
+            self.store.close()
+
+    async def aclose(self) -> None:
+        """The asynchronous twin of `close`."""
+        if self._owns_store:
+            await self.store.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
+
+    # Versions and types.
+
+    def get_next_version(self, current: str | None, channel: None = None) -> str:
+        """The next version of a channel; waits while too many steps are not stored yet."""
+        return self._core.backlog.next_version(current)
+
+    def with_allowlist(self, extra_allowlist: Iterable[tuple[str, ...]]) -> Self:
+        """A saver that also knows the classes of these modules and names."""
+        self._core.types.allow(extra_allowlist)
+        return copy.copy(self)
+
+    # Reading.
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config names, or the newest one of its thread."""
+        asked = _asked(config)
+        found = self._thread(asked.thread).find(asked.namespace or "", asked.id)
+        if found is None:
+            return None
+        made = _tuple(asked.thread, found)
+        if self._core.on_conflict != "fork":
+            made.config["configurable"][_ADDRESSED] = asked.id
+        return made
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, the newest first; those of one moment, whatever is put meanwhile.
+
+        What several of them hold is decoded once and shared by them.
+        """
+        if limit is not None and limit <= 0:
+            return
+        asked = None if config is None else _asked(config)
+        bound = None if before is None else before["configurable"].get("checkpoint_id")
+        names = self.threads() if asked is None else [asked.thread]
+        runs = [self._listed(name, asked, bound, filter) for name in names]
+        newest = (
+            merge(*runs, key=_id_of, reverse=True) if len(runs) > 1 else runs[0] if runs else ()
+        )
+        yield from islice(newest, limit)
+
+    def _listed(
+        self, name: str, asked: _Asked | None, before: str | None, wanted: Mapping[str, Any] | None
+    ) -> Iterator[CheckpointTuple]:
+        thread = self._thread(name)
+        reader = thread.reader()
+        namespace = None if asked is None else asked.namespace
+        for address, entry in thread.history(namespace, before):
+            if asked is not None and asked.id is not None and address.id != asked.id:
+                continue
+            record = reader.record(entry)
+            if wanted and any(not _has(record.metadata, *pair) for pair in wanted.items()):
+                continue
+            values = reader.values(entry)
+            writes = [(one[1], one[3], one[4]) for one in reader.writes(entry.writes)]
+            yield _tuple(name, Found(address, record, values, writes))
+
+    def threads(self) -> Iterator[str]:
+        """The threads that there are, by their ids."""
+        for space in self.store.spaces(f"{TENANT}/"):
+            if self.store.ref(space, CHECKPOINTS) is not None:
+                yield split_name(space)[1]
+
+    # Writing.
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint, with the writes that led to it."""
+        asked = _asked(config)
+        about: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}
+        if self._memory is not None:
+            about["holdfast_memory"] = self._memory.position()
+        address = Address(_checked(asked.namespace or ""), str(checkpoint["id"]))
+        addressed = config["configurable"].get(_ADDRESSED)
+        with self._core.backlog.storing(new_versions.values()):
+            put = Put(address, {**checkpoint}, about, asked.id, addressed)
+            self._thread(asked.thread).send(put)
+        made = _config(asked.thread, address)
+        if addressed is not None:
+            made["configurable"][_ADDRESSED] = addressed
+        return made
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote, before the checkpoint that follows."""
+        asked = _asked(config)
+        if asked.id is None:
+            raise InvalidInput("writes belong to a checkpoint: the config names none")
+        numbered = [
+            (WRITES_IDX_MAP.get(channel, at), channel, value)
+            for at, (channel, value) in enumerate(writes)
+        ]
+        if not numbered:
+            return
+        address = Address(_checked(asked.namespace or ""), asked.id)
+        self._thread(asked.thread).send(Writes(address, str(task_id), task_path, numbered))
+
+    # Keeping and dropping.
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove a thread: all its checkpoints and writes."""
+        self._thread(str(thread_id)).delete()
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints of runs, in all threads."""
+        wanted = {str(run) for run in run_ids}
+        for name in self.threads() if wanted else ():
+            self._thread(name).change(retention.without_runs(wanted), "delete")
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints of a thread to another one; their contents are shared."""
+        source, target = str(source_thread_id), str(target_thread_id)
+        if source != target:
+            seen = self._thread(source).look()
+            self._thread(target).change(retention.copied(seen), "copy")
+
+    def prune(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: str = "keep_latest",
+        keep_last: int | None = None,
+    ) -> None:
+        """Drop old checkpoints of threads.
+
+        `"keep_latest"` keeps the newest one of each namespace, or with `keep_last` so many of
+        the newest; `"delete"` keeps none. Pinned ones stay. Delta channels stay as they are.
+        """
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInput(f"a strategy is keep_latest or delete, not {strategy!r:.80}")
+        number = 1 if keep_last is None else keep_last
+        if type(number) is not int or number < 1:
+            raise InvalidInput(f"keep_last is a whole number from 1 on, not {keep_last!r:.80}")
+        for name in map(str, thread_ids):
+            if strategy == "delete":
+                self.delete_thread(name)
+            else:
+                self._thread(name).change(
+                    retention.kept_last(number, keep_last is not None), "prune"
+                )
+
+    def pin(self, config: RunnableConfig, name: str) -> None:
+        """Keep a checkpoint under a name, so that `prune` does not drop it."""
+        asked = _asked(config)
+        found = self.get_tuple(config)
+        if found is None:
+            raise NotFound(f"thread {asked.thread!r:.80} has no checkpoint like that")
+        where = found.config["configurable"]
+        address = Address(where["checkpoint_ns"], where["checkpoint_id"])
+        self._thread(asked.thread).change(retention.pinned(name, address), "pin")
+
+    def unpin(self, thread_id: str, name: str) -> None:
+        """Let `prune` drop a checkpoint that was pinned; raises `NotFound`."""
+        self._thread(str(thread_id)).change(retention.unpinned(name), "unpin")
+
+    def pins(self, thread_id: str) -> dict[str, RunnableConfig]:
+        """The pinned checkpoints of a thread, by name."""
+        thread = str(thread_id)
+        found = self._thread(thread).notes().get(retention.PINS, {})
+        return {name: _config(thread, Address(*where)) for name, where in found.items()}
+
+    # Delta channels.
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What delta channels are made of at a checkpoint: where to begin, and what was written."""
+        asked = _asked(config)
+        thread = self._thread(asked.thread)
+        return delta_history(thread, asked.namespace or "", asked.id, channels)
+
+    # Inside.
+
+    def _thread(self, name: str) -> GraphThread:
+        return self._core.thread(name)
+
+    # The asynchronous face.
+
+    aget_tuple = twin(get_tuple)
+    alist = twin_iterator(list)
+    aput = twin(put)
+    aput_writes = twin(put_writes)
+    adelete_thread = twin(delete_thread)
+    adelete_for_runs = twin(delete_for_runs)
+    acopy_thread = twin(copy_thread)
+    aprune = twin(prune)
+    apin = twin(pin)
+    aunpin = twin(unpin)
+    apins = twin(pins)
+    athreads = twin_iterator(threads)
+    aget_delta_channel_history = twin(get_delta_channel_history)
+
+
+def _asked(config: RunnableConfig) -> _Asked:
+    where = config.get("configurable", {})
+    thread = where.get("thread_id")
+    if thread is None or thread == "":
+        raise InvalidInput(
+            "the config names no thread: pass {'configurable': {'thread_id': ...}} to the graph"
+        )
+    id = where.get("checkpoint_id")
+    return _Asked(str(thread), where.get("checkpoint_ns"), None if not id else str(id))
+
+
+def _checked(namespace: str) -> str:
+    if "\0" in namespace:
+        raise InvalidInput("a checkpoint namespace has no NUL character")
+    return namespace
+
+
+def _config(thread: str, address: Address) -> RunnableConfig:
+    return {
+        "configurable": {
+            "thread_id": thread,
+            "checkpoint_ns": address.namespace,
+            "checkpoint_id": address.id,
+        }
+    }
+
+
+def _tuple(thread: str, found: Found) -> CheckpointTuple:
+    record, address = found.record, found.address
+    checkpoint: Any = {**record.checkpoint, "channel_values": found.values}
+    metadata: Any = record.metadata
+    parent = record.parent
+    return CheckpointTuple(
+        _config(thread, address),
+        checkpoint,
+        metadata,
+        None if parent is None else _config(thread, Address(address.namespace, parent)),
+        found.writes,
+    )
+
+
+def _has(metadata: Mapping[str, Any], name: str, value: Any) -> bool:
+    return name in metadata and bool(metadata[name] == value)
+
+
+def _id_of(found: CheckpointTuple) -> str:
+    return str(found.config["configurable"]["checkpoint_id"])

@@ -1,0 +1,246 @@
+"""One thread of a graph in a store: what it holds now, and how it is changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
+
+from holdfast.adapters.langgraph._codec import GraphCodec
+from holdfast.adapters.langgraph._entries import Address, Entry, Record
+from holdfast.adapters.langgraph._index import Index
+from holdfast.adapters.langgraph._reading import History, values_of
+from holdfast.adapters.langgraph._requests import Put, Request, Requests, Writes
+from holdfast.adapters.langgraph._steps import CHECKPOINTS
+from holdfast.adapters.langgraph._types import GraphTypes
+from holdfast.adapters.langgraph._writing import Coder, Landing, OnConflict, Seen, Work
+from holdfast.codec import default_codec
+from holdfast.errors import HoldfastError, MissingObjects, RefMoved
+from holdfast.history._attempts import Backoff
+from holdfast.history._commits import Commits
+from holdfast.history._recent import SharedObjects
+from holdfast.store import Move, Operation, Store
+from holdfast.tree import ObjectId
+
+_RESENDS: Final = 8
+T = TypeVar("T")
+
+
+class Found(NamedTuple):
+    """A checkpoint that was read."""
+
+    address: Address
+    record: Record
+    values: dict[str, Any]
+    writes: list[tuple[str, str, Any]]
+    """Task, channel and value, in the order in which a run applies them."""
+
+
+class GraphThread:
+    """A thread. Safe to share between threads of the program."""
+
+    def __init__(
+        self, store: Store, space: str, name: str, types: GraphTypes, on_conflict: OnConflict
+    ) -> None:
+        self.space, self.name = space, name
+        self._store = store
+        self._objects = SharedObjects(store.read)
+        self._commits = Commits(store, space)
+        self._types = types
+        self._seen = Seen(Index(None, self._objects.read), {}, None)
+        self._coding = threading.RLock()
+        """Held while values are encoded or decoded with what is remembered of them."""
+        self._coder = Coder(
+            name,
+            GraphCodec(types),
+            self._objects.read,
+            self._objects.remember,
+            self._commits.find,
+            on_conflict,
+        )
+        self._requests = Requests(self._serve)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is writing."""
+        return self._requests.is_idle
+
+    # Reading.
+
+    def look(self) -> Seen:
+        """The thread as it is now."""
+        view = self._store.view(self.space)
+        refs = {ref.name: ref.target for ref in view.refs}
+        root, known = refs.get(CHECKPOINTS), self._seen
+        index = (
+            known.checkpoints if known.checkpoints.root == root else Index(root, self._objects.read)
+        )
+        self._seen = Seen(index, refs, view.epoch)
+        return self._seen
+
+    def find(self, namespace: str, id: str | None) -> Found | None:
+        """A checkpoint by its id, or the newest one; None if there is none."""
+        return self._at_one_moment(lambda seen: self._find(seen.checkpoints, namespace, id))
+
+    def _find(self, index: Index, namespace: str, id: str | None) -> Found | None:
+        with self._coding:
+            found = self._entry(index, namespace, id)
+            if found is None:
+                return None
+            address, entry = found
+            record = Record.read(entry, self._coder.loader())
+            return Found(address, record, self._values(namespace, entry), self.writes(entry))
+
+    def _entry(self, index: Index, namespace: str, id: str | None) -> tuple[Address, Entry] | None:
+        if id is not None:
+            address = Address(namespace, id)
+            entry = index.get(address)
+            return None if entry is None or not entry.is_put else (address, entry)
+        for address, entry in index.newest_first(namespace):
+            if entry.is_put and not Record.read(entry, self._coder.loader()).aside:
+                return address, entry
+        return None
+
+    def _values(self, namespace: str, entry: Entry) -> dict[str, Any]:
+        assert entry.values is not None
+        warm = self._coder.warmed(namespace)
+        if warm.root == entry.values:
+            return values_of(entry.values, self._coder.loader())
+        return warm.load(entry.values)
+
+    def writes(self, entry: Entry) -> list[tuple[str, str, Any]]:
+        """The pending writes of an entry."""
+        return [(task, channel, value) for _, task, _, channel, value in self._sorted(entry)]
+
+    def _sorted(self, entry: Entry) -> list[tuple[str, str, int, str, Any]]:
+        if entry.writes is None:
+            return []
+        return History(self._coder.loader()).writes(entry.writes)
+
+    def history(self, namespace: str | None, before: str | None) -> Iterator[tuple[Address, Entry]]:
+        """The checkpoints, the newest first, as they are now."""
+        index = self.look().checkpoints
+        for address, entry in index.newest_first(namespace, before):
+            if entry.is_put:
+                yield address, entry
+
+    def reader(self) -> History:
+        """What reads many checkpoints, and shares what they share."""
+        return History.of(self._objects.read, GraphCodec(self._types))
+
+    def _at_one_moment(self, call: Callable[[Seen], T]) -> T:
+        """What a call gives; again, if what it read was replaced and collected meanwhile."""
+        gone: ObjectId | None = None
+        while True:
+            seen = self.look()
+            try:
+                return call(seen)
+            except MissingObjects:
+                if seen.checkpoints.root == gone:
+                    raise
+                gone = seen.checkpoints.root
+
+    def notes(self) -> dict[str, Any]:
+        """What concerns the whole thread."""
+        return self._at_one_moment(lambda seen: seen.checkpoints.notes(default_codec))
+
+    # Writing.
+
+    def send(self, wanted: Put | Writes) -> None:
+        """Store a checkpoint or writes."""
+        self._requests.send(wanted)
+
+    def change(self, call: Callable[[Work, Seen], None], action: str) -> bool:
+        """Make other changes; whether there were any. The call may be made several times."""
+        while True:
+            with self._coding:
+                seen = self.look()
+                work = Work(self._coder, seen)
+                call(work, seen)
+                landing = work.landing()
+                if landing is None:
+                    return False
+                self._coder.forget()
+            try:
+                self._land(landing, None, action)
+            except RefMoved:
+                continue
+            return True
+
+    def delete(self) -> None:
+        """Remove all that leads to the thread."""
+        while True:
+            with self._coding:
+                self._coder.forget()
+                seen = self.look()
+            moves = [Move(name, target, None) for name, target in seen.refs.items()]
+            if not moves:
+                return
+            try:
+                self._land(Landing([], [], moves, Index(None, self._objects.read)), None, "delete")
+            except RefMoved:
+                continue
+            return
+
+    def _serve(self, batch: list[Request]) -> None:
+        backoff, missing = Backoff(), 0
+        while True:
+            with self._coding:
+                seen = self._seen
+                work = self._worked(batch, seen)
+                landing = work.landing()
+            if landing is None:
+                return
+            try:
+                self._land(landing, seen.epoch, "put")
+                return
+            except RefMoved:
+                self.look()
+                self._seen = self._seen._replace(epoch=None)
+                backoff.wait()
+            except MissingObjects:
+                # Collected since they were written: then everything is sent again.
+                missing += 1
+                if missing == _RESENDS:
+                    raise
+                self._start_anew()
+            except BaseException:
+                self._start_anew()
+                raise
+
+    def _start_anew(self) -> None:
+        with self._coding:
+            self._coder.forget()
+        self.look()
+        self._seen = self._seen._replace(epoch=None)
+
+    def _worked(self, batch: list[Request], seen: Seen) -> Work:
+        work = Work(self._coder, seen)
+        for request in batch:
+            if request.is_done:
+                continue
+            wanted = request.wanted
+            try:
+                if isinstance(wanted, Put):
+                    work.put(wanted)
+                    self._coder.codec.memo.turn()
+                else:
+                    work.put_writes(wanted)
+            except MissingObjects:
+                raise
+            except HoldfastError as error:
+                request.finish(error)  # The others go on.
+        return work
+
+    def _land(self, landing: Landing, epoch: int | None, action: str) -> Operation:
+        operation = self._commits.land(
+            landing.objects, landing.needs, landing.moves, {"action": action}, epoch=epoch
+        )
+        refs = dict(self._seen.refs)
+        for name, _, target in landing.moves:
+            if target is None:
+                refs.pop(name, None)
+            else:
+                refs[name] = target
+        self._seen = Seen(landing.checkpoints, refs, operation.epoch)
+        return operation

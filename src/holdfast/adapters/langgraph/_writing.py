@@ -1,0 +1,320 @@
+"""One commit to a thread: what several requests make of its index."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from holdfast.adapters.langgraph._codec import GraphCodec
+from holdfast.adapters.langgraph._entries import EMPTY_RECORD, Address, Entry, Record
+from holdfast.adapters.langgraph._index import Index
+from holdfast.adapters.langgraph._requests import Put, Writes
+from holdfast.adapters.langgraph._steps import (
+    CHECKPOINTS,
+    Steps,
+    make_step,
+    nodes_between,
+)
+from holdfast.codec import Codec, format_path
+from holdfast.errors import NotStorable, ThreadConflict
+from holdfast.store import Move
+from holdfast.tree import ABSENT, Commit, Edited, Object, ObjectId, Reader
+from holdfast.tree._builder import Builder
+from holdfast.tree._load import Loader
+from holdfast.tree._map_writer import MapWriter, Shelf, Slot
+
+OnConflict = Literal["fork", "raise", "branch"]
+
+_MOST_WARM: Final = 4
+ROOT: Final = ""
+"""The namespace of the graph itself; others are those of its subgraphs."""
+
+
+class Seen(NamedTuple):
+    """A thread as it was seen."""
+
+    checkpoints: Index
+    refs: dict[str, ObjectId]
+    epoch: int | None
+    """Until when nothing that the thread reaches need be looked up."""
+
+
+class Landing(NamedTuple):
+    """What is to be sent to the store."""
+
+    objects: list[Object]
+    needs: list[ObjectId]
+    moves: list[Move]
+    checkpoints: Index
+
+
+class Warm:
+    """The channel values that were stored last, ready to be compared with the next ones."""
+
+    def __init__(self, codec: Codec, read: Reader) -> None:
+        self.maps = MapWriter(codec, read)
+        self.shelf = Shelf()
+        self.root: ObjectId | None = None
+
+    def load(self, root: ObjectId) -> dict[str, Any]:
+        """The values of a root, which is the one to compare with from now on."""
+        opened = self.maps.open(root)
+        self.shelf, self.root = Shelf(), root
+        for pair in opened.view.entries(0, opened.view.total):
+            key = self.maps.decode_key(pair.key)
+            self.shelf.slots[pair.key] = self.maps.load(key, pair.body)
+        return {slot.key: slot.value for slot in self.shelf.slots.values()}
+
+    def write(self, values: dict[str, Any]) -> Edited:
+        """The values as a map, of which only what changed is new."""
+        slots = self.shelf.slots
+        for slot in slots.values():
+            slot.value = ABSENT
+        for channel, value in values.items():
+            key = self.maps.encode_key(channel)
+            slots.setdefault(key, Slot(channel, value)).value = value
+        draft = self.maps.write(self.root, self.shelf, shared=True)
+        self.maps.accept(draft)
+        self.root = draft.edited.root
+        return draft.edited
+
+
+class Coder:
+    """What is known of a thread by whoever writes to it. Not for several threads at once."""
+
+    def __init__(
+        self,
+        thread: str,
+        codec: GraphCodec,
+        read: Reader,
+        remember: Callable[[Sequence[Object]], None],
+        find: Callable[[ObjectId], Commit],
+        on_conflict: OnConflict,
+    ) -> None:
+        self.thread, self.codec, self.read = thread, codec, read
+        self.remember, self.find = remember, find
+        self.on_conflict = on_conflict
+        self.warm: OrderedDict[str, Warm] = OrderedDict()
+        """By namespace."""
+        self.tasks = MapWriter(codec, read)
+        """For pending writes, by task."""
+
+    def loader(self) -> Loader:
+        """What loads values of this thread."""
+        return Loader(self.read, self.codec)
+
+    def warmed(self, namespace: str) -> Warm:
+        """What is warm of a namespace."""
+        found = self.warm.pop(namespace, None) or Warm(self.codec, self.read)
+        self.warm[namespace] = found
+        while len(self.warm) > _MOST_WARM:
+            self.warm.popitem(last=False)
+        return found
+
+    def forget(self) -> None:
+        """Take nothing for stored any more."""
+        self.warm.clear()
+        self.tasks = MapWriter(self.codec, self.read)
+
+
+class Work:
+    """Changes of a thread in the making, on top of what was seen of it."""
+
+    def __init__(self, coder: Coder, seen: Seen) -> None:
+        self._coder, self._seen = coder, seen
+        self._builder = Builder(coder.read)
+        self._changed: dict[Address, Entry | None] = {}
+        self._objects: dict[ObjectId, Object] = {}
+        self._needs: dict[ObjectId, None] = {}
+        self._commits: dict[ObjectId, Commit] = {}
+        self.steps = Steps(seen.refs)
+        self.notes: dict[str, Any] | None = None
+
+    # Reading, with what was changed here.
+
+    def entry(self, address: Address) -> Entry | None:
+        """The entry of a checkpoint."""
+        if address in self._changed:
+            return self._changed[address]
+        return self._seen.checkpoints.get(address)
+
+    def record(self, entry: Entry) -> Record:
+        """The record of an entry."""
+        return Record.read(entry, self.loader())
+
+    def newest(self, namespace: str) -> str | None:
+        """The id of the newest checkpoint that is not aside."""
+        made = [
+            a.id for a, e in self._changed.items() if a.namespace == namespace and e is not None
+        ]
+        for address, entry in self._seen.checkpoints.newest_first(namespace):
+            if entry.is_put and not self.record(entry).aside:
+                return max([address.id, *made])
+        return max(made, default=None)
+
+    # Changing.
+
+    def add(self, edited: Edited) -> None:
+        """Take the objects of a value along."""
+        self._objects.update((one.id, one) for one in edited.objects)
+        self._needs.update(dict.fromkeys([*edited.needs, edited.root]))
+        self._coder.remember(edited.objects)
+
+    def need(self, ids: Sequence[ObjectId]) -> None:
+        """Count on objects that are stored."""
+        self._needs.update(dict.fromkeys(ids))
+
+    def loader(self) -> Loader:
+        """What loads values, also those that were made here."""
+        return Loader(self._builder.read, self._coder.codec)
+
+    def map_of(self, value: dict[str, Any]) -> ObjectId:
+        """A map, which is taken along."""
+        maps = MapWriter(self._coder.codec, self._coder.read)
+        shelf = Shelf({maps.encode_key(key): Slot(key, one) for key, one in value.items()})
+        edited = maps.write(None, shelf).edited
+        self.add(edited)
+        return edited.root
+
+    def set(self, address: Address, entry: Entry | None) -> None:
+        """Put an entry, or remove it."""
+        self._changed[address] = entry
+
+    def set_record(self, address: Address, entry: Entry, record: Record) -> None:
+        """Put an entry with another record."""
+        part = record.part(self._coder.codec, self._builder)
+        self.set(address, entry._replace(record=part))
+
+    def step(self, made: tuple[Commit, Object], needs: Sequence[ObjectId]) -> Commit:
+        """Take a commit along."""
+        commit, one = made
+        self._commits[commit.id] = commit
+        self._objects[one.id] = one
+        self._needs.update(dict.fromkeys(needs))
+        return commit
+
+    def commit(self, id: ObjectId) -> Commit:
+        """A commit, also one that was made here."""
+        return self._commits.get(id) or self._coder.find(id)
+
+    def put(self, put: Put) -> None:
+        """Put a checkpoint; raises NotStorable and ThreadConflict."""
+        address = put.address
+        old = self.entry(address)
+        known = None if old is None or not old.is_put else self.record(old)
+        aside = self._is_aside(put, known)
+        checkpoint = {k: v for k, v in put.checkpoint.items() if k != "channel_values"}
+        record = Record(checkpoint, put.metadata, put.parent, None, aside)
+        edited = self._coder.warmed(address.namespace).write(put.checkpoint["channel_values"])
+        try:
+            if address.namespace == ROOT:
+                record = record._replace(commit=self._stepped(put, record, edited.root, known))
+            entry = (old or Entry(b""))._replace(values=edited.root)
+            self.set_record(address, entry, record)
+        except BaseException:
+            del self._coder.warm[address.namespace]  # Those values are not stored.
+            raise
+        self.add(edited)
+
+    def _stepped(
+        self, put: Put, record: Record, values: ObjectId, known: Record | None
+    ) -> ObjectId:
+        before = None if put.parent is None else self.entry(Address(ROOT, put.parent))
+        follows = None if before is None or not before.is_put else self.record(before)
+        parent = None
+        if follows is not None and follows.commit is not None:
+            parent = self.commit(follows.commit)
+        nodes = nodes_between(None if follows is None else follows.checkpoint, record.checkpoint)
+        made = make_step(self._coder.thread, record, values, parent, nodes)
+        commit = self.step(made, [values] if parent is None else [values, parent.id])
+        if known is not None and known.commit is not None:
+            self.steps.replace(known.commit, commit.id)
+        else:
+            self.steps.add(commit.id, None if parent is None else parent.id, aside=record.aside)
+        return commit.id
+
+    def _is_aside(self, put: Put, known: Record | None) -> bool:
+        """Whether a checkpoint lost a race against that of another run."""
+        if self._coder.on_conflict == "fork" or known is not None:
+            return known is not None and known.aside
+        address, parent = put.address, put.parent
+        before = None if parent is None else self.entry(Address(address.namespace, parent))
+        if before is not None and before.is_put and self.record(before).aside:
+            return True
+        newest = self.newest(address.namespace)
+        if newest == parent or (parent is not None and parent == put.forks_from):
+            return False
+        if self._coder.on_conflict == "branch":
+            return True
+        raise ThreadConflict(
+            f"another run put checkpoint {newest} of thread {self._coder.thread!r:.80} after "
+            f"{parent or 'nothing'}, from where this run went on. Nothing of it is lost: run again "
+            "from the newest checkpoint."
+        )
+
+    def put_writes(self, wanted: Writes) -> None:
+        """Put the writes of a task; raises NotStorable."""
+        entry = self.entry(wanted.address)
+        if entry is None:
+            entry = Entry(EMPTY_RECORD.part(self._coder.codec, self._builder))
+        maps = self._coder.tasks
+        key = maps.encode_key(wanted.task_id)
+        _, there = maps.open(entry.writes).view.locate(key)
+        stored = None if there is None else there.body
+        path, old = ("", []) if stored is None else self._coder.loader().part(stored)
+        value = [wanted.task_path or path, _joined(old, wanted.writes)]
+        shelf = Shelf({key: Slot(wanted.task_id, value, stored)})
+        try:
+            draft = maps.write(entry.writes, shelf, shared=True)
+        except NotStorable as error:
+            raise _at_its_node(error, wanted, value) from error
+        self.add(draft.edited)
+        maps.accept(draft)
+        self.set(wanted.address, entry._replace(writes=draft.edited.root))
+
+    # Sending.
+
+    def landing(self) -> Landing | None:
+        """What is to be sent; None if nothing changed."""
+        if not self._changed and self.notes is None:
+            return None
+        builder, codec = self._builder, self._coder.codec
+        parts = {
+            address: None if entry is None else entry.part(builder)
+            for address, entry in self._changed.items()
+        }
+        notes = None
+        if self.notes is not None:
+            notes = codec.encode(self.notes)
+        index, edited = self._seen.checkpoints.edit(parts, notes, builder)
+        objects = {**self._objects, **{one.id: one for one in edited.objects}}
+        needs = {**self._needs, **dict.fromkeys([*edited.needs, edited.root])}
+        before = self._seen.checkpoints.root
+        moves = self.steps.moves()
+        if edited.root != before:
+            moves.append(Move(CHECKPOINTS, before, edited.root))
+        self._coder.remember(edited.objects)
+        needed = [id for id in needs if id not in objects]
+        return Landing(list(objects.values()), needed, moves, index)
+
+
+def _joined(old: list[list[Any]], new: Sequence[tuple[int, str, Any]]) -> list[list[Any]]:
+    """Writes with further ones: ordinary ones that are there stay, special ones are replaced."""
+    joined = {one[0]: one for one in old}
+    for number, channel, value in new:
+        if number < 0 or number not in joined:
+            joined[number] = [number, channel, value]
+    return list(joined.values())
+
+
+def _at_its_node(error: NotStorable, wanted: Writes, value: list[Any]) -> NotStorable:
+    """The refusal of a value, with the node that wrote it and its place in a channel."""
+    node = wanted.task_path.rpartition(", ")[2] or wanted.task_id
+    place = error.path
+    for at, (_, channel, _) in enumerate(value[1]):
+        start = format_path((wanted.task_id, 1, at, 2))
+        if place.startswith(start):
+            place = f"{channel}{place.removeprefix(start)}"
+            break
+    return NotStorable(f"{error.reason} (node {node!r} wrote it)", place)
