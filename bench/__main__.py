@@ -40,10 +40,13 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "scenarios",
         nargs="*",
         metavar="SCENARIO",
-        help=f"some of: {known}; engines, threads or 'state-*' are several",
+        help=f"some of: {known}; engines, threads, langgraph or 'state-*' are several",
     )
     parser.add_argument("--quick", action="store_true", help="small sizes, one repetition")
     parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of every side")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="so many steps, where a scenario has steps"
+    )
     parser.add_argument("--only", metavar="SIDES", help="only these sides, with commas between")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR", help="for the report")
     parser.add_argument("--strict", action="store_true", help="exit code 1 when a target is missed")
@@ -61,6 +64,8 @@ def _check(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> None:
         parser.error(f"unknown: {', '.join(unknown)} (--list shows what there is)")
     if chosen.repeat is not None and chosen.repeat < 1:
         parser.error("--repeat must be at least 1")
+    if chosen.steps is not None and chosen.steps < 10:
+        parser.error("--steps must be at least 10")
 
 
 def _named(asked: str) -> list[str]:
@@ -122,6 +127,19 @@ def picked(chosen: argparse.Namespace) -> list[Scenario]:
     return [known[name] for name in names] or list(known.values())
 
 
+def sized(scenario: Scenario, chosen: argparse.Namespace) -> Mapping[str, int]:
+    """How much work a scenario does."""
+    size = scenario.quick if chosen.quick else scenario.size
+    if chosen.steps is None or "steps" not in size:
+        return size
+    return {**size, "steps": chosen.steps}
+
+
+def _small(chosen: argparse.Namespace) -> bool:
+    """Whether it does less than the targets are for."""
+    return bool(chosen.quick) or chosen.steps is not None
+
+
 def run(
     scenarios: list[Scenario],
     chosen: argparse.Namespace,
@@ -131,7 +149,7 @@ def run(
     """Run the chosen scenarios."""
     outcomes = []
     for scenario in scenarios:
-        size = scenario.quick if chosen.quick else scenario.size
+        size = sized(scenario, chosen)
         repeat = chosen.repeat or (1 if chosen.quick else scenario.repeat)
         names = [name for name in scenario.engines if only is None or name in only]
         infos = registry.engines()
@@ -167,8 +185,8 @@ def main() -> int:
     environments = _environments(scenarios, only)
     about = _about([one for made in environments.values() for one in made.failed])
     outcomes = run(scenarios, chosen, only, environments)
-    print(write(outcomes, chosen.quick, chosen.out, about))
-    return exit_code(report.verdicts(outcomes, chosen.quick), chosen.strict)
+    print(write(outcomes, _small(chosen), chosen.out, about))
+    return exit_code(report.verdicts(outcomes, _small(chosen)), chosen.strict)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from bench.engines._client import Client
 from bench.engines._replay import replayed
 from bench.scenarios import _clients as clients
 from bench.scenarios._commits import Small
-from bench.scenarios._sides import EMBEDDED, ENGINES, EVERY_SERVED, FLOOR_OF
+from bench.scenarios._sides import EMBEDDED, ENGINES, EVERY_SERVED, FLOOR_OF, SERVED_SAVERS
 from bench.scenarios.engines_small import client as small_client
 
 OWN = [EMBEDDED, *ENGINES, *FLOOR_OF.values()]
@@ -137,7 +137,8 @@ def test_a_client_that_fails_among_several_fails_the_unit() -> None:
 def test_every_side_on_a_server_says_which() -> None:
     infos = registry.engines()
 
-    assert {name for name, info in infos.items() if info.server} == set(EVERY_SERVED)
+    served = {name for name, info in infos.items() if info.server}
+    assert served == {*EVERY_SERVED, *SERVED_SAVERS}
 
 
 def test_the_cpu_of_a_process_counts_children_that_have_ended() -> None:

@@ -248,7 +248,7 @@ def test_the_machine_is_described_with_its_disk_and_load(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("family", ["engines", "threads", "state"])
+@pytest.mark.parametrize("family", ["engines", "threads", "state", "langgraph"])
 def test_the_name_of_a_family_names_all_of_it(family: str) -> None:
     chosen = command.picked(command.arguments([family]))
 
@@ -268,7 +268,8 @@ def test_a_star_names_several_scenarios_in_the_order_in_which_they_run() -> None
 
 
 @pytest.mark.parametrize(
-    "given", [["nonsense"], ["nonsense-*"], ["--only", "nobody"], ["--repeat", "0"]]
+    "given",
+    [["nonsense"], ["nonsense-*"], ["--only", "nobody"], ["--repeat", "0"], ["--steps", "1"]],
 )
 def test_a_wrong_command_line_is_refused(given: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:

@@ -1,0 +1,29 @@
+"""Where the benchmarks touch Holdfast's checkpointer for LangGraph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench._model import Place
+from bench.engines._saver import Saver
+from holdfast.adapters.langgraph import HoldfastSaver
+
+
+class HoldfastSide(Saver):
+    """One saver for all threads, on the store of a URL, or in a folder."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self._saver: Any = HoldfastSaver(place.url or str(place.folder / "agent.holdfast"))
+
+    def checkpointer(self) -> Any:
+        return self._saver
+
+    def close(self) -> None:
+        self._saver.close()
+
+
+class HoldfastDelta(HoldfastSide):
+    """The same for graphs with a DeltaChannel."""
+
+    delta = True

@@ -1,0 +1,48 @@
+"""16 graphs with a small state take steps at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bench._model import EngineInfo, Measured, Scenario, Target
+from bench.scenarios import _saver_threads as threads
+from bench.scenarios._sides import NO_SAVER, OUR_SAVER_SERVED, SAVER_POOL, SAVER_POSTGRES
+
+if TYPE_CHECKING:
+    from bench._graphs import Loop
+
+
+def _loop(size: Mapping[str, int], number: int) -> Loop:
+    from bench._graphs import Stepping
+
+    return Stepping(size["steps"], seed=number)
+
+
+def run(info: EngineInfo, size: Mapping[str, int]) -> Measured:
+    """All threads at once."""
+    return threads.together(_loop, info, size)
+
+
+SCENARIO = Scenario(
+    name="langgraph-threads-small",
+    title="16 threads of a graph at once on one Postgres, with a state of 600 bytes",
+    run=run,
+    engines=(OUR_SAVER_SERVED, NO_SAVER, SAVER_POSTGRES, SAVER_POOL),
+    metrics=threads.METRICS,
+    size={"threads": 16, "steps": 150},
+    quick={"threads": 4, "steps": 10},
+    targets=(
+        Target(
+            "rate",
+            1.5,
+            "supersteps, times those of the better PostgresSaver",
+            "at least",
+            side=OUR_SAVER_SERVED,
+            over=(SAVER_POSTGRES, SAVER_POOL),
+        ),
+    ),
+    notes=threads.NOTES,
+    order=550,
+    repeat=3,
+)
