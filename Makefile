@@ -12,9 +12,10 @@ DEV  := .venv/dev-$(VERSION)
 FUZZ := .venv/fuzz-$(VERSION)
 DOCS := .venv/docs-$(VERSION)
 
-# Frameworks whose adapters are tested beside them, each in an environment of its own. A name is
-# that of an extra and of a folder below tests/frameworks; name@version tests an older release.
-FRAMEWORKS := agentflow langchain pyagenity pyagenity@0.3.3
+# Frameworks whose adapters are tested beside them, each in an environment of its own: NAME is a
+# folder below tests/frameworks, and the extra NAME-test is what its tests need. NAME@VERSION
+# tests an older release.
+FRAMEWORKS := agentflow langchain langgraph pyagenity pyagenity@0.3.3
 FRAMEWORKS_NEED := 3.12
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --upgrade --editable
@@ -22,7 +23,7 @@ CODE := $(wildcard src tests bench examples fuzz tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test frameworks lint format bench soak docs clean servers python-is-new-enough
+.PHONY: help demo test frameworks conformance lint format bench soak docs clean servers python-is-new-enough
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,9 +43,18 @@ frameworks: python-is-new-enough ## test the adapters beside their frameworks, o
 	    $(MAKE) --no-print-directory PYTHON=$$python $(FRAMEWORKS:%=framework-%)
 
 .PHONY: $(FRAMEWORKS:%=framework-%)
-$(FRAMEWORKS:%=framework-%): framework-%: .venv/%-$(VERSION)/.installed
+$(FRAMEWORKS:%=framework-%): framework-%: .venv/%-$(VERSION)/.installed | servers
 	.venv/$*-$(VERSION)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal \
 	    tests/frameworks/$(firstword $(subst @, ,$*)) $(ARGS)
+
+conformance: python-is-new-enough ## run LangGraph's conformance suite on every engine, and publish the result
+	@python=$$($(PYTHON) tools/find_python.py $(FRAMEWORKS_NEED)) && \
+	    $(MAKE) --no-print-directory PYTHON=$$python publish-conformance
+
+.PHONY: publish-conformance
+publish-conformance: .venv/langgraph-$(VERSION)/.installed | servers
+	.venv/langgraph-$(VERSION)/bin/python -m tests.frameworks.langgraph.conformance \
+	    --write docs/reference/langgraph-conformance.md $(ARGS)
 
 lint: $(DEV)/.installed ## style, types and the contracts between layers
 	$(DEV)/bin/python -m ruff check $(CODE)
@@ -61,6 +71,7 @@ bench: $(DEV)/.installed servers ## measure beside the peers
 
 soak: $(DEV)/.installed $(FUZZ)/.installed servers ## the long campaigns and the fuzzers
 	HOLDFAST_SOAK=1 $(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+	@HOLDFAST_SOAK=1 $(MAKE) --no-print-directory frameworks ARGS=
 	@set -e; for fuzzer in $(wildcard fuzz/fuzz_*.py); do \
 	    name=$$(basename $$fuzzer .py); \
 	    mkdir -p fuzz/corpus/$$name fuzz/crashes; \
@@ -97,7 +108,7 @@ $(DEV)/.installed: EXTRAS := [dev]
 $(FUZZ)/.installed: EXTRAS := [dev,fuzz]
 $(DOCS)/.installed: EXTRAS := [docs]
 $(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): FRAMEWORK = $(patsubst .venv/%-$(VERSION),%,$(@D))
-$(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): EXTRAS = [$(firstword $(subst @, ,$(FRAMEWORK))),test]
+$(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): EXTRAS = [$(firstword $(subst @, ,$(FRAMEWORK)))-test]
 $(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): PINNED = $(if $(findstring @,$(FRAMEWORK)),$(subst @,==,$(FRAMEWORK)))
 
 .venv/%/.installed: .venv/%/.created pyproject.toml src/holdfast/_version.py
