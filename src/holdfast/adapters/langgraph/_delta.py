@@ -10,6 +10,7 @@ from langgraph.checkpoint.base import DeltaChannelHistory
 from holdfast.adapters.langgraph._entries import Address, Entry
 from holdfast.adapters.langgraph._index import Index
 from holdfast.adapters.langgraph._reading import History
+from holdfast.tree import ObjectId
 
 if TYPE_CHECKING:
     from holdfast.adapters.langgraph._thread import GraphThread
@@ -23,9 +24,9 @@ class Trail(dict[str, DeltaChannelHistory]):
         self.open = set(channels)
         """Those of which the beginning was not found yet."""
 
-    def pass_by(self, reader: History, entry: Entry) -> None:
+    def pass_by(self, reader: History, entry: Entry, writes: ObjectId | None) -> None:
         """Take what a checkpoint on the way says, whose writes led to the one after it."""
-        for _, task, _, channel, value in reversed(reader.writes(entry.writes)):
+        for _, task, _, channel, value in reversed(reader.writes(writes)):
             if channel in self.open:
                 self[channel]["writes"].append((task, channel, value))
         values = reader.some_values(entry, self.open)
@@ -65,10 +66,10 @@ def trail(
         if parent is None or parent in met:
             break
         met.add(parent)
-        entry = index.get(Address(address.namespace, parent))
-        if entry is None or not entry.is_put:
-            break
-        found.pass_by(reader, entry)
+        address = Address(address.namespace, parent)
+        entry = index.get(address)
+        if entry is not None:
+            found.pass_by(reader, entry, index.writes(address))
     return found.finish()
 
 

@@ -1,9 +1,10 @@
 """One checkpoint as it stands in the index of its thread.
 
 An entry is a list of parts: the record (what the checkpoint says of itself, its metadata,
-its parent), the map of its channel values, the map of its pending writes, and what its
-delta channels were before it where the checkpoints before it are gone. Maps stand in it as
-links, so an entry is small and what it points to is shared.
+its parent), the map of its channel values, and what its delta channels were before it
+where the checkpoints before it are gone. Maps stand in it as links, so an entry is small
+and what it points to is shared. The map of its pending writes stands beside it under a key
+of its own: these come later, and a thread that goes on only adds to its index.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from holdfast.tree._stack import reading
 _LIST: Final = Title(Code.LIST)
 _NOTHING: Final = b"\xc0"
 _SEPARATOR: Final = "\0"
+PUT: Final = "c"
+WRITTEN: Final = "w"
+"""What keys end with. Of one checkpoint, that of its writes is the greater one."""
 
 
 class Address(NamedTuple):
@@ -36,13 +40,23 @@ class Address(NamedTuple):
     @property
     def key(self) -> str:
         """Its key in the index. Keys of one namespace and length are sorted by id."""
-        return f"{self.namespace}{_SEPARATOR}{self.id}"
+        return f"{prefix_of(self.namespace)}{self.id}{PUT}"
+
+    @property
+    def writes_key(self) -> str:
+        """The key of its pending writes, which follows its own at once."""
+        return f"{prefix_of(self.namespace)}{self.id}{WRITTEN}"
 
     @classmethod
     def of(cls, key: str) -> Address:
         """The checkpoint with a key."""
-        namespace, _, id = key.partition(_SEPARATOR)
+        namespace, _, id = key[:-1].partition(_SEPARATOR)
         return cls(namespace, id)
+
+
+def prefix_of(namespace: str) -> str:
+    """What the keys of a namespace begin with."""
+    return f"{namespace}{_SEPARATOR}"
 
 
 class Entry(NamedTuple):
@@ -50,32 +64,26 @@ class Entry(NamedTuple):
 
     record: bytes
     """The part of a `Record`."""
-    values: ObjectId | None = None
-    """The root of the map of its channel values; None before it is put."""
-    writes: ObjectId | None = None
-    """The root of the map of its pending writes, by task."""
+    values: ObjectId
+    """The root of the map of its channel values."""
     before: ObjectId | None = None
     """The root of the map of what delta channels were before it, where that is gone."""
 
     def part(self, builder: Builder) -> bytes:
         """The entry as a part."""
-        links = (self.values, self.writes, self.before)
-        parts = [self.record, *[_NOTHING if id is None else link(id) for id in links]]
-        return builder.sequence(_LIST, parts).part
+        before = _NOTHING if self.before is None else link(self.before)
+        return builder.sequence(_LIST, [self.record, link(self.values), before]).part
 
     @classmethod
     def read(cls, part: bytes, read: Reader) -> Entry:
         """The entry that a part is; raises FormatError."""
         opened = open_part(part, read)
-        if opened is None or opened.title != _LIST or opened.view.total != len(cls._fields):
-            raise FormatError("the index of a LangGraph thread holds something else")
-        record, *links = [one.body for one in opened.view.entries(0, opened.view.total)]
-        return cls(record, *[linked(one) for one in links])
-
-    @property
-    def is_put(self) -> bool:
-        """Whether the checkpoint was put, and not only writes that came before it."""
-        return self.values is not None
+        if opened is not None and opened.title == _LIST and opened.view.total == len(cls._fields):
+            record, values, before = [one.body for one in opened.view.entries(0, len(cls._fields))]
+            root = linked(values)
+            if root is not None:
+                return cls(record, root, linked(before))
+        raise FormatError("the index of a LangGraph thread holds something else")
 
 
 class Record(NamedTuple):
@@ -104,7 +112,3 @@ class Record(NamedTuple):
         if type(found) is not list or len(found) != len(cls._fields):
             raise FormatError("a record of a LangGraph checkpoint is malformed")
         return cls(*found)
-
-
-EMPTY_RECORD: Final = Record({}, {}, None, None)
-"""Of a checkpoint that has writes, but was not put yet."""

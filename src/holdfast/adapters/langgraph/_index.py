@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
-from holdfast.adapters.langgraph._entries import Address, Entry
+from holdfast.adapters.langgraph._entries import WRITTEN, Address, Entry, prefix_of
 from holdfast.codec import Codec
 from holdfast.codec._codes import Code
 from holdfast.codec._msgpack import pack, unpack
@@ -18,11 +18,20 @@ from holdfast.tree._layout import PAIRS
 from holdfast.tree._layout import Entry as Pair
 from holdfast.tree._levels import Span, View, in_turn
 from holdfast.tree._load import Loader
-from holdfast.tree._parts import link
+from holdfast.tree._parts import link, linked
 
 _TITLE: Final = Title(Code.MAP)
 NOTES: Final = 0
 """The key under which things stand that concern the whole thread. It sorts before all texts."""
+
+
+class Listed(NamedTuple):
+    """A checkpoint where it stands."""
+
+    address: Address
+    entry: Entry
+    writes: ObjectId | None
+    """The root of the map of its pending writes."""
 
 
 class Index:
@@ -45,6 +54,11 @@ class Index:
         _, found = self._view.locate(pack(address.key))
         return None if found is None else Entry.read(found.body, self._read)
 
+    def writes(self, address: Address) -> ObjectId | None:
+        """The root of the map of a checkpoint's pending writes; it may not be put yet."""
+        _, found = self._view.locate(pack(address.writes_key))
+        return None if found is None else linked(found.body)
+
     def notes(self, codec: Codec) -> dict[str, Any]:
         """What concerns the whole thread."""
         _, found = self._view.locate(pack(NOTES))
@@ -54,31 +68,25 @@ class Index:
 
     def newest_first(
         self, namespace: str | None = None, before: str | None = None
-    ) -> Iterator[tuple[Address, Entry]]:
+    ) -> Iterator[Listed]:
         """Checkpoints by id, the greatest first; of one namespace, or of all.
 
         With `before`, those with a smaller id.
         """
         wanted = self._classes() if namespace is None else self._classes_of(namespace)
         runs = [self._descending(low, high, before) for low, high in wanted]
-        merged = heapq.merge(*runs, key=lambda found: found[0].id, reverse=True)
+        merged = heapq.merge(*runs, key=lambda found: found.address.id, reverse=True)
         return iter(runs[0]) if len(runs) == 1 else merged
 
     def namespaces(self) -> list[str]:
         """The namespaces that have checkpoints."""
         found: dict[str, None] = {}
-        for key in self._keys():
+        for key in self.keys():
             found[Address.of(key).namespace] = None
         return list(found)
 
-    def __iter__(self) -> Iterator[tuple[Address, Entry]]:
-        """All checkpoints, in no order that means anything."""
-        for place in self._view.leaves():
-            for pair in place.entries:
-                if pair.key != pack(NOTES):
-                    yield _address(pair), Entry.read(pair.body, self._read)
-
-    def _keys(self) -> Iterator[str]:
+    def keys(self) -> Iterator[str]:
+        """All keys of checkpoints and of their writes."""
         for place in self._view.leaves():
             for pair in place.entries:
                 if pair.key != pack(NOTES):
@@ -93,7 +101,7 @@ class Index:
 
         Keys sort by their length first, because their encoding begins with it.
         """
-        view, prefix = self._view, Address(namespace, "").key
+        view, prefix = self._view, prefix_of(namespace)
         found: list[tuple[int, int]] = []
         length = len(prefix.encode())
         while True:
@@ -108,17 +116,21 @@ class Index:
                     found.append((start, stop))
             length = there if there > length else length + 1
 
-    def _descending(
-        self, low: int, high: int, before: str | None
-    ) -> Iterator[tuple[Address, Entry]]:
-        view = self._view
+    def _descending(self, low: int, high: int, before: str | None) -> Iterator[Listed]:
+        view, writes = self._view, None
         if before is not None and high > low:
             high = self._first_not_before(low, high, before)
         while high > low:
-            place = view.node_at(0, high - 1)
-            start = max(place.start, low)
+            start = max(view.node_at(0, high - 1).start, low)
             for pair in reversed(view.entries(start, high)):
-                yield _address(pair), Entry.read(pair.body, self._read)
+                key = unpack(pair.key)
+                if key.endswith(WRITTEN):
+                    writes = pair
+                    continue
+                address = Address.of(key)
+                mine = writes is not None and unpack(writes.key) == address.writes_key
+                root = linked(writes.body) if mine and writes is not None else None
+                yield Listed(address, Entry.read(pair.body, self._read), root)
             high = start
 
     def _first_not_before(self, low: int, high: int, before: str) -> int:
@@ -136,15 +148,11 @@ class Index:
     # Changing.
 
     def edit(
-        self, changes: Mapping[Address, bytes | None], notes: bytes | None, builder: Builder
+        self, changes: Mapping[str | int, bytes | None], builder: Builder
     ) -> tuple[Index, Edited]:
-        """The index with entries put, or removed where there is None."""
+        """The index with parts put under keys, or removed where there is None."""
         before = self._view
-        parts: Iterable[tuple[bytes, bytes | None]] = [
-            (pack(address.key), part) for address, part in changes.items()
-        ]
-        if notes is not None:
-            parts = [*parts, (pack(NOTES), notes)]
+        parts = [(pack(key), part) for key, part in changes.items()]
         spans = [span for key, part in parts if (span := _span(before, key, part)) is not None]
         built = builder.edit_mapping(_TITLE, before, in_turn(spans), None, self.root)
         assert built.view is not None and built.id is not None

@@ -38,13 +38,11 @@ class History:
 
     def values(self, entry: Entry) -> dict[str, Any]:
         """The channel values of a checkpoint."""
-        assert entry.values is not None
         return values_of(entry.values, self._loader)
 
     @reading
     def some_values(self, entry: Entry, channels: Collection[str]) -> dict[str, Any]:
         """Those of the channel values that there are."""
-        assert entry.values is not None
         found = Map(entry.values, self._loader._read, self._loader._codec)
         return dict(found.pick(channels))
 
@@ -64,6 +62,10 @@ class History:
             for number, channel, value in several
         ]
         return sorted(found, key=lambda one: one[:3])
+
+    def pending(self, root: ObjectId | None) -> list[tuple[str, str, Any]]:
+        """Pending writes as LangGraph wants them: task, channel and value."""
+        return [(task, channel, value) for _, task, _, channel, value in self.writes(root)]
 
 
 class SharingLoader(Loader):

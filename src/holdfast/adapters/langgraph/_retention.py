@@ -31,7 +31,7 @@ def kept_last(number: int, whole: bool) -> Change:
         index, pins = seen.checkpoints, _pins(seen.checkpoints)
         stays = {Address(*where) for where in pins.values()}
         for namespace in index.namespaces():
-            newest = [a for a, e in index.newest_first(namespace) if e.is_put]
+            newest = [one.address for one in index.newest_first(namespace)]
             stays.update(newest[:number])
         if whole:
             stays = _with_their_steps(work, index, stays)
@@ -48,7 +48,8 @@ def without_runs(runs: Collection[str]) -> Change:
             run = work.record(entry).metadata.get("run_id")
             return run is None or str(run) not in runs
 
-        _keep(work, seen, {address for address, entry in seen.checkpoints if is_kept(entry)})
+        found = seen.checkpoints.newest_first()
+        _keep(work, seen, {one.address for one in found if is_kept(one.entry)})
 
     return change
 
@@ -81,10 +82,12 @@ def copied(source: Seen) -> Change:
 
     def change(work: Work, seen: Seen) -> None:
         commits = {}
-        for address, entry in source.checkpoints:
+        for address, entry, writes in source.checkpoints.newest_first():
             work.set(address, entry)
-            work.need([id for id in entry[1:] if id is not None])
-            if entry.is_put and address.namespace == ROOT:
+            if writes is not None:
+                work.set_writes(address, writes)
+            work.need([id for id in (entry.values, entry.before, writes) if id is not None])
+            if address.namespace == ROOT:
                 commits[address] = work.record(entry)
         notes = source.checkpoints.notes(default_codec)
         if notes:
@@ -115,17 +118,17 @@ def _with_their_steps(work: Work, index: Index, stays: set[Address]) -> set[Addr
 def _keep(work: Work, seen: Seen, stays: Collection[Address]) -> None:
     """Drop all checkpoints but some, whose delta channels stay what they are."""
     index = seen.checkpoints
-    dropped = [address for address, _ in index if address not in stays]
+    dropped = dict.fromkeys(a for a in map(Address.of, index.keys()) if a not in stays)
     if not dropped:
         return
     gone = set(dropped)
     reader = History(work.loader())
     for address in stays:
         entry = index.get(address)
-        if entry is not None and entry.is_put:
+        if entry is not None:
             _keep_deltas(work, index, reader, address, entry, gone)
     for address in dropped:
-        work.set(address, None)
+        work.drop(address)
     steps = {a: r for a, r in _steps(work, index).items() if a not in gone}
     _lead_to(work, steps)
 
@@ -153,9 +156,7 @@ def _keep_deltas(
 
 def _steps(work: Work, index: Index) -> dict[Address, Record]:
     """The checkpoints of the graph itself."""
-    return {
-        address: work.record(entry) for address, entry in index.newest_first(ROOT) if entry.is_put
-    }
+    return {one.address: work.record(one.entry) for one in index.newest_first(ROOT)}
 
 
 def _lead_to(work: Work, steps: Mapping[Address, Record]) -> None:

@@ -208,15 +208,14 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         thread = self._thread(name)
         reader = thread.reader()
         namespace = None if asked is None else asked.namespace
-        for address, entry in thread.history(namespace, before):
+        for address, entry, writes in thread.history(namespace, before):
             if asked is not None and asked.id is not None and address.id != asked.id:
                 continue
             record = reader.record(entry)
             if wanted and any(not _has(record.metadata, *pair) for pair in wanted.items()):
                 continue
-            values = reader.values(entry)
-            writes = [(one[1], one[3], one[4]) for one in reader.writes(entry.writes)]
-            yield _tuple(name, Found(address, record, values, writes))
+            found = Found(address, record, reader.values(entry), reader.pending(writes))
+            yield _tuple(name, found)
 
     def threads(self) -> Iterator[str]:
         """The threads that there are, by their ids."""

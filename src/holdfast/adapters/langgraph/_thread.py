@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.adapters.langgraph._codec import GraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
-from holdfast.adapters.langgraph._index import Index
+from holdfast.adapters.langgraph._index import Index, Listed
 from holdfast.adapters.langgraph._reading import History, values_of
 from holdfast.adapters.langgraph._requests import Put, Request, Requests, Writes
 from holdfast.adapters.langgraph._steps import CHECKPOINTS
@@ -84,45 +84,33 @@ class GraphThread:
 
     def _find(self, index: Index, namespace: str, id: str | None) -> Found | None:
         with self._coding:
-            found = self._entry(index, namespace, id)
+            found = self._listed(index, namespace, id)
             if found is None:
                 return None
-            address, entry = found
-            record = Record.read(entry, self._coder.loader())
-            return Found(address, record, self._values(namespace, entry), self.writes(entry))
+            address, entry, writes = found
+            reader = History(self._coder.loader())
+            record, values = reader.record(entry), self._values(namespace, entry)
+            return Found(address, record, values, reader.pending(writes))
 
-    def _entry(self, index: Index, namespace: str, id: str | None) -> tuple[Address, Entry] | None:
+    def _listed(self, index: Index, namespace: str, id: str | None) -> Listed | None:
         if id is not None:
             address = Address(namespace, id)
             entry = index.get(address)
-            return None if entry is None or not entry.is_put else (address, entry)
-        for address, entry in index.newest_first(namespace):
-            if entry.is_put and not Record.read(entry, self._coder.loader()).aside:
-                return address, entry
+            return None if entry is None else Listed(address, entry, index.writes(address))
+        for found in index.newest_first(namespace):
+            if not Record.read(found.entry, self._coder.loader()).aside:
+                return found
         return None
 
     def _values(self, namespace: str, entry: Entry) -> dict[str, Any]:
-        assert entry.values is not None
         warm = self._coder.warmed(namespace)
         if warm.root == entry.values:
             return values_of(entry.values, self._coder.loader())
         return warm.load(entry.values)
 
-    def writes(self, entry: Entry) -> list[tuple[str, str, Any]]:
-        """The pending writes of an entry."""
-        return [(task, channel, value) for _, task, _, channel, value in self._sorted(entry)]
-
-    def _sorted(self, entry: Entry) -> list[tuple[str, str, int, str, Any]]:
-        if entry.writes is None:
-            return []
-        return History(self._coder.loader()).writes(entry.writes)
-
-    def history(self, namespace: str | None, before: str | None) -> Iterator[tuple[Address, Entry]]:
+    def history(self, namespace: str | None, before: str | None) -> Iterator[Listed]:
         """The checkpoints, the newest first, as they are now."""
-        index = self.look().checkpoints
-        for address, entry in index.newest_first(namespace, before):
-            if entry.is_put:
-                yield address, entry
+        return self.look().checkpoints.newest_first(namespace, before)
 
     def reader(self) -> History:
         """What reads many checkpoints, and shares what they share."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.adapters.langgraph._codec import GraphCodec
-from holdfast.adapters.langgraph._entries import EMPTY_RECORD, Address, Entry, Record
-from holdfast.adapters.langgraph._index import Index
+from holdfast.adapters.langgraph._entries import Address, Entry, Record
+from holdfast.adapters.langgraph._index import NOTES, Index
 from holdfast.adapters.langgraph._requests import Put, Writes
 from holdfast.adapters.langgraph._steps import (
     CHECKPOINTS,
@@ -23,10 +23,13 @@ from holdfast.tree import ABSENT, Commit, Edited, Object, ObjectId, Reader
 from holdfast.tree._builder import Builder
 from holdfast.tree._load import Loader
 from holdfast.tree._map_writer import MapWriter, Shelf, Slot
+from holdfast.tree._parts import link
 
 OnConflict = Literal["fork", "raise", "branch"]
 
 _MOST_WARM: Final = 4
+_SAMPLE: Final = 32
+"""So many bytes in common mean that two objects resemble each other."""
 ROOT: Final = ""
 """The namespace of the graph itself; others are those of its subgraphs."""
 
@@ -125,6 +128,10 @@ class Work:
         self._coder, self._seen = coder, seen
         self._builder = Builder(coder.read)
         self._changed: dict[Address, Entry | None] = {}
+        self._written: dict[Address, ObjectId | None] = {}
+        """The roots of the pending writes that changed."""
+        self._later: dict[ObjectId, Object] = {}
+        """The objects of pending writes."""
         self._objects: dict[ObjectId, Object] = {}
         self._needs: dict[ObjectId, None] = {}
         self._commits: dict[ObjectId, Commit] = {}
@@ -139,6 +146,12 @@ class Work:
             return self._changed[address]
         return self._seen.checkpoints.get(address)
 
+    def writes(self, address: Address) -> ObjectId | None:
+        """The root of the pending writes of a checkpoint."""
+        if address in self._written:
+            return self._written[address]
+        return self._seen.checkpoints.writes(address)
+
     def record(self, entry: Entry) -> Record:
         """The record of an entry."""
         return Record.read(entry, self.loader())
@@ -148,8 +161,8 @@ class Work:
         made = [
             a.id for a, e in self._changed.items() if a.namespace == namespace and e is not None
         ]
-        for address, entry in self._seen.checkpoints.newest_first(namespace):
-            if entry.is_put and not self.record(entry).aside:
+        for address, entry, _ in self._seen.checkpoints.newest_first(namespace):
+            if not self.record(entry).aside:
                 return max([address.id, *made])
         return max(made, default=None)
 
@@ -181,6 +194,14 @@ class Work:
         """Put an entry, or remove it."""
         self._changed[address] = entry
 
+    def drop(self, address: Address) -> None:
+        """Remove a checkpoint and its pending writes."""
+        self._changed[address] = self._written[address] = None
+
+    def set_writes(self, address: Address, root: ObjectId) -> None:
+        """Put the pending writes of a checkpoint."""
+        self._written[address] = root
+
     def set_record(self, address: Address, entry: Entry, record: Record) -> None:
         """Put an entry with another record."""
         part = record.part(self._coder.codec, self._builder)
@@ -202,7 +223,7 @@ class Work:
         """Put a checkpoint; raises NotStorable and ThreadConflict."""
         address = put.address
         old = self.entry(address)
-        known = None if old is None or not old.is_put else self.record(old)
+        known = None if old is None else self.record(old)
         aside = self._is_aside(put, known)
         checkpoint = {k: v for k, v in put.checkpoint.items() if k != "channel_values"}
         record = Record(checkpoint, put.metadata, put.parent, None, aside)
@@ -210,8 +231,8 @@ class Work:
         try:
             if address.namespace == ROOT:
                 record = record._replace(commit=self._stepped(put, record, edited.root, known))
-            entry = (old or Entry(b""))._replace(values=edited.root)
-            self.set_record(address, entry, record)
+            before = None if old is None else old.before
+            self.set_record(address, Entry(b"", edited.root, before), record)
         except BaseException:
             del self._coder.warm[address.namespace]  # Those values are not stored.
             raise
@@ -221,7 +242,7 @@ class Work:
         self, put: Put, record: Record, values: ObjectId, known: Record | None
     ) -> ObjectId:
         before = None if put.parent is None else self.entry(Address(ROOT, put.parent))
-        follows = None if before is None or not before.is_put else self.record(before)
+        follows = None if before is None else self.record(before)
         parent = None
         if follows is not None and follows.commit is not None:
             parent = self.commit(follows.commit)
@@ -240,7 +261,7 @@ class Work:
             return known is not None and known.aside
         address, parent = put.address, put.parent
         before = None if parent is None else self.entry(Address(address.namespace, parent))
-        if before is not None and before.is_put and self.record(before).aside:
+        if before is not None and self.record(before).aside:
             return True
         newest = self.newest(address.namespace)
         if newest == parent or (parent is not None and parent == put.forks_from):
@@ -255,40 +276,33 @@ class Work:
 
     def put_writes(self, wanted: Writes) -> None:
         """Put the writes of a task; raises NotStorable."""
-        entry = self.entry(wanted.address)
-        if entry is None:
-            entry = Entry(EMPTY_RECORD.part(self._coder.codec, self._builder))
-        maps = self._coder.tasks
+        root, maps = self.writes(wanted.address), self._coder.tasks
         key = maps.encode_key(wanted.task_id)
-        _, there = maps.open(entry.writes).view.locate(key)
+        _, there = maps.open(root).view.locate(key)
         stored = None if there is None else there.body
         path, old = ("", []) if stored is None else self._coder.loader().part(stored)
         value = [wanted.task_path or path, _joined(old, wanted.writes)]
         shelf = Shelf({key: Slot(wanted.task_id, value, stored)})
         try:
-            draft = maps.write(entry.writes, shelf, shared=True)
+            edited = maps.write(root, shelf, shared=True).edited
         except NotStorable as error:
             raise _at_its_node(error, wanted, value) from error
-        self.add(draft.edited)
-        maps.accept(draft)
-        self.set(wanted.address, entry._replace(writes=draft.edited.root))
+        self._coder.remember(edited.objects)
+        self._later.update((one.id, one) for one in edited.objects)
+        self._needs.update(dict.fromkeys([*edited.needs, edited.root]))
+        self.set_writes(wanted.address, edited.root)
 
     # Sending.
 
     def landing(self) -> Landing | None:
         """What is to be sent; None if nothing changed."""
-        if not self._changed and self.notes is None:
+        parts = self._parts()
+        if not parts:
             return None
-        builder, codec = self._builder, self._coder.codec
-        parts = {
-            address: None if entry is None else entry.part(builder)
-            for address, entry in self._changed.items()
-        }
-        notes = None
-        if self.notes is not None:
-            notes = codec.encode(self.notes)
-        index, edited = self._seen.checkpoints.edit(parts, notes, builder)
-        objects = {**self._objects, **{one.id: one for one in edited.objects}}
+        checkpoints, edited = self._seen.checkpoints.edit(parts, self._builder)
+        objects = dict(self._objects)
+        objects.update((one.id, _beside(one, self._objects)) for one in self._later.values())
+        objects.update((one.id, one) for one in edited.objects)
         needs = {**self._needs, **dict.fromkeys([*edited.needs, edited.root])}
         before = self._seen.checkpoints.root
         moves = self.steps.moves()
@@ -296,7 +310,29 @@ class Work:
             moves.append(Move(CHECKPOINTS, before, edited.root))
         self._coder.remember(edited.objects)
         needed = [id for id in needs if id not in objects]
-        return Landing(list(objects.values()), needed, moves, index)
+        return Landing(list(objects.values()), needed, moves, checkpoints)
+
+    def _parts(self) -> dict[str | int, bytes | None]:
+        """What changed in the index."""
+        parts: dict[str | int, bytes | None] = {}
+        for address, entry in self._changed.items():
+            parts[address.key] = None if entry is None else entry.part(self._builder)
+        for address, root in self._written.items():
+            parts[address.writes_key] = None if root is None else link(root)
+        if self.notes is not None:
+            parts[NOTES] = self._coder.codec.encode(self.notes)
+        return parts
+
+
+def _beside(one: Object, others: Mapping[ObjectId, Object]) -> Object:
+    """Pending writes with a base: mostly the values that they became are stored beside them."""
+    middle = len(one.payload) // 2
+    sample = one.payload[middle : middle + _SAMPLE]
+    if len(sample) == _SAMPLE:
+        for other in others.values():
+            if sample in other.payload:
+                return one._replace(base=other.id)
+    return one
 
 
 def _joined(old: list[list[Any]], new: Sequence[tuple[int, str, Any]]) -> list[list[Any]]:
