@@ -15,9 +15,9 @@ from ormsgpack import Ext
 
 from holdfast.codec._atoms import DECODERS, is_canonical_atom
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from holdfast.codec._models import set_unless_marked
 from holdfast.codec._msgpack import hidden_failure, nesting_exceeds, pack, unpack
 from holdfast.codec._numpy import build_array
-from holdfast.codec._records import set_unless_marked
 from holdfast.codec._registry import LONGEST_NAME
 from holdfast.errors import FormatError
 

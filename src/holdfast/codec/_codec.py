@@ -13,7 +13,7 @@ from holdfast.codec import _numpy
 from holdfast.codec._atoms import atom_of
 from holdfast.codec._canonical import check_canonical
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, NO_ROOM, Code
-from holdfast.codec._decoder import Decoder
+from holdfast.codec._decoder import Decoder, no_links
 from holdfast.codec._msgpack import (
     array_header,
     binary_types,
@@ -76,7 +76,7 @@ class Codec:
         try:
             data = pack(value, self._hooks[0])
         except TypeError as exc:
-            _raise_interrupt(exc)
+            raise_interrupt(exc)
             return Walk(self).encode(value), True
         if not may_hold_binary(data):
             return data, False
@@ -91,7 +91,7 @@ class Codec:
         try:
             return pack(value, self._hooks[0])
         except TypeError as exc:
-            _raise_interrupt(exc)
+            raise_interrupt(exc)
             return None
 
     def decode(self, data: bytes) -> Any:
@@ -101,9 +101,23 @@ class Codec:
         """
         try:
             check_canonical(data)
-            return Decoder(self).decode(data)
+            return self.decoder().decode(data)
         except RecursionError as exc:
             raise FormatError(NO_ROOM) from exc
+
+    def decoder(self, link: Callable[[bytes], Any] = no_links) -> Decoder:
+        """What decodes for this codec; `link` gives what a link stands for."""
+        return Decoder(self, link)
+
+    def shared(self) -> Codec:
+        """The same codec, for values that other threads may be changing."""
+        from holdfast.codec._shared import SharedCodec
+
+        return SharedCodec(self)
+
+    def stand_in(self, value: Any) -> Any:
+        """What is stored in place of a value, which is most often itself."""
+        return value
 
     def open_up(self, value: Any) -> Opened:
         """The parts of a value, those of a set in no order; raises NotStorable."""
@@ -125,7 +139,7 @@ class Codec:
         if atom is not None:
             return Opened(atom.code, Form.BYTES, atom.encode(value))
         entry = self.registry.of(cls)
-        return self._open_other(value) if entry is None else _open_declared(entry, value)
+        return self._open_other(value) if entry is None else open_declared(entry, value)
 
     def _open_other(self, value: Any) -> Opened:
         if _numpy.is_array(value):
@@ -138,16 +152,22 @@ class Codec:
             return Opened(Code.PICKLE, Form.BYTES, self.pickle.seal(value))
         raise NotStorable(_refusal(value))
 
-    def _hook(self, depth: int, value: Any) -> Ext:
+    def _hook(self, depth: int, value: Any) -> Any:
         """What ormsgpack calls for a value that msgpack cannot say."""
         try:
-            atom = atom_of(type(value))
-            if atom is not None:
-                return Ext(atom.code, atom.encode(value))
-            return self._extension(depth, self.open_up(value))
+            return self._say(depth, value)
         except BaseException as exc:
             _failures.setdefault(get_ident(), exc)
             raise
+
+    def _say(self, depth: int, value: Any) -> Any:
+        entry = self.registry.of(type(value))
+        if entry is not None:
+            return self._extension(depth, open_declared(entry, value))
+        atom = atom_of(type(value))
+        if atom is not None:
+            return Ext(atom.code, atom.encode(value))
+        return self._extension(depth, self.open_up(value))
 
     def _extension(self, depth: int, opened: Opened) -> Ext:
         if depth >= MAX_NESTED and nests(opened):
@@ -176,7 +196,8 @@ class Codec:
         return payload
 
 
-def _open_declared(entry: Entry, value: Any) -> Opened:
+def open_declared(entry: Entry, value: Any) -> Opened:
+    """The parts of an object of a declared class; raises NotStorable."""
     if entry.shape == "custom":
         assert entry.encode is not None
         try:
@@ -236,7 +257,7 @@ def _pack_inside(value: Any, hook: Callable[[Any], Ext]) -> bytes:
         raise
 
 
-def _raise_interrupt(exc: TypeError) -> None:
+def raise_interrupt(exc: TypeError) -> None:
     """Raise what ended an encoding, unless it was a refusal."""
     failure = _failures.pop(get_ident(), None)
     if failure is None:

@@ -27,29 +27,36 @@ if TYPE_CHECKING:
     from holdfast.codec._codec import Codec
 
 
-def _no_links(id: bytes) -> Any:
+_RECORD = int(Code.RECORD)
+_TEXTS = frozenset({str})
+
+
+def no_links(id: bytes) -> Any:
+    """What refuses links."""
     raise FormatError("the value points to another object, but only its bytes were given")
 
 
 class Decoder:
     """Decodes bytes with the classes of a codec; `link` gives what a link stands for."""
 
-    def __init__(self, codec: Codec, link: Callable[[bytes], Any] = _no_links) -> None:
+    def __init__(self, codec: Codec, link: Callable[[bytes], Any] = no_links) -> None:
         self._codec = codec
         self._link = link
         self._failure: BaseException | None = None
-        self._first_hook = partial(self._hook, 0)
+        self._hooks = [partial(self._hook, 0)]
 
     def decode(self, data: bytes) -> Any:
         """The value; raises FormatError, UndeclaredClass or ClassChanged."""
         try:
-            return unpackb(data, ext_hook=self._first_hook)
+            return unpackb(data, ext_hook=self._hooks[0])
         except (ValueError, TypeError, RecursionError) as exc:
             self._raise(exc)
 
     def _unpack(self, depth: int, data: bytes) -> Any:
+        if depth == len(self._hooks):
+            self._hooks.append(partial(self._hook, depth))
         try:
-            return unpackb(data, ext_hook=partial(self._hook, depth))
+            return unpackb(data, ext_hook=self._hooks[depth])
         except (ValueError, TypeError, RecursionError) as exc:
             self._raise(exc)
 
@@ -65,6 +72,8 @@ class Decoder:
 
     def _hook(self, depth: int, code: int, data: bytes) -> Any:
         try:
+            if code == _RECORD:
+                return self._record(depth, data)
             if code in DECODERS:
                 return decode_atom(code, data)
             if code == Code.LINK:
@@ -77,14 +86,23 @@ class Decoder:
                 self._failure = exc
             raise
 
-    def _container(self, depth: int, code: int, data: bytes) -> Any:
-        if depth >= MAX_NESTED or (depth + 1 > FREE_NESTED and nesting_exceeds(data, DEEP_NESTING)):
+    def _record(self, depth: int, data: bytes) -> Any:
+        *head, parts = self._content(depth, Code.RECORD, data) or [None]
+        return self.close(Code.RECORD, head, parts)
+
+    def _content(self, depth: int, code: int, data: bytes) -> list[Any]:
+        """What an extension holds."""
+        if depth >= FREE_NESTED and (depth >= MAX_NESTED or nesting_exceeds(data, DEEP_NESTING)):
             raise FormatError("the bytes are nested too deeply")
+        content = self._unpack(depth + 1, data)
+        if type(content) is not list:
+            raise FormatError(f"extension {code} holds no list")
+        return content
+
+    def _container(self, depth: int, code: int, data: bytes) -> Any:
         if code not in _NESTED:
             raise FormatError(_unknown(code))
-        content = self._unpack(depth + 1, data)
-        if not isinstance(content, list):
-            raise FormatError(f"extension {code} holds no list")
+        content = self._content(depth, code, data)
         if code == Code.DICT:
             return pairs_to_dict(content[::2], content[1::2])
         if code in _HEADED:
@@ -133,7 +151,7 @@ class Decoder:
     def _make_enum(self, head: list[Any], parts: Any) -> Any:
         _expect(len(head) == 2 and type(parts) in (str, int), "enum member")
         if self._is_strange(head):
-            return undeclared(Code.ENUM, head, parts)
+            return self._stranger(Code.ENUM, head, parts)
         entry, member = self._current(head, parts)
         cls: Any = entry.cls
         try:
@@ -149,22 +167,24 @@ class Decoder:
         sound = (
             len(head) in (2, 3)
             and type(parts) is dict
-            and all(type(name) is str for name in parts)
+            and set(map(type, parts)) <= _TEXTS
             and (fields_set is None or _all_text(fields_set))
         )
         _expect(sound, "record")
         if self._is_strange(head):
-            return undeclared(Code.RECORD, head, parts)
+            return self._stranger(Code.RECORD, head, parts)
         entry, fields = self._current(head, parts)
-        if type(fields) is not dict or not all(type(name) is str for name in fields):
-            raise ClassChanged(f"the migrations of {entry.name} must give a dict of its fields")
+        if fields is not parts:
+            if type(fields) is not dict or not set(map(type, fields)) <= _TEXTS:
+                raise ClassChanged(f"the migrations of {entry.name} must give a dict of its fields")
+            fields = dict(fields)
         _expect_shape(entry, "dataclass", "namedtuple", "model", "struct")
         return put_together(entry, fields, fields_set)
 
     def _make_custom(self, head: list[Any], parts: Any) -> Any:
         _expect(len(head) == 2 and len(parts) == 1, "custom value")
         if self._is_strange(head):
-            return undeclared(Code.CUSTOM, head, parts[0])
+            return self._stranger(Code.CUSTOM, head, parts[0])
         entry, inner = self._current(head, parts[0])
         _expect_shape(entry, "custom")
         assert entry.decode is not None
@@ -176,6 +196,10 @@ class Decoder:
             return False
         _expect_class(head)
         return self._codec.registry.named(head[0]) is None
+
+    def _stranger(self, code: Code, head: list[Any], content: Any) -> Any:
+        """What stands for a value of an unknown class."""
+        return undeclared(code, head, content)
 
     def _current(self, head: list[Any], stored: Any) -> tuple[Entry, Any]:
         """The declared class, and the stored parts brought to its version."""
@@ -210,9 +234,9 @@ _MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
     Code.FROZENSET: Decoder._make_frozenset,
     Code.STR: Decoder._make_str,
     Code.ARRAY: Decoder._make_array,
-    Code.ENUM: Decoder._make_enum,
-    Code.RECORD: Decoder._make_record,
-    Code.CUSTOM: Decoder._make_custom,
+    Code.ENUM: lambda decoder, head, parts: decoder._make_enum(head, parts),
+    Code.RECORD: lambda decoder, head, parts: decoder._make_record(head, parts),
+    Code.CUSTOM: lambda decoder, head, parts: decoder._make_custom(head, parts),
 }
 _HEADED = frozenset({Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM})
 _NESTED = _HEADED | {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT}
@@ -240,7 +264,7 @@ def _unique(cls: Callable[[list[Any]], Any], parts: list[Any]) -> Any:
 
 
 def _all_text(names: Any) -> bool:
-    return type(names) is list and all(type(name) is str for name in names)
+    return type(names) is list and set(map(type, names)) <= _TEXTS
 
 
 def _expect(sound: bool, what: str) -> None:

@@ -63,7 +63,7 @@ def _descend(frames: int) -> None:
 
 def may_hold_binary(data: bytes) -> bool:
     """Whether encoded bytes may contain a binary value; never wrong when it says no."""
-    return b"\xc4" in data or b"\xc5" in data or b"\xc6" in data
+    return 0xC4 in data or 0xC5 in data or 0xC6 in data
 
 
 def binary_types(value: Any) -> set[type]:

@@ -12,12 +12,9 @@ from collections.abc import Iterable
 from types import MemberDescriptorType
 from typing import Any
 
-from holdfast.codec._registry import Entry, default_name
+from holdfast.codec._models import Fields, build_model, changed, take_model_apart
+from holdfast.codec._registry import Entry
 from holdfast.errors import ClassChanged, NotStorable
-
-Fields = dict[str, Any]
-EXTRA = "+"
-"""Stands before the name of a pydantic model's extra value."""
 
 
 def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
@@ -37,9 +34,7 @@ def _take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
     if entry.shape == "namedtuple":
         return _tuple_fields(entry, value), None
     if entry.shape == "model":
-        fields = _model_fields(value)
-        named = value.__pydantic_fields_set__
-        return fields, None if named == set_unless_marked(fields) else sorted(named)
+        return take_model_apart(entry, value)
     names = (
         value.__struct_fields__
         if entry.shape == "struct"
@@ -89,46 +84,10 @@ def _refuse_hidden(entry: Entry, value: Any, fields: Fields) -> None:
         )
 
 
-def _model_fields(value: Any) -> Fields:
-    known = type(value).__pydantic_fields__
-    hidden = value.__dict__.keys() - known.keys()
-    if hidden:
-        raise NotStorable(
-            f"{default_name(type(value))}: {sorted(hidden)} are set but are not fields "
-            "(a cached property?), so they would be lost"
-        )
-    unset = known.keys() - value.__dict__.keys()
-    if unset:
-        raise NotStorable(f"{default_name(type(value))}: the fields {sorted(unset)} are not set")
-    fields = {name: value.__dict__[name] for name in known}
-    private = value.__pydantic_private__ or {}
-    absent = _private_defaults(type(value)).keys() - private.keys()
-    if absent:
-        raise NotStorable(f"{default_name(type(value))}: {sorted(absent)} are not set")
-    extra = value.__pydantic_extra__ or {}
-    fields |= {EXTRA + name: held for name, held in list(extra.items())}
-    return fields | private
-
-
-def _private_defaults(cls: Any) -> dict[str, Any]:
-    """The private attributes of a pydantic model that have a default."""
-    undefined = sys.modules["pydantic_core"].PydanticUndefined
-    return {
-        name: attribute
-        for name, attribute in cls.__private_attributes__.items()
-        if attribute.default is not undefined or attribute.default_factory is not None
-    }
-
-
-def set_unless_marked(fields: Fields) -> set[str]:
-    """The fields of a pydantic model that count as set where nothing else is stored."""
-    return {name.removeprefix(EXTRA) for name in fields if not name.startswith("_")}
-
-
 def put_together(entry: Entry, fields: Fields, fields_set: list[str] | None) -> Any:
-    """Build an object from its fields."""
+    """Build an object from its fields, which become its own."""
     if entry.shape == "model":
-        return _build_model(entry, fields, fields_set)
+        return build_model(entry, fields, fields_set)
     names, defaults = _expected(entry)
     complete = _complete(entry, fields, names, defaults)
     if entry.shape == "namedtuple":
@@ -184,19 +143,6 @@ def _complete(
     return {name: fields[name] if name in fields else defaults[name]() for name in names}
 
 
-def changed(entry: Entry, unknown: Any, missing: Any) -> ClassChanged:
-    """The error for stored fields that do not fit the class any more."""
-    parts = []
-    if unknown:
-        parts.append(f"the class no longer has {sorted(unknown)}")
-    if missing:
-        parts.append(f"nothing is stored for {sorted(missing)}")
-    return ClassChanged(
-        f"a stored {entry.name} does not fit the class: {', and '.join(parts)}. "
-        f"Raise its version and give register migrations={{{entry.version}: function}}"
-    )
-
-
 def _build_struct(entry: Entry, fields: dict[str, Any]) -> Any:
     cls: Any = entry.cls
     try:
@@ -206,37 +152,4 @@ def _build_struct(entry: Entry, fields: dict[str, Any]) -> Any:
     if hasattr(cls, "__post_init__"):
         for name, value in fields.items():
             sys.modules["msgspec"].structs.force_setattr(built, name, value)
-    return built
-
-
-def _build_model(entry: Entry, fields: Fields, fields_set: list[str] | None) -> Any:
-    cls: Any = entry.cls
-    known = cls.__pydantic_fields__
-    extra = {name[1:]: value for name, value in fields.items() if name.startswith(EXTRA)}
-    private = {name: value for name, value in fields.items() if name.startswith("_")}
-    held = {name: fields[name] for name in known if name in fields}
-    allows_extra = cls.model_config.get("extra") == "allow"
-    unknown = fields.keys() - held.keys() - private.keys() - {EXTRA + name for name in extra}
-    unknown |= private.keys() - cls.__private_attributes__.keys()
-    if extra and not allows_extra:
-        unknown |= {EXTRA + name for name in extra}
-    absent = [name for name in known if name not in fields]
-    missing = [name for name in absent if known[name].is_required()]
-    if unknown or missing:
-        raise changed(entry, unknown, missing)
-    stored = set_unless_marked(fields)
-    for name in absent:
-        held[name] = known[name].get_default(call_default_factory=True, validated_data=held)
-    built = cls.__new__(cls)
-    object.__setattr__(built, "__dict__", {name: held[name] for name in known})
-    named = stored if fields_set is None else set(fields_set)
-    object.__setattr__(built, "__pydantic_fields_set__", named)
-    if cls.__pydantic_root_model__:
-        return built  # it has no extra and no private values
-    object.__setattr__(built, "__pydantic_extra__", extra if allows_extra else None)
-    for name, attribute in _private_defaults(cls).items():
-        if name not in private:
-            private[name] = attribute.get_default()
-    owned = private if cls.__private_attributes__ or private else None
-    object.__setattr__(built, "__pydantic_private__", owned)
     return built

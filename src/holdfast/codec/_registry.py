@@ -28,6 +28,8 @@ class Entry:
     migrations: Mapping[int, Migration]
     encode: Callable[[Any], Any] | None = None
     decode: Callable[[Any], Any] | None = None
+    plan: Any = dataclasses.field(default=None, compare=False, repr=False)
+    """What is constant of the class, once it was needed."""
 
 
 class Registry:
@@ -131,6 +133,11 @@ class Registry:
         self._by_class[entry.cls] = entry
         for name in names:
             self._by_name[name] = entry
+
+    def adopt(self, other: Registry) -> None:
+        """Declare what another registry itself declares, under the same names."""
+        self._by_class.update(other._by_class)
+        self._by_name.update(other._by_name)
 
     def of(self, cls: type) -> Entry | None:
         """The entry of exactly this class, if its name leads back to the class."""

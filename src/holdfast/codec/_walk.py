@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.codec._codec import Codec
 
 _SCALARS = frozenset({type(None), bool, float, bytes})
+_BUILT_IN = frozenset({str, int, list, dict, tuple, set, frozenset})
 _NO_BUFFER = "a memoryview is a window on somebody else's bytes; store bytes(view)"
 
 
@@ -34,8 +35,12 @@ class Walk:
 
     def encode(self, value: Any) -> bytes:
         """The encoding; raises NotStorable with the path of the first refusal."""
+        return self.encode_at(value, 0)
+
+    def encode_at(self, value: Any, depth: int) -> bytes:
+        """The encoding of what stands inside so many extensions."""
         try:
-            return pack(self._lower(value, 0))
+            return pack(self._lower(value, depth))
         except RecursionError:
             self._refuse("it is nested too deeply")
         except NotStorable:
@@ -52,6 +57,10 @@ class Walk:
             return value
         if cls is memoryview:
             self._refuse(_NO_BUFFER)
+        if cls not in _BUILT_IN:
+            stand_in = self._codec.stand_in(value)
+            if stand_in is not value:
+                return self._lower(stand_in, depth)
         try:
             opened = self._codec.open_up(value)
         except NotStorable as exc:

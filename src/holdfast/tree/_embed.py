@@ -11,10 +11,8 @@ from ormsgpack import Ext
 
 from holdfast.codec import Codec
 from holdfast.codec._codes import Code
-from holdfast.codec._decoder import Decoder
 from holdfast.codec._msgpack import pack, unpack
 from holdfast.codec._opened import Form, Opened
-from holdfast.codec._shared import SharedCodec
 from holdfast.errors import NotStorable
 from holdfast.tree._builder import Builder, Built, Title
 from holdfast.tree._cuts import INLINE_MAX
@@ -62,7 +60,7 @@ class Embedder:
         shared: bool = False,
     ) -> None:
         self._codec = codec
-        self._shared_codec = SharedCodec(codec) if shared else codec
+        self._shared_codec = codec.shared() if shared else codec
         self.builder = builder
         self.shared = shared
         self._known = known
@@ -244,7 +242,7 @@ def own(codec: Codec, values: list[Any]) -> list[Any]:
     except NotStorable:
         # Each can be stored, but together they nest too deeply; or the last one cannot.
         return [own(codec, [one])[0] for one in values] if len(values) > 1 else values
-    copied: list[Any] = Decoder(codec).decode(encoded)
+    copied: list[Any] = codec.decoder().decode(encoded)
     return copied
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.codec import Codec, default_codec
 from holdfast.codec._codes import Code
-from holdfast.codec._decoder import Decoder, pairs_to_dict
+from holdfast.codec._decoder import pairs_to_dict
 from holdfast.codec._msgpack import extension
 from holdfast.errors import FormatError
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, Root, layout_of
@@ -37,7 +37,7 @@ class Loader:
     def __init__(self, read: Reader, codec: Codec) -> None:
         self._read = read
         self._codec = codec
-        self._plain = Decoder(codec)
+        self._plain = codec.decoder()
         self._depth = 0
 
     def root(self, id: ObjectId) -> Any:
@@ -78,7 +78,7 @@ class Loader:
                 raise FormatError("a link stands where none can be")
             return value
 
-        return Decoder(self._codec, take).decode(data)
+        return self._codec.decoder(take).decode(data)
 
     def _objects(self, ids: list[ObjectId]) -> list[Any]:
         # Every link gets a value of its own, also where two point to one object.

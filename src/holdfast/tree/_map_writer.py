@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from holdfast.codec import Codec
 from holdfast.codec._codes import Code
 from holdfast.codec._msgpack import array_header, may_hold_binary
-from holdfast.codec._shared import SharedCodec
 from holdfast.errors import FormatError, NotStorable
 from holdfast.tree._builder import Builder, Title
 from holdfast.tree._container import Container, Edited, finish, open_part
@@ -124,7 +123,7 @@ class MapWriter:
 
     def __init__(self, codec: Codec, read: Reader) -> None:
         self._codec = codec
-        self._shared_codec = SharedCodec(codec)
+        self._shared_codec = codec.shared()
         self._read = read
         self._root: ObjectId | None = None
         self._opened: dict[Keys, Container] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.codec._records import set_unless_marked
+from holdfast.codec._models import set_unless_marked
 from holdfast.errors import FormatError
 from holdfast.tree._builder import Title
 from holdfast.tree._parts import unpack_part

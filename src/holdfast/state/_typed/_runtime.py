@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypedDict, Unpack
 
 from holdfast.codec import Codec, default_codec
-from holdfast.codec._shared import SharedCodec
 from holdfast.errors import InlineSizeExceeded, InvalidInput, NotStorable
 from holdfast.state._typed._frameworks import Framework, framework_of
 from holdfast.store import KVStore, MemoryStore, Store
@@ -54,7 +53,7 @@ class Runtime:
 
     def encode(self, value: Any) -> bytes:
         """The encoding of a value, which other threads may be changing; raises `NotStorable`."""
-        return (SharedCodec(self.coding) if is_shared() else self.coding).encode(value)
+        return (self.coding.shared() if is_shared() else self.coding).encode(value)
 
     def expires_at(self) -> int | None:
         """When what is stored now may be dropped, in microseconds since 1970; None is never."""

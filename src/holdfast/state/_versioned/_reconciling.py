@@ -10,7 +10,6 @@ from types import FunctionType
 from typing import Any, Final
 
 from holdfast.codec import Codec
-from holdfast.codec._shared import SharedCodec
 from holdfast.errors import NotStorable
 
 _MOST_COMPARED: Final = 1_000_000
@@ -28,7 +27,7 @@ class Reconciler:
     """
 
     def __init__(self, codec: Codec) -> None:
-        self._codec, self._shared = codec, SharedCodec(codec)
+        self._codec, self._shared = codec, codec.shared()
         self._met: dict[int, Any] = {}
         """Objects that were changed: one that stands in two places is changed for one."""
 
