@@ -81,9 +81,7 @@ def delta_history(
         return {}
     index = thread.look().checkpoints
     if id is None:
-        id = next(
-            (address.id for address, one in index.newest_first(namespace) if one.is_put), None
-        )
+        id = next((one.address.id for one in index.newest_first(namespace)), None)
     if id is None:
         return Trail(channels)
     reader: Any = thread.reader()
