@@ -94,8 +94,6 @@ class Record(NamedTuple):
     metadata: dict[str, Any]
     parent: str | None
     """The id of the checkpoint that it follows."""
-    commit: bytes | None
-    """The commit that is its step in the timeline."""
     aside: bool = False
     """Whether it lost a race against another run, and is not on the way to the newest."""
 

@@ -81,19 +81,28 @@ class Requests:
 
     def send(self, wanted: Put | Writes) -> None:
         """Store something, with what others want stored at the same time."""
-        request = Request(wanted)
+        self._send([Request(wanted)])
+
+    def send_all(self, wanted: Sequence[Put | Writes]) -> None:
+        """Store several things together; raises for the first that is refused."""
+        if wanted:
+            self._send([Request(one) for one in wanted])
+
+    def _send(self, requests: list[Request]) -> None:
+        last = requests[-1]
         with self._changed:
-            self._waiting.append(request)
-            self._note(request)
-            self._linger(request)
-            while not request.is_done and self._serving is not None:
+            self._waiting += requests
+            self._note(last)
+            self._linger(last)
+            while not last.is_done and self._serving is not None:
                 self._changed.wait()
-            if not request.is_done:
+            if not last.is_done:
                 self._serving, self._waiting = self._waiting, []
-        if not request.is_done:
+        if not last.is_done:
             self._lead()
-        if request.error is not None:
-            raise request.error
+        error = next((one.error for one in requests if one.error is not None), None)
+        if error is not None:
+            raise error
 
     def _lead(self) -> None:
         batch = self._serving

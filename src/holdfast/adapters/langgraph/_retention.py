@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeAlias
 
 from holdfast.adapters.langgraph._delta import trail
-from holdfast.adapters.langgraph._entries import Address, Entry, Record
+from holdfast.adapters.langgraph._entries import Address, Entry
 from holdfast.adapters.langgraph._index import Index
 from holdfast.adapters.langgraph._reading import History
-from holdfast.adapters.langgraph._steps import make_step
-from holdfast.adapters.langgraph._writing import ROOT, Seen, Work
+from holdfast.adapters.langgraph._writing import Seen, Work
 from holdfast.codec import default_codec
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.tree import Commit, ObjectId
 
 Change: TypeAlias = Callable[[Work, Seen], None]
 PINS: Final = "pins"
+ROOT: Final = ""
+"""The namespace of the graph itself; others are those of its subgraphs."""
 COUNTERS: Final = "counters_since_delta_snapshot"
 """In the metadata of a checkpoint: its delta channels."""
 
@@ -60,7 +60,7 @@ def pinned(name: str, address: Address) -> Change:
         raise InvalidInput(f"a pin has a name, not {name!r:.80}")
 
     def change(work: Work, seen: Seen) -> None:
-        work.notes = {PINS: {**_pins(seen.checkpoints), name: list(address)}}
+        work.notes = _noted(seen, {**_pins(seen.checkpoints), name: list(address)})
 
     return change
 
@@ -72,7 +72,7 @@ def unpinned(name: str) -> Change:
         pins = _pins(seen.checkpoints)
         if name not in pins:
             raise NotFound(f"no checkpoint of the thread is pinned as {name!r:.80}")
-        work.notes = {PINS: {one: where for one, where in pins.items() if one != name}}
+        work.notes = _noted(seen, {one: at for one, at in pins.items() if one != name})
 
     return change
 
@@ -81,18 +81,14 @@ def copied(source: Seen) -> Change:
     """Take over all checkpoints of another thread."""
 
     def change(work: Work, seen: Seen) -> None:
-        commits = {}
         for address, entry, writes in source.checkpoints.newest_first():
             work.set(address, entry)
             if writes is not None:
                 work.set_writes(address, writes)
             work.need([id for id in (entry.values, entry.before, writes) if id is not None])
-            if address.namespace == ROOT:
-                commits[address] = work.record(entry)
-        notes = source.checkpoints.notes(default_codec)
-        if notes:
-            work.notes = {PINS: {**_pins(seen.checkpoints), **notes.get(PINS, {})}}
-        _lead_to(work, {**_steps(work, seen.checkpoints), **commits})
+        pins = _pins(source.checkpoints)
+        if pins:
+            work.notes = _noted(seen, {**_pins(seen.checkpoints), **pins})
 
     return change
 
@@ -100,6 +96,10 @@ def copied(source: Seen) -> Change:
 def _pins(index: Index) -> dict[str, list[str]]:
     found: dict[str, list[str]] = index.notes(default_codec).get(PINS, {})
     return found
+
+
+def _noted(seen: Seen, pins: dict[str, list[str]]) -> dict[str, Any]:
+    return {**seen.checkpoints.notes(default_codec), PINS: pins}
 
 
 def _with_their_steps(work: Work, index: Index, stays: set[Address]) -> set[Address]:
@@ -129,8 +129,6 @@ def _keep(work: Work, seen: Seen, stays: Collection[Address]) -> None:
             _keep_deltas(work, index, reader, address, entry, gone)
     for address in dropped:
         work.drop(address)
-    steps = {a: r for a, r in _steps(work, index).items() if a not in gone}
-    _lead_to(work, steps)
 
 
 def _keep_deltas(
@@ -152,42 +150,3 @@ def _keep_deltas(
         seed = [one["seed"]] if "seed" in one else []
         before[channel] = [[list(write) for write in one["writes"]], *seed]
     work.set(address, entry._replace(before=work.map_of(before)))
-
-
-def _steps(work: Work, index: Index) -> dict[Address, Record]:
-    """The checkpoints of the graph itself."""
-    return {one.address: work.record(one.entry) for one in index.newest_first(ROOT)}
-
-
-def _lead_to(work: Work, steps: Mapping[Address, Record]) -> None:
-    """Let branches lead to these checkpoints and no others, and commits follow only them."""
-    made: dict[str, Commit] = {}
-    heads: dict[ObjectId, bool] = {}
-    for address in sorted(steps, key=lambda one: one.id):
-        record = steps[address]
-        parent = None if record.parent is None else made.get(record.parent)
-        commit = _rewritten(work, address, record, parent)
-        made[address.id] = commit
-        heads[commit.id] = record.aside
-        if parent is not None:
-            heads.pop(parent.id, None)
-    newest = max((a.id for a, record in steps.items() if not record.aside), default=None)
-    work.steps.reset(heads, None if newest is None else made[newest].id)
-
-
-def _rewritten(work: Work, address: Address, record: Record, parent: Commit | None) -> Commit:
-    """The commit of a checkpoint, on top of its parent's."""
-    assert record.commit is not None
-    known = work.commit(record.commit)
-    parents = () if parent is None else (parent.id,)
-    if known.parents == parents:
-        work.need([known.id])
-        return known
-    commit = work.step(
-        make_step(known.agent, record, known.root, parent, known.logic_step),
-        [known.root, *parents],
-    )
-    entry = work.entry(address)
-    assert entry is not None
-    work.set_record(address, entry, record._replace(commit=commit.id))
-    return commit

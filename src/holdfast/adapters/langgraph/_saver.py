@@ -27,17 +27,16 @@ from holdfast.adapters.langgraph import _retention as retention
 from holdfast.adapters.langgraph._backlog import Backlog
 from holdfast.adapters.langgraph._delta import delta_history
 from holdfast.adapters.langgraph._entries import Address
+from holdfast.adapters.langgraph._names import CHECKPOINTS, TENANT, thread_of
 from holdfast.adapters.langgraph._requests import Put, Writes
-from holdfast.adapters.langgraph._steps import CHECKPOINTS
-from holdfast.adapters.langgraph._thread import Found, GraphThread
+from holdfast.adapters.langgraph._thread import Found, GraphThread, noted_name
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.adapters.langgraph._writing import OnConflict
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.store import KVStore, Store, space_name, split_name
+from holdfast.store import KVStore, Store
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
 from holdfast.store._given import store_of
 
-TENANT: Final = "langgraph"
 _ADDRESSED: Final = "__holdfast_checkpoint"
 """In the config of a run: the checkpoint that its caller asked for by id."""
 _MOST_THREADS: Final = 256
@@ -60,8 +59,7 @@ class _Core:
         with self._lock:
             found = self._threads.get(name)
             if found is None:
-                space = space_name(TENANT, name)
-                found = GraphThread(self.store, space, name, self.types, self.on_conflict)
+                found = GraphThread(self.store, name, self.types, self.on_conflict)
                 self._threads[name] = found
             self._threads.move_to_end(name)
             self._drop()
@@ -220,8 +218,9 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     def threads(self) -> Iterator[str]:
         """The threads that there are, by their ids."""
         for space in self.store.spaces(f"{TENANT}/"):
-            if self.store.ref(space, CHECKPOINTS) is not None:
-                yield split_name(space)[1]
+            ref = self.store.ref(space, CHECKPOINTS)
+            if ref is not None:
+                yield thread_of(space) or noted_name(ref.target, self.store.read)
 
     # Writing.
 

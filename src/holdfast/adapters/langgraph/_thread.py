@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.adapters.langgraph._codec import GraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
 from holdfast.adapters.langgraph._index import Index, Listed
+from holdfast.adapters.langgraph._names import CHECKPOINTS, space_of
 from holdfast.adapters.langgraph._reading import History, values_of
 from holdfast.adapters.langgraph._requests import Put, Request, Requests, Writes
-from holdfast.adapters.langgraph._steps import CHECKPOINTS
 from holdfast.adapters.langgraph._types import GraphTypes
-from holdfast.adapters.langgraph._writing import Coder, Landing, OnConflict, Seen, Work
+from holdfast.adapters.langgraph._writing import THREAD, Coder, Landing, OnConflict, Seen, Work
 from holdfast.codec import default_codec
 from holdfast.errors import HoldfastError, MissingObjects, RefMoved
 from holdfast.history._attempts import Backoff
 from holdfast.history._commits import Commits
 from holdfast.history._recent import SharedObjects
 from holdfast.store import Move, Operation, Store
-from holdfast.tree import ObjectId
+from holdfast.tree import ObjectId, Reader
 
 _RESENDS: Final = 8
 T = TypeVar("T")
@@ -39,23 +39,21 @@ class Found(NamedTuple):
 class GraphThread:
     """A thread. Safe to share between threads of the program."""
 
-    def __init__(
-        self, store: Store, space: str, name: str, types: GraphTypes, on_conflict: OnConflict
-    ) -> None:
-        self.space, self.name = space, name
+    def __init__(self, store: Store, name: str, types: GraphTypes, on_conflict: OnConflict) -> None:
+        self.space, self.name = space_of(name), name
         self._store = store
         self._objects = SharedObjects(store.read)
-        self._commits = Commits(store, space)
+        self._commits = Commits(store, self.space)
         self._types = types
-        self._seen = Seen(Index(None, self._objects.read), {}, None)
+        self._seen = Seen(Index(None, self._objects.read), None)
         self._coding = threading.RLock()
         """Held while values are encoded or decoded with what is remembered of them."""
         self._coder = Coder(
+            self.space,
             name,
             GraphCodec(types),
             self._objects.read,
             self._objects.remember,
-            self._commits.find,
             on_conflict,
         )
         self._requests = Requests(self._serve)
@@ -69,13 +67,11 @@ class GraphThread:
 
     def look(self) -> Seen:
         """The thread as it is now."""
-        view = self._store.view(self.space)
-        refs = {ref.name: ref.target for ref in view.refs}
-        root, known = refs.get(CHECKPOINTS), self._seen
-        index = (
-            known.checkpoints if known.checkpoints.root == root else Index(root, self._objects.read)
-        )
-        self._seen = Seen(index, refs, view.epoch)
+        view = self._store.view(self.space, CHECKPOINTS)
+        root = next((ref.target for ref in view.refs if ref.name == CHECKPOINTS), None)
+        known = self._seen.checkpoints
+        index = known if known.root == root else Index(root, self._objects.read)
+        self._seen = Seen(index, view.epoch)
         return self._seen
 
     def find(self, namespace: str, id: str | None) -> Found | None:
@@ -138,6 +134,10 @@ class GraphThread:
         """Store a checkpoint or writes."""
         self._requests.send(wanted)
 
+    def send_all(self, wanted: Sequence[Put | Writes]) -> None:
+        """Store many checkpoints and writes at once."""
+        self._requests.send_all(wanted)
+
     def change(self, call: Callable[[Work, Seen], None], action: str) -> bool:
         """Make other changes; whether there were any. The call may be made several times."""
         while True:
@@ -161,9 +161,10 @@ class GraphThread:
             with self._coding:
                 self._coder.forget()
                 seen = self.look()
-            moves = [Move(name, target, None) for name, target in seen.refs.items()]
-            if not moves:
+            root = seen.checkpoints.root
+            if root is None:
                 return
+            moves = [Move(CHECKPOINTS, root, None)]
             try:
                 self._land(Landing([], [], moves, Index(None, self._objects.read)), None, "delete")
             except RefMoved:
@@ -224,11 +225,10 @@ class GraphThread:
         operation = self._commits.land(
             landing.objects, landing.needs, landing.moves, {"action": action}, epoch=epoch
         )
-        refs = dict(self._seen.refs)
-        for name, _, target in landing.moves:
-            if target is None:
-                refs.pop(name, None)
-            else:
-                refs[name] = target
-        self._seen = Seen(landing.checkpoints, refs, operation.epoch)
+        self._seen = Seen(landing.checkpoints, operation.epoch)
         return operation
+
+
+def noted_name(root: ObjectId, read: Reader) -> str:
+    """The id of a thread, as it is noted in its index."""
+    return str(Index(root, read).notes(default_codec).get(THREAD, ""))

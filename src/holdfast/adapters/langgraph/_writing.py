@@ -9,36 +9,30 @@ from typing import Any, Final, Literal, NamedTuple
 from holdfast.adapters.langgraph._codec import GraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
 from holdfast.adapters.langgraph._index import NOTES, Index
+from holdfast.adapters.langgraph._names import CHECKPOINTS, is_hashed
 from holdfast.adapters.langgraph._requests import Put, Writes
-from holdfast.adapters.langgraph._steps import (
-    CHECKPOINTS,
-    Steps,
-    make_step,
-    nodes_between,
-)
 from holdfast.codec import Codec, format_path
 from holdfast.errors import NotStorable, ThreadConflict
 from holdfast.store import Move
-from holdfast.tree import ABSENT, Commit, Edited, Object, ObjectId, Reader
+from holdfast.tree import ABSENT, Edited, Object, ObjectId, Reader
 from holdfast.tree._builder import Builder
 from holdfast.tree._load import Loader
 from holdfast.tree._map_writer import MapWriter, Shelf, Slot
 from holdfast.tree._parts import link
 
+THREAD: Final = "thread"
+"""The id of a thread, in its notes, where the name of its space does not say it."""
 OnConflict = Literal["fork", "raise", "branch"]
 
 _MOST_WARM: Final = 4
 _SAMPLE: Final = 32
 """So many bytes in common mean that two objects resemble each other."""
-ROOT: Final = ""
-"""The namespace of the graph itself; others are those of its subgraphs."""
 
 
 class Seen(NamedTuple):
     """A thread as it was seen."""
 
     checkpoints: Index
-    refs: dict[str, ObjectId]
     epoch: int | None
     """Until when nothing that the thread reaches need be looked up."""
 
@@ -88,15 +82,16 @@ class Coder:
 
     def __init__(
         self,
+        space: str,
         thread: str,
         codec: GraphCodec,
         read: Reader,
         remember: Callable[[Sequence[Object]], None],
-        find: Callable[[ObjectId], Commit],
         on_conflict: OnConflict,
     ) -> None:
-        self.thread, self.codec, self.read = thread, codec, read
-        self.remember, self.find = remember, find
+        self.space, self.thread = space, thread
+        self.codec, self.read = codec, read
+        self.remember = remember
         self.on_conflict = on_conflict
         self.warm: OrderedDict[str, Warm] = OrderedDict()
         """By namespace."""
@@ -134,8 +129,6 @@ class Work:
         """The objects of pending writes."""
         self._objects: dict[ObjectId, Object] = {}
         self._needs: dict[ObjectId, None] = {}
-        self._commits: dict[ObjectId, Commit] = {}
-        self.steps = Steps(seen.refs)
         self.notes: dict[str, Any] | None = None
 
     # Reading, with what was changed here.
@@ -202,23 +195,6 @@ class Work:
         """Put the pending writes of a checkpoint."""
         self._written[address] = root
 
-    def set_record(self, address: Address, entry: Entry, record: Record) -> None:
-        """Put an entry with another record."""
-        part = record.part(self._coder.codec, self._builder)
-        self.set(address, entry._replace(record=part))
-
-    def step(self, made: tuple[Commit, Object], needs: Sequence[ObjectId]) -> Commit:
-        """Take a commit along."""
-        commit, one = made
-        self._commits[commit.id] = commit
-        self._objects[one.id] = one
-        self._needs.update(dict.fromkeys(needs))
-        return commit
-
-    def commit(self, id: ObjectId) -> Commit:
-        """A commit, also one that was made here."""
-        return self._commits.get(id) or self._coder.find(id)
-
     def put(self, put: Put) -> None:
         """Put a checkpoint; raises NotStorable and ThreadConflict."""
         address = put.address
@@ -226,34 +202,11 @@ class Work:
         known = None if old is None else self.record(old)
         aside = self._is_aside(put, known)
         checkpoint = {k: v for k, v in put.checkpoint.items() if k != "channel_values"}
-        record = Record(checkpoint, put.metadata, put.parent, None, aside)
+        record = Record(checkpoint, put.metadata, put.parent, aside)
+        part = record.part(self._coder.codec, self._builder)
         edited = self._coder.warmed(address.namespace).write(put.checkpoint["channel_values"])
-        try:
-            if address.namespace == ROOT:
-                record = record._replace(commit=self._stepped(put, record, edited.root, known))
-            before = None if old is None else old.before
-            self.set_record(address, Entry(b"", edited.root, before), record)
-        except BaseException:
-            del self._coder.warm[address.namespace]  # Those values are not stored.
-            raise
         self.add(edited)
-
-    def _stepped(
-        self, put: Put, record: Record, values: ObjectId, known: Record | None
-    ) -> ObjectId:
-        before = None if put.parent is None else self.entry(Address(ROOT, put.parent))
-        follows = None if before is None else self.record(before)
-        parent = None
-        if follows is not None and follows.commit is not None:
-            parent = self.commit(follows.commit)
-        nodes = nodes_between(None if follows is None else follows.checkpoint, record.checkpoint)
-        made = make_step(self._coder.thread, record, values, parent, nodes)
-        commit = self.step(made, [values] if parent is None else [values, parent.id])
-        if known is not None and known.commit is not None:
-            self.steps.replace(known.commit, commit.id)
-        else:
-            self.steps.add(commit.id, None if parent is None else parent.id, aside=record.aside)
-        return commit.id
+        self.set(address, Entry(part, edited.root, None if old is None else old.before))
 
     def _is_aside(self, put: Put, known: Record | None) -> bool:
         """Whether a checkpoint lost a race against that of another run."""
@@ -299,15 +252,17 @@ class Work:
         parts = self._parts()
         if not parts:
             return None
+        if self._seen.checkpoints.root is None and is_hashed(self._coder.space):
+            parts[NOTES] = self._coder.codec.encode(
+                {THREAD: self._coder.thread, **(self.notes or {})}
+            )
         checkpoints, edited = self._seen.checkpoints.edit(parts, self._builder)
         objects = dict(self._objects)
         objects.update((one.id, _beside(one, self._objects)) for one in self._later.values())
         objects.update((one.id, one) for one in edited.objects)
         needs = {**self._needs, **dict.fromkeys([*edited.needs, edited.root])}
         before = self._seen.checkpoints.root
-        moves = self.steps.moves()
-        if edited.root != before:
-            moves.append(Move(CHECKPOINTS, before, edited.root))
+        moves = [] if edited.root == before else [Move(CHECKPOINTS, before, edited.root)]
         self._coder.remember(edited.objects)
         needed = [id for id in needs if id not in objects]
         return Landing(list(objects.values()), needed, moves, checkpoints)
