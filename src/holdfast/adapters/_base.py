@@ -33,6 +33,7 @@ class Hydrated(Mapping[str, Any]):
     def __init__(
         self, fields: Mapping[str, StateField], runtime: Runtime, values: Mapping[str, Any]
     ) -> None:
+        self.runtime = runtime
         self._values = dict(values)
         self._lock = threading.RLock()
         self._contents = {

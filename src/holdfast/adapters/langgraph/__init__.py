@@ -16,6 +16,7 @@ _MODULES = {
     "HoldfastSaver": "_saver",
     "HoldfastStore": "_store",
     "LangGraphAdapter": "_adapter",
+    "Adapter": "_adapter",
 }
 
 

@@ -89,6 +89,8 @@ class StateField:
     """How two updates become one; None if nobody said."""
     default: Any = UNSET
     """What each new state has, as a copy; `UNSET` if nothing."""
+    metadata: tuple[Any, ...] = ()
+    """All that its annotation says beside the type, for the framework."""
 
     @property
     def is_externalized(self) -> bool:
@@ -249,11 +251,13 @@ def _field(cls: type, name: str, hint: Any, default: Any) -> StateField:
             f"field {name!r} of {cls.__qualname__} has a marker inside another one: a field is "
             "Inline or Externalized as a whole"
         )
-    reducers = [one for one in metadata if callable(one)]
+    # A class says something to a framework; it reduces nothing.
+    reducers = [one for one in metadata if callable(one) and not isinstance(one, type)]
     if len(reducers) > 1:
         raise InvalidInput(f"field {name!r} of {cls.__qualname__} has more than one reducer")
     kind: Literal["inline", "externalized"] = "inline" if marker is Inline else "externalized"
-    return StateField(name, kind, held, reducers[0] if reducers else None, default)
+    reducer = reducers[0] if reducers else None
+    return StateField(name, kind, held, reducer, default, metadata)
 
 
 def _has_marker(hint: Any) -> bool:
