@@ -49,6 +49,7 @@ __all__ = [
     "UndeclaredClass",
     "UnknownField",
     "UnresolvedReferenceError",
+    "VersionConflict",
     "WriteIdReused",
 ]
 
@@ -208,6 +209,24 @@ class RefMoved(Conflict):
         )
 
 
+class VersionConflict(Conflict):
+    """An item has another version than the writer expects; nothing was changed.
+
+    `expected` and `actual` are versions; 0 is no item.
+    """
+
+    code = "version-conflict"
+
+    def __init__(self, namespace: Sequence[str], key: str, expected: int, actual: int) -> None:
+        self.namespace, self.key = tuple(namespace), key
+        self.expected, self.actual = expected, actual
+        super().__init__(
+            f"item {key!r:.80} in {self.namespace!r:.200} was expected at {_version(expected)}, "
+            f"and {'is not there' if not actual else f'is at {_version(actual)}'}. Nothing was "
+            "changed: read it again, then retry."
+        )
+
+
 class LeaseHeld(Conflict):
     """Another holder has the lease.
 
@@ -347,6 +366,10 @@ class NewerFormat(NotAllowed):
     """The data was written by a newer Holdfast."""
 
     code = "newer-format"
+
+
+def _version(number: int) -> str:
+    return f"version {number}" if number else "no version"
 
 
 def _short(id: ObjectId | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -143,10 +144,19 @@ class Map(Mapping[Any, Any]):
         which whole numbers from 0 on ascend. With `reverse` the last pair comes first. What
         is not asked for is not read. Raises NotStorable for what can be no key.
         """
+        found = self.places(start, stop)
+        return self._pairs(Run(found.start, found.stop, reverse))
+
+    def places(self, start: Any = None, stop: Any = None) -> builtins.range:
+        """The places, for `slice`, of the keys from `start` on and before `stop`.
+
+        None is no bound, and keys need not be there, as for `range`. Only the nodes on the
+        way to the two are read. Raises NotStorable for what can be no key.
+        """
         view = self._container.view
         low = 0 if start is None else view.locate(self._codec.encode(start))[0]
         high = view.total if stop is None else view.locate(self._codec.encode(stop))[0]
-        return self._pairs(Run(low, high, reverse))
+        return builtins.range(low, max(low, high))
 
     def slice(self, start: int, stop: int) -> Iterator[tuple[Any, Any]]:
         """Keys and values by their place in the order of keys, as a slice of a list has them.

@@ -1,0 +1,164 @@
+"""Reading a memory at one moment: items, searches and namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import nsmallest
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from holdfast.adapters.langgraph._filters import Test
+from holdfast.adapters.langgraph._store_expiry import Expiry
+from holdfast.adapters.langgraph._store_keys import ITEM, Name, exactly, to_name
+from holdfast.adapters.langgraph._store_ops import Plan, Search
+from holdfast.adapters.langgraph._store_records import Record
+from holdfast.adapters.langgraph._store_snapshot import Snapshot
+from holdfast.adapters.langgraph._vectors import Partitions
+
+Found: TypeAlias = tuple[tuple[Name, Record], float | None]
+"""An item that a search found, and its score."""
+
+_FIRST: Final = 32
+"""How many ranked items are looked at together at first; each time after that, twice as many."""
+
+
+class Reading:
+    """Answers the reads of one batch, all from one snapshot."""
+
+    def __init__(
+        self, snapshot: Snapshot, expiry: Expiry, partitions: Partitions, moment: int
+    ) -> None:
+        self._snapshot, self._expiry, self._moment = snapshot, expiry, moment
+        self._partitions = partitions
+        self.renewed: dict[Name, Record] = {}
+        """What was read, and whose time begins again with that."""
+
+    def results(self, plan: Plan, queries: Mapping[str, bytes]) -> list[Any]:
+        """What each operation gives, in their order; None for a put."""
+        results: list[Any] = [None] * plan.size
+        names = {number: Name(tuple(op.namespace), op.key) for number, op in plan.gets.items()}
+        found = self._living(self._snapshot.records(set(names.values())).items())
+        records = dict(found)
+        given: set[Name] = set()
+        for number, name in names.items():
+            record = records.get(name)
+            if record is None:
+                continue
+            if name in given:  # Each caller has a value of their own.
+                record = self._snapshot.records([name])[name]
+            given.add(name)
+            results[number] = record.item(name)
+            if plan.gets[number].refresh_ttl:
+                self.renewed[name] = record
+        for number, search in plan.searches.items():
+            results[number] = self._search(search, queries)
+        for number, op in plan.lists.items():
+            results[number] = self._namespaces(op)
+        return results
+
+    def _search(self, search: Search, queries: Mapping[str, bytes]) -> list[Any]:
+        op = search.op
+        prefix = tuple(op.namespace_prefix)
+        page: list[Found]
+        if search.query is None or op.limit == 0:
+            page = [(one, None) for one in self._newest(prefix, search.test, op.limit, op.offset)]
+        else:
+            page = self._similar(prefix, search.test, queries[search.query], op)
+        if op.refresh_ttl:
+            self.renewed.update(one for one, _ in page)
+        return [record.found(name, score) for (name, record), score in page]
+
+    def _newest(
+        self,
+        prefix: tuple[str, ...],
+        test: Test,
+        limit: int,
+        offset: int,
+        without: Iterable[Name] = (),
+    ) -> list[tuple[Name, Record]]:
+        """The items that pass, the latest put first; then by namespace and key."""
+        left_out = set(without)
+        passing = (
+            one
+            for one in self._living(self._snapshot.below(prefix))
+            if one[0] not in left_out and test(one[1].value)
+        )
+        return nsmallest(offset + limit, passing, key=_age)[offset:]
+
+    def _similar(self, prefix: tuple[str, ...], test: Test, query: bytes, op: Any) -> list[Found]:
+        """The items that pass, the most similar first; then those that have no vectors."""
+        ranking = self._partitions.ranked(self._snapshot, prefix, query)
+        scores: dict[Name, float] = {}
+        passing = self._passing(self._noting(ranking, scores), test)
+        wanted = op.offset + op.limit
+        found = list(islice(passing, wanted))
+        page: list[Found] = [(one, scores[one[0]]) for one in found[op.offset :]]
+        if len(found) < wanted:
+            start = max(op.offset - len(found), 0)
+            more = self._newest(prefix, test, op.limit - len(page), start, ranking.names)
+            page += [(one, None) for one in more]
+        return page
+
+    def _noting(self, ranking: Iterable[Any], scores: dict[Name, float]) -> Iterator[Name]:
+        for name, score in ranking:
+            scores[name] = score
+            yield name
+
+    def _passing(self, names: Iterator[Name], test: Test) -> Iterator[tuple[Name, Record]]:
+        """The items with these names that are living and pass, in this order."""
+        together = _FIRST
+        while some := list(islice(names, together)):
+            found = dict(self._living(self._snapshot.records(some).items()))
+            for name in some:
+                if name in found and test(found[name].value):
+                    yield name, found[name]
+            together *= 2
+
+    def _living(self, found: Iterable[tuple[Name, Record]]) -> list[tuple[Name, Record]]:
+        return self._expiry.living(found, self._moment)
+
+    # Namespaces.
+
+    def _namespaces(self, op: Any) -> list[tuple[str, ...]]:
+        conditions = op.match_conditions or ()
+        matching = (
+            namespace
+            for namespace, counted in self._snapshot.namespaces(_known_prefix(conditions))
+            if all(_matches(one, namespace) for one in conditions)
+            and (counted.lasting or self._has_living(namespace))
+        )
+        depth = op.max_depth
+        cut = {namespace if depth is None else namespace[:depth] for namespace in matching}
+        return sorted(cut)[op.offset : op.offset + op.limit]
+
+    def _has_living(self, namespace: tuple[str, ...]) -> bool:
+        entries = self._snapshot.under(exactly(ITEM, namespace))
+        records = ((to_name(key), Record.from_stored(stored)) for key, stored in entries)
+        while some := list(islice(records, _FIRST)):
+            if self._living(some):
+                return True
+        return False
+
+
+def _age(one: tuple[Name, Record]) -> tuple[int, Name]:
+    name, record = one
+    return -record.updated_at, name
+
+
+def _known_prefix(conditions: Iterable[Any]) -> tuple[str, ...]:
+    """What all matching namespaces begin with, as far as that is known."""
+    longest: tuple[str, ...] = ()
+    for condition in conditions:
+        if condition.match_type == "prefix":
+            path = tuple(condition.path)
+            known = path[: path.index("*")] if "*" in path else path
+            longest = max(longest, known, key=len)
+    return longest
+
+
+def _matches(condition: Any, namespace: tuple[str, ...]) -> bool:
+    path = tuple(condition.path)
+    if len(namespace) < len(path):
+        return False
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[-len(path) :]
+    return all(wanted in ("*", label) for wanted, label in zip(path, part, strict=False))

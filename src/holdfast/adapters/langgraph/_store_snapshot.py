@@ -1,0 +1,98 @@
+"""A memory as it is at one commit: read as it is needed, and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final
+
+from holdfast.adapters.langgraph._store_keys import (
+    GONE,
+    ITEM,
+    NAMESPACE,
+    SIZES,
+    Name,
+    beginning,
+    bounds,
+    to_key,
+    to_name,
+)
+from holdfast.adapters.langgraph._store_records import Counted, Record, Tombstone
+from holdfast.codec import Codec
+from holdfast.tree import Map, ObjectId, Reader
+
+_TOGETHER: Final = 512
+"""How many entries are read at a time where it is not known how many are needed."""
+
+_LOW: Final = "\0"
+"""Comes before every kind of key."""
+
+
+class Snapshot:
+    """The entries of a map with a root; None before the first commit. For several threads."""
+
+    def __init__(self, root: ObjectId | None, read: Reader, codec: Codec) -> None:
+        self.root, self._read, self._codec = root, read, codec
+        self._map = None if root is None else Map(root, read, codec)
+
+    def version(self, root: ObjectId | None) -> Snapshot:
+        """An earlier or later one, with the same reader and codec."""
+        return Snapshot(root, self._read, self._codec)
+
+    def entries(self, keys: Iterable[str]) -> dict[str, Any]:
+        """Those of the entries that are there."""
+        return {} if self._map is None else dict(self._map.pick(keys))
+
+    def records(self, names: Iterable[Name]) -> dict[Name, Record]:
+        """Those of the items that are there, whether their time is over or not."""
+        found = self.entries([to_key(ITEM, name) for name in names])
+        return {to_name(key): Record.from_stored(stored) for key, stored in found.items()}
+
+    def tombstone(self, name: Name) -> Tombstone | None:
+        """What is left of a deleted item."""
+        found = self.entries([to_key(GONE, name)])
+        return next((Tombstone(**stored) for stored in found.values()), None)
+
+    def below(self, prefix: tuple[str, ...]) -> Iterator[tuple[Name, Record]]:
+        """All items of a namespace and of those below it."""
+        for key, stored in self.under(beginning(ITEM, prefix)):
+            yield to_name(key), Record.from_stored(stored)
+
+    def namespaces(self, prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Counted]]:
+        """The namespaces that begin so, and how many items each has."""
+        for key, stored in self.under(beginning(NAMESPACE, prefix)):
+            yield to_name(key).namespace, Counted(**stored)
+
+    def under(self, text: str) -> Iterator[tuple[str, Any]]:
+        """All entries whose keys begin so; other keys are not read."""
+        if self._map is None:
+            return
+        for bound in bounds(text):
+            if len(bound.start.encode()) not in self._sizes:
+                continue
+            places = self._map.places(bound.start, bound.stop)
+            for low in range(places.start, places.stop, _TOGETHER):
+                yield from self._map.slice(low, min(low + _TOGETHER, places.stop))
+
+    def differing(self, other: Snapshot) -> list[str] | None:
+        """The keys under which two have different entries; None if one has no map."""
+        if self._map is None or other._map is None:
+            return None
+        return self._map.differing(other._map)
+
+    @cached_property
+    def _sizes(self) -> set[int]:
+        """The lengths that keys have here; the others need not be looked for."""
+        if self._map is None:
+            return set()
+        found, begin = set(), 0
+        for size, longer in pairwise([*SIZES, None]):
+            end = None if longer is None else _LOW * longer
+            places = self._map.places(None, end)
+            if len(places) > begin:
+                found.add(size)
+            begin = len(places)
+            if begin == len(self._map):
+                break
+        return found
