@@ -7,18 +7,24 @@
         def open_store(self, tmp_path):
             return lambda clock: MyStore(tmp_path, clock=clock)
 
-`FaultStore` fails when a test says so. `crash_states` makes the folders that a power loss
+`BaseStoreContract` is for stores of LangGraph, and needs that. `FaultStore` fails when a test says so. `crash_states` makes the folders that a power loss
 may leave. Needs pytest. Nothing else in Holdfast imports this package.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
+
+if TYPE_CHECKING:
+    from holdfast.testing._langgraph_stores import BaseStoreContract
 
 pytest.register_assert_rewrite(
     "holdfast.testing._stores",
     "holdfast.testing._every_call",
     "holdfast.testing._key_values",
+    "holdfast.testing._langgraph_stores",
     "holdfast.testing._threads",
 )
 
@@ -37,6 +43,7 @@ from holdfast.testing._stores import Clock, StoreContract  # noqa: E402
 from holdfast.testing._threads import ThreadContract  # noqa: E402
 
 __all__ = [
+    "BaseStoreContract",
     "Clock",
     "CrashState",
     "Fault",
@@ -52,3 +59,11 @@ __all__ = [
     "fail_every_call",
     "recording",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "BaseStoreContract":
+        from holdfast.testing._langgraph_stores import BaseStoreContract
+
+        return BaseStoreContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -86,13 +86,11 @@ class Snapshot:
         """The lengths that keys have here; the others need not be looked for."""
         if self._map is None:
             return set()
-        found, begin = set(), 0
-        for size, longer in pairwise([*SIZES, None]):
-            end = None if longer is None else _LOW * longer
-            places = self._map.places(None, end)
-            if len(places) > begin:
-                found.add(size)
-            begin = len(places)
-            if begin == len(self._map):
-                break
+        found: set[int] = set()
+        begin, total = 0, len(self._map)
+        for size, longer in pairwise((*SIZES, SIZES[-1] + 1)):
+            if begin < total:
+                end = len(self._map.places(None, _LOW * longer))
+                found.update([size] * (end > begin))
+                begin = end
         return found

@@ -11,7 +11,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from langgraph.store.base import IndexConfig
 from langgraph.store.base.embed import ensure_embeddings, get_text_at_path, tokenize_path
@@ -230,8 +230,8 @@ def _unit(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     np = _numpy()
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     lengths[lengths == 0] = 1.0
-    unit: np.ndarray[Any, Any] = (rows / lengths).astype(_FLOAT)
-    return unit
+    unit = (rows / lengths).astype(_FLOAT)
+    return cast("np.ndarray[Any, Any]", unit)
 
 
 def _checked(paths: Any) -> list[str]:

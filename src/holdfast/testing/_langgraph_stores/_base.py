@@ -1,0 +1,105 @@
+"""What all parts of the suite share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, TypeAlias
+
+import pytest
+from langgraph.store.base import BaseStore
+
+Opener: TypeAlias = Callable[..., BaseStore]
+"""Opens one more store, with `index` and `ttl`, on the running test's data."""
+
+
+class Face:
+    """A store, called by its methods, or by their twins on an event loop.
+
+    So a test is written once, and means the same for both.
+    """
+
+    def __init__(self, store: BaseStore, runner: asyncio.Runner | None) -> None:
+        self.store, self._runner = store, runner
+
+    def __getattr__(self, name: str) -> Any:
+        if self._runner is None or not hasattr(self.store, f"a{name}"):
+            return getattr(self.store, name)
+        twin, run = getattr(self.store, f"a{name}"), self._runner.run
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return run(twin(*arguments, **options))
+
+        return call
+
+
+Faces: TypeAlias = Callable[..., Face]
+
+
+class Base:
+    """The fixture that a subclass gives, and those that follow from it."""
+
+    has_ttl: ClassVar[bool] = True
+    """Whether items may end; without, those tests are left out."""
+    has_vectors: ClassVar[bool] = True
+    """Whether it searches by meaning; without, those tests are left out."""
+    reopens: ClassVar[bool] = True
+    """Whether one more store that `open_store` opens sees what the first one holds."""
+    minutes: ClassVar[float] = 0.03
+    """The unit of time in tests of items that end, in minutes: 1.8 seconds."""
+
+    @pytest.fixture
+    def open_store(self) -> Opener:
+        """Give this: a function that opens a store on the running test's data.
+
+        It takes the keyword arguments `index` and `ttl`, which are LangGraph's `IndexConfig`
+        and `TTLConfig`, and may be called several times in one test: each call opens another
+        store object on the same data, which is empty at first.
+        """
+        raise NotImplementedError("a subclass of BaseStoreContract gives the fixture open_store")
+
+    def wait(self, store: BaseStore, minutes: float) -> None:
+        """Let time pass; a subclass whose clock can be moved may do that."""
+        time.sleep(minutes * 60)
+
+    @pytest.fixture(params=["sync", "async"])
+    def runner(self, request: pytest.FixtureRequest) -> Iterator[asyncio.Runner | None]:
+        """An event loop for the asynchronous face; none for the other."""
+        if request.param == "sync":
+            yield None
+            return
+        with asyncio.Runner() as runner:
+            yield runner
+
+    @pytest.fixture
+    def opened(self, open_store: Opener, runner: asyncio.Runner | None) -> Iterator[Faces]:
+        """Opens stores, which are closed at the end of the test if they can be."""
+        faces: list[Face] = []
+
+        def open_one(**options: Any) -> Face:
+            faces.append(Face(open_store(**options), runner))
+            return faces[-1]
+
+        yield open_one
+        for face in faces:
+            getattr(face.store, "close", lambda: None)()
+
+    @pytest.fixture
+    def memory(self, opened: Faces) -> Face:
+        """The store of the running test."""
+        return opened()
+
+
+NOTES = ("notes",)
+
+
+def put_numbered(memory: Face, count: int, namespace: tuple[str, ...] = NOTES) -> None:
+    """Put so many items, whose values say their numbers."""
+    for number in range(count):
+        memory.put(namespace, f"k{number}", {"number": number})
+
+
+def keys(items: Iterable[Any]) -> list[str]:
+    """The keys of items, in their order."""
+    return [item.key for item in items]
