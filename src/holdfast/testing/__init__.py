@@ -7,7 +7,8 @@
         def open_store(self, tmp_path):
             return lambda clock: MyStore(tmp_path, clock=clock)
 
-`BaseStoreContract` is for stores of LangGraph, and needs that. `FaultStore` fails when a test says so. `crash_states` makes the folders that a power loss
+`BaseStoreContract` is for stores of LangGraph, and needs that.
+`FaultStore` fails when a test says so. `crash_states` makes the folders that a power loss
 may leave. Needs pytest. Nothing else in Holdfast imports this package.
 """
 
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from holdfast.testing._langgraph_stores import BaseStoreContract
+    from holdfast.testing._langgraph_stores import BaseStoreContract as BaseStoreContract
 
 pytest.register_assert_rewrite(
     "holdfast.testing._stores",
@@ -43,7 +44,6 @@ from holdfast.testing._stores import Clock, StoreContract  # noqa: E402
 from holdfast.testing._threads import ThreadContract  # noqa: E402
 
 __all__ = [
-    "BaseStoreContract",
     "Clock",
     "CrashState",
     "Fault",
@@ -62,6 +62,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    # Not among the names above: it cannot be imported where LangGraph is not installed.
     if name == "BaseStoreContract":
         from holdfast.testing._langgraph_stores import BaseStoreContract
 

@@ -79,10 +79,11 @@ class TestOnRedis(Suite):
         return open_one
 
 
+@pytest.mark.soak
 class TestOnS3(Suite):
     @pytest.fixture
     def open_store(self, s3_url: str) -> Opener:
         def open_one(**options: Any) -> BaseStore:
-            return HoldfastStore(S3Store(s3_url), **options)
+            return HoldfastStore(S3Store(s3_url, poll_seconds=0.05), **options)
 
         return open_one

@@ -9,14 +9,32 @@ if TYPE_CHECKING:
     from holdfast.adapters.langgraph._adapter import LangGraphAdapter
     from holdfast.adapters.langgraph._saver import HoldfastSaver
     from holdfast.adapters.langgraph._store import HoldfastStore
+    from holdfast.adapters.langgraph._store_records import (
+        ItemVersion,
+        StoreItem,
+        StoreSearchItem,
+    )
+    from holdfast.adapters.langgraph._store_view import StoreView
 
-__all__ = ["HoldfastSaver", "HoldfastStore", "LangGraphAdapter"]
+__all__ = [
+    "HoldfastSaver",
+    "HoldfastStore",
+    "ItemVersion",
+    "LangGraphAdapter",
+    "StoreItem",
+    "StoreSearchItem",
+    "StoreView",
+]
 
 _MODULES = {
     "HoldfastSaver": "_saver",
     "HoldfastStore": "_store",
+    "ItemVersion": "_store_records",
     "LangGraphAdapter": "_adapter",
     "Adapter": "_adapter",
+    "StoreItem": "_store_records",
+    "StoreSearchItem": "_store_records",
+    "StoreView": "_store_view",
 }
 
 

@@ -11,7 +11,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langgraph.store.base import IndexConfig
 from langgraph.store.base.embed import ensure_embeddings, get_text_at_path, tokenize_path
@@ -20,7 +20,7 @@ from holdfast.adapters.langgraph._store_keys import VECTORS, Name, beginning, to
 from holdfast.errors import InvalidInput
 
 if TYPE_CHECKING:
-    import numpy as np
+    from numpy.typing import NDArray
 
     from holdfast.adapters.langgraph._store_snapshot import Snapshot
 
@@ -113,7 +113,7 @@ class Partitions:
 class _Ranking:
     """Names by score, put into order as they are asked for."""
 
-    def __init__(self, names: list[Name], scores: np.ndarray[Any, Any]) -> None:
+    def __init__(self, names: list[Name], scores: NDArray[Any]) -> None:
         self._names, self._scores = names, scores
 
     @property
@@ -225,13 +225,13 @@ class _Partition:
         self._names[place] = None
 
 
-def _unit(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _unit(rows: NDArray[Any]) -> NDArray[Any]:
     """Rows of length 1; what has no direction is similar to nothing."""
     np = _numpy()
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     lengths[lengths == 0] = 1.0
-    unit = (rows / lengths).astype(_FLOAT)
-    return cast("np.ndarray[Any, Any]", unit)
+    unit: NDArray[Any] = (rows / lengths).astype(_FLOAT)
+    return unit
 
 
 def _checked(paths: Any) -> list[str]:

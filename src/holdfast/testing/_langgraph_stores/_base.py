@@ -100,6 +100,11 @@ def put_numbered(memory: Face, count: int, namespace: tuple[str, ...] = NOTES) -
         memory.put(namespace, f"k{number}", {"number": number})
 
 
+def joined(pages: Iterable[list[Any]]) -> list[Any]:
+    """All that is on pages, in order."""
+    return [one for page in pages for one in page]
+
+
 def keys(items: Iterable[Any]) -> list[str]:
     """The keys of items, in their order."""
     return [item.key for item in items]

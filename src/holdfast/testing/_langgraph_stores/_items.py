@@ -13,12 +13,28 @@ from holdfast.testing._langgraph_stores._base import NOTES, Base, Face, Faces
 VALUES: dict[str, dict[str, Any]] = {
     "empty": {},
     "nested": {"a": {"b": [1, {"c": None}]}, "d": []},
-    "text": {"é": "naïve 漢字 🎉", "quote": "it's \"so\"; DROP TABLE store; --", "line": "a\nb\t"},
+    "text": {"é": "naïve 漢字 🎉", "quote": 'it\'s "so"; DROP TABLE store; --', "line": "a\nb\t"},
     "numbers": {"int": 1, "float": 1.5, "negative": -3, "large": 2**53, "zero": 0.0},
     "flags": {"yes": True, "no": False, "none": None},
     "odd names": {"a.b": 1, "$x": 2, "": 3, "with space": 4, "[0]": 5},
 }
-KEYS = ["a", "a b", "a.b", "a/b", "a:b", "é", "漢字", "🎉", "%", "_", "*", "'", '"', "a" * 500, "-1"]
+KEYS = [
+    "a",
+    "a b",
+    "a.b",
+    "a/b",
+    "a:b",
+    "é",
+    "漢字",
+    "🎉",
+    "%",
+    "_",
+    "*",
+    "'",
+    '"',
+    "a" * 500,
+    "-1",
+]
 LABELS = ["a b", "a/b", "a:b", "é", "漢字", "%", "_", "*", "'", '"', "a" * 200, "user@host"]
 
 
@@ -33,8 +49,8 @@ class ItemContract(Base):
         assert isinstance(found, Item)
         assert (found.namespace, found.key) == (("users", "alice"), "name")
         assert found.value == {"first": "Alice"}
-        assert before < found.created_at <= found.updated_at < datetime.now(UTC) + timedelta(
-            seconds=5
+        assert (
+            before < found.created_at <= found.updated_at < datetime.now(UTC) + timedelta(seconds=5)
         )
 
     @pytest.mark.parametrize("name", VALUES)

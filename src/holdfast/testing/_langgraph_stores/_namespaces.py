@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import ListNamespacesOp, MatchCondition
 
-from holdfast.testing._langgraph_stores._base import Base, Face
+from holdfast.testing._langgraph_stores._base import Base, Face, joined
 
 ALL = [
     ("a", "b", "c"),
@@ -82,8 +82,14 @@ class NamespaceContract(Base):
         pages = [listed.list_namespaces(limit=4, offset=at) for at in (0, 4, 8, 12)]
         cut = [listed.list_namespaces(max_depth=2, limit=2, offset=at) for at in (0, 2, 4)]
 
-        assert sum(pages, []) == ALL and [len(page) for page in pages] == [4, 4, 1, 0]
-        assert sum(cut, []) == [("a", "b"), ("a", "c"), ("b", "a"), ("users", "u1"), ("users", "u2")]
+        assert joined(pages) == ALL and [len(page) for page in pages] == [4, 4, 1, 0]
+        assert joined(cut) == [
+            ("a", "b"),
+            ("a", "c"),
+            ("b", "a"),
+            ("users", "u1"),
+            ("users", "u2"),
+        ]
 
     def test_a_namespace_without_items_is_gone(self, listed: Face) -> None:
         listed.delete(("a", "b", "c"), "k")

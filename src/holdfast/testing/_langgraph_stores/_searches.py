@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import SearchItem
 
-from holdfast.testing._langgraph_stores._base import NOTES, Base, Face, keys, put_numbered
+from holdfast.testing._langgraph_stores._base import NOTES, Base, Face, joined, keys, put_numbered
 
 
 class SearchContract(Base):
@@ -61,8 +61,8 @@ class SearchContract(Base):
         pages = [keys(memory.search(NOTES, limit=7, offset=at)) for at in range(0, 35, 7)]
 
         assert [len(page) for page in pages] == [7, 7, 7, 4, 0]
-        assert sum(pages, []) == keys(memory.search(NOTES, limit=25))
-        assert len(set(sum(pages, []))) == 25
+        assert joined(pages) == keys(memory.search(NOTES, limit=25))
+        assert len(set(joined(pages))) == 25
 
     def test_deleted_items_are_not_found(self, memory: Face) -> None:
         put_numbered(memory, 3)

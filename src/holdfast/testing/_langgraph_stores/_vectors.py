@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import PutOp
 
-from holdfast.testing._langgraph_stores._base import NOTES, Base, Face, Faces, keys
+from holdfast.testing._langgraph_stores._base import NOTES, Base, Face, Faces, joined, keys
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -90,9 +90,11 @@ class VectorContract(Base):
         meaning.batch(
             [PutOp(NOTES, f"k{n}", {"text": "a" * (50 - n) + "b" * n}) for n in range(30)]
         )
-        pages = [keys(meaning.search(NOTES, query="a", limit=8, offset=at)) for at in (0, 8, 16, 24)]
+        pages = [
+            keys(meaning.search(NOTES, query="a", limit=8, offset=at)) for at in (0, 8, 16, 24)
+        ]
 
-        assert sum(pages, []) == [f"k{n}" for n in range(30)]
+        assert joined(pages) == [f"k{n}" for n in range(30)]
 
     def test_items_without_vectors_follow(self, meaning: Face) -> None:
         meaning.put(NOTES, "unindexed", {"text": "aaa"}, index=False)
@@ -119,9 +121,7 @@ class VectorContract(Base):
             best = meaning.search(NOTES, query=query)[0]
             assert best.key == "parts" and best.score == pytest.approx(1.0, abs=1e-4)
 
-    def test_the_whole_value_is_embedded_unless_told(
-        self, opened: Faces, embed: Letters
-    ) -> None:
+    def test_the_whole_value_is_embedded_unless_told(self, opened: Faces, embed: Letters) -> None:
         meaning = opened(index={"dims": len(LETTERS), "embed": embed})
         meaning.put(NOTES, "k", {"title": "abc", "n": 1})
 
@@ -154,9 +154,7 @@ class VectorContract(Base):
 
         assert found.score is None
 
-    def test_texts_that_are_the_same_are_embedded_once(
-        self, meaning: Face, embed: Letters
-    ) -> None:
+    def test_texts_that_are_the_same_are_embedded_once(self, meaning: Face, embed: Letters) -> None:
         meaning.batch([PutOp(NOTES, f"k{n}", {"text": "same"}) for n in range(5)])
         found = meaning.search(NOTES, query="same")
 
