@@ -45,6 +45,7 @@ __all__ = [
     "RefMoved",
     "StoreClosed",
     "StoreFull",
+    "ThreadConflict",
     "Unavailable",
     "UndeclaredClass",
     "UnknownField",
