@@ -62,8 +62,8 @@ def looks_same(seen: Seen, value: Any, again: Callable[[Any, int], bytes | None]
 class Memo:
     """The records of one thread that were seen lately. Not for several threads.
 
-    Two generations, so that what is no longer in the state is forgotten: what was not used
-    between two calls of `turn` goes, unless all of it is small.
+    Two generations, so that what is no longer in the state is forgotten: whenever they have
+    become twice as large as what was in use, what is not used until the next `turn` goes.
     """
 
     def __init__(self, limit: int = 32 << 20) -> None:
@@ -72,10 +72,13 @@ class Memo:
         self.size = 0
         """About how many bytes the recent ones take."""
         self._limit = limit // 2
+        self._most = _QUIET
 
     def turn(self) -> None:
-        """Forget what was not used since the turn before. Call it after each checkpoint."""
-        if self.size > _QUIET:
+        """Forget what is no longer in use, from time to time. Call it after each checkpoint."""
+        if self.older:
+            self.older, self._most = {}, 2 * self.size + _QUIET
+        elif self.size > self._most:
             self._turn()
 
     def _turn(self) -> None:
