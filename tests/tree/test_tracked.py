@@ -150,3 +150,26 @@ def test_many_changes_hold_no_more_than_the_value_takes() -> None:
     held = sum(mirror.size for mirror in one._mirrors.values())
     assert held < 2 * len(default_codec.encode(value)) + (40 << 20)
     assert len(one._mirrors) < 600
+
+
+def test_what_was_taken_of_shared_values_is_compared_with_them_afterwards() -> None:
+    objects = Objects()
+    one = tracked(objects)
+    value: dict[str, Any] = {
+        "list": [{"at": at, "tags": ["new"]} for at in range(300)],
+        "dict": {f"key {at}": {"at": at, "data": bytes([at])} for at in range(300)},
+        "large": [[f"text {at}" * 20] * 40 for at in range(3)],
+    }
+    for step in range(3):
+        value["list"].append({"at": step, "tags": ["appended"]})
+        value["dict"][f"step {step}"] = {"data": bytearray(3)}
+        value["large"].append([f"text {step}" * 20] * 40)
+        drafted = one.write(value, shared=True)
+        keep(objects, drafted)
+        one.accept(drafted)
+        value["list"][-1]["tags"].append("in place")
+        value["dict"][f"step {step}"]["data"][0] = 1
+        value["large"][-1][0] = "in place"
+
+        drafted = one.write(value, shared=True)
+        assert drafted.edited.root == root_of(value)

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any, Final, TypeVar
 
-from ormsgpack import Ext
+from ormsgpack import Ext, Fragment
 
 from holdfast.codec import Codec
 from holdfast.codec._codes import Code
-from holdfast.codec._msgpack import pack, unpack
+from holdfast.codec._msgpack import may_hold_binary, pack, unpack
 from holdfast.codec._opened import Form, Opened
 from holdfast.errors import NotStorable
 from holdfast.tree._builder import Builder, Built, Title
@@ -76,6 +76,14 @@ class Embedder:
         """Values that nobody else changes: copies, where they are shared."""
         return own(self.codec, values) if self.shared else values
 
+    def taken(self, values: list[Any]) -> list[Any]:
+        """Values as they are at one moment, where they are shared.
+
+        Small ones are encoded at once, and then stand for themselves wherever they are
+        encoded again. Others are copied.
+        """
+        return taken(self.codec, values) if self.shared else values
+
     @contextmanager
     def owning(self) -> Iterator[None]:
         """While values are looked at that nobody else changes."""
@@ -87,6 +95,8 @@ class Embedder:
 
     def embed(self, value: Any, old: bytes | None = None) -> bytes:
         """The part of a value."""
+        if type(value) is Fragment and len(plain := pack(value)) <= INLINE_MAX:
+            return plain
         if old is not None and type(value) not in _NO_PARTS:
             id = linked(old)
             mirror = self._known.get(id) if id is not None else None
@@ -247,6 +257,20 @@ def own(codec: Codec, values: list[Any]) -> list[Any]:
         return [own(codec, [one])[0] for one in values] if len(values) > 1 else values
     copied: list[Any] = codec.decoder().decode(encoded)
     return copied
+
+
+def taken(codec: Codec, values: list[Any]) -> list[Any]:
+    """Values as they are while others may be changing them: encoded if small, else copied."""
+    try:
+        plains = settled(lambda: [codec.encode(value) for value in values])
+    except NotStorable:
+        return own(codec, values)
+    return [
+        Fragment(plain)
+        if len(plain) <= INLINE_MAX and not may_hold_binary(plain)
+        else codec.decoder().decode(plain)
+        for plain in plains
+    ]
 
 
 def settled(call: Callable[[], T]) -> T:

@@ -61,7 +61,7 @@ def update_sequence(work: Embedder, mirror: SequenceMirror, items: list[Any]) ->
 
 
 class Owned:
-    """Which items of a list were copied, or need not be."""
+    """Which items of a list were taken as they were at one moment, or need not be."""
 
     def __init__(self, work: Embedder) -> None:
         self._work = work
@@ -69,10 +69,10 @@ class Owned:
         self._ranges: list[tuple[int, int]] = []
 
     def take(self, items: list[Any], start: int, stop: int) -> list[Any]:
-        """Items from a position to another, copied in their list where they are shared."""
+        """Items from a position to another, as they are now, in their list where it is shared."""
         values = items[start:stop]
         if self._shared:
-            values = items[start:stop] = self._work.own(values)
+            values = items[start:stop] = self._work.taken(values)
             self._ranges.append((start, stop))
         return values
 
@@ -271,7 +271,7 @@ def _update_values(
 
 
 class OwnedValues:
-    """A mapping, and of which keys the values were copied, or need not be."""
+    """A mapping, and of which keys the values were taken at one moment, or need not be."""
 
     def __init__(self, work: Embedder, mapping: dict[Any, Any]) -> None:
         self._work = work
@@ -280,9 +280,9 @@ class OwnedValues:
         self.mapping = mapping
 
     def take(self, keys: list[Any]) -> None:
-        """Copy the values of keys where they are shared."""
+        """Take the values of keys as they are now, where they are shared."""
         if self._shared:
-            values = self._work.own([self.mapping[key] for key in keys])
+            values = self._work.taken([self.mapping[key] for key in keys])
             self.mapping.update(zip(keys, values, strict=True))
             self._keys.update(keys)
 
