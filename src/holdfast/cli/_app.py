@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli import _caring, _changing, _comparing, _looking, _talking  # noqa: F401 - they declare
+from holdfast.cli import (  # noqa: F401 - they declare
+    _caring,
+    _changing,
+    _comparing,
+    _looking,
+    _taking,
+    _talking,
+)
 from holdfast.cli._command import app
 
 __all__ = ["app", "run"]
@@ -33,8 +40,8 @@ def _options(
 # In the order in which people need them, not in that of the modules.
 _ORDER = (
     "init sql demo agents threads messages log tree branches show diff blame bisect branch switch "
-    "rollback merge cherry-pick revert fork undo redo tag ops metrics export import stats check gc "
-    "migrate"
+    "rollback merge cherry-pick revert fork undo redo tag ops metrics export import "
+    "import-langgraph export-langgraph stats check gc migrate"
 ).split()
 app.registered_commands.sort(key=lambda one: _ORDER.index(str(one.name)))
 

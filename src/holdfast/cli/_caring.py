@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.adapters.langgraph._names import thread_of
 from holdfast.cli._command import Run, command
 from holdfast.cli._errors import FOUND, Usage, with_hint
 from holdfast.cli._finding import new_store_url, refuse_memory
-from holdfast.cli._threads import read_id, read_user
+from holdfast.cli._graphs import is_internal
+from holdfast.cli._threads import CONVERSATIONS, GRAPHS, kinds_of, read_id, read_user
 from holdfast.cli._urls import shown_url
 from holdfast.errors import Conflict, NotFound
 from holdfast.store import Problem, SpaceStats, migrate, split_name
@@ -169,12 +171,22 @@ def _show_space(run: Run, space: SpaceStats) -> None:
 
 def _by_key(space: SpaceStats) -> list[tuple[str, int]]:
     """What the keys of a space take, the largest first; the messages of a thread together."""
-    is_thread = _named(space.name).startswith("thread ")
+    kind = split_name(space.name)[0].partition(":")[0]
     amounts: Counter[str] = Counter()
     for one in space.keys:
-        is_message = is_thread and one.key is not None and one.key.isdecimal()
-        amounts["messages" if is_message else one.key or one.kind] += one.stored
+        amounts[_grouped(kind, one.key) or one.kind] += one.stored
     return amounts.most_common()
+
+
+def _grouped(kind: str, key: str) -> str:
+    """What a key is counted as, in a space of a kind."""
+    if kind == CONVERSATIONS and key.isdecimal():
+        return "messages"
+    if kind == GRAPHS and "\0" in key:
+        return "checkpoints and pending writes"
+    if kind == GRAPHS and is_internal(key):
+        return "internal channels"
+    return key
 
 
 def _named(space: str) -> str:
@@ -184,7 +196,9 @@ def _named(space: str) -> str:
         return name
     kind, _, user = tenant.partition(":")
     whose = f" of {user}" if user else ""
-    return f"thread {name}{whose}" if kind == "threads" else space
+    if kind == GRAPHS:
+        return f"LangGraph thread {thread_of(space) or name}"
+    return f"thread {name}{whose}" if kind == CONVERSATIONS else space
 
 
 @command("store", name="migrate")
@@ -262,7 +276,13 @@ def _place(run: Run, name: str | None) -> dict[str, Any]:
         return {"name": name}
     if name is not None:
         raise Usage("--name is for a timeline of an agent, and --thread for one of a thread")
-    address = Address(read_id(run.thread, "--thread"), read_user(run.user), None)
+    kind, graph, conversation = kinds_of(run.thread)
+    if kind == GRAPHS:
+        raise with_hint(
+            Usage(f"a session is a timeline of ours, and {graph!r:.80} would be one of LangGraph"),
+            "`holdfast import-langgraph` takes over threads of LangGraph",
+        )
+    address = Address(read_id(conversation, "--thread"), read_user(run.user), None)
     return {"name": address.name, "tenant": address.tenant}
 
 

@@ -159,7 +159,7 @@ def fork(
         made = timeline.fork(name, at)
         head = made.at(made.current_branch).checkpoint
         record = {"agent": name, "branch": made.current_branch, "head": head.id}
-        run.out.done(record, "Forked ", (name, "bold cyan"), " at ", *step_spans(head))
+        run.out.done(record, "Forked ", (name, "bold cyan"), " at ", *step_spans(run, head))
 
 
 @command()
@@ -252,8 +252,8 @@ def _show_branch(run: Run, verb: str, branch: BranchInfo) -> None:
 
 def _show_step(run: Run, timeline: Timeline, verb: str, step: Checkpoint) -> None:
     name = timeline.current_branch
-    record = {"head_of": name, **step_record(step)}
-    run.out.done(record, f"{verb}: ", (name, "bold cyan"), " is at ", *step_spans(step))
+    record = {"head_of": name, **step_record(run, step)}
+    run.out.done(record, f"{verb}: ", (name, "bold cyan"), " is at ", *step_spans(run, step))
 
 
 def _show_undone(run: Run, timeline: Timeline, verb: str, done: Operation) -> None:

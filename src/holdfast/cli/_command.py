@@ -14,9 +14,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from holdfast.adapters.langgraph._timeline import GraphTimeline, graph_names
 from holdfast.cli import _errors as errors
 from holdfast.cli import _values as values
 from holdfast.cli._finding import opened_store
+from holdfast.cli._graphs import GraphView
 from holdfast.cli._output import Output, prepare_streams, warn
 from holdfast.cli._threads import Named, names_by_user
 from holdfast.cli._views import ThreadView, View
@@ -61,7 +63,10 @@ class Run:
     def timeline(self) -> Iterator[Timeline]:
         """The timeline."""
         with self.opened() as store:
-            yield Named(self.agent, self.thread, self.user, self.branch).find(store)
+            found = Named(self.agent, self.thread, self.user, self.branch).find(store)
+            if isinstance(found, GraphTimeline):
+                self.view = GraphView()
+            yield found
 
     @cached_property
     def view(self) -> View:
@@ -85,7 +90,11 @@ def names_of_branches(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _names_of_threads(ctx: typer.Context, incomplete: str) -> list[str]:
     user = ctx.params.get("user")
-    return _completed(ctx, incomplete, lambda store: names_by_user(store).get(user, []))
+
+    def ask(store: Store) -> list[str]:
+        return names_by_user(store).get(user, []) + (graph_names(store) if user is None else [])
+
+    return _completed(ctx, incomplete, ask)
 
 
 def _names_of_users(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -134,7 +143,8 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--thread",
                 metavar="ID",
-                help="The timeline of a thread, instead of an agent's. '#12' is the number 12.",
+                help="The timeline of a thread, instead of an agent's; also of LangGraph. "
+                "'#12' is the number 12.",
                 autocompletion=_names_of_threads,
             ),
         ],

@@ -124,8 +124,8 @@ def _parsed(run: Run, timeline: Timeline, written: str) -> Path:
 
 
 def _answer(run: Run, step: Checkpoint, path: Path) -> None:
-    record = {"path": run.view.spell(path), **step_record(step)}
-    run.out.row(record, step.id, *step_spans(step))
+    record = {"path": run.view.spell(path), **step_record(run, step)}
+    run.out.row(record, step.id, *step_spans(run, step))
 
 
 def _predicate(test: Test, written: str | None) -> Callable[[Any], bool]:

@@ -13,6 +13,8 @@ from holdfast.cli._views import View
 FOUND = 1
 """The command did its work and found something: problems, or differences that were asked for."""
 USAGE = 2
+LEFT_OUT = 11
+"""The command did its work, but had to leave something out."""
 UNEXPECTED = 70
 INTERRUPTED = 130
 BROKEN_PIPE = 141

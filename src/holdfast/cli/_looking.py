@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.adapters.langgraph._timeline import GraphTimeline, graph_names
 from holdfast.cli import _values as values
 from holdfast.cli._command import Run, command
 from holdfast.cli._output import Span
@@ -36,14 +37,14 @@ def most(limit: int) -> int | None:
     return limit or None
 
 
-def step_record(step: Checkpoint) -> dict[str, Any]:
+def step_record(run: Run, step: Checkpoint) -> dict[str, Any]:
     """A checkpoint as one object of JSON."""
     told = step.to_dict(state=False)
     told["metadata"] = values.plain(told["metadata"])
-    return told
+    return {**told, **run.view.facts(step)}
 
 
-def step_spans(step: Checkpoint, names: list[str] | None = None) -> list[Span]:
+def step_spans(run: Run, step: Checkpoint, names: list[str] | None = None) -> list[Span]:
     """A checkpoint on one line, for people."""
     spans: list[Span] = [
         (_MARKS[step.status], STYLES[step.status]),
@@ -52,7 +53,7 @@ def step_spans(step: Checkpoint, names: list[str] | None = None) -> list[Span]:
         " ",
         (f"{step.time:%Y-%m-%d %H:%M:%S}Z", "dim"),
         " ",
-        step.description or step.logic_step or "(no description)",
+        run.view.title(step),
     ]
     if names:
         spans += [" ", (f"({', '.join(names)})", "bold cyan")]
@@ -77,7 +78,7 @@ def log(
         names = names_by_id(timeline)
         shown = timeline.failures if failed else timeline.history
         for step in shown(limit=most(limit)):
-            run.out.row(step_record(step), step.id, *step_spans(step, names.get(step.id)))
+            run.out.row(step_record(run, step), step.id, *step_spans(run, step, names.get(step.id)))
 
 
 def names_by_id(timeline: Timeline) -> dict[str, list[str]]:
@@ -109,6 +110,8 @@ def tree(
         for one in lines[-limit:]:
             if run.out.quiet and one.id is None:
                 continue
+            if one.id is not None and isinstance(timeline, GraphTimeline):
+                one = one._replace(description=run.view.title(timeline.get(one.id)))
             run.out.row(_line_record(one), one.id or "", *_line_spans(one))
         if not lines and not run.json and not run.quiet:
             run.out.line("(no checkpoints yet)")
@@ -191,7 +194,7 @@ def show(
             _show_part(run, past, path)
         elif run.json:
             state = values.plain(run.view.whole(step.state))
-            run.out.record({**step_record(step), "state": state, "traceback": step.traceback})
+            run.out.record({**step_record(run, step), "state": state, "traceback": step.traceback})
         elif run.quiet:
             run.out.line(step.id)
         else:
@@ -220,6 +223,7 @@ def _show_step(run: Run, step: Checkpoint) -> None:
         "description": step.description,
         "step": step.logic_step,
         "error": step.error or "",
+        **run.view.facts(step),
     }
     for name, fact in facts.items():
         if fact:
@@ -318,7 +322,7 @@ def agents(run: Run, limit: Limit = 0) -> None:
             }
             told = f" {count} steps on {timeline.current_branch}, {len(heads)} branch(es)"
             run.out.row(record, name, (name, "bold cyan"), told)
-        threads = sum(map(len, names_by_user(store).values()))
+        threads = sum(map(len, names_by_user(store).values())) + len(graph_names(store))
         if threads and not run.json and not run.quiet:
             told = f"and {threads:,} thread{'s' * (threads > 1)}: `holdfast threads` lists them"
             run.out.line((told, "dim"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, TypeAlias
 
@@ -72,6 +72,16 @@ class Output:
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:
         """How far long work is, shown on a terminal while it goes on."""
+        with self.bar("objects") as tell:
+            if tell is None:
+                yield None
+            else:
+                shown = tell  # For work of which nobody knows how much there is.
+                yield lambda step, done: shown(step, done, None)
+
+    @contextmanager
+    def bar(self, unit: str) -> Iterator[Callable[[str, int, int | None], None] | None]:
+        """The same, of work of which it may be known how much there is."""
         if self.quiet or not _is_terminal(sys.stderr):
             yield None
             return
@@ -82,14 +92,19 @@ class Output:
         shown = Bars(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.completed:,} objects"),
+            TextColumn("{task.completed:,}{task.fields[of]} " + unit),
             TimeElapsedColumn(),
             console=Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR"))),
             transient=True,
         )
         with shown:
-            task = shown.add_task("beginning", total=None)
-            yield lambda step, done: shown.update(task, description=step, completed=done)
+            task = shown.add_task("beginning", total=None, of="")
+
+            def tell(step: str, done: int, total: int | None) -> None:
+                of = "" if total is None else f" of {total:,}"
+                shown.update(task, description=step, completed=done, total=total, of=of)
+
+            yield tell
 
     def _rich(self) -> Any:
         if self._console is None:

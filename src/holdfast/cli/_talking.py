@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
+from holdfast.adapters.langgraph._names import space_of
+from holdfast.adapters.langgraph._timeline import GraphTimeline
 from holdfast.cli import _values as values
+from holdfast.cli._caring import size as bytes_shown
 from holdfast.cli._command import Run, command
-from holdfast.cli._errors import Usage
+from holdfast.cli._errors import Usage, with_hint
 from holdfast.cli._finding import LOOKING
+from holdfast.cli._graphs import GraphRow, graph_rows
 from holdfast.cli._looking import Limit, most
 from holdfast.cli._output import Span
-from holdfast.cli._threads import names_by_user, read_id, read_user, thread_in
+from holdfast.cli._threads import (
+    kinds_of,
+    names_by_user,
+    read_id,
+    read_user,
+    timeline_of,
+)
 from holdfast.cli._views import message_record
-from holdfast.store import Store
+from holdfast.errors import InvalidInput
+from holdfast.store import Store, space_name
 from holdfast.threads import Message, TextPart, ThreadCheckpointer, ThreadInfo, ToolCall, ToolResult
 from holdfast.threads._config import address_of, name_of
 
@@ -38,18 +49,30 @@ class _Row(NamedTuple):
 
 
 @command("users")
-def threads(run: Run, search: Search = None, limit: Limit = 50) -> None:
-    """List the threads, the latest changed first. Without --user, those of all users.
+def threads(
+    run: Run,
+    search: Search = None,
+    limit: Limit = 50,
+    size: Annotated[
+        bool, typer.Option("--size", help="Say what each takes; looks at everything stored.")
+    ] = False,
+) -> None:
+    """List the threads, the latest changed first: conversations, and those of LangGraph.
+
+    Without --user, those of all users. --search looks for the ids of LangGraph's threads.
 
     Example: holdfast threads --user alice --search parcel
     """
     with run.opened() as store:
         chat: ThreadCheckpointer[Any] = ThreadCheckpointer(store, codec=LOOKING)
         users = list(names_by_user(store)) if run.user is None else [run.user]
-        found = [row for user in users for row in _rows(chat, user, search)]
+        found: list[_Row | GraphRow] = [row for user in users for row in _rows(chat, user, search)]
+        if run.user is None:
+            found += [row for row in graph_rows(store) if search is None or search in row.name]
         found.sort(key=lambda row: row.changed, reverse=True)
+        sizes = _sizes(run, store) if size else {}
         for row in found[: most(limit)]:
-            _show_thread(run, row)
+            _show_row(run, row, sizes)
 
 
 def _rows(chat: ThreadCheckpointer[Any], user: str | None, search: str | None) -> Iterator[_Row]:
@@ -62,9 +85,39 @@ def _rows(chat: ThreadCheckpointer[Any], user: str | None, search: str | None) -
             yield _Row(changed, info, thread.contents_at(commit).message_count)
 
 
-def _show_thread(run: Run, row: _Row) -> None:
+def _sizes(run: Run, store: Store) -> dict[str, int]:
+    """What each space takes."""
+    with run.out.progress() as progress:
+        return {one.name: one.stored for one in store.stats(progress=progress).spaces}
+
+
+def _show_row(run: Run, row: _Row | GraphRow, sizes: dict[str, int]) -> None:
+    name, space, record, spans = (
+        _graph_told(row) if isinstance(row, GraphRow) else _thread_told(row)
+    )
+    if sizes:
+        record["bytes"] = sizes.get(space, 0)
+        spans.append((f" {bytes_shown(record['bytes'])}", "yellow"))
+    when: Span = (f"{row.changed:%Y-%m-%d %H:%M:%S}Z ", "dim")
+    run.out.row(record, name, when, (name, "bold cyan"), *spans)
+
+
+_Told: TypeAlias = tuple[str, str, dict[str, Any], list[Span]]
+"""The name of a thread, its space, its record, and what is said of it."""
+
+
+def _graph_told(row: GraphRow) -> _Told:
+    spans: list[Span] = [f" of LangGraph {row.checkpoints:,} checkpoint"]
+    spans.append("" if row.checkpoints == 1 else "s")
+    if row.step is not None:
+        spans.append(f", step {row.step}")
+    return row.name, space_of(row.name), row.record(), spans
+
+
+def _thread_told(row: _Row) -> _Told:
     info = row.info
     record = {
+        "kind": "thread",
         "thread_id": info.thread_id,
         "user_id": info.user_id,
         "name": info.thread_name,
@@ -72,14 +125,15 @@ def _show_thread(run: Run, row: _Row) -> None:
         "messages": row.messages,
         "metadata": values.plain(dict(info.metadata)),
     }
-    name = name_of(info.thread_id)
-    spans: list[Span] = [(f"{row.changed:%Y-%m-%d %H:%M:%S}Z ", "dim"), (name, "bold cyan")]
+    spans: list[Span] = []
     if info.user_id is not None:
         spans.append(f" of {name_of(info.user_id)}")
     spans.append(f" {row.messages:,} message{'' if row.messages == 1 else 's'}")
     if info.thread_name:
         spans.append(f": {_line(info.thread_name)}")
-    run.out.row(record, name, *spans)
+    address = address_of({"thread_id": info.thread_id, "user_id": info.user_id})
+    space = space_name(address.tenant, address.name)
+    return name_of(info.thread_id), space, record, spans
 
 
 @command("thread")
@@ -124,8 +178,13 @@ def messages(
 
 
 def _config(run: Run, store: Store, thread: str) -> dict[str, Any]:
-    thread_in(store, thread, run.user, run.branch)  # There it is.
-    config = {"thread_id": read_id(thread, "--thread"), "user_id": read_user(run.user)}
+    if isinstance(timeline_of(store, thread, run.user, run.branch), GraphTimeline):
+        raise with_hint(
+            InvalidInput(f"{thread!r:.80} is a thread of LangGraph, not a conversation of ours"),
+            f"`holdfast show --thread {thread} {run.branch or 'main'} messages` shows its messages",
+        )
+    conversation = kinds_of(thread)[2]
+    config = {"thread_id": read_id(conversation, "--thread"), "user_id": read_user(run.user)}
     return config if run.branch is None else {**config, "branch": run.branch}
 
 

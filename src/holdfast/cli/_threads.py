@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from holdfast.adapters.langgraph._names import TENANT
+from holdfast.adapters.langgraph._timeline import GraphTimeline, graph_names, is_graph
 from holdfast.cli._errors import Usage, with_hint
 from holdfast.cli._finding import LOOKING, listed, timeline_in
 from holdfast.errors import InvalidInput, NotFound
@@ -13,6 +16,8 @@ from holdfast.threads._timeline import ThreadTimeline
 from holdfast.timeline import Timeline
 
 _TENANT = tenant_of(None)
+CONVERSATIONS, GRAPHS = _TENANT, TENANT
+"""What stands before the id of a thread where it is not clear of which kind it is."""
 
 
 class Named(NamedTuple):
@@ -33,13 +38,13 @@ class Named(NamedTuple):
                 "--agent names a timeline of an agent, and --thread one of a thread: give one"
             )
         if self.thread is not None:
-            return thread_in(store, self.thread, self.user, self.branch)
+            return timeline_of(store, self.thread, self.user, self.branch)
         if self.user is not None:
             raise _no_thread_named(names_by_user(store), self.user)
         if self.agent is None and not Timeline.agents(store):
-            known = names_by_user(store)
-            if known:
-                raise _no_thread_named(known, None)
+            known, graphs = names_by_user(store), graph_names(store)
+            if known or graphs:
+                raise _no_thread_named(known, None, graphs)
         return timeline_in(store, self.agent, self.branch)
 
 
@@ -83,6 +88,44 @@ def _is_id(name: str) -> bool:
     return True
 
 
+def timeline_of(store: Store, thread: str, user: str | None, branch: str | None) -> Timeline:
+    """The timeline of a thread of either kind; raises `NotFound`, or `Usage` if both fit.
+
+    `langgraph:ID` is one of LangGraph's, `threads:ID` a conversation.
+    """
+    kind, graph, conversation = kinds_of(thread)
+    if user is not None:
+        kind = CONVERSATIONS
+    fits = kind != CONVERSATIONS and bool(graph) and is_graph(store, graph)
+    if fits and kind is None and _is_conversation(store, conversation):
+        raise with_hint(
+            Usage(f"there are two threads {thread!r}: a conversation and one of LangGraph"),
+            f"write --thread {CONVERSATIONS}:{thread} or --thread {GRAPHS}:{thread}",
+        )
+    if fits:
+        return GraphTimeline(graph, store, codec=LOOKING, branch=branch)
+    if kind == GRAPHS:
+        there = listed(graph_names(store)) or "none"
+        raise NotFound(f"the store has no LangGraph thread {graph!r}; it has {there}")
+    return thread_in(store, conversation, user, branch)
+
+
+def kinds_of(thread: str) -> tuple[str | None, str, str]:
+    """The kind of thread that somebody wrote, if one is; and its id, for either kind."""
+    kind, separator, rest = thread.partition(":")
+    if separator and rest and kind in (GRAPHS, CONVERSATIONS):
+        return kind, rest, rest
+    return None, thread, thread
+
+
+def _is_conversation(store: Store, written: str) -> bool:
+    try:
+        address = Address(read_id(written, "--thread"), None, None)
+    except Usage:
+        return False
+    return address.name in names_by_user(store).get(None, [])
+
+
 def thread_in(store: Store, thread: str, user: str | None, branch: str | None) -> Timeline:
     """The timeline of a thread; raises `NotFound`."""
     address = Address(read_id(thread, "--thread"), read_user(user), branch)
@@ -99,13 +142,15 @@ def _unknown(thread: str, user: str | None, known: dict[str | None, list[str]]) 
     error = NotFound(f"the store has no thread {thread!r}{whose}; of these it has {there}")
     others = [one for one, names in known.items() if thread in names]
     if not others:
-        return with_hint(error, "`holdfast threads` lists the threads of all users")
+        return with_hint(error, "`holdfast threads` lists the threads, those of LangGraph too")
     if None in others:
         return with_hint(error, "there is one of nobody in particular: leave out --user")
     return with_hint(error, f"there is one of {listed(others)}: add --user")
 
 
-def _no_thread_named(known: dict[str | None, list[str]], user: str | None) -> Exception:
+def _no_thread_named(
+    known: dict[str | None, list[str]], user: str | None, graphs: Sequence[str] = ()
+) -> Exception:
     """What to say to who named a user only, or nothing where there are only threads."""
     if user is not None:
         return with_hint(
@@ -116,6 +161,8 @@ def _no_thread_named(known: dict[str | None, list[str]], user: str | None) -> Ex
         f"{listed(names)}{'' if one is None else f' of user {one!r}'}"
         for one, names in sorted(known.items(), key=lambda item: item[0] or "")
     ]
+    if graphs:
+        told.insert(0, f"{listed(graphs)} of LangGraph")
     shown = "; ".join(told[:20]) + (f"; and of {len(told) - 20} more users" * (len(told) > 20))
     return with_hint(
         Usage(f"the store has no timeline of an agent, but threads: {shown}"),

@@ -16,7 +16,7 @@ from holdfast.threads._contents import IDS, MARKS, RECORD, STATE, Contents
 from holdfast.threads._listing import message_of
 from holdfast.threads._parts import content_to_stored
 from holdfast.threads._times import from_microseconds
-from holdfast.timeline import Diff
+from holdfast.timeline import Checkpoint, Diff
 from holdfast.timeline._comparing import shown_lines
 from holdfast.timeline._past import Past
 from holdfast.tree import ABSENT, Change
@@ -58,6 +58,14 @@ class View:
     def lines(self, change: Change) -> Iterable[str]:
         """A difference, for people."""
         return shown_lines(change)
+
+    def title(self, step: Checkpoint) -> str:
+        """What a step is called in a list."""
+        return step.description or step.logic_step or "(no description)"
+
+    def facts(self, step: Checkpoint) -> dict[str, str]:
+        """What else is known of a step."""
+        return {}
 
 
 class ThreadView(View):

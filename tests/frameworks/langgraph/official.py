@@ -145,6 +145,10 @@ def say(graph: Any, thread: str, turns: int, first: int = 0, words: int = 20) ->
         graph.invoke({"messages": [message]}, config(thread, user="bob"))
 
 
+ANSWERED = {"done": ["part 1", "part 2", "part 1", "part 2", "dug"], "answer": "yes"}
+"""What the asking graph gives in the end; its subgraph hands on what it was given."""
+
+
 class Work(TypedDict):
     """What the asking graph holds."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.adapters.langgraph._adapter import LangGraphAdapter
+    from holdfast.adapters.langgraph._export import Exported, export_checkpoints
     from holdfast.adapters.langgraph._saver import HoldfastSaver
     from holdfast.adapters.langgraph._store import HoldfastStore
     from holdfast.adapters.langgraph._store_records import (
@@ -15,26 +16,35 @@ if TYPE_CHECKING:
         StoreSearchItem,
     )
     from holdfast.adapters.langgraph._store_view import StoreView
+    from holdfast.adapters.langgraph._takeover import Imported, import_checkpoints
 
 __all__ = [
+    "Exported",
     "HoldfastSaver",
     "HoldfastStore",
+    "Imported",
     "ItemVersion",
     "LangGraphAdapter",
     "StoreItem",
     "StoreSearchItem",
     "StoreView",
+    "export_checkpoints",
+    "import_checkpoints",
 ]
 
 _MODULES = {
+    "Exported": "_export",
     "HoldfastSaver": "_saver",
     "HoldfastStore": "_store",
+    "Imported": "_takeover",
     "ItemVersion": "_store_records",
     "LangGraphAdapter": "_adapter",
     "Adapter": "_adapter",
     "StoreItem": "_store_records",
     "StoreSearchItem": "_store_records",
     "StoreView": "_store_view",
+    "export_checkpoints": "_export",
+    "import_checkpoints": "_takeover",
 }
 
 

@@ -15,7 +15,7 @@ from holdfast.adapters.langgraph._copies import copied
 from holdfast.adapters.langgraph._decoder import GraphDecoder
 from holdfast.adapters.langgraph._memo import MODEL_PARTS, Memo, Seen, looks_same
 from holdfast.adapters.langgraph._types import GraphTypes
-from holdfast.codec import Codec
+from holdfast.codec import Codec, Undeclared
 from holdfast.codec._atoms import atom_of
 from holdfast.codec._codec import raise_interrupt
 from holdfast.codec._codes import FREE_NESTED, Code
@@ -38,7 +38,9 @@ from holdfast.tree._cuts import INLINE_MAX
 PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes})
 """Immutable, and msgpack has a word for them."""
 _EMPTY: Final[dict[type, Any]] = {list: [], dict: {}}
-_BUILT_IN: Final = frozenset({tuple, set, frozenset, dict, list, str, bytes, int, float})
+_BUILT_IN: Final = frozenset(
+    {tuple, set, frozenset, dict, list, str, bytes, int, float, Undeclared}
+)
 _EXTENSIONS: Final = frozenset({b"\xc7", b"\xc8", b"\xc9"})
 """What the encodings of records begin with."""
 _DEEPEST: Final = 60

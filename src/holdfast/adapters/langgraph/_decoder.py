@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from holdfast.adapters.langgraph import _deferred as deferred
 from holdfast.codec._codes import FREE_NESTED, Code
 from holdfast.codec._decoder import Decoder, no_links
 from holdfast.codec._models import EXTRA
 from holdfast.codec._registry import Entry
-from holdfast.errors import ClassChanged
+from holdfast.errors import ClassChanged, UndeclaredClass
 from holdfast.tree._parts import may_hold_links
 
 if TYPE_CHECKING:
@@ -69,9 +70,31 @@ class GraphDecoder(Decoder):
         return self._made(Code.ENUM, head, parts, super()._make_enum)
 
     def _make_custom(self, head: list[Any], parts: Any) -> Any:
+        if isinstance(head[0], str) and deferred.is_deferred(head[0]):
+            return self._make_deferred(deferred.class_name(head[0]), parts)
         if not self._graph.types.is_built_in(head[0]):
             self._altered += 1  # It may not be encoded as what it was decoded from.
         return self._made(Code.CUSTOM, head, parts, super()._make_custom)
+
+    def _make_deferred(self, name: str, parts: Any) -> Any:
+        """A value that was taken over before its class was known."""
+        self._altered += 1
+        types, content = self._graph.types, parts[0] if parts else None
+        entry = types.find(name)
+        if entry is None:
+            if types.strict:
+                raise UndeclaredClass(
+                    name, f"a stored value is of class {name!r:.200}, which was not declared"
+                )
+            types.warn_of(name)
+            return deferred.raw(content)
+        try:
+            return deferred.rebuild(entry.cls, content)
+        except Exception as exc:
+            if types.strict:
+                raise ClassChanged(f"{name} does not take what was stored: {exc}") from exc
+            types.warn_of(name, exc)
+            return deferred.raw(content)
 
     def _made(
         self, code: Code, head: list[Any], parts: Any, make: Callable[[list[Any], Any], Any]

@@ -31,9 +31,13 @@ class Call(IntEnum):
     MODEL_V2 = 5
 
 
-def deferred(module: str, name: str, call: Call, argument: Any) -> Undeclared:
-    """A value that is kept until its class is known."""
-    return undeclared(Code.CUSTOM, [f"{PREFIX}{module}.{name}", 1], [int(call), argument])
+_CALLS: Final = frozenset(Call)
+
+
+def deferred(module: str, name: str, call: Call, argument: Any, *more: Any) -> Undeclared:
+    """A value that is kept until its class is known; `more` is what else was stored of it."""
+    content = [int(call), argument, *more]
+    return undeclared(Code.CUSTOM, [f"{PREFIX}{module}.{name}", 1], content)
 
 
 def is_deferred(name: str) -> bool:
@@ -86,9 +90,7 @@ def _model(cls: type[Any], fields: Mapping[str, Any]) -> Any:
 
 
 def _is_content(content: Any) -> bool:
-    return (
-        isinstance(content, list) and len(content) == 2 and content[0] in Call.__members__.values()
-    )
+    return isinstance(content, list) and len(content) in (2, 3) and content[0] in _CALLS
 
 
 def _sequence(argument: Any) -> Sequence[Any]:

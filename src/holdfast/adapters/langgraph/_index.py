@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from holdfast.adapters.langgraph._entries import WRITTEN, Address, Entry, prefix_of
-from holdfast.codec import Codec
+from holdfast.codec import Codec, default_codec
 from holdfast.codec._codes import Code
 from holdfast.codec._msgpack import pack, unpack
 from holdfast.errors import FormatError
@@ -23,6 +23,12 @@ from holdfast.tree._parts import link, linked
 _TITLE: Final = Title(Code.MAP)
 NOTES: Final = 0
 """The key under which things stand that concern the whole thread. It sorts before all texts."""
+PINS: Final = "pins"
+"""In the notes: checkpoints that `prune` does not drop, by name."""
+THREAD: Final = "thread"
+"""In the notes: the id of the thread, where the name of its space does not say it."""
+ROOT: Final = ""
+"""The namespace of the graph itself; others are those of its subgraphs."""
 
 
 class Listed(NamedTuple):
@@ -159,6 +165,11 @@ class Index:
         built.view.inherit(before)
         edited = finish(builder, built.part, self.root)
         return Index(built.id, self._read, Container(_TITLE, built.view, None, built.id)), edited
+
+
+def noted_name(root: ObjectId, read: Reader) -> str:
+    """The id of a thread, as it is noted in its index."""
+    return str(Index(root, read).notes(default_codec).get(THREAD, ""))
 
 
 def _span(view: View, key: bytes, part: bytes | None) -> Span | None:

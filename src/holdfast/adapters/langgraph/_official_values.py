@@ -25,7 +25,9 @@ from holdfast.adapters.langgraph._deferred import Call, build, deferred
 
 Lookup: TypeAlias = Callable[[str, str], type[Any] | None]
 """The declared class of a module and a name; None if nobody declared it."""
-Reason: TypeAlias = Literal["pickle", "encrypted", "damaged", "unknown"]
+Reason: TypeAlias = Literal[
+    "pickle", "encrypted", "damaged", "unknown", "not_storable", "different", "pruned"
+]
 
 _NUMPY: Final = 6
 _SNAPSHOT: Final = 7
@@ -128,7 +130,7 @@ class Decoder:
             return self._delta(self._unpack(data))
         if code == _NUMPY:
             return _array(self._unpack(data))
-        if code not in Call.__members__.values():
+        if not 0 <= code <= max(Call):
             raise Unreadable("damaged", f"it holds an extension {code} that LangGraph never wrote")
         said = self._unpack(data)
         if not isinstance(said, list) or len(said) < 3:
@@ -136,14 +138,14 @@ class Decoder:
         module, name, argument, *method = said
         if not isinstance(module, str) or not isinstance(name, str):
             raise Unreadable("damaged", "it holds an object whose class is no text")
-        return self._object(module, name, Call(code), argument, method[0] if method else None)
+        return self._object(module, name, Call(code), argument, method[:1])
 
     def _delta(self, value: Any) -> Any:
         if self._snapshot is None:
             raise Unreadable("unknown", "it is a snapshot of a DeltaChannel, which needs LangGraph")
         return self._snapshot(value)
 
-    def _object(self, module: str, name: str, call: Call, argument: Any, method: Any) -> Any:
+    def _object(self, module: str, name: str, call: Call, argument: Any, more: list[Any]) -> Any:
         """An object of a known class, or what it was stored as."""
         own = _BUILT.get((module, name))
         if own is not None:
@@ -160,7 +162,7 @@ class Decoder:
                 self.refused[f"{module}.{name}"] += 1
         else:
             self.unknown[f"{module}.{name}"] += 1
-        return deferred(module, name, call, argument)
+        return deferred(module, name, call, argument, *more)
 
     # JSON, as it was stored until 2024.
 
@@ -181,11 +183,11 @@ class Decoder:
             data = bytes.fromhex(*args)
             return data if name == "bytes" else bytearray(data)
         if kwargs:
-            return self._object(module, name, Call.NAMES, kwargs, method)
+            return self._object(module, name, Call.NAMES, kwargs, [])
         call, argument = (Call.ONE, args[0]) if len(args) == 1 else (Call.POSITIONS, args)
         if method == "fromisoformat":
-            call = Call.METHOD
-        return self._object(module, name, call, argument, method)
+            return self._object(module, name, Call.METHOD, argument, [method])
+        return self._object(module, name, call, argument, [])
 
 
 def _is_id(id: Any) -> bool:

@@ -7,16 +7,13 @@ from typing import Any, Final, TypeAlias
 
 from holdfast.adapters.langgraph._delta import trail
 from holdfast.adapters.langgraph._entries import Address, Entry
-from holdfast.adapters.langgraph._index import Index
+from holdfast.adapters.langgraph._index import PINS, ROOT, Index
 from holdfast.adapters.langgraph._reading import History
 from holdfast.adapters.langgraph._writing import Seen, Work
 from holdfast.codec import default_codec
 from holdfast.errors import InvalidInput, NotFound
 
 Change: TypeAlias = Callable[[Work, Seen], None]
-PINS: Final = "pins"
-ROOT: Final = ""
-"""The namespace of the graph itself; others are those of its subgraphs."""
 COUNTERS: Final = "counters_since_delta_snapshot"
 """In the metadata of a checkpoint: its delta channels."""
 

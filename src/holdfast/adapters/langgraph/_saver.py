@@ -27,9 +27,10 @@ from holdfast.adapters.langgraph import _retention as retention
 from holdfast.adapters.langgraph._backlog import Backlog
 from holdfast.adapters.langgraph._delta import delta_history
 from holdfast.adapters.langgraph._entries import Address
+from holdfast.adapters.langgraph._index import PINS, noted_name
 from holdfast.adapters.langgraph._names import CHECKPOINTS, TENANT, thread_of
 from holdfast.adapters.langgraph._requests import Put, Writes
-from holdfast.adapters.langgraph._thread import Found, GraphThread, noted_name
+from holdfast.adapters.langgraph._thread import Found, GraphThread
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.adapters.langgraph._writing import OnConflict
 from holdfast.errors import InvalidInput, NotFound
@@ -327,7 +328,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     def pins(self, thread_id: str) -> dict[str, RunnableConfig]:
         """The pinned checkpoints of a thread, by name."""
         thread = str(thread_id)
-        found = self._thread(thread).notes().get(retention.PINS, {})
+        found = self._thread(thread).notes().get(PINS, {})
         return {name: _config(thread, Address(*where)) for name, where in found.items()}
 
     # Delta channels.

@@ -12,11 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, NoReturn
 
 from holdfast.adapters.langgraph._entries import Entry, Record
-from holdfast.adapters.langgraph._index import Index
+from holdfast.adapters.langgraph._index import PINS, ROOT, Index, noted_name
 from holdfast.adapters.langgraph._names import CHECKPOINTS, TENANT, thread_of
-from holdfast.adapters.langgraph._retention import PINS, ROOT
 from holdfast.adapters.langgraph._steps import make_step, nodes_between
-from holdfast.adapters.langgraph._thread import noted_name
 from holdfast.codec import Codec, default_codec
 from holdfast.errors import InvalidInput
 from holdfast.history import MAIN

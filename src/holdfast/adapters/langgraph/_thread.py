@@ -13,14 +13,14 @@ from holdfast.adapters.langgraph._names import CHECKPOINTS, space_of
 from holdfast.adapters.langgraph._reading import History, values_of
 from holdfast.adapters.langgraph._requests import Put, Request, Requests, Writes
 from holdfast.adapters.langgraph._types import GraphTypes
-from holdfast.adapters.langgraph._writing import THREAD, Coder, Landing, OnConflict, Seen, Work
+from holdfast.adapters.langgraph._writing import Coder, Landing, OnConflict, Seen, Work
 from holdfast.codec import default_codec
 from holdfast.errors import HoldfastError, MissingObjects, RefMoved
 from holdfast.history._attempts import Backoff
 from holdfast.history._commits import Commits
 from holdfast.history._recent import SharedObjects
 from holdfast.store import Move, Operation, Store
-from holdfast.tree import ObjectId, Reader
+from holdfast.tree import ObjectId
 
 _RESENDS: Final = 8
 T = TypeVar("T")
@@ -227,8 +227,3 @@ class GraphThread:
         )
         self._seen = Seen(landing.checkpoints, operation.epoch)
         return operation
-
-
-def noted_name(root: ObjectId, read: Reader) -> str:
-    """The id of a thread, as it is noted in its index."""
-    return str(Index(root, read).notes(default_codec).get(THREAD, ""))

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.adapters.langgraph._codec import GraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
-from holdfast.adapters.langgraph._index import NOTES, Index
+from holdfast.adapters.langgraph._index import NOTES, THREAD, Index
 from holdfast.adapters.langgraph._names import CHECKPOINTS, is_hashed
 from holdfast.adapters.langgraph._requests import Put, Writes
 from holdfast.codec import Codec, format_path
@@ -20,8 +20,6 @@ from holdfast.tree._load import Loader
 from holdfast.tree._map_writer import MapWriter, Shelf, Slot
 from holdfast.tree._parts import link
 
-THREAD: Final = "thread"
-"""The id of a thread, in its notes, where the name of its space does not say it."""
 OnConflict = Literal["fork", "raise", "branch"]
 
 _MOST_WARM: Final = 4
