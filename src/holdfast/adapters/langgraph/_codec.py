@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from ormsgpack import Fragment
 
 from holdfast.adapters.langgraph._copies import copied
-from holdfast.adapters.langgraph._decoder import GraphDecoder
+from holdfast.adapters.langgraph._decoder import GraphDecoder, Known, SharingDecoder
 from holdfast.adapters.langgraph._memo import MODEL_PARTS, Memo, Seen, looks_same
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.codec import Codec, Undeclared
@@ -204,6 +204,18 @@ class GraphCodec(Codec):
     def copy_of(self, value: Any) -> Any:
         """A copy of a value that was decoded, equal to decoding it anew."""
         return copied(self, value)
+
+
+class SharingGraphCodec(GraphCodec):
+    """Decodes records that several values hold once, for who reads a whole history."""
+
+    def __init__(self, types: GraphTypes) -> None:
+        super().__init__(types)
+        self.known: Known = {}
+
+    def decoder(self, link: Callable[[bytes], Any] = no_links) -> Decoder:
+        """What decodes for this codec; `link` gives what a link stands for."""
+        return SharingDecoder(self, link, self.known)
 
 
 class _Shape(NamedTuple):

@@ -7,7 +7,7 @@ bytes that they came from.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.adapters.langgraph import _deferred as deferred
 from holdfast.codec._codes import FREE_NESTED, Code
@@ -19,6 +19,9 @@ from holdfast.tree._parts import may_hold_links
 
 if TYPE_CHECKING:
     from holdfast.adapters.langgraph._codec import GraphCodec
+
+Known: TypeAlias = dict[bytes, Any]
+"""Records by what is stored of them."""
 
 
 class GraphDecoder(Decoder):
@@ -108,6 +111,23 @@ class GraphDecoder(Decoder):
             self._altered += 1
             types.warn_of(head[0], exc)
             return raw(code, parts[0] if code == Code.CUSTOM else parts)
+
+
+class SharingDecoder(GraphDecoder):
+    """Decodes each record once, also where several values hold it."""
+
+    def __init__(self, codec: GraphCodec, link: Callable[[bytes], Any], known: Known) -> None:
+        super().__init__(codec, link)
+        self._known = known
+
+    def _record(self, depth: int, data: bytes) -> Any:
+        value = self._known.get(data)
+        if value is None:
+            *head, parts = self._content(depth, Code.RECORD, data) or [None]
+            value = self.close(Code.RECORD, head, parts)
+            if not (self._may_link and may_hold_links(data)):
+                self._known[data] = value
+        return value
 
 
 def raw(code: Code, content: Any) -> Any:

@@ -39,6 +39,11 @@ class Listed(NamedTuple):
     writes: ObjectId | None
     """The root of the map of its pending writes."""
 
+    @property
+    def roots(self) -> list[ObjectId]:
+        """What is read with it."""
+        return [self.entry.values] if self.writes is None else [self.entry.values, self.writes]
+
 
 class Index:
     """The checkpoints of a thread at one moment. It never changes, and reads what is asked for."""

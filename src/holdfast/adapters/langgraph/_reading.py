@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
-from holdfast.adapters.langgraph._entries import Entry, Record
-from holdfast.codec import Codec
-from holdfast.tree import Map, ObjectId, Reader
+from holdfast.adapters.langgraph._codec import SharingGraphCodec
+from holdfast.adapters.langgraph._entries import Address, Entry, Record
+from holdfast.adapters.langgraph._index import Listed
+from holdfast.adapters.langgraph._types import GraphTypes
+from holdfast.tree import Kind, Map, Object, ObjectId, Reader, links
 from holdfast.tree._layout import Layout, Root
-from holdfast.tree._load import Loader
+from holdfast.tree._load import Loader, uncollected
 from holdfast.tree._stack import reading
 
-_BATCH: Final = 128
+_FIRST_PAGE: Final = 8
+_LARGEST_PAGE: Final = 128
+_MOST_BYTES: Final = 32 << 20
+"""So many bytes of objects are held, with what was made of them, before all is let go."""
 
 
 @reading
 def values_of(root: ObjectId, loader: Loader) -> dict[str, Any]:
     """The channel values of a root."""
     return dict(loader.root(root))
+
+
+class Found(NamedTuple):
+    """A checkpoint that was read."""
+
+    address: Address
+    record: Record
+    values: dict[str, Any]
+    writes: list[tuple[str, str, Any]]
+    """Task, channel and value, in the order in which a run applies them."""
 
 
 class History:
@@ -28,9 +44,25 @@ class History:
         self._loader = loader
 
     @classmethod
-    def of(cls, read: Reader, codec: Codec) -> History:
+    def of(cls, read: Reader, types: GraphTypes) -> History:
         """One that decodes what several checkpoints hold once, and shares it."""
-        return cls(SharingLoader(read, codec))
+        return cls(SharingLoader(read, SharingGraphCodec(types)))
+
+    def read(self, found: Iterable[Listed]) -> Iterator[Found]:
+        """Checkpoints with all that they hold, which is read for several at a time."""
+        size, rest = _FIRST_PAGE, iter(found)
+        while page := list(islice(rest, size)):
+            if isinstance(self._loader, SharingLoader):
+                self._loader.fetch([id for one in page for id in one.roots])
+            with uncollected():
+                read = [self.whole(one) for one in page]
+            yield from read
+            size = min(2 * size, _LARGEST_PAGE)
+
+    def whole(self, one: Listed) -> Found:
+        """A checkpoint with all that it holds."""
+        record, values = self.record(one.entry), self.values(one.entry)
+        return Found(one.address, record, values, self.pending(one.writes))
 
     def record(self, entry: Entry) -> Record:
         """What is kept of a checkpoint beside its values."""
@@ -71,26 +103,72 @@ class History:
 class SharingLoader(Loader):
     """Loads values of which each large part is loaded once, also where several hold it."""
 
-    def __init__(self, read: Reader, codec: Codec) -> None:
-        super().__init__(read, codec)
+    def __init__(self, read: Reader, codec: SharingGraphCodec) -> None:
+        self._fetched = _Fetched(read)
+        super().__init__(self._fetched.read, codec)
+        self._records = codec.known
         self._parts: dict[ObjectId, Any] = {}
         self._leaves: dict[ObjectId, list[Any]] = {}
 
+    def fetch(self, roots: Iterable[ObjectId]) -> None:
+        """Read all that some roots reach, in as few steps as there are levels."""
+        if self._fetched.size > _MOST_BYTES:
+            self._fetched.clear()
+            self._parts.clear()
+            self._leaves.clear()
+            self._records.clear()
+        self._fetched.fetch(roots)
+
     def _objects(self, ids: list[ObjectId]) -> list[Any]:
-        unknown = [id for id in dict.fromkeys(ids) if id not in self._parts]
-        for id, found in zip(unknown, self._read(unknown) if unknown else (), strict=True):
-            self._parts[id] = self._object(found)
+        for id in ids:
+            if id not in self._parts:
+                (found,) = self._read([id])
+                self._parts[id] = self._object(found)
         return [self._parts[id] for id in ids]
 
     def _run(self, layout: Layout, root: Root) -> list[Any]:
-        leaves, known = self._lowest(layout, root), self._leaves
-        unknown = [entry for entry in leaves if entry.body not in known]
-        for start in range(0, len(unknown), _BATCH):
-            batch = unknown[start : start + _BATCH]
-            found = self._read([entry.body for entry in batch])
-            for entry, leaf in zip(batch, found, strict=True):
-                known[entry.body] = self._leaf(layout, entry, leaf)
-        elements: list[Any] = []
-        for entry in leaves:
-            elements += known[entry.body]
+        known, elements = self._leaves, list[Any]()
+        for entry in self._lowest(layout, root):
+            leaf = known.get(entry.body)
+            if leaf is None:
+                (found,) = self._read([entry.body])
+                leaf = known[entry.body] = self._leaf(layout, entry, found)
+            elements += leaf
         return elements
+
+
+class _Fetched:
+    """Objects that were read with all that they reach."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._known: dict[ObjectId, Object] = {}
+        self.size = 0
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self._known.clear()
+        self.size = 0
+
+    def read(self, ids: Sequence[ObjectId]) -> Sequence[Object]:
+        """Objects by id; raises MissingObjects."""
+        known = self._known
+        if any(id not in known for id in ids):
+            self._take(ids)
+        return [known[id] for id in ids]
+
+    def fetch(self, roots: Iterable[ObjectId]) -> None:
+        """Read all that some roots reach."""
+        pending = [id for id in roots if id not in self._known]
+        while pending:
+            found = self._take(pending)
+            below = (link for one in found if one.kind != Kind.CHUNK for link in links(one))
+            pending = [id for id in dict.fromkeys(below) if id not in self._known]
+
+    def _take(self, ids: Sequence[ObjectId]) -> list[Object]:
+        found = list(self._read(list(dict.fromkeys(ids))))
+        for one in found:
+            if one.id not in self._known:
+                self._known[one.id] = one
+                self.size += len(one.payload)
+        return found

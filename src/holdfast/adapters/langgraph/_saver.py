@@ -29,8 +29,9 @@ from holdfast.adapters.langgraph._delta import delta_history
 from holdfast.adapters.langgraph._entries import Address
 from holdfast.adapters.langgraph._index import PINS, noted_name
 from holdfast.adapters.langgraph._names import CHECKPOINTS, TENANT, thread_of
+from holdfast.adapters.langgraph._reading import Found
 from holdfast.adapters.langgraph._requests import Put, Writes
-from holdfast.adapters.langgraph._thread import Found, GraphThread
+from holdfast.adapters.langgraph._thread import GraphThread
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.adapters.langgraph._writing import OnConflict
 from holdfast.errors import InvalidInput, NotFound
@@ -207,14 +208,13 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         thread = self._thread(name)
         reader = thread.reader()
         namespace = None if asked is None else asked.namespace
-        for address, entry, writes in thread.history(namespace, before):
-            if asked is not None and asked.id is not None and address.id != asked.id:
-                continue
-            record = reader.record(entry)
-            if wanted and any(not _has(record.metadata, *pair) for pair in wanted.items()):
-                continue
-            found = Found(address, record, reader.values(entry), reader.pending(writes))
-            yield _tuple(name, found)
+        found = thread.history(namespace, before)
+        if asked is not None and asked.id is not None:
+            found = (one for one in found if one.address.id == asked.id)
+        if wanted:
+            found = (one for one in found if _fits(reader.record(one.entry).metadata, wanted))
+        for one in reader.read(found):
+            yield _tuple(name, one)
 
     def threads(self) -> Iterator[str]:
         """The threads that there are, by their ids."""
@@ -404,8 +404,8 @@ def _tuple(thread: str, found: Found) -> CheckpointTuple:
     )
 
 
-def _has(metadata: Mapping[str, Any], name: str, value: Any) -> bool:
-    return name in metadata and bool(metadata[name] == value)
+def _fits(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(name in metadata and metadata[name] == value for name, value in wanted.items())
 
 
 def _id_of(found: CheckpointTuple) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from holdfast.adapters.langgraph._codec import GraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
 from holdfast.adapters.langgraph._index import Index, Listed
 from holdfast.adapters.langgraph._names import CHECKPOINTS, space_of
-from holdfast.adapters.langgraph._reading import History, values_of
+from holdfast.adapters.langgraph._reading import Found, History, values_of
 from holdfast.adapters.langgraph._requests import Put, Request, Requests, Writes
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.adapters.langgraph._writing import Coder, Landing, OnConflict, Seen, Work
@@ -24,16 +24,6 @@ from holdfast.tree import ObjectId
 
 _RESENDS: Final = 8
 T = TypeVar("T")
-
-
-class Found(NamedTuple):
-    """A checkpoint that was read."""
-
-    address: Address
-    record: Record
-    values: dict[str, Any]
-    writes: list[tuple[str, str, Any]]
-    """Task, channel and value, in the order in which a run applies them."""
 
 
 class GraphThread:
@@ -110,7 +100,7 @@ class GraphThread:
 
     def reader(self) -> History:
         """What reads many checkpoints, and shares what they share."""
-        return History.of(self._objects.read, GraphCodec(self._types))
+        return History.of(self._objects.read, self._types)
 
     def _at_one_moment(self, call: Callable[[Seen], T]) -> T:
         """What a call gives; again, if what it read was replaced and collected meanwhile."""
