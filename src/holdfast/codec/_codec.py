@@ -94,10 +94,6 @@ class Codec:
             raise_interrupt(exc)
             return None
 
-    def snapshot(self, values: list[Any]) -> list[Any] | None:
-        """What is stored as these values are now, if there is a quicker way than a copy."""
-        return None
-
     def decode(self, data: bytes) -> Any:
         """The value of an encoding from anywhere; raises FormatError.
 

@@ -247,9 +247,6 @@ class Embedder:
 
 def own(codec: Codec, values: list[Any]) -> list[Any]:
     """A copy of values, taken while others may be changing them."""
-    snapshot = codec.snapshot(values)
-    if snapshot is not None:
-        return snapshot
     try:
         encoded = settled(lambda: codec.encode(values))
     except NotStorable:

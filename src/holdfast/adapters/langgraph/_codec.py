@@ -33,7 +33,6 @@ from holdfast.codec._opened import Opened
 from holdfast.codec._registry import Entry
 from holdfast.codec._walk import Walk
 from holdfast.errors import NotStorable
-from holdfast.tree._cuts import INLINE_MAX
 
 PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes})
 """Immutable, and msgpack has a word for them."""
@@ -41,16 +40,8 @@ _EMPTY: Final[dict[type, Any]] = {list: [], dict: {}}
 _BUILT_IN: Final = frozenset(
     {tuple, set, frozenset, dict, list, str, bytes, int, float, Undeclared}
 )
-_EXTENSIONS: Final = frozenset({b"\xc7", b"\xc8", b"\xc9"})
-"""What the encodings of records begin with."""
 _DEEPEST: Final = 60
 """Below so many lists and dicts, shared values are walked over one by one."""
-
-
-class Said(NamedTuple):
-    """A record as it was at one moment: its encoding stands for it."""
-
-    data: bytes
 
 
 class GraphCodec(Codec):
@@ -64,7 +55,7 @@ class GraphCodec(Codec):
         super().__init__(self.types.registry)
         self.registry = self.types.registry
         self.memo = Memo(memory)
-        self._quick: set[type] = {Said}
+        self._quick: set[type] = set()
         """Classes of which records were remembered."""
 
     # Encoding.
@@ -137,8 +128,6 @@ class GraphCodec(Codec):
         return value if self.types.learn(cls) else self.types.stand_in(value)
 
     def _open_other(self, value: Any) -> Opened:
-        if type(value) is Said:
-            return self.open_up(self.decoder().decode(value.data))
         stand_in = self.stand_in(value)
         if stand_in is not value or self.registry.of(type(value)) is not None:
             return self.open_up(stand_in)
@@ -148,8 +137,6 @@ class GraphCodec(Codec):
 
     def _record(self, value: Any, depth: int) -> bytes | None:
         """The encoding of a record that can be remembered; else None."""
-        if type(value) is Said:
-            return bytes(value.data)
         seen = self.memo.find(value)
         if seen is not None and depth <= seen.depth and looks_same(seen, value, self._inside):
             return seen.data
@@ -313,20 +300,6 @@ class SharedGraphCodec(GraphCodec):
             return self._bytes(value, 0)
         except TypeError:
             return None
-
-    def snapshot(self, values: list[Any]) -> list[Any] | None:
-        """Records as they are now: small ones by their encodings, others as copies."""
-        if not self._holds_records(values):
-            return None
-        data = [self._assembled([value]) for value in values]
-        if None in data:
-            return None
-        return [self._snapshot(one[1:]) for one in data if one is not None]
-
-    def _snapshot(self, data: bytes) -> Any:
-        if len(data) > INLINE_MAX or may_hold_binary(data) or data[:1] not in _EXTENSIONS:
-            return self.decoder().decode(data)
-        return Said(data)
 
     def _walked(self, value: Any) -> bytes:
         if type(value) is list:

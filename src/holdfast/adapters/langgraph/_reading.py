@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.adapters.langgraph._codec import SharingGraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
 from holdfast.adapters.langgraph._index import Listed
-from holdfast.adapters.langgraph._types import GraphTypes
+from holdfast.codec import Codec
 from holdfast.tree import Kind, Map, Object, ObjectId, Reader, links
 from holdfast.tree._layout import Layout, Root
 from holdfast.tree._load import Loader, uncollected
@@ -44,9 +44,9 @@ class History:
         self._loader = loader
 
     @classmethod
-    def of(cls, read: Reader, types: GraphTypes) -> History:
+    def of(cls, read: Reader, codec: Codec) -> History:
         """One that decodes what several checkpoints hold once, and shares it."""
-        return cls(SharingLoader(read, SharingGraphCodec(types)))
+        return cls(SharingLoader(read, codec))
 
     def read(self, found: Iterable[Listed]) -> Iterator[Found]:
         """Checkpoints with all that they hold, which is read for several at a time."""
@@ -103,10 +103,10 @@ class History:
 class SharingLoader(Loader):
     """Loads values of which each large part is loaded once, also where several hold it."""
 
-    def __init__(self, read: Reader, codec: SharingGraphCodec) -> None:
+    def __init__(self, read: Reader, codec: Codec) -> None:
         self._fetched = _Fetched(read)
         super().__init__(self._fetched.read, codec)
-        self._records = codec.known
+        self._records = codec.known if isinstance(codec, SharingGraphCodec) else {}
         self._parts: dict[ObjectId, Any] = {}
         self._leaves: dict[ObjectId, list[Any]] = {}
 

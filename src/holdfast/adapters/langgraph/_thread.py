@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from holdfast.adapters.langgraph._codec import GraphCodec
+from holdfast.adapters.langgraph._codec import GraphCodec, SharingGraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
 from holdfast.adapters.langgraph._index import Index, Listed
 from holdfast.adapters.langgraph._names import CHECKPOINTS, space_of
@@ -100,7 +100,7 @@ class GraphThread:
 
     def reader(self) -> History:
         """What reads many checkpoints, and shares what they share."""
-        return History.of(self._objects.read, self._types)
+        return History.of(self._objects.read, SharingGraphCodec(self._types))
 
     def _at_one_moment(self, call: Callable[[Seen], T]) -> T:
         """What a call gives; again, if what it read was replaced and collected meanwhile."""
