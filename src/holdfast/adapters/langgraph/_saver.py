@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
 from heapq import merge
 from itertools import islice
 from os import PathLike
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -31,6 +33,7 @@ from holdfast.adapters.langgraph._index import PINS, noted_name
 from holdfast.adapters.langgraph._names import CHECKPOINTS, TENANT, thread_of
 from holdfast.adapters.langgraph._reading import Found
 from holdfast.adapters.langgraph._requests import Put, Writes
+from holdfast.adapters.langgraph._schema import calling_graphs, classes_of
 from holdfast.adapters.langgraph._thread import GraphThread
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.adapters.langgraph._writing import OnConflict
@@ -42,6 +45,11 @@ from holdfast.store._given import store_of
 _ADDRESSED: Final = "__holdfast_checkpoint"
 """In the config of a run: the checkpoint that its caller asked for by id."""
 _MOST_THREADS: Final = 256
+_FIRST_SLICE: Final = 8
+_LARGEST_SLICE: Final = 256
+_callers: ContextVar[tuple[Any, ...]] = ContextVar("callers", default=())
+"""The graphs that wait for a call that was handed to another thread."""
+R = TypeVar("R")
 _MODES: Final = ("fork", "raise", "branch")
 
 
@@ -117,6 +125,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         if type(backlog) is not int or backlog < 1:
             raise InvalidInput(f"backlog is a whole number from 1 on, not {backlog!r:.80}")
         known = GraphTypes(types, strict)
+        known.source = self._classes_of_callers
         self.store, self._owns_store = store_of(store)
         self._core = _Core(self.store, known, on_conflict, backlog)
         self._memory = memory
@@ -234,7 +243,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Store a checkpoint, with the writes that led to it."""
         asked = _asked(config)
-        about: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}
+        about: dict[str, Any] = _plain({**get_checkpoint_metadata(config, metadata)})
         if self._memory is not None:
             about["holdfast_memory"] = self._memory.position()
         address = Address(_checked(asked.namespace or ""), str(checkpoint["id"]))
@@ -343,13 +352,40 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
 
     # Inside.
 
+    def _calling(self) -> tuple[Any, ...]:
+        """The graphs that wait for this saver."""
+        return _callers.get() or tuple(calling_graphs(self))
+
+    def _classes_of_callers(self) -> Iterable[type]:
+        return {cls for graph in self._calling() for cls in classes_of(graph)}
+
     def _thread(self, name: str) -> GraphThread:
         return self._core.thread(name)
 
     # The asynchronous face.
 
-    aget_tuple = twin(get_tuple)
-    alist = twin_iterator(list)
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The asynchronous twin of `get_tuple`."""
+        get = partial(self.get_tuple, config)
+        return await self._threads.run(partial(_called_by, self._calling(), get))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """The asynchronous twin of `list`."""
+        found = self.list(config, filter=filter, before=before, limit=limit)
+        graphs = self._calling()
+        size = _FIRST_SLICE
+        while several := await self._threads.run(partial(_called_by, graphs, _take(found, size))):
+            for one in several:
+                yield one
+            size = min(2 * size, _LARGEST_SLICE)
+
     aput = twin(put)
     aput_writes = twin(put_writes)
     adelete_thread = twin(delete_thread)
@@ -361,6 +397,25 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     apins = twin(pins)
     athreads = twin_iterator(threads)
     aget_delta_channel_history = twin(get_delta_channel_history)
+
+
+def _called_by(graphs: tuple[Any, ...], call: Callable[[], R]) -> R:
+    """Make a call on a thread of its own context, and know there who waits for it."""
+    _callers.set(graphs)
+    return call()
+
+
+def _take(found: Iterator[R], number: int) -> Callable[[], Sequence[R]]:
+    return lambda: [*islice(found, number)]
+
+
+def _plain(value: Any) -> Any:
+    """Metadata as LangGraph's own savers give it back: with lists in the place of tuples."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        return [_plain(one) for one in value]
+    return value
 
 
 def _asked(config: RunnableConfig) -> _Asked:
