@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from holdfast.adapters.langgraph._codec import SharingGraphCodec
+from holdfast.adapters.langgraph._codec import GraphCodec, SharingGraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
 from holdfast.adapters.langgraph._index import Listed
 from holdfast.codec import Codec
@@ -17,6 +17,8 @@ from holdfast.tree._stack import reading
 
 _FIRST_PAGE: Final = 8
 _LARGEST_PAGE: Final = 128
+_MOST_KEPT: Final = 16 << 20
+"""Of so many bytes, decoded leaves are kept."""
 _MOST_BYTES: Final = 32 << 20
 """So many bytes of objects are held, with what was made of them, before all is let go."""
 
@@ -134,6 +136,51 @@ class SharingLoader(Loader):
                 (found,) = self._read([entry.body])
                 leaf = known[entry.body] = self._leaf(layout, entry, found)
             elements += leaf
+        return elements
+
+
+class Kept:
+    """The decoded leaves of the values that were read last. Nobody else holds them.
+
+    They are found by the ids of their objects, so they never get stale.
+    """
+
+    def __init__(self) -> None:
+        self.leaves: dict[ObjectId, list[Any]] = {}
+
+    def values(self, root: ObjectId, read: Reader, codec: GraphCodec) -> dict[str, Any]:
+        """The channel values of a root, which are the caller's own."""
+        loader = _CopyingLoader(read, codec, self.leaves)
+        values = values_of(root, loader)
+        self.leaves = loader.used
+        return values
+
+
+class _CopyingLoader(Loader):
+    """Loads values, of which leaves that are known are copied and not decoded again."""
+
+    def __init__(self, read: Reader, codec: GraphCodec, known: dict[ObjectId, list[Any]]) -> None:
+        super().__init__(read, codec)
+        self._copy_of, self._leaves = codec.copy_of, known
+        self.used: dict[ObjectId, list[Any]] = {}
+        self._room = _MOST_KEPT
+
+    def _run(self, layout: Layout, root: Root) -> list[Any]:
+        elements: list[Any] = []
+        entries = self._lowest(layout, root)
+        unknown = [entry.body for entry in entries if entry.body not in self._leaves]
+        found = {one.id: one for one in self._read(unknown)} if unknown else {}
+        with uncollected():
+            for entry in entries:
+                leaf = self._leaves.get(entry.body)
+                if leaf is None:
+                    leaf = self._leaf(layout, entry, found[entry.body])
+                    self._room -= len(found[entry.body].payload)
+                if self._room < 0:
+                    elements += leaf
+                else:
+                    self.used[entry.body] = leaf
+                    elements += self._copy_of(leaf)
         return elements
 
 

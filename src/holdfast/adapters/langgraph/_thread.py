@@ -10,7 +10,7 @@ from holdfast.adapters.langgraph._codec import GraphCodec, SharingGraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
 from holdfast.adapters.langgraph._index import Index, Listed
 from holdfast.adapters.langgraph._names import CHECKPOINTS, space_of
-from holdfast.adapters.langgraph._reading import Found, History, values_of
+from holdfast.adapters.langgraph._reading import Found, History
 from holdfast.adapters.langgraph._requests import Put, Request, Requests, Writes
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.adapters.langgraph._writing import Coder, Landing, OnConflict, Seen, Work
@@ -91,7 +91,7 @@ class GraphThread:
     def _values(self, namespace: str, entry: Entry) -> dict[str, Any]:
         warm = self._coder.warmed(namespace)
         if warm.root == entry.values:
-            return values_of(entry.values, self._coder.loader())
+            return warm.kept.values(entry.values, self._objects.read, self._coder.codec)
         return warm.load(entry.values)
 
     def history(self, namespace: str | None, before: str | None) -> Iterator[Listed]:

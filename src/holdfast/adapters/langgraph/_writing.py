@@ -10,6 +10,7 @@ from holdfast.adapters.langgraph._codec import GraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
 from holdfast.adapters.langgraph._index import NOTES, THREAD, Index
 from holdfast.adapters.langgraph._names import CHECKPOINTS, is_hashed
+from holdfast.adapters.langgraph._reading import Kept
 from holdfast.adapters.langgraph._requests import Put, Writes
 from holdfast.codec import Codec, format_path
 from holdfast.errors import NotStorable, ThreadConflict
@@ -51,6 +52,8 @@ class Warm:
         self.maps = MapWriter(codec, read)
         self.shelf = Shelf()
         self.root: ObjectId | None = None
+        self.kept = Kept()
+        """What was decoded of them."""
 
     def load(self, root: ObjectId) -> dict[str, Any]:
         """The values of a root, which is the one to compare with from now on."""
