@@ -1,0 +1,53 @@
+"""Checkpointers to be tested, on the engines and with the methods that a test asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from holdfast.adapters.langgraph import HoldfastSaver
+from tests.frameworks.langgraph.engines import QUICK, local_address, saver_at
+from tests.frameworks.langgraph.families import FAMILIES, AsyncFamily
+
+Addresses: TypeAlias = Callable[[str], str]
+
+
+@pytest.fixture
+def address_of(request: pytest.FixtureRequest, memory_folder: Path) -> Addresses:
+    """Gives the URL of an empty place for an engine, and starts its server if it has one."""
+
+    def find(engine: str) -> str:
+        if engine in ("postgres", "redis", "s3"):
+            url: str = request.getfixturevalue(f"{engine}_url")
+            return url
+        return local_address(engine, memory_folder)
+
+    return find
+
+
+@pytest.fixture(params=QUICK)
+def engine(request: pytest.FixtureRequest) -> str:
+    """The engine of a test; a test may name others."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def saver(engine: str, address_of: Addresses) -> Iterator[HoldfastSaver]:
+    """A checkpointer on an empty store."""
+    with saver_at(engine, address_of(engine)) as made:
+        yield made
+
+
+@pytest.fixture(params=FAMILIES)
+def either(request: pytest.FixtureRequest, saver: HoldfastSaver) -> Iterator[Any]:
+    """The same, whose synchronous methods may be the asynchronous ones in disguise."""
+    if request.param == "sync":
+        yield saver
+        return
+    family = AsyncFamily(saver)
+    yield family
+    family.close()

@@ -1,0 +1,122 @@
+"""Graphs whose process is killed, and which go on in another."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.adapters.langgraph import HoldfastSaver
+from tests.conftest import SOAK
+from tests.frameworks.langgraph.conftest import Addresses
+from tests.frameworks.langgraph.engines import saver_at
+from tests.frameworks.langgraph.graphs import thread
+from tests.frameworks.langgraph.worker import round_graph, start
+
+KILLS = 40 if SOAK else 3
+PATIENCE = 120.0
+ENDLESS = 1_000_000
+
+
+def step_of(line: str) -> int:
+    """The step in which a node runs: a round has two of them."""
+    name, number = line.split()
+    return 2 * int(number) + (2 if name == "close" else 1)
+
+
+def kill_in_a_round(
+    chance: random.Random, engine: str, address: str, runs: Path, durability: str
+) -> None:
+    """Run in another process, and kill it at some moment after some nodes more."""
+    goal = len(lines_of(runs)) + chance.randint(1, 40)
+    process = start("round", engine, address, runs, ENDLESS, durability)
+    until = time.monotonic() + PATIENCE
+    while len(lines_of(runs)) < goal:
+        assert process.poll() is None, process.communicate()[1].decode()
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    time.sleep(chance.random() * 0.02)  # Anywhere in a step.
+    process.kill()
+    process.communicate()
+
+
+def lines_of(runs: Path) -> list[str]:
+    return runs.read_text().splitlines()
+
+
+def finished_tasks(saver: HoldfastSaver, graph: Any) -> tuple[int, set[str]]:
+    """The step that comes next, and the nodes of it whose writes are stored."""
+    state = graph.get_state(thread())
+    found = saver.get_tuple(thread())
+    assert found is not None
+    stored = {task for task, _, _ in found.pending_writes or []}
+    return state.metadata["step"] + 1, {one.name for one in state.tasks if one.id in stored}
+
+
+def check_that_writes_came_first(saver: HoldfastSaver) -> None:
+    """Whatever checkpoint another one follows has the writes of all tasks that led to that."""
+    newest, *older = saver.list(thread())
+    for one in older:
+        step = one.metadata["step"]
+        tasks = {task for task, _, _ in one.pending_writes or []}
+        # The input, the start, then in turn two nodes and one.
+        wanted = 1 if step < 0 or step % 2 else 2
+        assert len(tasks) == wanted, (step, newest.metadata["step"])
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "files", "postgres", "redis"])
+def test_what_sync_acknowledged_is_there_after_a_kill(
+    engine: str, address_of: Addresses, tmp_path: Path
+) -> None:
+    chance = random.Random(engine)
+    address, runs = address_of(engine), tmp_path / "runs"
+    runs.touch()
+    step, finished, known = 0, set[str](), 0
+    for _ in range(KILLS):
+        kill_in_a_round(chance, engine, address, runs, "sync")
+        lines = lines_of(runs)
+        with saver_at(engine, address) as saver:
+            # What was stored of a step is not done again.
+            assert not {f"{name} {(step - 1) // 2}" for name in finished} & {*lines[known:]}
+
+            step, finished = finished_tasks(saver, round_graph(saver, runs, ENDLESS))
+            known = len(lines)
+            check_that_writes_came_first(saver)
+
+            # A node runs only when the checkpoint before its step is stored.
+            assert step >= max(map(step_of, lines))
+
+    with saver_at(engine, address) as saver:
+        check_the_end(saver, runs)
+
+
+def check_the_end(saver: HoldfastSaver, runs: Path) -> None:
+    """Go on for a round or two, and see that every node counted once."""
+    found = saver.get_tuple(thread())
+    number = 0 if found is None else found.checkpoint["channel_values"].get("number", 0)
+    graph = round_graph(saver, runs, number + 2)
+    state = graph.invoke(None if found else {"number": 0, "log": []}, thread())
+
+    assert state["log"] == [
+        f"{name} {one}" for one in range(number + 2) for name in ("left", "right", "close")
+    ]
+
+
+@pytest.mark.parametrize("durability", ["async", "exit"])
+def test_a_killed_graph_goes_on_from_something_whole(
+    durability: str, address_of: Addresses, tmp_path: Path
+) -> None:
+    chance = random.Random(durability)
+    address, runs = address_of("sqlite"), tmp_path / "runs"
+    runs.touch()
+    for _ in range(KILLS):
+        kill_in_a_round(chance, "sqlite", address, runs, durability)
+        with saver_at("sqlite", address) as saver:
+            if durability == "async" and saver.get_tuple(thread()):
+                check_that_writes_came_first(saver)
+            assert durability == "async" or saver.get_tuple(thread()) is None
+    with saver_at("sqlite", address) as saver:
+        check_the_end(saver, runs)

@@ -1,0 +1,162 @@
+"""Graphs with delta channels, whose values are in the writes of many checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from holdfast.adapters.langgraph import HoldfastSaver
+from tests.frameworks.langgraph.conftest import Addresses
+from tests.frameworks.langgraph.engines import ENGINES, saver_at
+from tests.frameworks.langgraph.graphs import delta_graph, history, thread
+
+everywhere = pytest.mark.parametrize("engine", ENGINES)
+TURNS = 7
+
+
+def talk(graph: Any, config: Any = None, turns: int = TURNS, first: int = 0) -> None:
+    for turn in range(first, first + turns):
+        graph.invoke({"log": [f"turn {turn}"]}, config or thread(metadata={"run_id": f"r{turn}"}))
+
+
+def expected(turns: int) -> list[str]:
+    """What the log holds after some turns."""
+    log: list[str] = []
+    for turn in range(turns):
+        for name in (f"turn {turn}", "first", "second"):
+            log.append(f"{name} {len(log)}" if name in ("first", "second") else name)
+    return log
+
+
+@everywhere
+def test_a_delta_channel_is_replayed(saver: HoldfastSaver) -> None:
+    graph = delta_graph(saver)
+    talk(graph)
+
+    assert graph.get_state(thread()).values == {"log": expected(TURNS), "count": TURNS}
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_it_has_the_history_that_langgraph_gives_it(saver: HoldfastSaver, durability: Any) -> None:
+    def run(given: Any) -> list[Any]:
+        graph = delta_graph(given)
+        for turn in range(4):
+            graph.invoke({"log": [f"turn {turn}"]}, thread(), durability=durability)
+        return history(graph, thread())
+
+    assert run(saver) == run(InMemorySaver())
+
+
+@pytest.mark.parametrize("engine", [one for one in ENGINES if one != "memory"])
+def test_it_goes_on_in_another_object(engine: str, address_of: Addresses) -> None:
+    address = address_of(engine)
+    for turn in range(TURNS):
+        with saver_at(engine, address) as saver:
+            graph = delta_graph(saver)
+            talk(graph, turns=1, first=turn)
+            state = graph.get_state(thread()).values
+
+    assert state["log"] == expected(TURNS)
+
+
+@everywhere
+def test_it_survives_prune(saver: HoldfastSaver) -> None:
+    graph = delta_graph(saver)
+    talk(graph)
+    before = graph.get_state(thread())
+    saver.prune(["t"])
+    after = graph.get_state(thread())
+    talk(graph, turns=2, first=TURNS)
+
+    assert after.values == before.values and after.config == before.config
+    assert len(list(saver.list(thread()))) < 3 * (TURNS + 2)
+    assert graph.get_state(thread()).values["log"] == expected(TURNS + 2)
+
+
+@pytest.mark.parametrize("keep", [1, 2, 5, 9, 100])
+def test_all_that_prune_keeps_can_be_read(saver: HoldfastSaver, keep: int) -> None:
+    graph = delta_graph(saver)
+    talk(graph)
+    before = list(graph.get_state_history(thread()))[:keep]
+    saver.prune(["t"], keep_last=keep)
+    after = list(graph.get_state_history(thread()))
+
+    assert [one.config for one in after] == [one.config for one in before]
+    assert [one.values for one in after] == [one.values for one in before]
+
+
+@everywhere
+def test_a_copy_has_all_of_it_and_goes_its_own_way(saver: HoldfastSaver) -> None:
+    graph = delta_graph(saver)
+    talk(graph)
+    saver.copy_thread("t", "u")
+    copied = history(graph, thread("u"))
+    talk(graph, thread("u"), turns=1, first=TURNS)
+    saver.delete_thread("t")
+
+    assert len(copied) == 3 * TURNS + TURNS
+    assert copied[0]["values"]["log"] == expected(TURNS)
+    assert graph.get_state(thread("u")).values["log"] == expected(TURNS + 1)
+    assert graph.get_state(thread()).values == {}
+
+
+@pytest.mark.parametrize("gone", [["r6"], ["r5", "r6"], ["r4", "r5", "r6"]])
+def test_without_its_last_runs_a_thread_is_as_before_them(
+    saver: HoldfastSaver, gone: list[str]
+) -> None:
+    graph = delta_graph(saver)
+    talk(graph)
+    saver.delete_for_runs(gone)
+    left = TURNS - len(gone)
+    kept = graph.get_state(thread()).values["log"]
+    talk(graph, turns=1, first=left)
+
+    assert kept == expected(left)
+    assert graph.get_state(thread()).values["log"] == expected(left + 1)
+
+
+@pytest.mark.parametrize("gone", [["r0"], ["r2"], ["r3", "r4"], ["r0", "r1", "r2", "r3"]])
+def test_the_values_of_later_runs_survive_without_earlier_ones(
+    saver: HoldfastSaver, gone: list[str]
+) -> None:
+    graph = delta_graph(saver)
+    talk(graph)
+    before = {
+        one.config["configurable"]["checkpoint_id"]: one.values
+        for one in graph.get_state_history(thread())
+        if one.metadata["run_id"] not in gone
+    }
+    saver.delete_for_runs(gone)
+    after = {
+        one.config["configurable"]["checkpoint_id"]: one.values
+        for one in graph.get_state_history(thread())
+    }
+
+    assert after == before
+
+
+def test_a_fork_replays_its_own_past(saver: HoldfastSaver) -> None:
+    def travel(given: Any) -> list[Any]:
+        graph = delta_graph(given)
+        talk(graph, turns=3)
+        for _ in range(4):
+            old = list(graph.get_state_history(thread()))[5].config
+            graph.invoke(None, graph.update_state(old, {"log": ["by hand"]}, as_node="first"))
+        return history(graph, thread())
+
+    assert travel(saver) == travel(InMemorySaver())
+
+
+def test_asynchronous_deltas(saver: HoldfastSaver) -> None:
+    graph = delta_graph(saver)
+
+    async def converse() -> Any:
+        for turn in range(TURNS):
+            await graph.ainvoke({"log": [f"turn {turn}"]}, thread())
+        await saver.aprune(["t"])
+        return (await graph.aget_state(thread())).values
+
+    assert asyncio.run(converse())["log"] == expected(TURNS)
