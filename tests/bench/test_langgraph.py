@@ -10,6 +10,8 @@ from bench.scenarios._sides import (
     EVERY_SAVER,
     OUR_SAVER,
     OUR_SAVER_SERVED,
+    PEER_GRAPH,
+    PLAIN_GRAPH,
     SAVER_DELTA,
     SAVER_POOL,
     SAVER_POSTGRES,
@@ -71,3 +73,10 @@ def test_the_number_of_steps_can_be_chosen() -> None:
 
     assert command.sized(known["langgraph-chat"], chosen) == {"steps": 300}
     assert command.sized(known["langgraph-turns"], chosen) == known["langgraph-turns"].size
+
+
+def test_memory_is_compared_with_what_the_peers_page_says_and_with_the_peer() -> None:
+    plain, peer = registry.scenarios()["langgraph-memory"].targets
+
+    assert (plain.limit, plain.over) == (1 - 0.728, (PLAIN_GRAPH,))
+    assert (peer.limit, peer.over) == (1.0, (PEER_GRAPH,))

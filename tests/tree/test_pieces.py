@@ -15,7 +15,7 @@ from holdfast.tree import TreeWriter
 from holdfast.tree._layout import Entry
 from holdfast.tree._levels import Span
 from holdfast.tree._mirrors import SequenceMirror
-from holdfast.tree._pieces import PIECE_MAX, Piece, cut_pieces, splice, starts_of
+from holdfast.tree._pieces import PIECE_MAX, Digest, Piece, cut_pieces, splice, starts_of
 from tests.tree.edits import Editor
 from tests.tree.support import History, root_of, small_nodes
 
@@ -204,3 +204,19 @@ def test_values_that_can_be_stored_only_one_by_one_are_compared_one_by_one() -> 
     written = history.write(value)
 
     assert written.root == TreeWriter().write(value).root
+
+
+# Digests.
+
+
+@given(st.binary(), st.binary())
+def test_a_digest_is_equal_to_the_bytes_that_it_was_made_of_and_to_no_others(
+    one: bytes, other: bytes
+) -> None:
+    made = Digest.of(one)
+
+    assert made == one and one == made
+    assert (made == other) == (one == other) == (other == made)
+    assert (made != other) == (one != other) == (other != made)
+    assert made == Digest.of(one) and (made == Digest.of(other)) == (one == other)
+    assert made != bytes.fromhex(made.hex()) and hash(made) == hash(Digest.of(one))

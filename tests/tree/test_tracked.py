@@ -29,8 +29,8 @@ EDITS = [
 ]
 
 
-def tracked(objects: Objects) -> Tracked:
-    return Tracked(default_codec, objects.read)
+def tracked(objects: Objects, lean: bool = False) -> Tracked:
+    return Tracked(default_codec, objects.read, lean)
 
 
 def keep(objects: Objects, drafted: Drafted) -> None:
@@ -45,11 +45,13 @@ def _state(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(300 if SOAK else 30))
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_value_has_the_root_that_it_has_without_a_history(seed: int, shared: bool) -> None:
+@pytest.mark.parametrize(("shared", "lean"), [(False, False), (True, False), (False, True)])
+def test_a_value_has_the_root_that_it_has_without_a_history(
+    seed: int, shared: bool, lean: bool
+) -> None:
     chance, objects = random.Random(seed), Objects()
     with small_nodes():
-        editor, one = Editor(seed, 64), tracked(objects)
+        editor, one = Editor(seed, 64), tracked(objects, lean)
         value = editor.start()
         for _ in range(25):
             drafted = one.write(value, shared)
@@ -62,7 +64,7 @@ def test_a_value_has_the_root_that_it_has_without_a_history(seed: int, shared: b
                 again = one.write(value, shared)
                 assert again.edited.root == drafted.edited.root and again.edited.objects == []
             if fate == "loaded":
-                value, one = _loaded(objects, drafted)
+                value, one = _loaded(objects, drafted, lean)
             if fate == "copied":
                 one = one.copy()
             for edit in chance.choices(EDITS, k=chance.randint(0, 3)):
@@ -70,14 +72,15 @@ def test_a_value_has_the_root_that_it_has_without_a_history(seed: int, shared: b
             editor.shrink(value, 400)
 
 
-def _loaded(objects: Objects, drafted: Drafted) -> tuple[Any, Tracked]:
-    one = tracked(objects)
+def _loaded(objects: Objects, drafted: Drafted, lean: bool) -> tuple[Any, Tracked]:
+    one = tracked(objects, lean)
     return one.load(drafted.edited.root), one
 
 
-def test_what_was_loaded_and_changed_gives_only_what_changed() -> None:
+@pytest.mark.parametrize("lean", [False, True])
+def test_what_was_loaded_and_changed_gives_only_what_changed(lean: bool) -> None:
     root, objects = stored(_state(500))
-    one = tracked(objects)
+    one = tracked(objects, lean)
     value = one.load(root)
     value["messages"][250] = "changed"
     drafted = one.write(value)
@@ -86,9 +89,10 @@ def test_what_was_loaded_and_changed_gives_only_what_changed() -> None:
     assert set(drafted.edited.needs) <= objects.keys()
 
 
-def test_what_was_loaded_and_not_changed_gives_nothing() -> None:
+@pytest.mark.parametrize("lean", [False, True])
+def test_what_was_loaded_and_not_changed_gives_nothing(lean: bool) -> None:
     root, objects = stored(_state(500))
-    one = tracked(objects)
+    one = tracked(objects, lean)
     drafted = one.write(one.load(root))
 
     assert drafted.edited == (root, [], [root])
@@ -127,9 +131,10 @@ def test_a_value_that_cannot_be_stored_is_refused_with_its_path() -> None:
     [[1, 2], _state(1), list(range(100_000)), dict.fromkeys(range(5000), "x" * 50), "x" * 500_000],
     ids=lambda value: type(value).__name__,
 )
-def test_the_size_is_about_that_of_the_encoding(value: Any) -> None:
+@pytest.mark.parametrize("lean", [False, True])
+def test_the_size_is_about_that_of_the_encoding(value: Any, lean: bool) -> None:
     objects = Objects()
-    one = tracked(objects)
+    one = tracked(objects, lean)
     drafted = one.write(value)
     keep(objects, drafted)
     one.accept(drafted)
@@ -173,3 +178,14 @@ def test_what_was_taken_of_shared_values_is_compared_with_them_afterwards() -> N
 
         drafted = one.write(value, shared=True)
         assert drafted.edited.root == root_of(value)
+
+
+def test_a_lean_one_holds_next_to_nothing_beside_the_value() -> None:
+    root, objects = stored(_state(5000))
+    held = []
+    for lean in (False, True):
+        one = tracked(objects, lean)
+        one.load(root)
+        held.append(sum(mirror.size for mirror in one._mirrors.values()))
+
+    assert held[1] < held[0] / 50

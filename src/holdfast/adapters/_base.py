@@ -37,7 +37,7 @@ class Hydrated(Mapping[str, Any]):
         self._values = dict(values)
         self._lock = threading.RLock()
         self._contents = {
-            name: Content(runtime, read_place(name, value))
+            name: Content(runtime, read_place(name, value), passing=True)
             for name, value in values.items()
             if name in fields and fields[name].is_externalized and _is_reference(value)
         }
@@ -186,7 +186,7 @@ class StateAdapter:
             )
         content = None if since is None else since.content(name)
         with saying(name):
-            return (content or Content(self.runtime)).assigned(value)
+            return (content or Content(self.runtime, passing=True)).assigned(value)
 
     def _reduced(self, field: StateField, reduce: Reduce, left: Any, right: Any) -> Any:
         if not field.is_externalized:

@@ -50,6 +50,8 @@ class Embedder:
     With `shared`, other threads may be changing the values meanwhile. Then what changed
     is copied before it is looked at closely, so that the part and what is remembered of
     it are of one moment. Else a change between the two would never be found.
+
+    With `lean`, digests are remembered of what would else be remembered itself.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class Embedder:
         builder: Builder,
         known: dict[ObjectId, Mirror],
         shared: bool = False,
+        lean: bool = False,
     ) -> None:
         self._codec = codec
+        self.lean = lean
         self._shared_codec = codec.shared() if shared else codec
         self.builder = builder
         self.shared = shared
@@ -164,7 +168,7 @@ class Embedder:
         parts = [self.embed(item, beside.get(index)) for index, item in enumerate(items)]
         built = self.builder.sequence(title, parts, base)
         if built.id is not None:
-            pieces = cut_pieces(self.codec, items)
+            pieces = cut_pieces(self.codec, items, lean=self.lean)
             self.remember_sequence(title, built, pieces, pieces)
         return built.part
 
@@ -196,7 +200,8 @@ class Embedder:
         order = self.order(title, keys, encoded, old_order)
         built = self.builder.mapping(title, keys, parts, order, base)
         if built.id is not None:
-            runs = cut_pairs(self.codec, [encoded[key] for key in sorted(keys)], mapping)
+            ordered = [encoded[key] for key in sorted(keys)]
+            runs = cut_pairs(self.codec, ordered, mapping, lean=self.lean)
             self.remember_mapping(title, built, runs, runs, mapping, order)
         return built.part
 

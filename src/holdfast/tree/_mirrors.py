@@ -93,12 +93,16 @@ def all_text(keys: Iterable[Any]) -> bool:
 
 
 def cut_pairs(
-    codec: Codec, keys: list[Any], mapping: dict[Any, Any], guess: int = FIRST_GUESS
+    codec: Codec,
+    keys: list[Any],
+    mapping: dict[Any, Any],
+    guess: int = FIRST_GUESS,
+    lean: bool = False,
 ) -> list[Pairs]:
     """The runs of a mapping, of which these are the keys in the order of its parts."""
     values = interleave(keys, [mapping[key] for key in keys])
     runs, at = [], 0
-    for piece in cut_pieces(codec, values, 2, guess):
+    for piece in cut_pieces(codec, values, 2, guess, lean):
         some = keys[at : at + piece.length]
         runs.append(Pairs(some, itemgetter(*some), piece))
         at += piece.length

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -31,10 +32,38 @@ VALUE_MAX: Final = 1 << 20
 FIRST_GUESS: Final = 32
 
 
+class Digest(bytes):
+    """A hash in the place of bytes: equal to those, and to those only, that it was made of.
+
+    For who would rather hash again than hold an encoding beside the values.
+    """
+
+    size: int
+
+    @classmethod
+    def of(cls, plain: bytes) -> Digest:
+        """The digest of some bytes."""
+        made = cls(sha256(plain).digest())
+        made.size = len(plain)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        # Python asks the derived class first, on whichever side it stands.
+        if isinstance(other, Digest) or not isinstance(other, bytes):
+            return bytes.__eq__(self, other)
+        return len(other) == self.size and sha256(other).digest() == bytes(self)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = bytes.__hash__
+
+
 class Piece(NamedTuple):
     """A run of values: how many parts they are, and how they looked.
 
-    Where `plain` is None, they are too large, and are looked at one by one.
+    Where `plain` is None, they are too large, and are looked at one by one. It may be a
+    `Digest`.
     """
 
     length: int
@@ -71,11 +100,11 @@ R = TypeVar("R", bound=_Run)
 
 
 def cut_pieces(
-    codec: Codec, values: list[Any], width: int = 1, guess: int = FIRST_GUESS
+    codec: Codec, values: list[Any], width: int = 1, guess: int = FIRST_GUESS, lean: bool = False
 ) -> list[Piece]:
     """Pieces of values, of which `width` make one part.
 
-    `guess` is how many parts the first piece may have.
+    `guess` is how many parts the first piece may have. With `lean`, digests are held.
     """
     pieces: list[Piece] = []
     at, total = 0, len(values) // width
@@ -86,6 +115,8 @@ def cut_pieces(
         if size > PIECE_MAX and count > 1:
             guess = max(1, min(count // 2, count * PIECE_TARGET // size))
             continue
+        if lean and piece.plain is not None:
+            piece = piece._replace(plain=Digest.of(piece.plain))
         pieces.append(piece if size <= VALUE_MAX else UNKNOWN)
         at += count
         guess = max(1, min(4 * count, count * PIECE_TARGET // size))

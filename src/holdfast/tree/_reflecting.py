@@ -27,8 +27,9 @@ from holdfast.tree._pieces import cut_pieces, held_bytes
 class Reflector(Loader):
     """Loads values, and makes a mirror of every large part before anybody can change it."""
 
-    def __init__(self, read: Reader, codec: Codec) -> None:
+    def __init__(self, read: Reader, codec: Codec, lean: bool = False) -> None:
         super().__init__(read, codec)
+        self._lean = lean
         self.mirrors: dict[ObjectId, Mirror] = {}
 
     def _loaded(self, id: ObjectId, root: Root, value: Any) -> None:
@@ -52,7 +53,7 @@ class Reflector(Loader):
             items = opened.parts
             if root.code in SETS:
                 items = in_order(self._codec, items)
-            pieces = cut_pieces(self._codec, items)
+            pieces = cut_pieces(self._codec, items, lean=self._lean)
             return SequenceMirror(id, title, view, pieces, held_bytes(pieces, len(pieces)))
         return self._mapping_mirror(id, title, view, opened.parts, root.order)
 
@@ -68,7 +69,7 @@ class Reflector(Loader):
         sorted_keys = [
             key for _, key in sorted([(encode(key), key) for key in mapping], key=_first)
         ]
-        runs = cut_pairs(self._codec, sorted_keys, mapping)
+        runs = cut_pairs(self._codec, sorted_keys, mapping, lean=self._lean)
         keys = dict.fromkeys(mapping)
         plain = encode(list(keys))
         held = held_bytes([run.piece for run in runs], len(runs)) + 100 * len(keys) + len(plain)

@@ -13,6 +13,7 @@ from holdfast.tree._embed import Embedder, settled
 from holdfast.tree._mirrors import BytesMirror, MappingMirror, Mirror
 from holdfast.tree._objects import Kind, ObjectId, Reader
 from holdfast.tree._parts import linked, links, links_in, may_hold_links
+from holdfast.tree._pieces import Digest
 from holdfast.tree._reflecting import Reflector
 from holdfast.tree._stack import reading, writing
 
@@ -34,10 +35,12 @@ class Tracked:
     `write` takes the whole value as plain Python; objects of the version before are read
     where they are needed, and not held. Call `accept` once a draft is stored. Not for
     several threads at once, but with `shared` they may be changing the value meanwhile.
+
+    It holds about as much as the value itself; with `lean` next to nothing, for some time.
     """
 
-    def __init__(self, codec: Codec, read: Reader) -> None:
-        self._codec, self._read = codec, read
+    def __init__(self, codec: Codec, read: Reader, lean: bool = False) -> None:
+        self._codec, self._read, self._lean = codec, read, lean
         self.forget()
 
     def forget(self) -> None:
@@ -49,7 +52,7 @@ class Tracked:
 
     def copy(self) -> Tracked:
         """One that goes on from the same value."""
-        made = Tracked(self._codec, self._read)
+        made = Tracked(self._codec, self._read, self._lean)
         made._root, made._part, made._alive = self._root, self._part, self._alive
         made._mirrors = dict(self._mirrors)
         return made
@@ -58,7 +61,7 @@ class Tracked:
     def load(self, root: ObjectId) -> Any:
         """The value of a root, which is tracked from now on."""
         part = part_of(root, self._read)
-        reflector = Reflector(self._read, self._codec)
+        reflector = Reflector(self._read, self._codec, self._lean)
         value = reflector.part(part)
         self._root, self._part, self._mirrors = root, part, reflector.mirrors
         self._alive = _size(self._mirrors)
@@ -81,7 +84,7 @@ class Tracked:
 
     def _written(self, value: Any, shared: bool) -> Drafted:
         builder = Builder(self._read)
-        embedder = Embedder(self._codec, builder, self._mirrors, shared)
+        embedder = Embedder(self._codec, builder, self._mirrors, shared, self._lean)
         part = embed_at(embedder, self._codec, (), value, self._part)
         if part == self._part and self._root is not None:
             return Drafted(Edited(self._root, [], [self._root]), part, {})
@@ -118,7 +121,7 @@ class Tracked:
             plains = [one.piece.plain for one in mirror.runs]
         else:
             plains = [one.plain for one in mirror.pieces]
-        return None if None in plains else sum([len(one or b"") for one in plains])
+        return None if None in plains else sum([_length(one or b"") for one in plains])
 
     def _reached(self) -> set[ObjectId]:
         reached = set(links_in(self._part or b""))
@@ -128,6 +131,10 @@ class Tracked:
             pending = list({id for one in found for id in links(one)} - reached)
             reached.update(pending)
         return reached
+
+
+def _length(plain: bytes) -> int:
+    return plain.size if isinstance(plain, Digest) else len(plain)
 
 
 def _size(mirrors: dict[ObjectId, Mirror]) -> int:

@@ -54,7 +54,7 @@ def update_sequence(work: Embedder, mirror: SequenceMirror, items: list[Any]) ->
         def make(start: int, stop: int, guess: int) -> list[Piece]:
             if not owned.covers(start, stop):
                 return [UNKNOWN] * (stop - start)
-            return cut_pieces(work.codec, items[start:stop], 1, guess)
+            return cut_pieces(work.codec, items[start:stop], 1, guess, work.lean)
 
         work.remember_sequence(mirror.title, built, *splice(mirror.pieces, spans, make))
     return built.part
@@ -364,7 +364,7 @@ def _spliced_runs(
         some = keys[low:high]
         if not owned.covers(some):
             return [Pairs([key], itemgetter(key), UNKNOWN) for key in some]
-        return cut_pairs(work.codec, some, owned.mapping, guess)
+        return cut_pairs(work.codec, some, owned.mapping, guess, work.lean)
 
     return splice(mirror.runs, spans, make)
 

@@ -42,12 +42,18 @@ class Change:
 
 
 class Content:
-    """The content of one field of one state. Its value is never shared with another."""
+    """The content of one field of one state. Its value is never shared with another.
 
-    __slots__ = ("_runtime", "_tracked", "_value", "ref")
+    One that is `passing` is held for a moment, by who alone has the value: it takes no
+    memory beside it, and nothing is copied before it is stored.
+    """
 
-    def __init__(self, runtime: Runtime, ref: ContentRef | None = None) -> None:
-        self._runtime = runtime
+    __slots__ = ("_passing", "_runtime", "_tracked", "_value", "ref")
+
+    def __init__(
+        self, runtime: Runtime, ref: ContentRef | None = None, passing: bool = False
+    ) -> None:
+        self._runtime, self._passing = runtime, passing
         self.ref = ref
         self._value: Any = NOTHING
         self._tracked: Tracked | None = None
@@ -84,7 +90,7 @@ class Content:
 
     def next(self) -> Content:
         """A content that goes on from this one, which stays as it is."""
-        following = Content(self._runtime, self.ref)
+        following = Content(self._runtime, self.ref, self._passing)
         following._tracked = None if self._tracked is None else self._tracked.copy()
         return following
 
@@ -125,7 +131,7 @@ class Content:
 
     def _written(self, value: Any) -> Change:
         tracked = self._tracked or self._fresh()
-        drafted = tracked.write(value, is_shared())
+        drafted = tracked.write(value, is_shared() and not self._passing)
         return Change(self, drafted.edited, value, tracked, drafted)
 
     def _renewed(self) -> Change:
@@ -134,7 +140,7 @@ class Content:
         return Change(self, _present(self.ref.id))
 
     def _fresh(self) -> Tracked:
-        return Tracked(self._runtime.coding, self._runtime.backend.read)
+        return Tracked(self._runtime.coding, self._runtime.backend.read, self._passing)
 
     def _reference(self, root: ObjectId, value: Any, tracked: Tracked) -> ContentRef:
         size = tracked.size
