@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pydantic
 import pytest
+from ormsgpack import Ext
 
 from holdfast.codec import Codec, decode, encode
 from holdfast.codec._codes import Code
@@ -217,3 +218,35 @@ def test_fields_that_a_struct_gained_take_their_defaults() -> None:
     found = decode(extension(Code.RECORD, pack(["sample.Item", 1, {"key": "k"}])))
 
     assert same(found, Item("k", 1))
+
+
+def test_a_model_that_is_rebuilt_is_taken_apart_as_it_is_now() -> None:
+    class Late(pydantic.BaseModel):
+        x: "Later | None" = None  # noqa: UP037 - a name that is not there yet
+
+    codec = Codec(types=[Late])
+    codec.encode(Late.model_construct(x=None))
+
+    class Later(pydantic.BaseModel):
+        y: int = 0
+
+    Late.model_rebuild(_types_namespace={"Later": Later})
+    codec.registry.register(Later)
+    made = Late(x=Later(y=3))
+
+    assert same(codec.decode(codec.encode(made)), made)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 4, 15, 16, 17, 255, 256, 257, 65535, 65536])
+def test_an_extension_of_any_size_is_as_ormsgpack_writes_it(size: int) -> None:
+    payload = bytes(size)
+
+    assert extension(Code.RECORD, payload) == pack(Ext(Code.RECORD, payload))
+
+
+def test_fields_that_were_set_are_not_shared_between_models() -> None:
+    one, other = decode(encode([Person(name="a"), Person(name="b")]))
+
+    one.__pydantic_fields_set__.add("age")
+
+    assert other.model_fields_set == {"name"}

@@ -11,6 +11,7 @@ from ormsgpack import unpackb
 from holdfast.codec import _numpy
 from holdfast.codec._atoms import DECODERS, decode_atom
 from holdfast.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from holdfast.codec._models import ModelPlan, plan_of
 from holdfast.codec._msgpack import hidden_failure, nesting_exceeds
 from holdfast.codec._records import put_together
 from holdfast.codec._registry import LONGEST_NAME, Entry
@@ -87,8 +88,31 @@ class Decoder:
             raise
 
     def _record(self, depth: int, data: bytes) -> Any:
-        *head, parts = self._content(depth, Code.RECORD, data) or [None]
+        content = self._content(depth, Code.RECORD, data)
+        plan = self._usual(content)
+        if plan is not None:
+            named = plan.public if len(content) == 3 else plan.set_of(content[2])
+            return plan.build(content[-1], named)
+        *head, parts = content or [None]
         return self.close(Code.RECORD, head, parts)
+
+    def _usual(self, content: list[Any]) -> ModelPlan | None:
+        """The plan of a model that is stored as its class is now, with nothing but fields.
+
+        Most records are such, and need none of what all others need.
+        """
+        if not 3 <= len(content) <= 4:
+            return None
+        name, version = content[0], content[1]
+        entry = self._codec.registry.named(name) if type(name) is str else None
+        if entry is None or entry.shape != "model":
+            return None
+        if type(version) is not int or version != entry.version:
+            return None
+        plan, fields = plan_of(entry), content[-1]
+        if not plan.is_simple or type(fields) is not dict or list(fields) != plan.names:
+            return None
+        return plan if len(content) == 3 or _all_text(content[2]) else None
 
     def _content(self, depth: int, code: int, data: bytes) -> list[Any]:
         """What an extension holds."""

@@ -24,6 +24,7 @@ _MANY: Final = 1024
 class ModelPlan:
     """What is constant of one class of models."""
 
+    cls: Any
     known: dict[str, Any]
     """The fields of the class, as they were when this was made."""
     names: list[str]
@@ -33,23 +34,24 @@ class ModelPlan:
     """The private attributes that have a default."""
     allows_extra: bool
     is_root: bool
+    is_simple: bool
+    """Whether objects have nothing but fields and what is extra."""
     marks: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
     """Sets of names that were met, by what is stored for them."""
 
-    @property
-    def is_simple(self) -> bool:
-        """Whether objects have nothing but fields and what is extra."""
-        return not self.private and not self.is_root
-
-    def set_of(self, names: list[str]) -> set[str]:
-        """A set of names; raises TypeError if they cannot be such."""
-        key = tuple(names)
+    def set_of(self, marks: list[str]) -> frozenset[str]:
+        """The names that are stored as these marks."""
+        key = tuple(marks)
         found = self.marks.get(key)
         if found is None:
-            found = frozenset(names)
+            found = frozenset(marks)
             if len(self.marks) < _MANY:
                 self.marks[key] = found
-        return set(found)
+        return found
+
+    def build(self, fields: Fields, named: frozenset[str]) -> Any:
+        """A model with just these fields, which become its own, where that is simple."""
+        return made_model(self.cls, fields, set(named), {} if self.allows_extra else None, None)
 
 
 def plan_of(entry: Entry) -> ModelPlan:
@@ -65,6 +67,7 @@ def plan_of(entry: Entry) -> ModelPlan:
 def _make_plan(cls: Any) -> ModelPlan:
     known = cls.__pydantic_fields__
     return ModelPlan(
+        cls=cls,
         known=known,
         names=list(known),
         public=frozenset(known),
@@ -72,6 +75,7 @@ def _make_plan(cls: Any) -> ModelPlan:
         defaults=_private_defaults(cls),
         allows_extra=cls.model_config.get("extra") == "allow",
         is_root=bool(cls.__pydantic_root_model__),
+        is_simple=not cls.__private_attributes__ and not cls.__pydantic_root_model__,
     )
 
 
@@ -124,15 +128,15 @@ def build_model(entry: Entry, fields: Fields, fields_set: list[str] | None) -> A
     """A model of its fields, which become its own."""
     plan = plan_of(entry)
     if list(fields) == plan.names and plan.is_simple:
-        named = set(plan.public) if fields_set is None else plan.set_of(fields_set)
-        return _made(entry.cls, fields, named, {} if plan.allows_extra else None, None)
+        return plan.build(fields, plan.public if fields_set is None else plan.set_of(fields_set))
     return _build_carefully(entry, plan, fields, fields_set)
 
 
 _set = object.__setattr__
 
 
-def _made(cls: Any, held: Fields, named: set[str], extra: Any, private: Any) -> Any:
+def made_model(cls: Any, held: Fields, named: set[str], extra: Any, private: Any) -> Any:
+    """A model of all that it holds."""
     built = cls.__new__(cls)
     _set(built, "__dict__", held)
     _set(built, "__pydantic_fields_set__", named)
@@ -166,7 +170,7 @@ def _build_carefully(
         if name not in private:
             private[name] = attribute.get_default()
     owned = private if plan.private or private else None
-    return _made(entry.cls, ordered, named, extra if plan.allows_extra else None, owned)
+    return made_model(entry.cls, ordered, named, extra if plan.allows_extra else None, owned)
 
 
 def _made_root(cls: Any, held: Fields, named: set[str]) -> Any:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from holdfast.adapters.langgraph._looking import PLAIN
 from holdfast.adapters.langgraph._memo import Seen, looks_same
+from holdfast.codec._models import made_model
 
 if TYPE_CHECKING:
     from holdfast.adapters.langgraph._codec import GraphCodec
 
-_ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
-_set = object.__setattr__
+_TEXTS = frozenset({str})
 
 
 def copied(codec: GraphCodec, value: Any) -> Any:
     """A copy of a value that shares nothing with it that can be changed."""
     cls = type(value)
-    if cls in _ATOMS:
+    if cls in PLAIN:
         return value
     if cls is list:
-        return [one if type(one) in _ATOMS else copied(codec, one) for one in value]
-    if cls is dict and set(map(type, value)) <= {str}:
+        return [one if type(one) in PLAIN else copied(codec, one) for one in value]
+    if cls is dict and set(map(type, value)) <= _TEXTS:
         return {
-            key: one if type(one) in _ATOMS else copied(codec, one) for key, one in value.items()
+            key: one if type(one) in PLAIN else copied(codec, one) for key, one in value.items()
         }
     seen = codec.memo.find(value)
-    if seen is not None and looks_same(seen, value, codec._inside):
-        return _copied_record(codec, seen, value)
+    if seen is not None and looks_same(seen, value, codec.inside):
+        return _copied_record(codec, seen)
     if cls is tuple:
         return tuple([copied(codec, one) for one in value])
     if codec.types.is_frozen(cls):
@@ -34,37 +35,29 @@ def copied(codec: GraphCodec, value: Any) -> Any:
     return codec.decoder().decode(codec.encode(value))
 
 
-def _copied_record(codec: GraphCodec, seen: Seen, value: Any) -> Any:
-    cls: Any = type(value)
+def _copied_record(codec: GraphCodec, seen: Seen) -> Any:
+    value, data, depth, keys, _, named, extra, _, busy, loose = seen
     fields = value.__dict__.copy()
     empty: list[Any] = []
-    busy: list[tuple[Any, bytes]] = []
-    plains = iter(seen.busy)
-    for name in seen.loose:
+    copies: list[tuple[Any, bytes]] = []
+    at = 0
+    for name in loose:
         one = fields[name]
-        if one:
-            fields[name] = copy = copied(codec, one)
-            busy.append((copy, next(plains)[1]))
+        if at < len(busy) and one is busy[at][0]:
+            fields[name] = one = copied(codec, one)
+            copies.append((one, busy[at][1]))
+            at += 1
         else:
-            fields[name] = fresh = type(one)()
-            empty.append(fresh)
-    made = cls.__new__(cls)
-    extra: Any = None
-    if seen.named is None:
-        _set(made, "__dict__", fields)
+            fields[name] = one = type(one)()
+            empty.append(one)
+    if named is None:
+        made = object.__new__(type(value))
+        object.__setattr__(made, "__dict__", fields)
     else:
-        extra = None if seen.extra is None else {}
         if extra is not None:
+            extra = {}
             empty.append(extra)
-        _set(made, "__dict__", fields)
-        _set(made, "__pydantic_fields_set__", set(seen.named))
-        _set(made, "__pydantic_extra__", extra)
-        _set(made, "__pydantic_private__", None)
+        made = made_model(type(value), fields, set(named), extra, None)
     held = tuple(fields.values())
-    codec.memo.add(
-        Seen(
-            made, seen.data, seen.depth, seen.keys, held, seen.named, extra, empty,
-            tuple(busy), seen.loose,
-        )
-    )  # fmt: skip
+    codec.memo.add(Seen(made, data, depth, keys, held, named, extra, empty, tuple(copies), loose))
     return made

@@ -19,7 +19,9 @@ MODEL_PARTS: Final = attrgetter(
 _OVERHEAD: Final = 700
 """About how many bytes it takes to remember a record, beside its encoding."""
 _QUIET: Final = 2 << 20
-"""Below so many bytes nothing is forgotten."""
+"""Below so many bytes of what is new, nothing is forgotten."""
+_TURNS: Final = 4
+"""After so many turns what was not used is forgotten."""
 
 
 class Seen(NamedTuple):
@@ -37,11 +39,12 @@ class Seen(NamedTuple):
     named: frozenset[str] | None
     """Which fields of a pydantic model were set; None for other records."""
     extra: Any
+    """Where a pydantic model has what is extra: nothing, or a dict that is empty."""
     empty: list[Any]
     """The containers in it that are empty."""
     busy: tuple[tuple[Any, bytes], ...]
     """What else in it can change, and its encodings."""
-    loose: tuple[str, ...]
+    loose: list[str]
     """The names of the fields with what is empty or busy, in this order."""
 
 
@@ -62,47 +65,58 @@ def looks_same(seen: Seen, value: Any, again: Callable[[Any, int], bytes | None]
 class Memo:
     """The records of one thread that were seen lately. Not for several threads.
 
-    Two generations, so that what is no longer in the state is forgotten: whenever they have
-    become twice as large as what was in use, what is not used until the next `turn` goes.
+    There are two generations. Once as much is new as there was, a new one begins, and what
+    is not used in the next turns is forgotten.
     """
 
     def __init__(self, limit: int = 32 << 20) -> None:
         self.recent: dict[int, Seen] = {}
-        self.older: dict[int, Seen] = {}
-        self.size = 0
-        """About how many bytes the recent ones take."""
+        self._older: dict[int, Seen] = {}
         self._limit = limit // 2
-        self._most = _QUIET
+        self._size = 0
+        self._settled = 0
+        self._turns = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the recent records take."""
+        return self._size
 
     def turn(self) -> None:
-        """Forget what is no longer in use, from time to time. Call it after each checkpoint."""
-        if self.older:
-            self.older, self._most = {}, 2 * self.size + _QUIET
-        elif self.size > self._most:
-            self._turn()
+        """Say that a checkpoint was written, which used all that is still needed."""
+        if self._older:
+            self._turns += 1
+            if self._turns == _TURNS:
+                self._older, self._settled = {}, self._size
+        elif self._size - self._settled > max(_QUIET, self._settled):
+            self._begin()
 
-    def _turn(self) -> None:
-        self.older, self.recent, self.size = self.recent, {}, 0
+    def _begin(self) -> None:
+        """Begin a new generation."""
+        self._older, self.recent = self.recent, {}
+        self._size = self._settled = self._turns = 0
 
     def clear(self) -> None:
         """Forget everything."""
-        self.recent, self.older, self.size = {}, {}, 0
+        self._begin()
+        self._older = {}
 
     def find(self, value: Any) -> Seen | None:
         """What is remembered of an object, which may have changed since."""
         found = self.recent.get(id(value))
-        if found is None and self.older:
-            found = self.older.get(id(value))
+        if found is None and self._older:
+            found = self._older.get(id(value))
             if found is not None:
                 self.add(found)
         return found
 
     def add(self, seen: Seen) -> None:
         """Remember a record."""
-        size = len(seen.data) + _OVERHEAD
-        if self.size + size > self._limit:
-            if size > self._limit:
+        size = self._size + len(seen[1]) + _OVERHEAD
+        if size > self._limit:
+            if len(seen.data) > self._limit // 4:
                 return
-            self._turn()
-        self.recent[id(seen.value)] = seen
-        self.size += size
+            self._begin()
+            size = len(seen.data) + _OVERHEAD
+        self._size = size
+        self.recent[id(seen[0])] = seen
