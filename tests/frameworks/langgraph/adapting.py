@@ -16,6 +16,7 @@ from langgraph.graph import START, StateGraph
 
 from holdfast import AgentState, Externalized, Inline, MemoryStore
 from holdfast.adapters.langgraph import LangGraphAdapter
+from holdfast.store import Store
 from holdfast.tree import Object
 
 MARKER = "a payload that no checkpoint may hold"
@@ -51,7 +52,7 @@ def docs(count: int = 3) -> list[dict[str, Any]]:
     return [{"id": at, "text": f"{MARKER}, {at}"} for at in range(count)]
 
 
-def make(store: MemoryStore | None = None, **options: Any) -> LangGraphAdapter:
+def make(store: Store | None = None, **options: Any) -> LangGraphAdapter:
     return LangGraphAdapter(RAGState, backend=store or CountingStore(), **options)
 
 

@@ -12,11 +12,13 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
+from langgraph.types import CachePolicy, Command, interrupt
 
 from holdfast import (
     AgentState,
@@ -27,7 +29,7 @@ from holdfast import (
     MemoryStore,
     auto_adapt,
 )
-from holdfast.adapters.langgraph import LangGraphAdapter
+from holdfast.adapters.langgraph import HoldfastSaver, LangGraphAdapter
 from holdfast.errors import InvalidInput, MissingContent, NotStorable
 from holdfast.state import Runtime, append_items, default, prune_expired
 from tests.frameworks.langgraph.adapting import (
@@ -290,6 +292,42 @@ def test_a_change_in_place_is_an_update_only_if_it_is_returned(adapter: LangGrap
     assert seen == [3, 4]
 
 
+def test_what_a_node_changes_in_place_changes_no_checkpoint(adapter: LangGraphAdapter) -> None:
+    def change(state: Any) -> dict[str, Any]:
+        state["docs"].append({"id": "leak"})
+        state["docs"][0]["text"] = "leak"
+        return {"answer": "changed what was only mine"}
+
+    graph = adapter.compile(chain(adapter, retrieve, change), checkpointer=InMemorySaver())
+    first = graph.invoke({"question": "?"}, thread())
+    first["docs"].clear()
+    history = list(graph.get_state_history(thread()))
+    history[0].values["docs"].clear()
+
+    assert [one.values["docs"] for one in history[1:] if "docs" in one.values] == [docs()]
+    assert graph.get_state(thread()).values["docs"] == docs()
+
+
+def test_what_was_externalized_twice_is_externalized_once(adapter: LangGraphAdapter) -> None:
+    once = adapter.externalize({"docs": docs(), "question": "?"})
+
+    assert adapter.externalize(once) == once
+    assert adapter.hydrate(adapter.externalize(adapter.hydrate(once)))["docs"] == docs()
+
+
+def test_a_value_that_looks_like_the_inside_of_a_reference_is_a_value(
+    adapter: LangGraphAdapter,
+) -> None:
+    lookalike = {"hash": "x", "backend_id": "y", "type_name": "bytes", "size_bytes": 1}
+
+    def give(state: Any) -> Any:
+        return {"docs": lookalike}
+
+    result = adapter.compile(chain(adapter, give)).invoke({"question": "?"})
+
+    assert result["docs"] == lookalike
+
+
 def test_only_what_changed_of_a_large_value_is_stored(store: CountingStore) -> None:
     adapter = make(store)
     large = [{"id": at, "text": f"{at} " * 500} for at in range(200)]
@@ -425,6 +463,50 @@ def test_what_cannot_be_stored_fails_at_the_node_and_says_where(adapter: LangGra
 
     with pytest.raises(NotStorable, match=r'state.docs\[0\]\["open"\]'):
         chain(adapter, give).compile().invoke({"question": "?"})
+
+
+@pytest.mark.parametrize("saver", [InMemorySaver, HoldfastSaver])
+def test_a_thread_goes_on_with_any_checkpointer(saver: Any, adapter: LangGraphAdapter) -> None:
+    def ask(state: Any) -> dict[str, Any]:
+        return {"docs": [*state["docs"], interrupt("what?")], "notes": ["asked"]}
+
+    builder = chain(adapter, retrieve, ask)
+    builder.add_node("beside", adapter.wrap_node(lambda state: {"notes": ["beside"]}))
+    builder.add_edge("retrieve", "beside")
+    checkpointer = saver()
+    adapter.compile(builder, checkpointer=checkpointer).invoke({"question": "?"}, thread())
+    # Another program: what is pending is read from the checkpointer.
+    again = make(adapter.backend)
+    graph = again.compile(_rebuilt(again, builder), checkpointer=checkpointer)
+    result = graph.invoke(Command(resume="this"), thread())
+
+    assert result["docs"] == [*docs(), "this"] and sorted(result["notes"]) == ["asked", "beside"]
+
+
+def _rebuilt(adapter: LangGraphAdapter, builder: Any) -> Any:
+    """The same graph, with the channels of another adapter."""
+    made = StateGraph(adapter.schema())
+    for name, spec in builder.nodes.items():
+        made.add_node(name, adapter.wrap_node(spec.runnable))
+    for start, end in builder.edges:
+        made.add_edge(start, end)
+    return made
+
+
+def test_a_result_that_is_cached_is_used_again(adapter: LangGraphAdapter) -> None:
+    calls: list[int] = []
+
+    def work(state: Any) -> dict[str, Any]:
+        calls.append(len(state["docs"]))
+        return {"docs": [*state["docs"], {"id": "worked"}]}
+
+    builder = StateGraph(adapter.schema())
+    builder.add_node("work", adapter.wrap_node(work), cache_policy=CachePolicy())
+    builder.add_edge(START, "work")
+    graph = adapter.compile(builder, cache=InMemoryCache())
+    results = [graph.invoke({"docs": docs(count)})["docs"] for count in (3, 3, 2)]
+
+    assert calls == [3, 2] and [len(one) for one in results] == [4, 4, 3]
 
 
 # References are followed in the places of fields only.
