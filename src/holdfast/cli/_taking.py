@@ -101,7 +101,7 @@ def export_langgraph(
             )
         )
     _show_left(run, done)
-    record = {**asdict(done), "target": shown_url(target), "left_out": done.left_counts.total()}
+    record = {"target": shown_url(target), **_told(done)}
     told = f"Wrote {done.checkpoints:,} checkpoints and {done.writes:,} writes of {done.threads:,}"
     there = f"; {done.present:,} were there" if done.present else ""
     run.out.done(
@@ -168,7 +168,7 @@ def _show_left(run: Run, done: Imported | Exported) -> None:
 
 
 def _show_unknown(run: Run, done: Imported) -> None:
-    if run.json or run.quiet:
+    if run.json or run.quiet or not (done.checkpoints or done.writes):
         return
     for name, count in done.unknown.items():
         module, _, cls = name.rpartition(".")
@@ -181,9 +181,13 @@ def _show_unknown(run: Run, done: Imported) -> None:
 
 
 def _imported_record(done: Imported, url: str) -> dict[str, Any]:
-    told = asdict(done)
-    told["source"] = done.source._asdict()
-    return {"store": url, **told, "left_out": done.left_counts.total()}
+    return {"store": url, **_told(done), "source": done.source._asdict()}
+
+
+def _told(done: Imported | Exported) -> dict[str, Any]:
+    """What was done, without the list of what was left out."""
+    told = {name: getattr(done, name) for name in done.__dataclass_fields__}
+    return {**told, "left_out": done.left_counts.total(), "left_counts": dict(done.left_counts)}
 
 
 def _imported_text(done: Imported) -> str:
@@ -197,8 +201,6 @@ def _imported_text(done: Imported) -> str:
         told += f"; {done.verified:,} read back and equal"
     if done.stored_bytes and done.source_bytes and done.checkpoints:
         ratio = done.source_bytes / done.stored_bytes
-        told += (
-            f". {size(done.source_bytes)} became {size(done.stored_bytes)}: "
-            f"{ratio:,.1f} times smaller"
-        )
+        told += f". {size(done.source_bytes)} became {size(done.stored_bytes)}"
+        told += f": {ratio:,.1f} times smaller" if ratio >= 1.05 else ""
     return told

@@ -8,7 +8,7 @@ against another run is on a branch that says so; pinned checkpoints have tags.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from holdfast.adapters.langgraph._entries import Entry, Record
@@ -148,24 +148,27 @@ class _Maker:
             self._advance(commit, follows)
 
     def _advance(self, commit: Commit, follows: ObjectId | None) -> None:
-        head = self._refs.get(_MAIN)
+        head, beside = self._refs.get(_MAIN), []
         if head is not None and head != follows:
-            self._refs[_branch("fork", head)] = head
+            fork = _branch("fork", head)
+            self._refs[fork] = head
+            beside.append(Move(fork, None, head))
             left = self._branch_at(follows)
             if left is not None:
                 del self._refs[left]
-        self._move(_MAIN, commit)
+                beside.append(Move(left, follows, None))
+        self._move(_MAIN, commit, beside)
 
     def _branch_at(self, commit: ObjectId | None) -> str | None:
         names = (name for name, id in self._refs.items() if id == commit and name != _MAIN)
         return next(names, None)
 
-    def _move(self, name: str, commit: Commit) -> None:
+    def _move(self, name: str, commit: Commit, beside: Sequence[Move] = ()) -> None:
         before = self._refs.get(name)
         self._refs[name] = commit.id
         action = "commit" if commit.parents == (() if before is None else (before,)) else "fork"
         number = len(self._operations) + 1
-        moves = (Move(name, before, commit.id),)
+        moves = (*beside, Move(name, before, commit.id))
         about = {"action": action}
         self._operations.append(
             Operation(self._space, number, moves, f"{number:032x}", commit.time, 1, about)

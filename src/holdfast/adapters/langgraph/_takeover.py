@@ -170,7 +170,7 @@ class _Import:
 
     def _take(self, id: str) -> None:
         thread = self._thread(id)
-        there = _There(thread)
+        there = _There(thread, _Comparing(self._types))
         batch = _Batch(thread, id, self.done, self._left)
         waiting = _by_checkpoint(self._database.write_keys(id))
         keys = parents_first(self._database.keys(id))
@@ -227,8 +227,8 @@ class _Import:
     # Looking again.
 
     def _verify(self, id: str) -> None:
-        there = _There(self._thread(id))
         codec = _Comparing(self._types)
+        there = _There(self._thread(id), codec)
         for key in self._database.keys(id):
             address = Address(key.namespace, key.id)
             if (id, address) not in self._left:
@@ -283,10 +283,10 @@ class _ComparingDecoder(StoredDecoder):
 class _There:
     """What a thread holds already."""
 
-    def __init__(self, thread: GraphThread) -> None:
+    def __init__(self, thread: GraphThread, codec: Codec) -> None:
         self._thread = thread
         self._index: Index = thread.look().checkpoints
-        self._reader = thread.reader()
+        self._reader = History.of(thread._objects.read, codec)
 
     def has(self, address: Address) -> bool:
         """Whether a checkpoint was put."""
