@@ -67,6 +67,10 @@ class Found(NamedTuple):
         return self.place >> ORDINAL_BITS
 
 
+# Blobs in any case: damage may make a text of one, which could not be read at all.
+_COLUMNS = "number, space, sequence, write, CAST(entries AS BLOB), CAST(bases AS BLOB)"
+
+
 class Tail:
     """The rows of the log after those that are in the tables."""
 
@@ -171,11 +175,22 @@ class Moment:
             else:
                 found[id] = Found(place, self.entry(place))
         if others:
-            for number, place in self._select(others):
+            places = list(self._select(others))
+            self._look_ahead(place >> ORDINAL_BITS for _, place in places)
+            for number, place in places:
                 entry = self.entry(place)
                 if entry.id in others[number]:
                     found[entry.id] = Found(place, entry)
         return found
+
+    def _look_ahead(self, numbers: Iterable[int]) -> None:
+        """Read rows together that will be asked for one by one."""
+        known = (self.tail.rows, self._rows, self.more.rows)
+        wanted = {number for number in numbers if not any(number in rows for rows in known)}
+        if len(wanted) > 1:
+            for some in _portions(wanted):
+                query = _query(_COLUMNS, "log", "number", len(some))
+                self._rows.update((row[0], Row(*row)) for row in self.db.execute(query, some))
 
     def entry(self, place: int) -> Entry:
         """The entry at a place."""
@@ -327,10 +342,8 @@ def operation_key(space: int, sequence: int) -> int:
 
 
 def _read_rows(db: sqlite3.Connection, after: int, last: int) -> list[Row]:
-    # Blobs in any case: damage may make a text of one, which could not be read at all.
     rows = db.execute(
-        "SELECT number, space, sequence, write, CAST(entries AS BLOB), CAST(bases AS BLOB) "
-        "FROM log WHERE number > ? AND number <= ? ORDER BY number",
+        f"SELECT {_COLUMNS} FROM log WHERE number > ? AND number <= ? ORDER BY number",  # noqa: S608
         (after, last),
     )
     return [Row(*row) for row in rows]

@@ -56,11 +56,15 @@ class Loader:
         if self._depth >= _MAX_DEPTH:
             raise FormatError("the value is nested too deeply")
         self._depth += 1
-        root = Root.decode(found.payload)
+        root = self._opened(found)
         value = self._container(root)
         self._loaded(found.id, root, value)
         self._depth -= 1
         return value
+
+    def _opened(self, found: Object) -> Root:
+        """The root that an object is."""
+        return Root.decode(found.payload)
 
     def _loaded(self, id: ObjectId, root: Root, value: Any) -> None:
         """Called with every large part that was read."""

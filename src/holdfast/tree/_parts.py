@@ -102,7 +102,7 @@ def links(source: Object) -> list[ObjectId]:
     if source.kind in (Kind.VALUE, Kind.ITEMS, Kind.PAIRS):
         return links_in(source.payload)
     if source.kind == Kind.ROOT:
-        return _root_links(source.payload)
+        return root_links(Root.decode(source.payload), source.payload)
     if source.kind not in _WIDTHS:
         raise FormatError(f"object {source.id.hex()[:12]} is not part of a value")
     content, width = unpack_list(source.payload), _WIDTHS[source.kind]
@@ -114,8 +114,8 @@ def links(source: Object) -> list[ObjectId]:
 _WIDTHS = {Kind.ITEMS_INDEX: 2, Kind.PAIRS_INDEX: 3, Kind.CHUNKS_INDEX: 2}
 
 
-def _root_links(payload: bytes) -> list[ObjectId]:
-    root = Root.decode(payload)
+def root_links(root: Root, payload: bytes) -> list[ObjectId]:
+    """The objects that a root points to, which is read already; raises FormatError."""
     if root.data is not None or root.height < layout_of(root.code).first_index:
         return links_in(payload)
     order = [] if root.order is None else links_in(root.order)

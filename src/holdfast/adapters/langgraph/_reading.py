@@ -13,6 +13,7 @@ from holdfast.codec import Codec
 from holdfast.tree import Kind, Map, Object, ObjectId, Reader, links
 from holdfast.tree._layout import Layout, Root
 from holdfast.tree._load import Loader, uncollected
+from holdfast.tree._parts import root_links
 from holdfast.tree._stack import reading
 
 _FIRST_PAGE: Final = 8
@@ -121,6 +122,9 @@ class SharingLoader(Loader):
             self._records.clear()
         self._fetched.fetch(roots)
 
+    def _opened(self, found: Object) -> Root:
+        return self._fetched.root(found)
+
     def _objects(self, ids: list[ObjectId]) -> list[Any]:
         for id in ids:
             if id not in self._parts:
@@ -190,11 +194,13 @@ class _Fetched:
     def __init__(self, read: Reader) -> None:
         self._read = read
         self._known: dict[ObjectId, Object] = {}
+        self._roots: dict[ObjectId, Root] = {}
         self.size = 0
 
     def clear(self) -> None:
         """Let go of everything."""
         self._known.clear()
+        self._roots.clear()
         self.size = 0
 
     def read(self, ids: Sequence[ObjectId]) -> Sequence[Object]:
@@ -209,8 +215,20 @@ class _Fetched:
         pending = [id for id in roots if id not in self._known]
         while pending:
             found = self._take(pending)
-            below = (link for one in found if one.kind != Kind.CHUNK for link in links(one))
+            below = (link for one in found for link in self._links(one))
             pending = [id for id in dict.fromkeys(below) if id not in self._known]
+
+    def _links(self, one: Object) -> list[ObjectId]:
+        if one.kind != Kind.ROOT:
+            return links(one)
+        return root_links(self.root(one), one.payload)
+
+    def root(self, one: Object) -> Root:
+        """The root that an object is, decoded once."""
+        found = self._roots.get(one.id)
+        if found is None:
+            found = self._roots[one.id] = Root.decode(one.payload)
+        return found
 
     def _take(self, ids: Sequence[ObjectId]) -> list[Object]:
         found = list(self._read(list(dict.fromkeys(ids))))
