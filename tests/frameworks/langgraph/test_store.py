@@ -12,13 +12,21 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
 from langgraph.config import get_store
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, PutOp
 
 import holdfast
-from holdfast.adapters.langgraph import HoldfastStore, ItemVersion, StoreItem, StoreSearchItem
+from holdfast.adapters.langgraph import (
+    HoldfastSaver,
+    HoldfastStore,
+    ItemVersion,
+    StoreItem,
+    StoreSearchItem,
+)
 from holdfast.errors import (
     Conflict,
     InvalidInput,
@@ -327,6 +335,51 @@ def test_a_checkpoint_says_where_the_memory_was(memory: HoldfastStore) -> None:
     assert memory.at(config, saver=Saver()).get(NOTES, "k").value == {"n": 1}
     with pytest.raises(InvalidInput, match="saver"):
         memory.at(config)
+
+
+def test_a_graph_travels_in_time_with_its_memory(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store")
+    memory = HoldfastStore(store)
+    saver = HoldfastSaver(store, memory=memory)
+    builder = StateGraph(State)
+    builder.add_node("count", count_visits)
+    builder.add_edge(START, "count")
+    graph = builder.compile(checkpointer=saver, store=memory)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    for _ in range(3):
+        graph.invoke({"turns": []}, config)
+    ended = [one for one in graph.get_state_history(config) if not one.next]
+    found = [memory.at(one).get(("visits",), "count").value["n"] for one in ended]
+    again = [memory.at(one.config, saver=saver).get(("visits",), "count") for one in ended]
+    saver.close()
+    store.close()
+
+    assert [one.values["turns"][-1] for one in ended] == found == [3, 2, 1]
+    assert [one.value["n"] for one in again] == found
+
+
+def test_a_memory_that_was_moved_is_read_as_it_was(tmp_path: Path) -> None:
+    source = MemoryStore()
+    memory = HoldfastStore(source)
+    for number in range(3):
+        memory.put(NOTES, "k", {"n": number})
+        if number == 1:
+            between = datetime.now(UTC)
+    with SqliteStore(tmp_path / "store") as target:
+        holdfast.migrate(source, target)
+        moved = HoldfastStore(target)
+        moved.put(NOTES, "k", {"n": 3})
+
+        assert [one.version for one in moved.history(NOTES, "k")] == [4, 3, 2, 1]
+        assert moved.at(between).get(NOTES, "k").value == {"n": 1}
+        assert moved.at(memory.position()).get(NOTES, "k").value == {"n": 2}
+
+
+def test_messages_and_documents_are_values_too(memory: HoldfastStore) -> None:
+    value = {"said": [HumanMessage("hi", id="1")], "source": Document("text", metadata={"p": 1})}
+    memory.put(NOTES, "k", value)
+
+    assert memory.get(NOTES, "k").value == value
 
 
 # Items that end.

@@ -23,7 +23,7 @@ from langgraph.store.base import (
 from holdfast.adapters.langgraph._store_expiry import Expiry, check_ttl
 from holdfast.adapters.langgraph._store_face import Embedded, Face
 from holdfast.adapters.langgraph._store_history import HEAD, key_history, moment_of
-from holdfast.adapters.langgraph._store_keys import Name
+from holdfast.adapters.langgraph._store_keys import Name, to_name
 from holdfast.adapters.langgraph._store_ops import Plan, add_put, planned
 from holdfast.adapters.langgraph._store_reading import Reading
 from holdfast.adapters.langgraph._store_records import ItemVersion
@@ -31,6 +31,7 @@ from holdfast.adapters.langgraph._store_snapshot import Snapshot
 from holdfast.adapters.langgraph._store_sweeping import Sweeper, over
 from holdfast.adapters.langgraph._store_view import StoreView
 from holdfast.adapters.langgraph._store_writing import Batch, Editor, Unchanged
+from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.adapters.langgraph._vectors import Indexing, Partitions
 from holdfast.codec import Codec
 from holdfast.errors import HoldfastError, InvalidInput
@@ -49,6 +50,7 @@ TENANT: Final = "langgraph-store"
 
 _OBJECT_BYTES: Final = 32 << 20
 _SWEEP_MINUTES: Final = 5.0
+_MOST_USES: Final = 1000
 
 _log = logging.getLogger("holdfast.langgraph")
 
@@ -58,7 +60,8 @@ class HoldfastStore(Face):
 
     All of LangGraph's `BaseStore`, sync and async, on every engine: `store` is a Store, a path
     or URL, or None for one in memory. `name` tells memories in one store apart. `types` are
-    classes that values may hold, beside those that `holdfast.register` declared.
+    classes that values may hold, beside messages and documents of LangChain and those that
+    `holdfast.register` declared.
 
     Every batch is one commit. So items have versions, `put` and `delete` take `if_version`,
     `history` gives the versions of a key, and `at` the whole memory as it was.
@@ -84,12 +87,13 @@ class HoldfastStore(Face):
         self.ttl_config = _checked_ttl(ttl)
         self._indexing = None if index is None else Indexing(index)
         self.index_config = index
-        self._codec = Codec(types=types)
+        self._codec = Codec(GraphTypes(types).registry)
         space = space_name(TENANT, name)
         self.store, self._owns_store = store_of(store)
         self._history = History(self.store, space, codec=self._codec, agent=name)
         self._objects = SharedObjects(self.store.read, _OBJECT_BYTES)
         self._latest = Snapshot(None, self._objects.read, self._codec)
+        self._uses = 0
         self._expiry = Expiry(self.store, space)
         self._partitions = Partitions()
         self._lock = threading.Lock()
@@ -208,8 +212,7 @@ class HoldfastStore(Face):
         """Delete the items whose time is over; how many they were."""
         moment, count = self._expiry.clock(), 0
         for names in over(self._snapshot(), self._expiry, moment):
-            self._write(Batch(swept=names, moment=moment))
-            count += len(names)
+            count += self._write(Batch(swept=names, moment=moment))
         return count
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
@@ -248,9 +251,11 @@ class HoldfastStore(Face):
     def _snapshot(self) -> Snapshot:
         found = self.store.ref(self._history.space, HEAD)
         root = None if found is None else self._history.resolve(found.target).root
-        latest = self._latest
-        if latest.root != root:
-            latest = self._latest = latest.version(root)
+        latest, self._uses = self._latest, self._uses + 1
+        if latest.root != root or self._uses > _MOST_USES:
+            # It remembers every node on the way to a key, so it is not for ever.
+            latest, self._uses = latest.version(root), 0
+            self._latest = latest
         return latest
 
     def _execute(self, plan: Plan, embedded: Embedded) -> list[Any]:
@@ -260,7 +265,7 @@ class HoldfastStore(Face):
         if plan.gets or plan.searches or plan.lists:
             reading = Reading(self._snapshot(), self._expiry, self._partitions, moment)
             results = reading.results(plan, embedded.queries)
-            renewed = self._expiry.renew(reading.renewed.items(), moment)
+            renewed = [to_name(key) for key in self._expiry.renew(reading.renewed.items(), moment)]
         puts = embedded.puts(plan)
         if puts:
             self._write(Batch(puts, renewed, moment=moment))
@@ -268,12 +273,14 @@ class HoldfastStore(Face):
             self._renew(Batch(renewed=renewed, moment=moment))
         return results
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: Batch) -> int:
+        """One commit, if anything changes; how many items were deleted."""
         editor = Editor(batch, self._codec, self._expiry.is_living)
         with suppress(Unchanged):
             self._branch.update(
                 editor, time=batch.moment, logic_step=batch.step, description=batch.description
             )
+        return editor.deleted
 
     def _renew(self, batch: Batch) -> None:
         try:

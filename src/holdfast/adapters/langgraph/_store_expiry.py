@@ -10,13 +10,13 @@ and if the notes are lost an item ends early, but not before half of its time af
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
-from math import isfinite
+from itertools import islice
+from math import inf, isfinite
 from typing import Any, Final
 
-from holdfast.adapters.langgraph._store_keys import ITEM, Name, to_key
-from holdfast.adapters.langgraph._store_records import Record
+from holdfast.adapters.langgraph._store_records import Entry, Stored
 from holdfast.errors import InvalidInput
 from holdfast.store import Store
 
@@ -30,6 +30,8 @@ _COARSE: Final = 100
 """A note is not renewed for less than this part of an item's time."""
 
 _FEW: Final = 4
+_TOGETHER: Final = 512
+_NEVER: Final = inf
 
 
 def now() -> int:
@@ -56,62 +58,59 @@ def ending(moment: int, minutes: float | None) -> int | None:
 
 
 class Expiry:
-    """Knows what is over. Safe to share between threads."""
+    """Knows what is over. Safe to share between threads.
+
+    Items are handed over as they are stored: their keys, and the dicts beneath these.
+    """
 
     def __init__(self, store: Store, space: str, clock: Callable[[], int] = now) -> None:
         self._scratch, self.clock = store.scratch(), clock
         self._prefix = f"expiry/{space}/"
 
-    def living(
-        self, found: Iterable[tuple[Name, Record]], moment: int
-    ) -> list[tuple[Name, Record]]:
+    def living(self, found: Iterable[Entry], moment: int) -> Iterator[Entry]:
         """Those whose time is not over, in their order."""
-        listed = list(found)
-        over = [one for one in listed if _is_due(one[1], moment)]
-        if not over:
-            return listed
-        noted = self._noted(over)
-        gone = {name for name, record in over if noted.get(name, 0) <= moment}
-        return [one for one in listed if one[0] not in gone]
+        entries = iter(found)
+        while some := list(islice(entries, _TOGETHER)):
+            over = [one for one in some if one[1].get("expires_at", _NEVER) <= moment]
+            if over:
+                noted = self._noted(over)
+                gone = {key for key, _ in over if noted.get(key, 0) <= moment}
+                yield from (one for one in some if one[0] not in gone)
+            else:
+                yield from some
 
-    def is_living(self, name: Name, record: Record, moment: int) -> bool:
+    def is_living(self, key: str, stored: Stored, moment: int) -> bool:
         """Whether the time of an item is not over."""
-        return bool(self.living([(name, record)], moment))
+        return any(self.living([(key, stored)], moment))
 
-    def renew(self, read: Iterable[tuple[Name, Record]], moment: int) -> list[Name]:
-        """Begin the time of what was read again; those that must hold that themselves."""
-        written: list[Name] = []
-        for name, record in read:
-            end = ending(moment, record.ttl)
-            if end is None or record.expires_at is None or record.ttl is None:
+    def renew(self, read: Iterable[Entry], moment: int) -> list[str]:
+        """Begin the time of what was read again; the keys of those that must hold it themselves."""
+        written: list[str] = []
+        for key, stored in read:
+            ttl, known = stored.get("ttl"), stored.get("expires_at")
+            end = ending(moment, ttl)
+            if ttl is None or known is None or end is None:
                 continue
-            if record.expires_at - moment < record.ttl * MINUTE / 2:
-                written.append(name)
-            elif end - record.expires_at > record.ttl * MINUTE / _COARSE:
-                self._note(name, record, end, moment)
+            if known - moment < ttl * MINUTE / 2:
+                written.append(key)
+            elif end - known > ttl * MINUTE / _COARSE:
+                note = f"{stored['version']} {end}".encode()
+                self._scratch.put(self._key(key), note, (end - moment) / 1_000_000 + 60)
         return written
 
-    def _note(self, name: Name, record: Record, end: int, moment: int) -> None:
-        seconds = (end - moment) / 1_000_000
-        self._scratch.put(self._key(name), f"{record.version} {end}".encode(), seconds + 60)
-
-    def _noted(self, found: list[tuple[Name, Record]]) -> dict[Name, int]:
+    def _noted(self, found: list[Entry]) -> dict[str, int]:
         """When items end, as notes say; those without one are left out."""
         if len(found) > _FEW:
             known = set(self._scratch.keys(self._prefix))
             found = [one for one in found if self._key(one[0]) in known]
-        noted: dict[Name, int] = {}
-        for name, record in found:
-            note = self._scratch.get(self._key(name))
+        noted: dict[str, int] = {}
+        for key, stored in found:
+            note = self._scratch.get(self._key(key))
             version, _, end = (note or b"").partition(b" ")
             # A note for another version says nothing about this one.
-            if version == str(record.version).encode() and end.isdigit():
-                noted[name] = int(end)
+            if version == str(stored["version"]).encode() and end.isdigit():
+                noted[key] = int(end)
         return noted
 
-    def _key(self, name: Name) -> str:
-        return self._prefix + blake2b(to_key(ITEM, name).encode(), digest_size=20).hexdigest()
-
-
-def _is_due(record: Record, moment: int) -> bool:
-    return record.expires_at is not None and record.expires_at <= moment
+    def _key(self, key: str) -> str:
+        return self._prefix + blake2b(key.encode(), digest_size=20).hexdigest()

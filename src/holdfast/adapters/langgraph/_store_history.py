@@ -28,7 +28,7 @@ HEAD: Final = refs.full_name(refs.BRANCH, MAIN)
 def key_history(snapshot: Snapshot, name: Name) -> Iterator[ItemVersion]:
     """The versions of a key, the newest first. What other keys did in between is not read."""
     while snapshot.root is not None:
-        record = snapshot.records([name]).get(name)
+        record = snapshot.item(name)
         if record is not None:
             time = to_datetime(record.updated_at)
             yield ItemVersion(record.version, record.value, time, False)

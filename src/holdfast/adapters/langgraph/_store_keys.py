@@ -76,6 +76,12 @@ def to_name(stored: str) -> Name:
     return Name(tuple(labels.split(".")), key)
 
 
+def order(stored: str) -> tuple[str, str]:
+    """What sorts keys as their namespaces, label by label, and then as the keys in these."""
+    labels, _, key = stored.rstrip(" ")[1 : -len(_END)].partition("..")
+    return labels.replace(".", "\0"), key
+
+
 def bounds(text: str) -> list[Bounds]:
     """The ranges in which the keys are that begin so, one for each length."""
     length, after = _length(text), text[:-1] + chr(ord(text[-1]) + 1)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from holdfast.adapters.langgraph._filters import Test
 from holdfast.adapters.langgraph._store_expiry import Expiry
-from holdfast.adapters.langgraph._store_keys import ITEM, Name, exactly, to_name
+from holdfast.adapters.langgraph._store_keys import ITEM, Name, order, to_key, to_name
 from holdfast.adapters.langgraph._store_ops import Plan, Search
-from holdfast.adapters.langgraph._store_records import Record
+from holdfast.adapters.langgraph._store_records import Entry, Record, Stored
 from holdfast.adapters.langgraph._store_snapshot import Snapshot
-from holdfast.adapters.langgraph._vectors import Partitions
+from holdfast.adapters.langgraph._vectors import Partitions, Ranked
 
-Found: TypeAlias = tuple[tuple[Name, Record], float | None]
+Found: TypeAlias = tuple[Entry, float | None]
 """An item that a search found, and its score."""
 
 _FIRST: Final = 32
@@ -30,31 +31,34 @@ class Reading:
     ) -> None:
         self._snapshot, self._expiry, self._moment = snapshot, expiry, moment
         self._partitions = partitions
-        self.renewed: dict[Name, Record] = {}
+        self.renewed: dict[str, Stored] = {}
         """What was read, and whose time begins again with that."""
 
     def results(self, plan: Plan, queries: Mapping[str, bytes]) -> list[Any]:
         """What each operation gives, in their order; None for a put."""
         results: list[Any] = [None] * plan.size
-        names = {number: Name(tuple(op.namespace), op.key) for number, op in plan.gets.items()}
-        found = self._living(self._snapshot.records(set(names.values())).items())
-        records = dict(found)
-        given: set[Name] = set()
-        for number, name in names.items():
-            record = records.get(name)
-            if record is None:
-                continue
-            if name in given:  # Each caller has a value of their own.
-                record = self._snapshot.records([name])[name]
-            given.add(name)
-            results[number] = record.item(name)
-            if plan.gets[number].refresh_ttl:
-                self.renewed[name] = record
+        for number, item in self._gets(plan):
+            results[number] = item
         for number, search in plan.searches.items():
             results[number] = self._search(search, queries)
         for number, op in plan.lists.items():
             results[number] = self._namespaces(op)
         return results
+
+    def _gets(self, plan: Plan) -> Iterator[tuple[int, Any]]:
+        names = {number: Name(tuple(op.namespace), op.key) for number, op in plan.gets.items()}
+        found = dict(self._living(self._snapshot.items(set(names.values())).items()))
+        given: set[str] = set()
+        for number, name in names.items():
+            key = to_key(ITEM, name)
+            if key not in found:
+                continue
+            if key in given:  # Each has a value of their own.
+                found.update(self._snapshot.items([name]))
+            given.add(key)
+            if plan.gets[number].refresh_ttl:
+                self.renewed[key] = found[key]
+            yield number, Record.from_stored(found[key]).item(name)
 
     def _search(self, search: Search, queries: Mapping[str, bytes]) -> list[Any]:
         op = search.op
@@ -66,7 +70,9 @@ class Reading:
             page = self._similar(prefix, search.test, queries[search.query], op)
         if op.refresh_ttl:
             self.renewed.update(one for one, _ in page)
-        return [record.found(name, score) for (name, record), score in page]
+        return [
+            Record.from_stored(stored).found(to_name(key), score) for (key, stored), score in page
+        ]
 
     def _newest(
         self,
@@ -74,47 +80,41 @@ class Reading:
         test: Test,
         limit: int,
         offset: int,
-        without: Iterable[Name] = (),
-    ) -> list[tuple[Name, Record]]:
+        without: AbstractSet[Name] = frozenset(),
+    ) -> list[Entry]:
         """The items that pass, the latest put first; then by namespace and key."""
-        left_out = set(without)
         passing = (
             one
             for one in self._living(self._snapshot.below(prefix))
-            if one[0] not in left_out and test(one[1].value)
+            if test(one[1]["value"]) and not (without and to_name(one[0]) in without)
         )
         return nsmallest(offset + limit, passing, key=_age)[offset:]
 
     def _similar(self, prefix: tuple[str, ...], test: Test, query: bytes, op: Any) -> list[Found]:
         """The items that pass, the most similar first; then those that have no vectors."""
         ranking = self._partitions.ranked(self._snapshot, prefix, query)
-        scores: dict[Name, float] = {}
-        passing = self._passing(self._noting(ranking, scores), test)
         wanted = op.offset + op.limit
-        found = list(islice(passing, wanted))
-        page: list[Found] = [(one, scores[one[0]]) for one in found[op.offset :]]
+        found = list(islice(self._passing(iter(ranking), test), wanted))
+        page = found[op.offset :]
         if len(found) < wanted:
             start = max(op.offset - len(found), 0)
             more = self._newest(prefix, test, op.limit - len(page), start, ranking.names)
             page += [(one, None) for one in more]
         return page
 
-    def _noting(self, ranking: Iterable[Any], scores: dict[Name, float]) -> Iterator[Name]:
-        for name, score in ranking:
-            scores[name] = score
-            yield name
-
-    def _passing(self, names: Iterator[Name], test: Test) -> Iterator[tuple[Name, Record]]:
-        """The items with these names that are living and pass, in this order."""
+    def _passing(self, ranked: Iterator[Ranked], test: Test) -> Iterator[Found]:
+        """Those of ranked items that are living and pass, in this order."""
         together = _FIRST
-        while some := list(islice(names, together)):
-            found = dict(self._living(self._snapshot.records(some).items()))
-            for name in some:
-                if name in found and test(found[name].value):
-                    yield name, found[name]
+        while some := list(islice(ranked, together)):
+            items = self._snapshot.items([one.name for one in some])
+            found = dict(self._living(items.items()))
+            for name, score in some:
+                key = to_key(ITEM, name)
+                if key in found and test(found[key]["value"]):
+                    yield (key, found[key]), score
             together *= 2
 
-    def _living(self, found: Iterable[tuple[Name, Record]]) -> list[tuple[Name, Record]]:
+    def _living(self, found: Iterable[Entry]) -> Iterator[Entry]:
         return self._expiry.living(found, self._moment)
 
     # Namespaces.
@@ -132,17 +132,12 @@ class Reading:
         return sorted(cut)[op.offset : op.offset + op.limit]
 
     def _has_living(self, namespace: tuple[str, ...]) -> bool:
-        entries = self._snapshot.under(exactly(ITEM, namespace))
-        records = ((to_name(key), Record.from_stored(stored)) for key, stored in entries)
-        while some := list(islice(records, _FIRST)):
-            if self._living(some):
-                return True
-        return False
+        return any(self._living(self._snapshot.within(namespace)))
 
 
-def _age(one: tuple[Name, Record]) -> tuple[int, Name]:
-    name, record = one
-    return -record.updated_at, name
+def _age(one: Entry) -> tuple[int, tuple[str, str]]:
+    key, stored = one
+    return -stored["updated_at"], order(key)
 
 
 def _known_prefix(conditions: Iterable[Any]) -> tuple[str, ...]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from langgraph.store.base import Item, SearchItem
 
 from holdfast.adapters.langgraph._store_keys import Name
+
+Stored: TypeAlias = dict[str, Any]
+"""An item as it is stored: see `Record`."""
+Entry: TypeAlias = tuple[str, Stored]
+"""Its key in the map, and the item."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -15,10 +15,17 @@ from holdfast.adapters.langgraph._store_keys import (
     Name,
     beginning,
     bounds,
+    exactly,
     to_key,
     to_name,
 )
-from holdfast.adapters.langgraph._store_records import Counted, Record, Tombstone
+from holdfast.adapters.langgraph._store_records import (
+    Counted,
+    Entry,
+    Record,
+    Stored,
+    Tombstone,
+)
 from holdfast.codec import Codec
 from holdfast.tree import Map, ObjectId, Reader
 
@@ -44,20 +51,26 @@ class Snapshot:
         """Those of the entries that are there."""
         return {} if self._map is None else dict(self._map.pick(keys))
 
-    def records(self, names: Iterable[Name]) -> dict[Name, Record]:
+    def items(self, names: Iterable[Name]) -> dict[str, Stored]:
         """Those of the items that are there, whether their time is over or not."""
-        found = self.entries([to_key(ITEM, name) for name in names])
-        return {to_name(key): Record.from_stored(stored) for key, stored in found.items()}
+        return self.entries([to_key(ITEM, name) for name in names])
+
+    def item(self, name: Name) -> Record | None:
+        """One item."""
+        return next(map(Record.from_stored, self.items([name]).values()), None)
 
     def tombstone(self, name: Name) -> Tombstone | None:
         """What is left of a deleted item."""
         found = self.entries([to_key(GONE, name)])
         return next((Tombstone(**stored) for stored in found.values()), None)
 
-    def below(self, prefix: tuple[str, ...]) -> Iterator[tuple[Name, Record]]:
+    def below(self, prefix: tuple[str, ...]) -> Iterator[Entry]:
         """All items of a namespace and of those below it."""
-        for key, stored in self.under(beginning(ITEM, prefix)):
-            yield to_name(key), Record.from_stored(stored)
+        return self.under(beginning(ITEM, prefix))
+
+    def within(self, namespace: tuple[str, ...]) -> Iterator[Entry]:
+        """All items of a namespace, without those below it."""
+        return self.under(exactly(ITEM, namespace))
 
     def namespaces(self, prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Counted]]:
         """The namespaces that begin so, and how many items each has."""

@@ -11,8 +11,7 @@ from typing import Final
 from weakref import WeakMethod
 
 from holdfast.adapters.langgraph._store_expiry import Expiry
-from holdfast.adapters.langgraph._store_keys import ITEM, Name, exactly, to_name
-from holdfast.adapters.langgraph._store_records import Record
+from holdfast.adapters.langgraph._store_keys import Name, to_name
 from holdfast.adapters.langgraph._store_snapshot import Snapshot
 from holdfast.errors import HoldfastError, StoreClosed
 
@@ -27,11 +26,10 @@ def over(snapshot: Snapshot, expiry: Expiry, moment: int) -> Iterator[list[Name]
     for namespace, counted in snapshot.namespaces(()):
         if counted.items == counted.lasting:
             continue
-        entries = snapshot.under(exactly(ITEM, namespace))
-        records = ((to_name(key), Record.from_stored(stored)) for key, stored in entries)
-        while some := list(islice(records, TOGETHER)):
-            living = {name for name, _ in expiry.living(some, moment)}
-            if names := [name for name, _ in some if name not in living]:
+        entries = snapshot.within(namespace)
+        while some := list(islice(entries, TOGETHER)):
+            living = {key for key, _ in expiry.living(some, moment)}
+            if names := [to_name(key) for key, _ in some if key not in living]:
                 yield names
 
 

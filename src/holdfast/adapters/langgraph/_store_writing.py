@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.adapters.langgraph._store_expiry import ending
 from holdfast.adapters.langgraph._store_keys import GONE, ITEM, NAMESPACE, VECTORS, Name, to_key
-from holdfast.adapters.langgraph._store_records import Counted, Record, Tombstone
+from holdfast.adapters.langgraph._store_records import Counted, Record, Stored, Tombstone
 from holdfast.codec import Codec, format_path
 from holdfast.errors import NotStorable, VersionConflict
 from holdfast.history._merging import reading_too
@@ -73,9 +73,11 @@ class Editor:
     """Applies a batch to a map. May be called again, for a newer map."""
 
     def __init__(
-        self, batch: Batch, codec: Codec, is_living: Callable[[Name, Record, int], bool]
+        self, batch: Batch, codec: Codec, is_living: Callable[[str, Stored, int], bool]
     ) -> None:
-        self._batch, self._codec, self._is_living = batch, codec, is_living
+        self._batch, self._codec, self._knows_living = batch, codec, is_living
+        self.deleted = 0
+        """How many items the newest map lost."""
 
     def __call__(self, root: ObjectId | None, read: Reader) -> Edited:
         """The new map; raises `Unchanged`, `VersionConflict` and `NotStorable`."""
@@ -94,13 +96,13 @@ class Editor:
             work = _Work(Map(empty.root, reading_too(read, empty.objects), self._codec), b"")
         else:
             work = _Work(Map(root, read, self._codec), root)
-        batch = self._batch
+        batch, self.deleted = self._batch, 0
         work.read(batch.names)
         for name in batch.renewed:
             self._renew(work, name)
         for name in batch.swept:
             record = work.record(name)
-            if record is not None and not self._is_living(name, record, batch.moment):
+            if record is not None and not self._is_living(name, record):
                 self._delete(work, name, record)
         for put in batch.puts:
             self._put(work, put)
@@ -109,7 +111,7 @@ class Editor:
     def _put(self, work: _Work, put: Put) -> None:
         name, moment = put.name, self._batch.moment
         stored = work.record(name)
-        living = stored if stored and self._is_living(name, stored, moment) else None
+        living = stored if stored and self._is_living(name, stored) else None
         if put.if_version is not None:
             actual = 0 if living is None else living.version
             if actual != put.if_version:
@@ -133,14 +135,20 @@ class Editor:
         )
         work.replace(name, stored, record, put.vectors)
 
+    def _is_living(self, name: Name, record: Record) -> bool:
+        if record.expires_at is None:
+            return True
+        return self._knows_living(to_key(ITEM, name), record.to_stored(), self._batch.moment)
+
     def _delete(self, work: _Work, name: Name, stored: Record) -> None:
+        self.deleted += 1
         work.replace(name, stored, None, {})
         tombstone = Tombstone(stored.version, self._batch.moment, work.before)
         work.set(to_key(GONE, name), tombstone._asdict())
 
     def _renew(self, work: _Work, name: Name) -> None:
         record, moment = work.record(name), self._batch.moment
-        if record is None or record.ttl is None or not self._is_living(name, record, moment):
+        if record is None or record.ttl is None or not self._is_living(name, record):
             return
         end = ending(moment, record.ttl)
         if end is not None and record.expires_at is not None and end > record.expires_at:
