@@ -130,6 +130,21 @@ class View:
         if len(other._fetched) <= _MOST_FETCHED:
             self._fetched.update(other._fetched)
 
+    def fetch(self, keys: Sequence[bytes]) -> None:
+        """Read the nodes on the way to keys, those of one level together."""
+        known, pending = self._fetched, [(self.top.entries, keys)]
+        for level in range(self.height - 1, -1, -1):
+            below: dict[ObjectId, list[bytes]] = {}
+            for entries, some in pending:
+                for key in some:
+                    index = max(_bisect_key(entries, key) - 1, 0)
+                    below.setdefault(entries[index].body, []).append(key)
+            absent = [id for id in below if id not in known]
+            for id, found in zip(absent, self._read(absent) if absent else [], strict=True):
+                made = self.layout.read(level, found)
+                known[id] = Node(made, _bounds(made))
+            pending = [(known[id].entries, some) for id, some in below.items()]
+
     @property
     def total(self) -> int:
         """How many parts (of chunks: bytes) there are."""

@@ -38,6 +38,8 @@ class Map(Mapping[Any, Any]):
         self._codec = default_codec if codec is None else codec
         self._read = read
         self._opened: Container | None = None
+        self._kin: Map | None = None
+        """Another version, whose nodes this one may share."""
 
     @staticmethod
     def empty() -> Edited:
@@ -95,7 +97,10 @@ class Map(Mapping[Any, Any]):
                 raise FormatError(
                     f"object {self.root.hex()[:12]} holds a value, not a map; use load or get"
                 )
-            self._opened = opened
+            kin = None if self._kin is None else self._kin._opened
+            if kin is not None:
+                opened.view.inherit(kin.view)
+            self._opened, self._kin = opened, None
         return self._opened
 
     def _locate(self, key: Any) -> tuple[int, Entry | None]:
@@ -177,7 +182,9 @@ class Map(Mapping[Any, Any]):
 
     def version(self, root: ObjectId) -> Map:
         """Another map with the same reader and codec: an earlier or later one of this."""
-        return Map(root, self._read, self._codec)
+        made = Map(root, self._read, self._codec)
+        made._kin = self
+        return made
 
     def differing(self, other: Map) -> list[Any]:
         """The keys under which two maps have different values, or one has none; sorted.

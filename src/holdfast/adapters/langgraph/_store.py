@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from langgraph.store.base import (
     NOT_PROVIDED,
@@ -40,6 +40,7 @@ from holdfast.history._recent import SharedObjects
 from holdfast.store import Store, space_name
 from holdfast.store._asynchronous import Threads, twin
 from holdfast.store._given import store_of
+from holdfast.tree._map_writer import MapWriter
 
 if TYPE_CHECKING:
     from holdfast.store import KVStore
@@ -97,7 +98,7 @@ class HoldfastStore(Face):
         self._expiry = Expiry(self.store, space)
         self._partitions = Partitions()
         self._lock = threading.Lock()
-        self._opened: tuple[int, Branch] | None = None
+        self._opened: _Hand | None = None
         self._sweeper: Sweeper | None = None
 
     def __repr__(self) -> str:
@@ -241,12 +242,14 @@ class HoldfastStore(Face):
         return self.store._threads
 
     @property
-    def _branch(self) -> Branch:
-        """A handle of this process; one from before a fork may be locked for good."""
+    def _hand(self) -> _Hand:
+        """What this process writes with; that from before a fork may be locked for good."""
         with self._lock:
-            if self._opened is None or self._opened[0] != os.getpid():
-                self._opened = os.getpid(), self._history.open(MAIN)
-            return self._opened[1]
+            if self._opened is None or self._opened.process != os.getpid():
+                writer = MapWriter(self._codec, self._objects.read)
+                branch = self._history.open(MAIN)
+                self._opened = _Hand(os.getpid(), branch, writer, threading.Lock())
+            return self._opened
 
     def _snapshot(self) -> Snapshot:
         found = self.store.ref(self._history.space, HEAD)
@@ -275,11 +278,15 @@ class HoldfastStore(Face):
 
     def _write(self, batch: Batch) -> int:
         """One commit, if anything changes; how many items were deleted."""
-        editor = Editor(batch, self._codec, self._expiry.is_living)
-        with suppress(Unchanged):
-            self._branch.update(
+        hand = self._hand
+        editor = Editor(batch, hand.writer, self._codec, self._expiry.is_living)
+        with hand.lock, suppress(Unchanged):
+            hand.branch.update(
                 editor, time=batch.moment, logic_step=batch.step, description=batch.description
             )
+            if editor.draft is not None:
+                hand.writer.accept(editor.draft)
+                self._objects.remember(editor.draft.edited.objects)
         return editor.deleted
 
     def _renew(self, batch: Batch) -> None:
@@ -318,6 +325,15 @@ class HoldfastStore(Face):
     ahistory = twin(history)
     aat = twin(at)
     asweep_ttl = twin(sweep_ttl)
+
+
+class _Hand(NamedTuple):
+    """What one process writes with, one batch at a time."""
+
+    process: int
+    branch: Branch
+    writer: MapWriter
+    lock: threading.Lock
 
 
 def _checked_ttl(ttl: TTLConfig | None) -> TTLConfig | None:

@@ -32,6 +32,8 @@ from holdfast.tree import Map, ObjectId, Reader
 _TOGETHER: Final = 512
 """How many entries are read at a time where it is not known how many are needed."""
 
+_FEW: Final = 4
+"""So many are sooner found one by one, by nodes that are known already."""
 _LOW: Final = "\0"
 """Comes before every kind of key."""
 
@@ -45,11 +47,19 @@ class Snapshot:
 
     def version(self, root: ObjectId | None) -> Snapshot:
         """An earlier or later one, with the same reader and codec."""
-        return Snapshot(root, self._read, self._codec)
+        made = Snapshot(root, self._read, self._codec)
+        if self._map is not None and root is not None:
+            made._map = self._map.version(root)
+        return made
 
     def entries(self, keys: Iterable[str]) -> dict[str, Any]:
         """Those of the entries that are there."""
-        return {} if self._map is None else dict(self._map.pick(keys))
+        found, asked = self._map, list(keys)
+        if found is None:
+            return {}
+        if len(asked) > _FEW:
+            return dict(found.pick(asked))
+        return {key: found[key] for key in asked if key in found}
 
     def items(self, names: Iterable[Name]) -> dict[str, Stored]:
         """Those of the items that are there, whether their time is over or not."""

@@ -11,8 +11,9 @@ from holdfast.adapters.langgraph._store_keys import GONE, ITEM, NAMESPACE, VECTO
 from holdfast.adapters.langgraph._store_records import Counted, Record, Stored, Tombstone
 from holdfast.codec import Codec, format_path
 from holdfast.errors import NotStorable, VersionConflict
-from holdfast.history._merging import reading_too
-from holdfast.tree import Edited, Map, ObjectId, Reader
+from holdfast.tree import ABSENT, Edited, ObjectId, Reader
+from holdfast.tree._load import Loader
+from holdfast.tree._map_writer import Draft, MapWriter, Shelf, Slot
 
 
 class Unchanged(Exception):
@@ -73,31 +74,35 @@ class Editor:
     """Applies a batch to a map. May be called again, for a newer map."""
 
     def __init__(
-        self, batch: Batch, codec: Codec, is_living: Callable[[str, Stored, int], bool]
+        self,
+        batch: Batch,
+        writer: MapWriter,
+        codec: Codec,
+        is_living: Callable[[str, Stored, int], bool],
     ) -> None:
-        self._batch, self._codec, self._knows_living = batch, codec, is_living
+        self._batch, self._writer, self._codec = batch, writer, codec
+        self._knows_living = is_living
+        self.draft: Draft | None = None
+        """What was made of the newest map."""
         self.deleted = 0
-        """How many items the newest map lost."""
+        """How many items that lost."""
 
     def __call__(self, root: ObjectId | None, read: Reader) -> Edited:
         """The new map; raises `Unchanged`, `VersionConflict` and `NotStorable`."""
-        work = self._work(root, read)
-        changes, removed = work.changes()
-        if not changes and not removed:
+        self.draft, self.deleted = None, 0
+        shelf = self._work(root, read).shelf()
+        if not shelf.slots:
             raise Unchanged
         try:
-            return work.map.edit(changes, remove=removed)
+            self.draft = self._writer.write(root, shelf)
         except NotStorable as error:
             raise self._named(error) from error
+        return self.draft.edited
 
     def _work(self, root: ObjectId | None, read: Reader) -> _Work:
-        if root is None:
-            empty = Map.empty()
-            work = _Work(Map(empty.root, reading_too(read, empty.objects), self._codec), b"")
-        else:
-            work = _Work(Map(root, read, self._codec), root)
-        batch, self.deleted = self._batch, 0
-        work.read(batch.names)
+        batch = self._batch
+        work = _Work(self._writer, root)
+        work.read(batch.names, Loader(read, self._codec))
         for name in batch.renewed:
             self._renew(work, name)
         for name in batch.swept:
@@ -167,18 +172,25 @@ class Editor:
 class _Work:
     """A map, and what is to change in it."""
 
-    def __init__(self, map: Map, before: bytes) -> None:
-        self.map, self.before = map, before
-        self._now: dict[str, Any] = {}
-        """What was there, and what is there now in its place."""
+    def __init__(self, writer: MapWriter, root: ObjectId | None) -> None:
+        self._writer, self._view = writer, writer.open(root).view
+        self.before = root or b""
         self._was: dict[str, Any] = {}
+        self._now: dict[str, Any] = {}
+        """What stands in the place of what was there."""
 
-    def read(self, names: Sequence[Name]) -> None:
-        """Fetch all that may be needed, together."""
+    def read(self, names: Sequence[Name], loader: Loader) -> None:
+        """Fetch all that may be needed."""
         keys = {to_key(kind, name) for name in names for kind in (ITEM, GONE)}
         keys |= {to_key(NAMESPACE, Name(name.namespace, "")) for name in names}
-        self._was = dict(self.map.pick(keys))
+        self._view.fetch([self._writer.encode_key(key) for key in keys])
+        parts = {key: part for key in sorted(keys) if (part := self._part(key)) is not None}
+        self._was = {key: loader.part(part) for key, part in parts.items()}
         self._now = dict(self._was)
+
+    def _part(self, key: str) -> bytes | None:
+        _, entry = self._view.locate(self._writer.encode_key(key))
+        return None if entry is None else entry.body
 
     def record(self, name: Name) -> Record | None:
         """The item as it is now."""
@@ -205,7 +217,6 @@ class _Work:
         if vectors:
             self.set(key, {"paths": list(vectors), "rows": b"".join(vectors.values())})
         elif old is not None and old.vectors:
-            self._was[key] = True  # It is there, so it can be removed.
             self.set(key, None)
         self._count(name, old, -1)
         self._count(name, new, 1)
@@ -219,16 +230,19 @@ class _Work:
         items = counted.items + by
         self.set(key, Counted(items, lasting)._asdict() if items else None)
 
-    def changes(self) -> tuple[dict[str, Any], list[str]]:
+    def shelf(self) -> Shelf:
         """What to set and what to remove."""
-        was, now = self._was, self._now
-        setting = {
-            key: one
-            for key, one in now.items()
+        made = Shelf()
+        for key, one in self._now.items():
             # Values are not compared: who puts one again wants a new version.
-            if one is not None and one is not was.get(key) and not self._is_same_count(key, one)
-        }
-        return setting, [key for key, one in now.items() if one is None and key in was]
+            if one is self._was.get(key) or self._is_same_count(key, one):
+                continue
+            part = self._part(key)
+            if one is not None:
+                made.slots[self._writer.encode_key(key)] = Slot(key, one, part)
+            elif part is not None:
+                made.slots[self._writer.encode_key(key)] = Slot(key, ABSENT, part)
+        return made
 
     def _is_same_count(self, key: str, counted: Any) -> bool:
         return key.startswith(NAMESPACE) and counted == self._was.get(key)
