@@ -235,7 +235,7 @@ class _Work:
         made = Shelf()
         for key, one in self._now.items():
             # Values are not compared: who puts one again wants a new version.
-            if one is self._was.get(key) or self._is_same_count(key, one):
+            if one is self._was.get(key, ABSENT) or self._is_same_count(key, one):
                 continue
             part = self._part(key)
             if one is not None:
