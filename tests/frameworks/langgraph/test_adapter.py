@@ -14,6 +14,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
@@ -491,6 +492,17 @@ def _rebuilt(adapter: LangGraphAdapter, builder: Any) -> Any:
     for start, end in builder.edges:
         made.add_edge(start, end)
     return made
+
+
+def test_a_serializer_that_allows_known_types_only_takes_references(
+    adapter: LangGraphAdapter,
+) -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[])
+    saver = InMemorySaver(serde=serde)
+    graph = adapter.compile(chain(adapter, retrieve), checkpointer=saver)
+    graph.invoke({"docs": docs(1)}, thread())
+
+    assert graph.get_state(thread()).values["docs"] == docs()
 
 
 def test_a_result_that_is_cached_is_used_again(adapter: LangGraphAdapter) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Overwrite, Send, StateUpdate, interrupt
 
@@ -23,6 +27,8 @@ from tests.frameworks.langgraph.adapting import (
     searched_saver,
     thread,
 )
+from tests.frameworks.langgraph.dying import graph_in
+from tests.frameworks.turn import ROOT
 
 Run = Callable[[LangGraphAdapter, Any, Any], Any]
 """Does something with a graph on a saver with a durability; gives the graph."""
@@ -340,6 +346,19 @@ def test_no_payload_reaches_a_checkpoint_of_an_asynchronous_run(
 
     assert b"holdfast_ref" in found
     assert MARKER.encode() not in found
+
+
+def test_a_thread_goes_on_in_another_process_after_the_first_was_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.frameworks.langgraph.dying", str(tmp_path), "sync"]
+    ended = subprocess.run(command, cwd=ROOT, check=False)
+    path = tmp_path / "checkpoints.sqlite"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        result = graph_in(tmp_path, saver, is_deadly=False).invoke(None, thread())
+        found = b"".join(one.read_bytes() for one in tmp_path.glob("checkpoints.sqlite*"))
+
+    assert ended.returncode == -signal.SIGKILL
+    assert result["answer"] == "how many? 50" and result["log"] == ["retrieved", "answered"]
+    assert result["docs"] == docs(50) and MARKER.encode() not in found
 
 
 def test_the_search_would_find_a_payload(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from typing import Annotated, Any
 
 import pytest
@@ -179,6 +180,21 @@ def test_values_of_a_snapshot_can_be_put_back(graph: Any) -> None:
     graph.update_state(thread(), past.values)
 
     assert graph.get_state(thread()).values["docs"] == docs()
+
+
+def test_events_of_the_third_version_have_values(graph: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LangGraph says that they are experimental.
+        run = graph.stream_events({"question": "?"}, thread(), version="v3")
+        result = run.output
+
+    assert result["docs"] == docs()
+
+
+def test_the_graph_describes_its_fields_by_their_types(graph: Any) -> None:
+    for described in (graph.get_input_jsonschema(), graph.get_output_jsonschema()):
+        assert described["properties"]["docs"]["type"] == "array"
+        assert described["properties"]["question"]["type"] == "string"
 
 
 def test_a_graph_with_another_configuration_is_as_good(graph: Any) -> None:
