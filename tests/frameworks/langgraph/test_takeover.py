@@ -36,6 +36,7 @@ from tests.frameworks.langgraph.official import (
     shown,
     sqlite_saver,
 )
+from tests.postgres import Postgres
 
 Opening = Callable[[], AbstractContextManager[Any]]
 
@@ -392,6 +393,67 @@ def test_a_row_that_names_a_function_calls_nothing(
     assert done.is_whole and done.unknown["os.system"] == 2
     assert value[0] == f"touch {tmp_path}/called"
     assert not (tmp_path / "called").exists() and "trap_of_rows" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "checkpoint_ns = 'a' || char(0) || 'b'",
+        "checkpoint_id = CAST(x'ff6162' AS TEXT)",
+        "metadata = '[1]'",
+        "metadata = x'ff'",
+        "checkpoint = 5",
+        "checkpoint = NULL",
+        "type = NULL",
+        "checkpoint_id = x'61'",
+    ],
+)
+def test_a_row_that_no_saver_wrote_leaves_the_others(
+    file: Path, ours: HoldfastSaver, change: str
+) -> None:
+    edit(file, f"UPDATE checkpoints SET {change} WHERE checkpoint_id = ?", second_of(file).id)
+    done = import_checkpoints(file, ours)
+
+    assert done.left_counts == {"damaged": 1}
+    assert done.checkpoints == done.source.checkpoints - 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "checkpoint = '[1]'",
+        "checkpoint = 'null'",
+        "checkpoint = jsonb_set(checkpoint, '{channel_versions}', '5')",
+        "checkpoint = jsonb_set(checkpoint, '{channel_values}', '5')",
+        "checkpoint = jsonb_set(checkpoint, '{v}', '\"x\"')",
+        "metadata = '5'",
+        "checkpoint_ns = 'elsewhere'",
+    ],
+)
+def test_a_row_of_postgres_that_no_saver_wrote_leaves_the_others(
+    postgres: Postgres, postgres_url: str, ours: HoldfastSaver, change: str
+) -> None:
+    with postgres_saver(postgres_url) as saver:
+        say(chat_graph(saver), "chat", 2)
+    with closing(open_official(postgres_url)) as database:
+        bad = database.keys("chat")[1]
+    statement = f"UPDATE checkpoints SET {change} WHERE checkpoint_id = '{bad.id}'"
+    postgres.run(statement, postgres_url.rpartition("/")[2])
+    done = import_checkpoints(postgres_url, ours)
+
+    assert done.checkpoints + done.left_counts.total() == done.source.checkpoints
+    assert set(done.left_counts) <= {"damaged"}
+
+
+@pytest.mark.parametrize("id", ["a/b c", "#12", "~x", "..", "é" * 300, "langgraph:x", "1"])
+def test_any_thread_id_comes_over(file: Path, ours: HoldfastSaver, id: str) -> None:
+    edit(file, "UPDATE checkpoints SET thread_id = ?", id)
+    edit(file, "UPDATE writes SET thread_id = ?", id)
+    done = import_checkpoints(file, ours, verify=True)
+
+    assert done.is_whole and list(ours.threads()) == [id]
+    with sqlite_saver(file) as saver:
+        assert in_order(shown(ours, id)) == in_order(shown(saver, id))
 
 
 def test_verifying_finds_what_is_different(file: Path, ours: HoldfastSaver) -> None:

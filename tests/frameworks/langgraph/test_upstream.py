@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.frameworks.langgraph.upstream import PERSISTENCE, SLICE, run, folder_of_tests
+from tests.frameworks.langgraph.upstream import PERSISTENCE, SLICE, folder_of_tests, run
 
 KEEP = Path(sys.prefix) / "upstream"
 

@@ -141,15 +141,18 @@ class PostgresDatabase:
         """A checkpoint; what cannot be read is said, not raised."""
         one = "" if self._shallow else " AND checkpoint_id = %s"
         asked = (
-            "SELECT checkpoint, metadata, octet_length(checkpoint::text), (SELECT "
+            "SELECT checkpoint, metadata, octet_length(checkpoint::text), CASE WHEN "
+            "jsonb_typeof(checkpoint -> 'channel_versions') = 'object' THEN (SELECT "
             "jsonb_object_agg(v.key, v.value) FROM jsonb_each_text(checkpoint -> "
-            "'channel_versions') v) FROM {checkpoints} "
+            "'channel_versions') v) END FROM {checkpoints} "
             f"WHERE thread_id = %s AND checkpoint_ns = %s{one}"
         )
         given = (thread_id, key.namespace) + (() if self._shallow else (key.id,))
         checkpoint, metadata, size, versions = next(self._ask(asked, *given))
         what = "the checkpoint"
         try:
+            if not isinstance(checkpoint, dict):
+                raise Unreadable("damaged", "it is no checkpoint")
             check_checkpoint({"channel_values": {}, "versions_seen": {}, **checkpoint}, key)
             values = dict(checkpoint.get("channel_values") or {})
             for channel, kind, data in self._blobs_of(thread_id, key, versions or {}):

@@ -17,7 +17,7 @@ from holdfast.adapters.langgraph._official import (
     WriteKey,
     Written,
 )
-from holdfast.adapters.langgraph._official_values import Decoder, Unreadable
+from holdfast.adapters.langgraph._official_values import Decoder, Unreadable, check_names
 from holdfast.errors import Corrupt, InvalidInput, NotFound, Unavailable
 
 _CHECKPOINT = "thread_id checkpoint_ns checkpoint_id parent_checkpoint_id type checkpoint metadata"
@@ -120,7 +120,8 @@ class SqliteDatabase:
     def checkpoint(self, thread_id: str, key: Key, decoder: Decoder) -> Checkpointed | LeftOut:
         """A checkpoint; what cannot be read is said, not raised."""
         asked = f"SELECT type, checkpoint, metadata FROM checkpoints WHERE {_OF_ONE}"
-        kind, data, about = next(self._ask(asked, thread_id, key.namespace, key.id))
+        found = next(self._ask(asked, thread_id, key.namespace, key.id), None)
+        kind, data, about = found or (None, None, None)
         try:
             checkpoint = decoder.decode(kind, _bytes(data))
             metadata = _metadata(about)
@@ -147,6 +148,7 @@ class SqliteDatabase:
             asked, thread_id, namespace, checkpoint_id
         ):
             try:
+                check_names(task, task_path, channel)
                 value = decoder.decode(kind, _bytes(data))
             except Unreadable as error:
                 what = f"the write {idx} of task {task} to {channel!r}"
@@ -208,12 +210,16 @@ def _connected(path: Path) -> sqlite3.Connection:
         waiting = path.with_name(path.name + "-wal")
         if waiting.exists() and waiting.stat().st_size:
             raise _translated(path, error) from error
-        return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
+        connection = sqlite3.connect(
+            f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None
+        )
     except sqlite3.DatabaseError as error:
         connection.close()
         raise _translated(path, error) from error
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA busy_timeout = 10000")
+    # A text that is no UTF-8 must not end the reading of all others.
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     return connection
 
 

@@ -43,6 +43,21 @@ class Unreadable(Exception):
         self.reason: Reason = reason
 
 
+def check_names(*names: str | None) -> None:
+    """Raise `Unreadable` unless ids are texts as LangGraph makes them."""
+    for name in names:
+        if name is not None and ("\0" in name or not _is_text(name)):
+            raise Unreadable("damaged", f"its id {name!r:.80} is no text that can be one")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Decoder:
     """Reads stored values, and counts what it did not know.
 

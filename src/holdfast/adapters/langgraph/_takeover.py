@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from holdfast.adapters.langgraph._built_in import BUILT_IN
-from holdfast.adapters.langgraph._deferred import class_name, is_deferred, rebuild
-from holdfast.adapters.langgraph._entries import Address, Record
-from holdfast.adapters.langgraph._index import Index
+from holdfast.adapters.langgraph._entries import Address
 from holdfast.adapters.langgraph._official import (
     Checkpointed,
     Counts,
@@ -26,15 +24,11 @@ from holdfast.adapters.langgraph._official import (
     open_official,
     parents_first,
 )
-from holdfast.adapters.langgraph._official_values import Decoder, Lookup
-from holdfast.adapters.langgraph._reading import History
+from holdfast.adapters.langgraph._official_values import Decoder, Lookup, Unreadable, check_names
 from holdfast.adapters.langgraph._requests import Put, Request, Writes
+from holdfast.adapters.langgraph._takeover_there import Comparing, There
 from holdfast.adapters.langgraph._thread import GraphThread
 from holdfast.adapters.langgraph._types import GraphTypes
-from holdfast.codec import Codec
-from holdfast.codec._codes import Code
-from holdfast.codec._decoder import Decoder as StoredDecoder
-from holdfast.codec._decoder import no_links
 from holdfast.errors import HoldfastError, NotFound
 
 if TYPE_CHECKING:
@@ -170,7 +164,7 @@ class _Import:
 
     def _take(self, id: str) -> None:
         thread = self._thread(id)
-        there = _There(thread, _Comparing(self._types))
+        there = There(thread, Comparing(self._types))
         batch = _Batch(thread, id, self.done, self._left)
         waiting = _by_checkpoint(self._database.write_keys(id))
         keys = parents_first(self._database.keys(id))
@@ -181,7 +175,8 @@ class _Import:
             self._next("taking over")
         for place, some in waiting.items():
             # Writes can be stored before their checkpoint, which perhaps never came.
-            self._take_writes(id, Address(*place), there, batch, some)
+            if self._is_sound(id, Address(*place), None):
+                self._take_writes(id, Address(*place), there, batch, some)
         batch.flush()
         self.done.threads += batch.stored
 
@@ -189,12 +184,14 @@ class _Import:
         self,
         id: str,
         key: Key,
-        there: _There,
+        there: There,
         batch: _Batch,
         writes: list[WriteKey],
         is_last: bool,
     ) -> None:
         address = Address(key.namespace, key.id)
+        if not self._is_sound(id, address, key.parent_id):
+            return
         if there.has(address) and not is_last:
             self.done.present += 1
         else:
@@ -211,8 +208,18 @@ class _Import:
         self._take_writes(id, address, there, batch, writes)
         batch.flush_if_full()
 
+    def _is_sound(self, id: str, address: Address, parent: str | None) -> bool:
+        """Whether these are ids; else they are left out."""
+        try:
+            check_names(id, *address, parent)
+        except Unreadable as error:
+            self._left.add((id, address))
+            self.done.leave(LeftOut(error.reason, id, *address, "the checkpoint", str(error)))
+            return False
+        return True
+
     def _take_writes(
-        self, id: str, address: Address, there: _There, batch: _Batch, writes: list[WriteKey]
+        self, id: str, address: Address, there: There, batch: _Batch, writes: list[WriteKey]
     ) -> None:
         known = there.writes(address) if writes else set()
         if all((one.task_id, one.idx) in known for one in writes):
@@ -227,8 +234,8 @@ class _Import:
     # Looking again.
 
     def _verify(self, id: str) -> None:
-        codec = _Comparing(self._types)
-        there = _There(self._thread(id), codec)
+        codec = Comparing(self._types)
+        there = There(self._thread(id), codec)
         for key in self._database.keys(id):
             address = Address(key.namespace, key.id)
             if (id, address) not in self._left:
@@ -241,8 +248,8 @@ class _Import:
         self,
         id: str,
         address: Address,
-        there: _There,
-        codec: Codec,
+        there: There,
+        codec: Comparing,
         wanted: Checkpointed | LeftOut,
         writes: list[Written | LeftOut],
     ) -> None:
@@ -256,96 +263,6 @@ class _Import:
         else:
             left = LeftOut("different", id, *address, "the checkpoint", different)
             self.done.leave(left)
-
-
-class _Comparing(Codec):
-    """Reads what was stored: objects of known classes, and others as they stand."""
-
-    def __init__(self, types: GraphTypes) -> None:
-        super().__init__(types.registry, undeclared="show")
-        self.types = types
-
-    def decoder(self, link: Callable[[bytes], Any] = no_links) -> StoredDecoder:
-        """What decodes for this codec."""
-        return _ComparingDecoder(self, link)
-
-
-class _ComparingDecoder(StoredDecoder):
-    def _stranger(self, code: Code, head: list[Any], content: Any) -> Any:
-        assert isinstance(self._codec, _Comparing)
-        entry = self._codec.types.find(class_name(head[0])) if is_deferred(head[0]) else None
-        if entry is not None:
-            with suppress(Exception):  # Then it was kept as it was stored, as now.
-                return rebuild(entry.cls, content)
-        return super()._stranger(code, head, content)
-
-
-class _There:
-    """What a thread holds already."""
-
-    def __init__(self, thread: GraphThread, codec: Codec) -> None:
-        self._thread = thread
-        self._index: Index = thread.look().checkpoints
-        self._reader = History.of(thread._objects.read, codec)
-
-    def has(self, address: Address) -> bool:
-        """Whether a checkpoint was put."""
-        return self._index.get(address) is not None
-
-    def is_same(self, address: Address, found: Checkpointed) -> bool:
-        """Whether a checkpoint was put, and says the same: the last one may be put again."""
-        entry = self._index.get(address)
-        if entry is None:
-            return False
-        record: Record = self._reader.record(entry)
-        said = {name: one for name, one in found.checkpoint.items() if name != "channel_values"}
-        return (record.checkpoint, record.parent) == (said, found.key.parent_id) and (
-            record.metadata == found.metadata
-        )
-
-    def writes(self, address: Address) -> set[tuple[str, int]]:
-        """The tasks and numbers of the pending writes."""
-        found = self._reader.writes(self._index.writes(address))
-        return {(task, number) for _, task, number, _, _ in found}
-
-    def difference(
-        self,
-        address: Address,
-        codec: Codec,
-        wanted: Checkpointed | LeftOut,
-        writes: list[Written | LeftOut],
-    ) -> str | None:
-        """How what is read back differs from what was to be stored; None if it does not."""
-        entry = self._index.get(address)
-        if entry is None:
-            return "it is not there"
-        assert isinstance(wanted, Checkpointed)
-        if not self.is_same(address, wanted):
-            return "its versions or its metadata are others"
-        reader = History.of(self._thread._objects.read, codec)
-        encode = codec.encode
-        values = {name: encode(one) for name, one in reader.values(entry).items()}
-        expected = {name: encode(one) for name, one in wanted.checkpoint["channel_values"].items()}
-        if values != expected:
-            others = [
-                name for name in {**expected, **values} if values.get(name) != expected.get(name)
-            ]
-            return f"the channels {', '.join(others):.200} are others"
-        return _other_writes(reader.writes(self._index.writes(address)), writes, encode)
-
-
-def _other_writes(
-    found: Iterable[tuple[str, str, int, str, Any]],
-    wanted: Iterable[Written | LeftOut],
-    encode: Callable[[Any], bytes],
-) -> str | None:
-    there = {(path, task, number, name, encode(value)) for path, task, number, name, value in found}
-    for one in wanted:
-        if isinstance(one, LeftOut):
-            continue
-        if (one.task_path, one.task_id, one.idx, one.channel, encode(one.value)) not in there:
-            return f"the write {one.idx} of task {one.task_id} is another one"
-    return None
 
 
 class _Batch:
