@@ -240,7 +240,7 @@ class Work:
         try:
             edited = maps.write(root, shelf, shared=True).edited
         except NotStorable as error:
-            raise _at_its_node(error, wanted, value) from error
+            raise _at_its_node(error, wanted, value) from None
         self._coder.remember(edited.objects)
         self._later.update((one.id, one) for one in edited.objects)
         self._needs.update(dict.fromkeys([*edited.needs, edited.root]))
