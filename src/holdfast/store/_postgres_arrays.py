@@ -15,10 +15,12 @@ _HEAD = Struct(">iiIii")
 _LENGTH = Struct(">i")
 _NONE = _LENGTH.pack(-1)
 _BIGINT = Struct(">q")
-_BYTEA, _INT8, _TEXT, _UUID = 17, 20, 25, 2950
+_BYTEA, _INT8, _TEXT, _UUID = _TYPES = 17, 20, 25, 2950
+_EMPTY = {element: _HEAD.pack(0, 0, element, 0, 1)[:12] for element in _TYPES}
 
 KEY_SIZE = 16
 """An object is found by so many bytes of its id."""
+_KEY_LENGTH = _LENGTH.pack(KEY_SIZE)
 
 
 class Array:
@@ -37,7 +39,8 @@ def byteas(items: Sequence[bytes | None]) -> Array:
 
 def keys(ids: Iterable[ObjectId | None]) -> Array:
     """An array of the keys of objects."""
-    return Array(_spelled(_UUID, [None if id is None else id[:KEY_SIZE] for id in ids]))
+    items = [_NONE if id is None else _KEY_LENGTH + id[:KEY_SIZE] for id in ids]
+    return Array(_joined(_UUID, items, _NONE in items))
 
 
 def numbers(items: Sequence[bytes]) -> Array:
@@ -56,13 +59,11 @@ def bigints(items: Sequence[int]) -> Array:
 
 
 def _spelled(element: int, items: Sequence[bytes | None]) -> bytes:
-    if not items:
-        return _HEAD.pack(0, 0, element, 0, 1)[:12]
-    pieces = [_HEAD.pack(1, None in items, element, len(items), 1)]
-    for item in items:
-        if item is None:
-            pieces.append(_NONE)
-        else:
-            pieces.append(_LENGTH.pack(len(item)))
-            pieces.append(item)
-    return b"".join(pieces)
+    spelled = [_NONE if item is None else _LENGTH.pack(len(item)) + item for item in items]
+    return _joined(element, spelled, None in items)
+
+
+def _joined(element: int, spelled: list[bytes], some_are_none: bool) -> bytes:
+    if not spelled:
+        return _EMPTY[element]
+    return _HEAD.pack(1, some_are_none, element, len(spelled), 1) + b"".join(spelled)

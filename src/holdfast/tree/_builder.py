@@ -13,7 +13,7 @@ from holdfast.tree._cuts import INLINE_MAX, KEY_MAX, NODE_MIN
 from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, Root
 from holdfast.tree._levels import Node, Span, View, rebuild
 from holdfast.tree._objects import Kind, Object, ObjectId, Reader, make_object
-from holdfast.tree._parts import link, links, links_in, pack_parts
+from holdfast.tree._parts import link, links, links_in, may_hold_links, pack_parts
 
 _MOST_KEPT: Final = 32
 """Of how many new nodes the entries are kept."""
@@ -149,9 +149,11 @@ class Builder:
         for made, node in nodes.items():
             if self.objects[made].kind == layout.index:
                 self._below[made] = [entry.body for entry in node.entries]
-        if root.height >= layout.first_index:
-            order = [] if root.order is None else links_in(root.order)
-            self._below[id] = [entry.body for entry in root.entries] + order
+        below = [entry.body for entry in root.entries]
+        if root.height < layout.first_index:
+            below = [id for body in below if may_hold_links(body) for id in links_in(body)]
+        order = [] if root.order is None else links_in(root.order)
+        self._below[id] = below + order
 
     def _shrunk(self, title: Title, view: View, order: bytes | None) -> bytes | None:
         """The inline form of what became small."""
