@@ -258,9 +258,11 @@ class Work:
                 {THREAD: self._coder.thread, **(self.notes or {})}
             )
         checkpoints, edited = self._seen.checkpoints.edit(parts, self._builder)
+        # What is stored against an index of before would keep alive all that is dropped.
+        drops = None in parts.values()
         objects = dict(self._objects)
         objects.update((one.id, _beside(one, self._objects)) for one in self._later.values())
-        objects.update((one.id, one) for one in edited.objects)
+        objects.update((one.id, _alone(one) if drops else one) for one in edited.objects)
         needs = {**self._needs, **dict.fromkeys([*edited.needs, edited.root])}
         before = self._seen.checkpoints.root
         moves = [] if edited.root == before else [Move(CHECKPOINTS, before, edited.root)]
@@ -278,6 +280,10 @@ class Work:
         if self.notes is not None:
             parts[NOTES] = self._coder.codec.encode(self.notes)
         return parts
+
+
+def _alone(one: Object) -> Object:
+    return one._replace(base=None)
 
 
 def _beside(one: Object, others: Mapping[ObjectId, Object]) -> Object:
