@@ -39,7 +39,7 @@ class Hydrated(Mapping[str, Any]):
         self._contents = {
             name: Content(runtime, read_place(name, value), passing=True)
             for name, value in values.items()
-            if name in fields and fields[name].is_externalized and _is_reference(value)
+            if name in fields and fields[name].is_externalized and is_reference(value)
         }
 
     def __getitem__(self, name: str) -> Any:
@@ -165,7 +165,7 @@ class StateAdapter:
         refs = [
             read_place(name, value)
             for name, value in values.items()
-            if name in self._fields and self._fields[name].is_externalized and _is_reference(value)
+            if name in self._fields and self._fields[name].is_externalized and is_reference(value)
         ]
         renew(self.runtime, refs)
 
@@ -192,7 +192,7 @@ class StateAdapter:
         if not field.is_externalized:
             return self.runtime.inline_copy(field.name, reduce(left, right))
         sides = [
-            read_place(field.name, side) if _is_reference(side) else side for side in (left, right)
+            read_place(field.name, side) if is_reference(side) else side for side in (left, right)
         ]
         return checkpoint_form(combine(self.runtime, reduce, *sides))
 
@@ -228,7 +228,8 @@ def _adapter_class(framework: Framework) -> type[StateAdapter]:
     return found
 
 
-def _is_reference(value: object) -> bool:
+def is_reference(value: object) -> bool:
+    """Whether a value is a reference, as such or as it stands in a checkpoint."""
     return isinstance(value, ContentRef) or is_checkpoint_form(value)
 
 

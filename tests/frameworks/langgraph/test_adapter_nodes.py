@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -18,6 +20,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, RetryPolicy, Send, StreamWriter, interrupt
+from pydantic import BaseModel
 
 from holdfast import AgentState, Externalized, Inline, MemoryStore
 from holdfast.adapters.langgraph import LangGraphAdapter
@@ -330,6 +333,17 @@ def test_an_asynchronous_node_can_load_off_the_event_loop() -> None:
 # Graphs inside graphs.
 
 
+@dataclass
+class Work:
+    name: str
+    docs: list[Any]
+
+
+class WorkModel(BaseModel):
+    name: str
+    docs: Any
+
+
 class Inner(TypedDict):
     docs: list[Any]
 
@@ -406,6 +420,45 @@ def test_a_graph_with_a_state_of_its_own_gets_values(adapter: LangGraphAdapter) 
     result = adapter.compile(builder).invoke({"docs": docs(), "question": "not for the inner one"})
 
     assert len(result["docs"]) == 4
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+def test_a_graph_with_a_store_of_its_own_gets_values_and_gives_values(
+    inside: Any, adapter: LangGraphAdapter
+) -> None:
+    inner = inside(make(CountingStore()))
+    builder = StateGraph(adapter.schema())
+    builder.add_node("inner", adapter.wrap_node(inner))
+    builder.add_edge(START, "inner")
+    # What is written inside comes as the input of the graph there.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if inside is plainly_compiled_inside else "error")
+        result = adapter.compile(builder).invoke({"docs": docs()})
+
+    assert len(result["docs"]) == 4
+
+
+@pytest.mark.parametrize("kind", [Work, WorkModel])
+def test_an_object_that_is_sent_to_a_node_arrives_with_values(
+    kind: Any, adapter: LangGraphAdapter, tmp_path: Path
+) -> None:
+    def send(state: Any) -> list[Send]:
+        return [Send("work", kind(name=str(at), docs=[one])) for at, one in enumerate(docs())]
+
+    def work(state: Any) -> dict[str, Any]:
+        assert type(state) is kind
+        return {"notes": [f"{state.name}: {state.docs[0]['text']}"]}
+
+    builder = StateGraph(adapter.schema())
+    builder.add_node("work", adapter.wrap_node(work))
+    builder.add_conditional_edges(START, adapter.wrap_node(send), ["work"])
+    with searched_saver("sqlite", tmp_path) as (saver, stored):
+        graph = adapter.compile(builder, checkpointer=saver)
+        result = graph.invoke({"question": "?"}, thread())
+        found = stored()
+
+    assert result["notes"] == [f"{at}: {one['text']}" for at, one in enumerate(docs())]
+    assert MARKER.encode() not in found
 
 
 def test_a_graph_that_a_node_calls_gives_values(adapter: LangGraphAdapter) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypedDict, get_args, get_origin
 from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from holdfast.adapters._base import Hydrated, StateAdapter, Update
+from holdfast.adapters._base import Hydrated, StateAdapter, Update, is_reference
 from holdfast.adapters.langgraph._adapter_channels import (
     ExternalizedAggregate,
     ExternalizedValue,
@@ -26,7 +26,9 @@ from holdfast.adapters.langgraph._adapter_updates import (
     Pairs,
     converted,
     is_empty_of,
+    is_object,
     overwritten,
+    with_fields,
 )
 from holdfast.errors import InlineSizeExceeded
 from holdfast.state import AgentState, ContentRef, Framework, Runtime, StateField, append_items
@@ -126,7 +128,7 @@ class LangGraphAdapter(StateAdapter):
         """An update for the graph: externalized values are stored, and references stand in
         their places. Names that the state does not have are left to LangGraph.
         """
-        made: Update = converted(values, lambda pairs: self._converted(pairs, since))
+        made: Update = converted(values, _Since(self, since))
         return made
 
     def value(self, given: Any) -> Any:
@@ -135,7 +137,7 @@ class LangGraphAdapter(StateAdapter):
         For references that came by another way than a field, such as what `interrupt` gave.
         Whoever calls it says that the reference may be followed.
         """
-        if isinstance(given, ContentRef) or is_checkpoint_form(given):
+        if is_reference(given):
             ref = read_place("value", given)
             return ref.resolve(self.backend, codec=self.runtime.coding)
         return given
@@ -144,6 +146,11 @@ class LangGraphAdapter(StateAdapter):
 
     def entered(self, state: Any) -> Any:
         """What a node gets for the state that LangGraph hands it."""
+        if is_object(state):
+            held = {name: getattr(state, name, None) for name in self._externalized}
+            return with_fields(
+                state, {name: self.value(one) for name, one in held.items() if is_reference(one)}
+            )
         if not isinstance(state, dict):
             return state
         self.renew(dict(raw_items(state)))
@@ -158,7 +165,7 @@ class LangGraphAdapter(StateAdapter):
     def left(self, result: Any, entered: Any) -> Any:
         """What LangGraph gets for what a node gave."""
         since = entered.view if isinstance(entered, GraphState) else None
-        return converted(result, lambda pairs: self._converted(pairs, since))
+        return converted(result, _Since(self, since))
 
     async def aleft(self, result: Any, entered: Any) -> Any:
         """The same from an event loop, which it does not block."""
@@ -174,7 +181,7 @@ class LangGraphAdapter(StateAdapter):
     def written(self, field: StateField, value: Any) -> Reference:
         """What a channel keeps of a value that was written to it."""
         value = overwritten(value)[1]
-        if not is_checkpoint_form(value) and not isinstance(value, ContentRef):
+        if not is_reference(value):
             warnings.warn(
                 f"the value of {field.name!r} came to LangGraph as it is, so that it may be in a "
                 "checkpoint, too. Compile the graph with adapter.compile(builder, ...), or wrap "
@@ -239,7 +246,7 @@ class LangGraphAdapter(StateAdapter):
             raise KeyError(name)
         return made()
 
-    def _converted(self, pairs: Pairs, since: Hydrated | None) -> list[tuple[str, Any]]:
+    def stored_pairs(self, pairs: Pairs, since: Hydrated | None) -> list[tuple[str, Any]]:
         """Fields with values as fields with references; stored together, or not at all."""
         made: list[tuple[str, Any]] = []
         changes: dict[int, Change] = {}
@@ -285,6 +292,16 @@ class LangGraphAdapter(StateAdapter):
             field.type, field.reducer, lambda value: self._check_size(field, value)
         )
         return Annotated[field.type, channel]
+
+
+class _Since:
+    """Stores what changed since a state was handed to a node."""
+
+    def __init__(self, adapter: LangGraphAdapter, since: Hydrated | None) -> None:
+        self.store, self._adapter, self._since = adapter.backend, adapter, since
+
+    def __call__(self, pairs: Pairs) -> list[tuple[str, Any]]:
+        return self._adapter.stored_pairs(pairs, self._since)
 
 
 def _is_edited(field: StateField, refs: Sequence[ContentRef]) -> bool:

@@ -16,6 +16,7 @@ from holdfast.adapters.langgraph._adapter_channels import ExternalizedAggregate,
 from holdfast.adapters.langgraph._adapter_state import GraphState
 from holdfast.errors import InvalidInput
 from holdfast.state import AgentState
+from holdfast.store import Store
 
 if TYPE_CHECKING:
     from holdfast.adapters.langgraph._adapter import LangGraphAdapter
@@ -116,35 +117,47 @@ def _runnable(adapter: LangGraphAdapter, node: Runnable[Any, Any]) -> Runnable[A
     def run(state: Any, config: RunnableConfig) -> Any:
         entered = adapter.entered(state)
         with _for_parents(adapter):
-            result = node.invoke(_handed_to(node, entered), config)
-        return adapter.left(result, entered)
+            result = node.invoke(_handed_to(adapter, node, entered), config)
+        return adapter.left(_taken_from(node, result), entered)
 
     async def arun(state: Any, config: RunnableConfig) -> Any:
         entered = await adapter.aentered(state)
         with _for_parents(adapter):
-            result = await node.ainvoke(_handed_to(node, entered), config)
-        return await adapter.aleft(result, entered)
+            result = await node.ainvoke(_handed_to(adapter, node, entered), config)
+        return await adapter.aleft(_taken_from(node, result), entered)
 
     for one in (run, arun):
         setattr(one, _MARK, adapter)
     return RunnableLambda(run, arun, name=node.get_name())
 
 
-def _handed_to(node: Runnable[Any, Any], state: Any) -> Any:
+def _handed_to(adapter: LangGraphAdapter, node: Runnable[Any, Any], state: Any) -> Any:
     """The state as a runnable gets it: a subgraph that keeps references is handed references."""
     if not isinstance(node, Pregel) or not isinstance(state, GraphState):
         return state
     builder = getattr(node, "builder", None)
     wanted = node.channels if builder is None else builder.schemas[builder.input_schema]
     return {
-        name: state.raw(name) if _keeps_references(node, name) else state[name]
+        name: state.raw(name) if _store_of(node, name) is adapter.backend else state[name]
         for name in state
         if name in wanted
     }
 
 
-def _keeps_references(graph: Pregel[Any, Any, Any, Any], name: str) -> bool:
-    return isinstance(graph.channels.get(name), (ExternalizedValue, ExternalizedAggregate))
+def _taken_from(node: Runnable[Any, Any], result: Any) -> Any:
+    """The result of a subgraph, which says by which adapter its references are loaded."""
+    if isinstance(node, Pregel) and isinstance(result, dict):
+        for channel in node.channels.values():
+            if isinstance(channel, (ExternalizedValue, ExternalizedAggregate)):
+                return channel.adapter.hydrate(result)
+    return result
+
+
+def _store_of(graph: Pregel[Any, Any, Any, Any], name: str) -> Store | None:
+    """The store whose references a graph keeps in a field."""
+    channel = graph.channels.get(name)
+    kinds = (ExternalizedValue, ExternalizedAggregate)
+    return channel.adapter.backend if isinstance(channel, kinds) else None
 
 
 @contextmanager

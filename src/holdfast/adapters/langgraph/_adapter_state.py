@@ -8,6 +8,7 @@ from typing import Any, Final
 from holdfast.adapters._base import Hydrated
 from holdfast.state import ContentRef
 from holdfast.state._typed._content import checkpoint_form, read_place
+from holdfast.store import Store
 
 _NOTHING: Final = object()
 
@@ -165,8 +166,8 @@ class GraphState(dict[str, Any]):
         return value
 
 
-def raw_items(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The items of a mapping, with nothing loaded."""
-    if isinstance(values, GraphState):
+def raw_items(values: Mapping[str, Any], store: Store | None = None) -> list[tuple[str, Any]]:
+    """The items of a mapping, with nothing loaded that is in this store, or in any."""
+    if isinstance(values, GraphState) and store in (None, values.view.runtime.backend):
         return [(name, values.raw(name)) for name in values]
     return list(values.items())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from langgraph.types import Command, Overwrite, Send
 from pydantic import BaseModel
@@ -12,10 +12,18 @@ from pydantic import BaseModel
 from holdfast.adapters._base import Update
 from holdfast.adapters.langgraph._adapter_state import raw_items
 from holdfast.state import AgentState
+from holdfast.store import Store
 
 Pairs = Sequence[tuple[str, Any]]
-Convert = Callable[[Pairs], list[tuple[str, Any]]]
-"""Takes fields with values, and gives them with references."""
+
+
+class Convert(Protocol):
+    """Takes fields with values, and gives them with references to a store."""
+
+    store: Store
+
+    def __call__(self, pairs: Pairs) -> list[tuple[str, Any]]: ...
+
 
 _OVERWRITE = "__overwrite__"
 
@@ -31,7 +39,7 @@ def converted(result: Any, convert: Convert) -> Any:
     if isinstance(result, Command):
         return _command(result, convert)
     if isinstance(result, Send):
-        return Send(result.node, _fields(result.arg, convert), timeout=result.timeout)
+        return Send(result.node, _argument(result.arg, convert), timeout=result.timeout)
     if isinstance(result, (list, tuple)):
         return _sequence(result, convert)
     return _fields(result, convert)
@@ -73,19 +81,47 @@ def _sequence(result: Sequence[Any], convert: Convert) -> Any:
     return made if isinstance(result, list) else tuple(made)
 
 
+def with_fields(given: Any, values: Mapping[str, Any]) -> Any:
+    """An object of the same class with other values in some fields."""
+    if not values:
+        return given
+    if isinstance(given, BaseModel):
+        return given.model_copy(update=dict(values))
+    return replace(given, **values)
+
+
+def is_object(given: Any) -> bool:
+    """Whether it has fields as attributes, as LangGraph takes them."""
+    return isinstance(given, BaseModel) or (is_dataclass(given) and not isinstance(given, type))
+
+
 def _fields(given: Any, convert: Convert) -> Any:
     """Fields with values, if it is such a thing, as an update."""
     if isinstance(given, dict):
-        return Update(convert(raw_items(given)))
+        return Update(convert(raw_items(given, convert.store)))
     if isinstance(given, AgentState):
         return Update(convert(_of_state(given)))
-    if isinstance(given, BaseModel) or (is_dataclass(given) and not isinstance(given, type)):
-        pairs = _of_object(given)
-        made = convert(pairs)
+    if is_object(given):
+        changed = _changed(given, convert)
         # An object stays itself unless something in it has to be stored.
-        same = all(one is other for (_, one), (_, other) in zip(pairs, made, strict=True))
-        return given if same else Update(made)
+        return Update({**dict(_of_object(given)), **changed}) if changed else given
     return given
+
+
+def _argument(given: Any, convert: Convert) -> Any:
+    """What a node is sent: an object stays one, because that is what the node expects."""
+    return (
+        with_fields(given, _changed(given, convert))
+        if is_object(given)
+        else _fields(given, convert)
+    )
+
+
+def _changed(given: Any, convert: Convert) -> dict[str, Any]:
+    """The fields of an object whose values have become references."""
+    pairs = _of_object(given)
+    made = zip(pairs, convert(pairs), strict=True)
+    return {name: now for (name, before), (_, now) in made if now is not before}
 
 
 def _of_state(state: AgentState) -> Pairs:
