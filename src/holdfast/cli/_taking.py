@@ -13,7 +13,7 @@ import typer
 
 from holdfast.cli._caring import size
 from holdfast.cli._command import Run, command
-from holdfast.cli._errors import LEFT_OUT, Usage, with_hint
+from holdfast.cli._errors import LEFT_OUT, Usage
 from holdfast.cli._finding import new_store_url, refuse_memory, store_url
 from holdfast.cli._urls import shown_url
 from holdfast.errors import NotAllowed
@@ -122,7 +122,7 @@ def _needing(work: Any) -> Any:
     try:
         return work()
     except ImportError as error:
-        raise with_hint(NotAllowed(str(error)), "install what is missing") from error
+        raise NotAllowed(str(error)) from error
 
 
 def _classes(written: Iterable[str] | None) -> list[type]:

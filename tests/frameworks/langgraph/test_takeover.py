@@ -19,6 +19,7 @@ from langgraph.types import Command
 from holdfast.adapters.langgraph import HoldfastSaver, import_checkpoints
 from holdfast.adapters.langgraph._official import Key, Written, open_official
 from holdfast.errors import NotFound
+from tests.frameworks.langgraph.graphs import delta_graph, history
 from tests.frameworks.langgraph.official import (
     ANSWERED,
     DECLARED,
@@ -124,6 +125,22 @@ def test_a_graph_that_waits_gets_its_answer(source: Source, ours: HoldfastSaver)
 
     assert waiting.value["question"] == "go on?"
     assert result == ANSWERED
+
+
+def test_delta_channels_are_what_they_were(source: Source, ours: HoldfastSaver) -> None:
+    with source.open() as saver:
+        graph = delta_graph(saver)
+        for turn in range(5):
+            graph.invoke({"log": [f"turn {turn}"]}, config("delta"))
+        wanted = history(graph, config("delta"))
+        done = import_checkpoints(source.place, ours, verify=True)
+        again = delta_graph(ours)
+
+        assert done.is_whole
+        assert history(again, config("delta")) == wanted
+        assert again.invoke({"log": ["more"]}, config("delta")) == graph.invoke(
+            {"log": ["more"]}, config("delta")
+        )
 
 
 def test_steps_of_a_thread_are_its_timeline(source: Source, ours: HoldfastSaver) -> None:

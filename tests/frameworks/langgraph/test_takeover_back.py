@@ -15,6 +15,7 @@ from langgraph.types import Command
 
 from holdfast.adapters.langgraph import HoldfastSaver, export_checkpoints, import_checkpoints
 from holdfast.errors import InvalidInput, NotFound
+from tests.frameworks.langgraph.graphs import delta_graph, history
 from tests.frameworks.langgraph.official import (
     ANSWERED,
     DECLARED,
@@ -80,6 +81,26 @@ def test_graphs_go_on_with_their_own_saver(target: Source, ours: HoldfastSaver) 
 
         assert asked == ANSWERED
         assert len(chat.get_state(config("chat")).values["messages"]) == len(before) + 3
+
+
+def test_delta_channels_are_what_they_were(target: Source, ours: HoldfastSaver) -> None:
+    graph = delta_graph(ours)
+    for turn in range(5):
+        graph.invoke({"log": [f"turn {turn}"]}, config("delta"))
+    export_checkpoints(ours, target.place, threads=["delta"])
+    with target.open() as saver:
+        assert history(delta_graph(saver), config("delta")) == history(graph, config("delta"))
+
+
+def test_what_was_pruned_of_a_delta_channel_cannot_be_given_back(
+    target: Source, ours: HoldfastSaver
+) -> None:
+    graph = delta_graph(ours)
+    graph.invoke({"log": ["one"]}, config("delta"))
+    ours.prune(["delta"])
+    done = export_checkpoints(ours, target.place, threads=["delta"])
+
+    assert done.left_counts == {"pruned": 1} and done.checkpoints == 0
 
 
 def test_there_and_back_is_the_same(target: Source, ours: HoldfastSaver) -> None:
