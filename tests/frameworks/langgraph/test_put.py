@@ -241,3 +241,10 @@ def test_what_is_not_there_is_none(either: Any) -> None:
     assert either.get_tuple(config_of("other")) is None
     assert either.get_tuple(config_of("t", "other")) is None
     assert either.get_tuple(config_of(at=new_id())) is None
+
+
+def test_metadata_has_the_shape_of_json(either: Any) -> None:
+    config = put(either, config_of(), {"a": 1}, counters={"log": (1, 2)}, pair=(1, (2,)))
+    found = either.get_tuple(config).metadata
+
+    assert found["counters"] == {"log": [1, 2]} and found["pair"] == [1, [2]]

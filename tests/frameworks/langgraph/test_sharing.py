@@ -192,7 +192,7 @@ print("fine")
 '''  # fmt: skip
 
 
-@pytest.mark.parametrize("strict", ["true"])
+@pytest.mark.parametrize("strict", ["true", "false"])
 def test_the_classes_of_the_schema_come_back_under_strict_msgpack(
     strict: str, address_of: Addresses
 ) -> None:

@@ -169,6 +169,10 @@ class Index:
         assert built.view is not None and built.id is not None
         built.view.inherit(before)
         edited = finish(builder, built.part, self.root)
+        if None in changes.values():
+            # What is stored as a difference keeps what it differs from, and all below that: no
+            # byte of what is dropped here could be given back.
+            edited = edited._replace(objects=[one._replace(base=None) for one in edited.objects])
         return Index(built.id, self._read, Container(_TITLE, built.view, None, built.id)), edited
 
 
