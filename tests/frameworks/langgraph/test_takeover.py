@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import subprocess
 import sys
 import warnings
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 import ormsgpack
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
 from holdfast.adapters.langgraph import HoldfastSaver, import_checkpoints
@@ -410,6 +413,32 @@ def test_a_row_that_names_a_function_calls_nothing(
     assert done.is_whole and done.unknown["os.system"] == 2
     assert value[0] == f"touch {tmp_path}/called"
     assert not (tmp_path / "called").exists() and "trap_of_rows" not in sys.modules
+
+
+class Turning:
+    """A cipher that hides nothing from anybody."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "turn", plaintext[::-1]
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        assert ciphername == "turn"
+        return ciphertext[::-1]
+
+
+def test_encrypted_rows_are_read_by_who_has_their_cipher(
+    tmp_path: Path, ours: HoldfastSaver
+) -> None:
+    path = tmp_path / "encrypted.db"
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        saver = SqliteSaver(connection, serde=EncryptedSerializer(Turning()))
+        say(chat_graph(saver), "chat", 1)
+        without = import_checkpoints(path, ours)
+        done = import_checkpoints(path, ours, verify=True, cipher=Turning())
+
+        assert without.checkpoints == 0 and set(without.left_counts) == {"encrypted"}
+        assert done.is_whole
+        assert in_order(shown(ours, "chat")) == in_order(shown(saver, "chat"))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import ormsgpack
 
@@ -33,6 +33,13 @@ _NUMPY: Final = 6
 _SNAPSHOT: Final = 7
 _CACHED: Final = 32 * 2**20
 _LONGEST_CACHED: Final = 2**18
+
+
+class Cipher(Protocol):
+    """What decrypts values; the `cipher` of LangGraph's `EncryptedSerializer` is one."""
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        """The bytes that were encrypted."""
 
 
 class Unreadable(Exception):
@@ -65,13 +72,20 @@ class Decoder:
     of the one before. What it gives is shared, and may not be changed.
     """
 
-    def __init__(self, lookup: Lookup, *, snapshot: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self,
+        lookup: Lookup,
+        *,
+        snapshot: Callable[[Any], Any] | None = None,
+        cipher: Cipher | None = None,
+    ) -> None:
         self.unknown: Counter[str] = Counter()
         """How many values had a class that nobody declared, by its name."""
         self.refused: Counter[str] = Counter()
         """How many values their declared class did not take, by its name."""
         self._lookup = lookup
         self._snapshot = snapshot
+        self._cipher = cipher
         self._failure: BaseException | None = None
         self._made: OrderedDict[tuple[int, bytes], Any] = OrderedDict()
         self._room = _CACHED
@@ -90,7 +104,16 @@ class Decoder:
             return self._guarded(lambda: self._unpack(data))
         if kind == "json":
             return self._guarded(lambda: json.loads(data, object_hook=self._json_object))
+        inner, plus, cipher = kind.partition("+")
+        if plus and self._cipher is not None:
+            return self.decode(inner, self._decrypted(self._cipher, cipher, data))
         raise _other_kind(kind)
+
+    def _decrypted(self, cipher: Cipher, name: str, data: bytes) -> bytes:
+        try:
+            return cipher.decrypt(name, data)
+        except Exception as error:
+            raise Unreadable("encrypted", f"it cannot be decrypted: {error!r:.200}") from error
 
     def _guarded(self, read: Callable[[], Any]) -> Any:
         self._failure = None

@@ -24,7 +24,13 @@ from holdfast.adapters.langgraph._official import (
     open_official,
     parents_first,
 )
-from holdfast.adapters.langgraph._official_values import Decoder, Lookup, Unreadable, check_names
+from holdfast.adapters.langgraph._official_values import (
+    Cipher,
+    Decoder,
+    Lookup,
+    Unreadable,
+    check_names,
+)
 from holdfast.adapters.langgraph._requests import Put, Request, Writes
 from holdfast.adapters.langgraph._takeover_there import Comparing, There
 from holdfast.adapters.langgraph._thread import GraphThread
@@ -90,6 +96,7 @@ def import_checkpoints(
     threads: Iterable[str] | None = None,
     schema: str | None = None,
     verify: bool = False,
+    cipher: Cipher | None = None,
     progress: TakeoverProgress | None = None,
 ) -> Imported:
     """Take over the database of a `SqliteSaver` (a path) or a `PostgresSaver` (a URL).
@@ -100,14 +107,15 @@ def import_checkpoints(
 
     Nothing that the database names is imported or called. Objects of classes that the saver
     does not know are kept as they were stored, and are read as objects once it does. Pickles,
-    encrypted and damaged rows are left out, and the result says which. Raises `NotFound` if
-    there is no such database or thread.
+    encrypted and damaged rows are left out, and the result says which. With a `cipher`, that of
+    LangGraph's `EncryptedSerializer`, encrypted rows are read, and stored as the store does it.
+    Raises `NotFound` if there is no such database or thread.
     """
     store = saver.store
     before = store._disk_bytes()
     with closing(open_official(source, schema=schema)) as database:
         chosen = _chosen(database, threads)
-        done = _Import(database, saver, progress).run(chosen, verify=verify)
+        done = _Import(database, saver, cipher, progress).run(chosen, verify=verify)
         if threads is None:
             done.source_bytes = database.size()
     after = store._disk_bytes()
@@ -130,12 +138,16 @@ class _Import:
     """One run of it."""
 
     def __init__(
-        self, database: Official, saver: HoldfastSaver, progress: TakeoverProgress | None
+        self,
+        database: Official,
+        saver: HoldfastSaver,
+        cipher: Cipher | None,
+        progress: TakeoverProgress | None,
     ) -> None:
         self._database, self._saver = database, saver
         self._tell = progress or (lambda step, done, total: None)
         self._types: GraphTypes = saver._core.types
-        self._decoder = Decoder(lookup_in(self._types), snapshot=_DeltaSnapshot)
+        self._decoder = Decoder(lookup_in(self._types), snapshot=_DeltaSnapshot, cipher=cipher)
         self._left: set[tuple[str, Address]] = set()
         self._seen = 0
 
