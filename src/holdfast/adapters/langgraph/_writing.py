@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.adapters.langgraph._codec import GraphCodec
@@ -26,6 +27,8 @@ OnConflict = Literal["fork", "raise", "branch"]
 _MOST_WARM: Final = 4
 _SAMPLE: Final = 32
 """So many bytes in common mean that two objects resemble each other."""
+_LIKELY: Final = 32
+"""Among so many new objects it is looked for what pending writes resemble."""
 
 
 class Seen(NamedTuple):
@@ -261,7 +264,9 @@ class Work:
         # What is stored against an index of before would keep alive all that is dropped.
         drops = None in parts.values()
         objects = dict(self._objects)
-        objects.update((one.id, _beside(one, self._objects)) for one in self._later.values())
+        likely = [*islice(reversed(self._objects.values()), _LIKELY)]
+        later = [one for id, one in self._later.items() if id not in objects]
+        objects.update((one.id, _beside(one, likely)) for one in later)
         objects.update((one.id, _alone(one) if drops else one) for one in edited.objects)
         needs = {**self._needs, **dict.fromkeys([*edited.needs, edited.root])}
         before = self._seen.checkpoints.root
@@ -286,12 +291,12 @@ def _alone(one: Object) -> Object:
     return one._replace(base=None)
 
 
-def _beside(one: Object, others: Mapping[ObjectId, Object]) -> Object:
+def _beside(one: Object, others: Sequence[Object]) -> Object:
     """Pending writes with a base: mostly the values that they became are stored beside them."""
     middle = len(one.payload) // 2
     sample = one.payload[middle : middle + _SAMPLE]
     if len(sample) == _SAMPLE:
-        for other in others.values():
+        for other in others:
             if sample in other.payload:
                 return one._replace(base=other.id)
     return one
