@@ -95,13 +95,19 @@ def encode_delta(
     return bytes((_DELTA + depth, kind)) + _varint(len(payload)) + base + blocks
 
 
-def decode_frame(frame: bytes, base_payload: bytes | None = None) -> tuple[Kind, bytes]:
+def decode_frame(
+    frame: bytes, base_payload: bytes | None = None, header: FrameHeader | None = None
+) -> tuple[Kind, bytes]:
     """The kind and payload of a frame, not yet checked against a hash.
 
-    A frame with a base needs that object's payload. Raises `FormatError` for bytes
-    that are no frame; never takes more memory than `MAX_PAYLOAD` allows.
+    A frame with a base needs that object's payload; its header may be known. Raises
+    `FormatError` for bytes that are no frame; never takes more memory than `MAX_PAYLOAD`
+    allows.
     """
-    tag, kind, length, base, start = _parse(frame)
+    if header is None:
+        tag, kind, length, base, start = _parse(frame)
+    else:
+        tag, kind, length, base, _, start = header
     body = frame[start:]
     if tag == _RAW:
         if len(body) != length:

@@ -122,7 +122,8 @@ class Chains:
             found = self._decoded.get(one)
             if found is None:
                 try:
-                    found = self._decoded[one] = _decoded(one, self.frames[one], payload)
+                    frame, header = self.frames[one], self.header(one)
+                    found = self._decoded[one] = _decoded(one, frame, payload, header)
                 except DamagedObject:
                     self._blame_below(one)
                     raise
@@ -152,9 +153,11 @@ def _verified_whole(id: ObjectId, frame: bytes) -> tuple[Kind, bytes]:
     return decoded
 
 
-def _decoded(id: ObjectId, frame: bytes, base_payload: bytes | None) -> tuple[Kind, bytes]:
+def _decoded(
+    id: ObjectId, frame: bytes, base_payload: bytes | None, header: FrameHeader | None = None
+) -> tuple[Kind, bytes]:
     try:
-        return decode_frame(frame, base_payload)
+        return decode_frame(frame, base_payload, header)
     except FormatError as error:
         raise DamagedObject(id, str(error)) from error
 

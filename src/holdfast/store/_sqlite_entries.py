@@ -26,6 +26,7 @@ _LENGTH = _GONE - 1
 _DEPTH = 28
 _KIND = 25
 _SIZE = (1 << _KIND) - 1
+_KINDS = {int(kind): kind for kind in Kind}
 
 
 class Entry(NamedTuple):
@@ -103,7 +104,7 @@ def read_entry(entries: bytes, bases: bytes | None, ordinal: int) -> Entry:
     try:
         id, start, place, about = ENTRY.unpack_from(entries, ordinal * ENTRY.size)
         return _entry(id, start, place, about, bases, ordinal)
-    except (ValueError, TypeError, struct.error) as error:
+    except (KeyError, ValueError, TypeError, struct.error) as error:
         raise FormatError(f"a pack's list of objects cannot be read: {error}") from None
 
 
@@ -114,7 +115,7 @@ def read_entries(entries: bytes | None, bases: bytes | None) -> Iterator[Entry]:
     try:
         for ordinal, (id, start, place, about) in enumerate(ENTRY.iter_unpack(entries)):
             yield _entry(id, start, place, about, bases, ordinal)
-    except (ValueError, TypeError, struct.error) as error:
+    except (KeyError, ValueError, TypeError, struct.error) as error:
         raise FormatError(f"a pack's list of objects cannot be read: {error}") from None
 
 
@@ -157,4 +158,5 @@ def _entry(
     at = ordinal * ID_SIZE
     base = bases[at : at + ID_SIZE] if depth and bases is not None else None
     gone = bool(place & _GONE)
-    return Entry(id, start, place & _LENGTH, depth, about & _SIZE, Kind(about >> _KIND), base, gone)
+    kind = _KINDS[about >> _KIND]
+    return Entry(id, start, place & _LENGTH, depth, about & _SIZE, kind, base, gone)

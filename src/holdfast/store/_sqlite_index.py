@@ -188,9 +188,9 @@ class Moment:
         known = (self.tail.rows, self._rows, self.more.rows)
         wanted = {number for number in numbers if not any(number in rows for rows in known)}
         if len(wanted) > 1:
-            for some in _portions(wanted):
-                query = _query(_COLUMNS, "log", "number", len(some))
-                self._rows.update((row[0], Row(*row)) for row in self.db.execute(query, some))
+            for some in portions(wanted):
+                asking = statement(_COLUMNS, "log", "number", len(some))
+                self._rows.update((row[0], Row(*row)) for row in self.db.execute(asking, some))
 
     def entry(self, place: int) -> Entry:
         """The entry at a place."""
@@ -279,14 +279,14 @@ class Moment:
 
     def _select(self, prefixes: Collection[int]) -> Iterable[tuple[int, int]]:
         if len(prefixes) <= _FEW:
-            query = _query("prefix, place", "objects", "prefix", len(prefixes))
-            return self.db.execute(query, tuple(prefixes)).fetchall()
+            asking = statement("prefix, place", "objects", "prefix", len(prefixes))
+            return self.db.execute(asking, tuple(prefixes)).fetchall()
         return self._select_many(prefixes)
 
     def _select_many(self, prefixes: Iterable[int]) -> Iterator[tuple[int, int]]:
-        for some in _portions(prefixes):
+        for some in portions(prefixes):
             yield from self.db.execute(
-                _query("prefix, place", "objects", "prefix", len(some)), some
+                statement("prefix, place", "objects", "prefix", len(some)), some
             ).fetchall()
 
 
@@ -310,8 +310,8 @@ def make_moment(db: sqlite3.Connection, tails: Tails, row: Sequence[int] | None)
 def read_condemned(db: sqlite3.Connection, ids: Iterable[ObjectId]) -> dict[ObjectId, int]:
     """Those of the ids that are marked for deletion, and by which collection."""
     marked: dict[ObjectId, int] = {}
-    for some in _portions(ids):
-        marked.update(db.execute(_query("id, collection", "condemned", "id", len(some)), some))
+    for some in portions(ids):
+        marked.update(db.execute(statement("id, collection", "condemned", "id", len(some)), some))
     return marked
 
 
@@ -353,7 +353,8 @@ def _absent(number: int) -> Row:
     raise FormatError(f"the index names pack {number}, which is not there")
 
 
-def _portions(ids: Iterable[T]) -> Iterator[list[T]]:
+def portions(ids: Iterable[T]) -> Iterator[list[T]]:
+    """So many at a time as one statement takes; the last is there several times."""
     remaining = iter(ids)
     while chunk := list(islice(remaining, _AT_A_TIME)):
         size = next(size for size in _SIZES if size >= len(chunk))
@@ -362,7 +363,8 @@ def _portions(ids: Iterable[T]) -> Iterator[list[T]]:
 
 
 @lru_cache
-def _query(columns: str, table: str, key: str, size: int) -> str:
+def statement(columns: str, table: str, key: str, size: int) -> str:
+    """A statement that asks for the rows with these keys, of a size that `portions` gives."""
     select = f"SELECT {columns} FROM {table} WHERE {key}"  # noqa: S608
     if size <= _FEW:  # For a list, SQLite makes a table first.
         return " UNION ALL ".join([f"{select} = ?"] * size)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from holdfast.store._sqlite_entries import (
     read_entries,
     whole_frame,
 )
-from holdfast.store._sqlite_index import Moment, read_condemned
+from holdfast.store._sqlite_index import Moment, portions, read_condemned, statement
 from holdfast.tree._objects import ID_SIZE, ObjectId
 
 LARGE = 256 * 1024
@@ -30,7 +31,8 @@ LARGE = 256 * 1024
 
 
 # Of the types that they should have in any case: damage may make another of one.
-_PLACE = "SELECT CAST(file AS TEXT), CAST(data AS BLOB) FROM log WHERE number = ?"
+_PACKS_AT_A_TIME = 64
+_PLACE = "number, CAST(file AS TEXT), CAST(data AS BLOB)"
 _CONTENTS = "number, space, CAST(entries AS BLOB), CAST(bases AS BLOB), file"
 
 
@@ -52,6 +54,13 @@ class Columns(NamedTuple):
     data: bytes | None = None
 
 
+class Place(NamedTuple):
+    """Where the frames of a pack are: in a file, or in its row."""
+
+    file: str | None
+    data: bytes | None
+
+
 class Frames(NamedTuple):
     """Frames, and the files that should have held others."""
 
@@ -70,8 +79,10 @@ def read_frames(moment: Moment, folder: Path, ids: Iterable[ObjectId]) -> Frames
             packs[found.number].append(found.entry)
             if found.entry.base is not None:
                 bases.add(found.entry.base)
-        for number, entries in packs.items():
-            read_pack(moment.db, folder, number, entries, read)
+        for numbers in batched(packs, _PACKS_AT_A_TIME):
+            places = read_places(moment.db, numbers)
+            for number in numbers:
+                _read_pack(places.get(number), folder, packs[number], read)
         wanted = [base for base in bases if base not in read.frames]
     return read
 
@@ -80,8 +91,27 @@ def read_pack(
     db: sqlite3.Connection, folder: Path, number: int, entries: Sequence[Entry], read: Frames
 ) -> None:
     """Read some frames of one pack."""
-    row = db.execute(_PLACE, (number,)).fetchone()
-    file, data = row or (None, None)
+    _read_pack(read_places(db, [number]).get(number), folder, entries, read)
+
+
+def batched(numbers: Iterable[int], most: int) -> Iterator[list[int]]:
+    """So many at a time."""
+    rest = iter(numbers)
+    while some := list(islice(rest, most)):
+        yield some
+
+
+def read_places(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Place]:
+    """Where the frames of packs are."""
+    found: dict[int, Place] = {}
+    for some in portions(numbers):
+        rows = db.execute(statement(_PLACE, "log", "number", len(some)), some)
+        found.update((number, Place(file, data)) for number, file, data in rows)
+    return found
+
+
+def _read_pack(place: Place | None, folder: Path, entries: Sequence[Entry], read: Frames) -> None:
+    file, data = place or Place(None, None)
     if file is not None:
         try:
             _read_file(folder / file, entries, read.frames)
