@@ -15,6 +15,7 @@ from holdfast.adapters.langgraph._copies import copied
 from holdfast.adapters.langgraph._decoder import GraphDecoder, Known, SharingDecoder
 from holdfast.adapters.langgraph._looking import look
 from holdfast.adapters.langgraph._memo import Memo, Seen, looks_same
+from holdfast.adapters.langgraph._runs import SHORTEST, make_run
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.codec import Codec, Undeclared
 from holdfast.codec._atoms import atom_of
@@ -76,20 +77,32 @@ class GraphCodec(Codec):
 
     def _assembled(self, values: list[Any]) -> bytes | None:
         """The encoding of a list, of which most items are remembered."""
+        run = self.memo.find_run(values)
+        return self._joined(values) if run is None else run.data
+
+    def _joined(self, values: list[Any]) -> bytes | None:
         find, again, record = self.memo.recent.get, self.inside, self._record
-        parts = []
+        parts: list[bytes] = []
+        found: list[Seen] = []
         for value in values:
             seen = find(id(value))
-            if seen is not None and looks_same(seen, value, again):
-                parts.append(seen[1])
-                continue
-            data = record(value, 0)
-            if data is None:
-                data = self._item(value)
-                if data is None:
-                    return None
-            parts.append(data)
-        return array_header(len(parts)) + b"".join(parts)
+            if seen is None or not looks_same(seen, value, again):
+                data = record(value, 0)
+                seen = None if data is None else self.memo.recent.get(id(value))
+                if seen is None:
+                    data = self._item(value) if data is None else data
+                    if data is None:
+                        return None
+                    parts.append(data)
+                    continue
+            found.append(seen)
+            parts.append(seen.data)
+        joined = array_header(len(parts)) + b"".join(parts)
+        if len(found) == len(values) >= SHORTEST:
+            run = make_run(found, joined)
+            if run is not None:
+                self.memo.add_run(run)
+        return joined
 
     def _item(self, value: Any) -> bytes | None:
         """The encoding of what stands in a list, or None where that needs a walk."""

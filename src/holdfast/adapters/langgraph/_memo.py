@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter, is_
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from holdfast.adapters.langgraph._runs import Run
 
 MODEL_PARTS: Final = attrgetter(
     "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"
@@ -72,6 +75,9 @@ class Memo:
     def __init__(self, limit: int = 32 << 20) -> None:
         self.recent: dict[int, Seen] = {}
         self._older: dict[int, Seen] = {}
+        self._runs: dict[int, Run] = {}
+        """By the id of their first value."""
+        self._older_runs: dict[int, Run] = {}
         self._limit = limit // 2
         self._size = 0
         self._settled = 0
@@ -84,22 +90,23 @@ class Memo:
 
     def turn(self) -> None:
         """Say that a checkpoint was written, which used all that is still needed."""
-        if self._older:
+        if self._older or self._older_runs:
             self._turns += 1
             if self._turns == _TURNS:
-                self._older, self._settled = {}, self._size
+                self._older, self._older_runs, self._settled = {}, {}, self._size
         elif self._size - self._settled > max(_QUIET, self._settled):
             self._begin()
 
     def _begin(self) -> None:
         """Begin a new generation."""
         self._older, self.recent = self.recent, {}
+        self._older_runs, self._runs = self._runs, {}
         self._size = self._settled = self._turns = 0
 
     def clear(self) -> None:
         """Forget everything."""
         self._begin()
-        self._older = {}
+        self._older, self._older_runs = {}, {}
 
     def find(self, value: Any) -> Seen | None:
         """What is remembered of an object, which may have changed since."""
@@ -120,3 +127,22 @@ class Memo:
             size = len(seen.data) + _OVERHEAD
         self._size = size
         self.recent[id(seen[0])] = seen
+
+    def find_run(self, values: list[Any]) -> Run | None:
+        """What is remembered of a list of models, if they are as they were."""
+        first = id(values[0])
+        found = self._runs.get(first)
+        if found is not None:
+            return found if found.is_same(values) else None
+        found = self._older_runs.get(first)
+        if found is None or not found.is_same(values):
+            return None
+        self.add_run(found)
+        return found
+
+    def add_run(self, run: Run) -> None:
+        """Remember a run."""
+        size = len(run.data) + _OVERHEAD // 2 * len(run.values)
+        if self._size + size <= self._limit:
+            self._size += size
+            self._runs[id(run.values[0])] = run
