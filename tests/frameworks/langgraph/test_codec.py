@@ -206,6 +206,9 @@ def test_remembered_shared_decoded_and_copied_values_have_the_plain_encoding(val
     assert codec.encode(found) == plain
     assert codec.shared().encode(codec.copy_of(found)) == plain
     assert held(codec.copy_of(value)) == held(value)
+    kept = codec.keep(codec.decoder().decode(plain))
+    for _ in range(2):
+        assert codec.encode(codec.copies_of(kept)) == plain == plainly(codec, codec.copies_of(kept))
 
 
 def test_exceptions_and_derived_built_ins_are_stored_as_langgraph_stores_them() -> None:
@@ -333,10 +336,11 @@ def _rich() -> AIMessage:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("source", ["encoded", "shared", "decoded", "copied"])
-def test_a_change_in_place_is_found(change: Callable[[Any], None], source: str) -> None:
+@pytest.mark.parametrize("source", ["encoded", "shared", "decoded", "copied", "kept"])
+@pytest.mark.parametrize("count", [3, 9])
+def test_a_change_in_place_is_found(change: Callable[[Any], None], source: str, count: int) -> None:
     codec = GraphCodec(GraphTypes())
-    values = [_rich(), _rich(), _rich()]
+    values = [_rich() for _ in range(count)]
     if source == "shared":
         codec.shared().encode(values)
     else:
@@ -345,8 +349,11 @@ def test_a_change_in_place_is_found(change: Callable[[Any], None], source: str) 
         values = codec.decoder().decode(codec.encode(values))
     if source == "copied":
         values = codec.copy_of(values)
+    if source == "kept":
+        values = codec.copies_of(codec.keep(codec.decoder().decode(codec.encode(values))))
     before = codec.encode(values)
     assert codec.encode_again(values) == before
+    assert (codec.memo.find_run(values) is not None) == (count == 9)
 
     change(values[1])
 
@@ -380,19 +387,63 @@ def test_a_change_deep_in_a_nested_record_is_found() -> None:
     assert codec.shared().encode(values) == plainly(codec, values)
 
 
+def test_a_run_of_messages_is_not_taken_for_another() -> None:
+    codec = GraphCodec(GraphTypes())
+    messages = [AIMessage(str(n), id=str(n)) for n in range(9)]
+    codec.encode(messages)
+    others = [
+        messages[:8],
+        messages[1:],
+        [*messages[:8], messages[0]],
+        [*messages, AIMessage("more")],
+        [messages[1], messages[0], *messages[2:]],
+        [*messages[:5], "text", *messages[6:]],
+    ]
+
+    for other in others:
+        assert codec.encode(other) == plainly(codec, other)
+        assert codec.shared().encode_again(other) == plainly(codec, other)
+        assert codec.encode(messages) == plainly(codec, messages)
+
+
+def test_messages_with_what_needs_a_hook_are_compared_too() -> None:
+    codec = GraphCodec(GraphTypes())
+    messages = [AIMessage(str(n), additional_kwargs={"at": [NOW, n]}) for n in range(9)]
+    codec.encode(messages)
+
+    messages[4].additional_kwargs["at"].append((1,))
+
+    assert codec.encode(messages) == plainly(codec, messages)
+    assert codec.shared().encode(messages) == plainly(codec, messages)
+
+
+def test_a_field_of_one_message_that_moves_to_the_next_is_found() -> None:
+    codec = GraphCodec(GraphTypes([Report]))
+    messages = [AIMessage(str(n)) for n in range(9)]
+    codec.encode(messages)
+
+    messages[3].__dict__.pop("usage_metadata")
+
+    with pytest.raises(NotStorable, match="usage_metadata"):
+        codec.encode(messages)
+
+
 def test_what_is_done_to_a_copy_or_to_what_was_read_leaves_the_other_alone() -> None:
     codec = GraphCodec(GraphTypes())
     read = codec.decoder().decode(codec.encode([_rich(), {"a": [1]}, (Plan("x"),)]))
     before = codec.encode(read)
 
     copy = codec.copy_of(read)
+    kept = codec.keep(codec.decoder().decode(before))
     for change in CHANGES:
         change(codec.copy_of(read)[0])
+        change(codec.copies_of(kept)[0])
     copy[1]["a"].append(2)
     copy[2][0].steps.append(1)
     copy[0].response_metadata["deep"]["list"].append(1)
 
     assert codec.encode(read) == before == plainly(codec, read)
+    assert codec.encode(codec.copies_of(kept)) == before
 
 
 values = st.recursive(
@@ -428,6 +479,7 @@ def test_encodings_with_and_without_memo_are_equal_whatever_is_changed(
         found = codec.decoder().decode(plain)
         assert codec.encode(found) == plain
         assert codec.encode(codec.copy_of(found)) == plain
+        assert codec.encode(codec.copies_of(codec.keep(found))) == plain
 
 
 # The memo.
@@ -461,7 +513,7 @@ def test_unchanged_records_stay_remembered_over_generations() -> None:
         codec.memo.turn()
         codec.encode(messages)
 
-    assert all(codec.memo.find(one) is not None for one in messages)
+    assert codec.memo.find_run(messages) is not None
 
 
 # Unknown classes.

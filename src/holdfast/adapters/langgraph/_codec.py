@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ormsgpack import Fragment
 
-from holdfast.adapters.langgraph._copies import copied
+from holdfast.adapters.langgraph._copies import Kept, copied, copies_of, keep
 from holdfast.adapters.langgraph._decoder import GraphDecoder, Known, SharingDecoder
 from holdfast.adapters.langgraph._looking import look
 from holdfast.adapters.langgraph._memo import Memo, Seen, looks_same
@@ -194,6 +194,14 @@ class GraphCodec(Codec):
     def copy_of(self, value: Any) -> Any:
         """A copy of a value that was decoded, equal to decoding it anew."""
         return copied(self, value)
+
+    def keep(self, values: list[Any]) -> Kept:
+        """Values that were just decoded, to make copies of. They must not be used otherwise."""
+        return keep(self, values)
+
+    def copies_of(self, kept: Kept) -> list[Any]:
+        """Copies of what is kept, equal to decoding it anew."""
+        return copies_of(self, kept)
 
 
 class SharingGraphCodec(GraphCodec):

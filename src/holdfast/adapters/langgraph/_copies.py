@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.adapters.langgraph._looking import PLAIN
 from holdfast.adapters.langgraph._memo import Seen, looks_same
-from holdfast.codec._models import made_model
 
 if TYPE_CHECKING:
     from holdfast.adapters.langgraph._codec import GraphCodec
 
+Kept: TypeAlias = list[Any]
+"""Values that nobody else holds, or what was seen of them."""
+
 _TEXTS = frozenset({str})
+_new, _set = object.__new__, object.__setattr__
 
 
 def copied(codec: GraphCodec, value: Any) -> Any:
@@ -27,7 +30,9 @@ def copied(codec: GraphCodec, value: Any) -> Any:
         }
     seen = codec.memo.find(value)
     if seen is not None and looks_same(seen, value, codec.inside):
-        return _copied_record(codec, seen)
+        copy = _copied_record(codec, seen)
+        codec.memo.add(copy)
+        return copy.value
     if cls is tuple:
         return tuple([copied(codec, one) for one in value])
     if codec.types.is_frozen(cls):
@@ -35,29 +40,64 @@ def copied(codec: GraphCodec, value: Any) -> Any:
     return codec.decoder().decode(codec.encode(value))
 
 
-def _copied_record(codec: GraphCodec, seen: Seen) -> Any:
+def keep(codec: GraphCodec, values: list[Any]) -> Kept:
+    """Values that were just decoded, and will only ever be copied from now on."""
+    return [codec.memo.forget(value) or value for value in values]
+
+
+def copies_of(codec: GraphCodec, kept: Kept) -> list[Any]:
+    """Copies of what is kept, which nobody can have changed."""
+    copies: list[Any] = []
+    made: list[Seen] = []
+    for one in kept:
+        if type(one) is Seen:
+            copy = _copied_record(codec, one)
+            made.append(copy)
+            copies.append(copy[0])
+        else:
+            copies.append(copied(codec, one))
+    codec.memo.add_all(made)
+    return copies
+
+
+def _copied_record(codec: GraphCodec, seen: Seen) -> Seen:
+    """What there is to remember of a copy, with the copy."""
     value, data, depth, keys, _, named, extra, _, busy, loose = seen
     fields = value.__dict__.copy()
     empty: list[Any] = []
-    copies: list[tuple[Any, bytes]] = []
-    at = 0
-    for name in loose:
-        one = fields[name]
-        if at < len(busy) and one is busy[at][0]:
-            fields[name] = one = copied(codec, one)
-            copies.append((one, busy[at][1]))
-            at += 1
-        else:
-            fields[name] = one = type(one)()
-            empty.append(one)
-    if named is None:
-        made = object.__new__(type(value))
-        object.__setattr__(made, "__dict__", fields)
+    if busy:
+        busy = _copied_busy(codec, fields, seen, empty)
     else:
+        for name in loose:
+            fields[name] = one = fields[name].copy()
+            empty.append(one)
+    made = _new(type(value))
+    _set(made, "__dict__", fields)
+    if named is not None:
         if extra is not None:
             extra = {}
             empty.append(extra)
-        made = made_model(type(value), fields, set(named), extra, None)
+        _set(made, "__pydantic_fields_set__", set(named))
+        _set(made, "__pydantic_extra__", extra)
+        _set(made, "__pydantic_private__", None)
     held = tuple(fields.values())
-    codec.memo.add(Seen(made, data, depth, keys, held, named, extra, empty, tuple(copies), loose))
-    return made
+    return Seen(made, data, depth, keys, held, named, extra, empty, busy, loose)
+
+
+def _copied_busy(
+    codec: GraphCodec, fields: dict[str, Any], seen: Seen, empty: list[Any]
+) -> tuple[tuple[Any, bytes], ...]:
+    """Copies of all that can change, in their fields."""
+    copies: list[tuple[Any, bytes]] = []
+    pending = iter(seen.busy)
+    following = next(pending, None)
+    for name in seen.loose:
+        one = fields[name]
+        if following is not None and one is following[0]:
+            fields[name] = one = copied(codec, one)
+            copies.append((one, following[1]))
+            following = next(pending, None)
+        else:
+            fields[name] = one = one.copy()
+            empty.append(one)
+    return tuple(copies)

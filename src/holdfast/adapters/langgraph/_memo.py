@@ -128,6 +128,24 @@ class Memo:
         self._size = size
         self.recent[id(seen[0])] = seen
 
+    def add_all(self, seen: list[Seen]) -> None:
+        """Remember records."""
+        size = sum([len(one[1]) for one in seen]) + _OVERHEAD * len(seen)
+        if self._size + size > self._limit:
+            for one in seen:
+                self.add(one)
+            return
+        self._size += size
+        self.recent.update([(id(one[0]), one) for one in seen])
+
+    def forget(self, value: Any) -> Seen | None:
+        """What was remembered of an object, which is not any more."""
+        found = self.recent.pop(id(value), None)
+        if found is None:
+            return self._older.pop(id(value), None)
+        self._size -= len(found.data) + _OVERHEAD
+        return found
+
     def find_run(self, values: list[Any]) -> Run | None:
         """What is remembered of a list of models, if they are as they were."""
         first = id(values[0])

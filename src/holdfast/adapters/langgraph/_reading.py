@@ -165,7 +165,7 @@ class _CopyingLoader(Loader):
 
     def __init__(self, read: Reader, codec: GraphCodec, known: dict[ObjectId, list[Any]]) -> None:
         super().__init__(read, codec)
-        self._copy_of, self._leaves = codec.copy_of, known
+        self._graph, self._leaves = codec, known
         self.used: dict[ObjectId, list[Any]] = {}
         self._room = _MOST_KEPT
 
@@ -178,13 +178,14 @@ class _CopyingLoader(Loader):
             for entry in entries:
                 leaf = self._leaves.get(entry.body)
                 if leaf is None:
-                    leaf = self._leaf(layout, entry, found[entry.body])
+                    fresh = self._leaf(layout, entry, found[entry.body])
                     self._room -= len(found[entry.body].payload)
-                if self._room < 0:
-                    elements += leaf
-                else:
-                    self.used[entry.body] = leaf
-                    elements += self._copy_of(leaf)
+                    if self._room < 0:
+                        elements += fresh
+                        continue
+                    leaf = self._graph.keep(fresh)
+                self.used[entry.body] = leaf
+                elements += self._graph.copies_of(leaf)
         return elements
 
 
