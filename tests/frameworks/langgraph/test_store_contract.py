@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from langgraph.store.base import BaseStore
 
 from holdfast.adapters.langgraph import HoldfastStore
-from holdfast.store import FileStore, MemoryStore, PostgresStore, RedisStore, S3Store, SqliteStore
+from holdfast.store import (
+    FileStore,
+    MemoryStore,
+    PostgresStore,
+    RedisStore,
+    S3Store,
+    SqliteStore,
+    Store,
+)
 from holdfast.testing import BaseStoreContract
 from holdfast.testing._langgraph_stores._base import Opener
+from tests.conftest import SOAK
 from tests.postgres import Postgres
+
+Maker: TypeAlias = Callable[[], Store]
 
 _numbers = itertools.count(1)
 MINUTE = 60_000_000
@@ -27,63 +40,63 @@ class Suite(BaseStoreContract):
         before = store._expiry.clock
         store._expiry.clock = lambda: before() + round(minutes * MINUTE)
 
+    @pytest.fixture
+    def open_store(self, make_store: Maker) -> Iterator[Opener]:
+        stores: list[Store] = []
+
+        def open_one(**options: Any) -> BaseStore:
+            stores.append(make_store())
+            return HoldfastStore(stores[-1], **options)
+
+        yield open_one
+        for store in stores:
+            store.close()
+
 
 class TestInMemory(Suite):
     @pytest.fixture
-    def open_store(self) -> Opener:
-        memory = MemoryStore()
-
-        def open_one(**options: Any) -> BaseStore:
-            return HoldfastStore(memory.another(), **options)
-
-        return open_one
+    def make_store(self) -> Maker:
+        return MemoryStore().another
 
 
 class TestOnSqlite(Suite):
     @pytest.fixture
-    def open_store(self, memory_folder: Path) -> Opener:
-        def open_one(**options: Any) -> BaseStore:
-            store = SqliteStore(memory_folder / "store", durability="relaxed")
-            return HoldfastStore(store, **options)
-
-        return open_one
+    def make_store(self, memory_folder: Path) -> Maker:
+        return lambda: SqliteStore(memory_folder / "store", durability="relaxed")
 
 
-class TestOnFiles(Suite):
+class Slice(Suite):
+    """One face is enough for an engine whose store is the same beneath both."""
+
+    if not SOAK:
+
+        @pytest.fixture
+        def runner(self) -> Iterator[asyncio.Runner | None]:
+            with asyncio.Runner() as runner:
+                yield runner
+
+
+class TestOnFiles(Slice):
     @pytest.fixture
-    def open_store(self, memory_folder: Path) -> Opener:
-        def open_one(**options: Any) -> BaseStore:
-            store = FileStore(memory_folder / "store", durability="relaxed")
-            return HoldfastStore(store, **options)
-
-        return open_one
+    def make_store(self, memory_folder: Path) -> Maker:
+        return lambda: FileStore(memory_folder / "store", durability="relaxed")
 
 
-class TestOnPostgres(Suite):
+class TestOnPostgres(Slice):
     @pytest.fixture
-    def open_store(self, postgres: Postgres) -> Opener:
+    def make_store(self, postgres: Postgres) -> Maker:
         schema = f"memory_{next(_numbers)}"
-
-        def open_one(**options: Any) -> BaseStore:
-            return HoldfastStore(PostgresStore(postgres.url(), schema=schema), **options)
-
-        return open_one
+        return lambda: PostgresStore(postgres.url(), schema=schema)
 
 
-class TestOnRedis(Suite):
+class TestOnRedis(Slice):
     @pytest.fixture
-    def open_store(self, redis_url: str) -> Opener:
-        def open_one(**options: Any) -> BaseStore:
-            return HoldfastStore(RedisStore(redis_url, durability="relaxed"), **options)
-
-        return open_one
+    def make_store(self, redis_url: str) -> Maker:
+        return lambda: RedisStore(redis_url, durability="relaxed")
 
 
 @pytest.mark.soak
 class TestOnS3(Suite):
     @pytest.fixture
-    def open_store(self, s3_url: str) -> Opener:
-        def open_one(**options: Any) -> BaseStore:
-            return HoldfastStore(S3Store(s3_url, poll_seconds=0.05), **options)
-
-        return open_one
+    def make_store(self, s3_url: str) -> Maker:
+        return lambda: S3Store(s3_url, poll_seconds=0.05)

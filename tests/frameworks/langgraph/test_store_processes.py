@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.langgraph import HoldfastStore
-from holdfast.errors import VersionConflict
+from holdfast.errors import HoldfastError, NotStorable, StoreFull, VersionConflict
+from holdfast.store import MemoryStore
+from holdfast.testing import Fault, FaultStore
 from tests.conftest import SOAK
 from tests.frameworks.langgraph.store_worker import COUNTERS, count
 from tests.frameworks.turn import ROOT
@@ -43,6 +45,62 @@ def test_threads_that_count_in_one_item_lose_nothing(place: str) -> None:
         found = memory.get(COUNTERS, "n")
 
     assert found.value == {"n": THREADS * TIMES} and found.version == THREADS * TIMES
+
+
+def put_at_once(memory: HoldfastStore, puts: list[tuple[str, Any, dict[str, Any]]]) -> list[Any]:
+    """Put from as many threads, all of which wait for one moment; what each raised."""
+
+    def put(one: tuple[str, Any, dict[str, Any]]) -> Any:
+        key, value, options = one
+        try:
+            memory.put(COUNTERS, key, value, **options)
+        except HoldfastError as error:
+            return error
+        return None
+
+    group = memory._group
+    with ThreadPoolExecutor(len(puts)) as pool:
+        with group._turn:
+            futures = []
+            for number, one in enumerate(puts):
+                futures.append(pool.submit(put, one))
+                while len(group._waiting) <= number:
+                    pass
+        return [future.result() for future in futures]
+
+
+def test_threads_that_wait_for_each_other_share_a_commit() -> None:
+    memory = HoldfastStore()
+    memory.put(COUNTERS, "old", {"n": 0})
+    puts: list[Any] = [(f"k{n}", {"n": n}, {}) for n in range(5)]
+    raised = put_at_once(
+        memory,
+        [*puts, ("old", {"n": 1}, {"if_version": 7}), ("k0", {"n": 9}, {}), ("k5", {"n": 5}, {})],
+    )
+    made = memory.store.view(memory._history.space).sequence
+
+    assert made == 3, "two of the same key are in two commits"
+    assert [type(one) for one in raised if one] == [VersionConflict]
+    assert memory.get(COUNTERS, "old").version == 1
+    assert [one.value for one in memory.history(COUNTERS, "k0")] == [{"n": 9}, {"n": 0}]
+    assert memory.get(COUNTERS, "k5").value == {"n": 5}
+
+
+def test_a_value_that_cannot_be_stored_fails_alone() -> None:
+    memory = HoldfastStore()
+    raised = put_at_once(memory, [("a", {}, {}), ("b", {"x": object()}, {}), ("c", {}, {})])
+
+    assert [type(one) for one in raised] == [type(None), NotStorable, type(None)]
+    assert [item.key for item in memory.search(COUNTERS)] == ["c", "a"]
+
+
+def test_all_that_wait_are_told_when_the_store_is_full() -> None:
+    memory = HoldfastStore(FaultStore(MemoryStore(), [Fault.full(1, method="commit")]))
+    raised = put_at_once(memory, [("a", {}, {}), ("b", {}, {})])
+    memory.put(COUNTERS, "c", {})
+
+    assert [type(one) for one in raised] == [StoreFull, StoreFull]
+    assert [item.key for item in memory.search(COUNTERS)] == ["c"]
 
 
 def test_processes_that_count_in_one_item_lose_nothing(place: str) -> None:

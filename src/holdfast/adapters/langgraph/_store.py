@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph.store.base import (
     NOT_PROVIDED,
@@ -22,6 +23,7 @@ from langgraph.store.base import (
 
 from holdfast.adapters.langgraph._store_expiry import Expiry, check_ttl
 from holdfast.adapters.langgraph._store_face import Embedded, Face
+from holdfast.adapters.langgraph._store_group import Group
 from holdfast.adapters.langgraph._store_history import HEAD, key_history, moment_of
 from holdfast.adapters.langgraph._store_keys import Name, to_name
 from holdfast.adapters.langgraph._store_ops import Plan, add_put, planned
@@ -30,7 +32,7 @@ from holdfast.adapters.langgraph._store_records import ItemVersion
 from holdfast.adapters.langgraph._store_snapshot import Snapshot
 from holdfast.adapters.langgraph._store_sweeping import Sweeper, over
 from holdfast.adapters.langgraph._store_view import StoreView
-from holdfast.adapters.langgraph._store_writing import Batch, Editor, Unchanged
+from holdfast.adapters.langgraph._store_writing import Batch, Editor, Job, Unchanged, about
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.adapters.langgraph._vectors import Indexing, Partitions
 from holdfast.codec import Codec
@@ -98,7 +100,7 @@ class HoldfastStore(Face):
         self._expiry = Expiry(self.store, space)
         self._partitions = Partitions()
         self._lock = threading.Lock()
-        self._opened: _Hand | None = None
+        self._opened: tuple[int, Group] | None = None
         self._sweeper: Sweeper | None = None
 
     def __repr__(self) -> str:
@@ -213,7 +215,7 @@ class HoldfastStore(Face):
         """Delete the items whose time is over; how many they were."""
         moment, count = self._expiry.clock(), 0
         for names in over(self._snapshot(), self._expiry, moment):
-            count += self._write(Batch(swept=names, moment=moment))
+            count += self._group.run(Batch(swept=names, moment=moment)).deleted
         return count
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
@@ -242,14 +244,15 @@ class HoldfastStore(Face):
         return self.store._threads
 
     @property
-    def _hand(self) -> _Hand:
-        """What this process writes with; that from before a fork may be locked for good."""
+    def _group(self) -> Group:
+        """Who writes in this process; one from before a fork may be locked for good."""
         with self._lock:
-            if self._opened is None or self._opened.process != os.getpid():
-                writer = MapWriter(self._codec, self._objects.read)
+            if self._opened is None or self._opened[0] != os.getpid():
                 branch = self._history.open(MAIN)
-                self._opened = _Hand(os.getpid(), branch, writer, threading.Lock())
-            return self._opened
+                writer = MapWriter(self._codec, self._objects.read)
+                group = Group(partial(self._commit, branch, writer))
+                self._opened = os.getpid(), group
+            return self._opened[1]
 
     def _snapshot(self) -> Snapshot:
         found = self.store.ref(self._history.space, HEAD)
@@ -271,27 +274,23 @@ class HoldfastStore(Face):
             renewed = [to_name(key) for key in self._expiry.renew(reading.renewed.items(), moment)]
         puts = embedded.puts(plan)
         if puts:
-            self._write(Batch(puts, renewed, moment=moment))
+            self._group.run(Batch(puts, renewed, moment=moment))
         elif renewed:
             self._renew(Batch(renewed=renewed, moment=moment))
         return results
 
-    def _write(self, batch: Batch) -> int:
-        """One commit, if anything changes; how many items were deleted."""
-        hand = self._hand
-        editor = Editor(batch, hand.writer, self._codec, self._expiry.is_living)
-        with hand.lock, suppress(Unchanged):
-            hand.branch.update(
-                editor, time=batch.moment, logic_step=batch.step, description=batch.description
-            )
+    def _commit(self, branch: Branch, writer: MapWriter, jobs: Sequence[Job]) -> None:
+        """Write batches in one commit, if anything changes. One at a time in a process."""
+        editor = Editor(jobs, writer, self._codec, self._expiry.is_living)
+        with suppress(Unchanged):
+            branch.update(editor, **about([job.batch for job in jobs]))
             if editor.draft is not None:
-                hand.writer.accept(editor.draft)
+                writer.accept(editor.draft)
                 self._objects.remember(editor.draft.edited.objects)
-        return editor.deleted
 
     def _renew(self, batch: Batch) -> None:
         try:
-            self._write(batch)
+            self._group.run(batch)
         except HoldfastError as error:
             # What was read is right all the same.
             _log.warning("the time of %d items could not begin again: %s", len(batch.names), error)
@@ -325,15 +324,6 @@ class HoldfastStore(Face):
     ahistory = twin(history)
     aat = twin(at)
     asweep_ttl = twin(sweep_ttl)
-
-
-class _Hand(NamedTuple):
-    """What one process writes with, one batch at a time."""
-
-    process: int
-    branch: Branch
-    writer: MapWriter
-    lock: threading.Lock
 
 
 def _checked_ttl(ttl: TTLConfig | None) -> TTLConfig | None:

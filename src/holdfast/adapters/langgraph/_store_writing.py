@@ -45,52 +45,74 @@ class Batch:
     moment: int = 0
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nobody wants anything."""
-        return not (self.puts or self.renewed or self.swept)
-
-    @property
     def names(self) -> list[Name]:
         """Whatever it is about."""
         return [*(put.name for put in self.puts), *self.renewed, *self.swept]
 
-    @property
-    def step(self) -> str:
-        """What the commit is called."""
-        if self.puts:
-            return "delete" if all(put.value is None for put in self.puts) else "put"
-        return "renew" if self.renewed else "sweep"
 
-    @property
-    def description(self) -> str:
-        """What the commit says about itself."""
-        names = self.names
-        if len(names) == 1:
-            return f"{'.'.join(names[0].namespace)}: {names[0].key}"[:200]
-        return f"{len(names)} items"
+def about(batches: Sequence[Batch]) -> dict[str, Any]:
+    """What a commit says about itself: the fields of a step."""
+    names = [name for batch in batches for name in batch.names]
+    put, *others = names
+    one = f"{'.'.join(put.namespace)}: {put.key}"[:200]
+    return {
+        "time": max(batch.moment for batch in batches),
+        "logic_step": _step(batches),
+        "description": f"{len(names)} items" if others else one,
+    }
+
+
+def _step(batches: Sequence[Batch]) -> str:
+    puts = [put for batch in batches for put in batch.puts]
+    if puts:
+        return "delete" if all(put.value is None for put in puts) else "put"
+    return "renew" if any(batch.renewed for batch in batches) else "sweep"
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A batch, and what became of it."""
+
+    batch: Batch
+    error: Exception | None = None
+    deleted: int = 0
+    """How many items it took away."""
+    is_done: bool = False
 
 
 class Editor:
-    """Applies a batch to a map. May be called again, for a newer map."""
+    """Applies batches to a map, one after another. May be called again, for a newer map."""
 
     def __init__(
         self,
-        batch: Batch,
+        jobs: Sequence[Job],
         writer: MapWriter,
         codec: Codec,
         is_living: Callable[[str, Stored, int], bool],
     ) -> None:
-        self._batch, self._writer, self._codec = batch, writer, codec
+        self._jobs, self._writer, self._codec = jobs, writer, codec
         self._knows_living = is_living
         self.draft: Draft | None = None
         """What was made of the newest map."""
-        self.deleted = 0
-        """How many items that lost."""
 
     def __call__(self, root: ObjectId | None, read: Reader) -> Edited:
-        """The new map; raises `Unchanged`, `VersionConflict` and `NotStorable`."""
-        self.draft, self.deleted = None, 0
-        shelf = self._work(root, read).shelf()
+        """The new map; raises `Unchanged` and `NotStorable`.
+
+        A batch that meets another version than it expects is left out, and its job says so.
+        """
+        self.draft = None
+        work = _Work(self._writer, root)
+        names = [name for job in self._jobs for name in job.batch.names]
+        work.read(names, Loader(read, self._codec))
+        for job in self._jobs:
+            job.error, job.deleted = None, 0
+            before = work.state()
+            try:
+                self._apply(work, job)
+            except VersionConflict as conflict:
+                work.restore(before)
+                job.error = conflict
+        shelf = work.shelf()
         if not shelf.slots:
             raise Unchanged
         try:
@@ -99,31 +121,29 @@ class Editor:
             raise self._named(error) from error
         return self.draft.edited
 
-    def _work(self, root: ObjectId | None, read: Reader) -> _Work:
-        batch = self._batch
-        work = _Work(self._writer, root)
-        work.read(batch.names, Loader(read, self._codec))
+    def _apply(self, work: _Work, job: Job) -> None:
+        batch = job.batch
         for name in batch.renewed:
-            self._renew(work, name)
+            self._renew(work, name, batch.moment)
         for name in batch.swept:
             record = work.record(name)
-            if record is not None and not self._is_living(name, record):
-                self._delete(work, name, record)
+            if record is not None and not self._is_living(name, record, batch.moment):
+                work.delete(name, record, batch.moment)
+                job.deleted += 1
         for put in batch.puts:
-            self._put(work, put)
-        return work
+            self._put(work, put, batch.moment)
 
-    def _put(self, work: _Work, put: Put) -> None:
-        name, moment = put.name, self._batch.moment
+    def _put(self, work: _Work, put: Put, moment: int) -> None:
+        name = put.name
         stored = work.record(name)
-        living = stored if stored and self._is_living(name, stored) else None
+        living = stored if stored and self._is_living(name, stored, moment) else None
         if put.if_version is not None:
             actual = 0 if living is None else living.version
             if actual != put.if_version:
                 raise VersionConflict(name.namespace, name.key, put.if_version, actual)
         if put.value is None:
             if stored is not None:
-                self._delete(work, name, stored)
+                work.delete(name, stored, moment)
             return
         gone = work.tombstone(name)
         last = stored.version if stored else gone.version if gone else 0
@@ -140,20 +160,14 @@ class Editor:
         )
         work.replace(name, stored, record, put.vectors)
 
-    def _is_living(self, name: Name, record: Record) -> bool:
+    def _is_living(self, name: Name, record: Record, moment: int) -> bool:
         if record.expires_at is None:
             return True
-        return self._knows_living(to_key(ITEM, name), record.to_stored(), self._batch.moment)
+        return self._knows_living(to_key(ITEM, name), record.to_stored(), moment)
 
-    def _delete(self, work: _Work, name: Name, stored: Record) -> None:
-        self.deleted += 1
-        work.replace(name, stored, None, {})
-        tombstone = Tombstone(stored.version, self._batch.moment, work.before)
-        work.set(to_key(GONE, name), tombstone._asdict())
-
-    def _renew(self, work: _Work, name: Name) -> None:
-        record, moment = work.record(name), self._batch.moment
-        if record is None or record.ttl is None or not self._is_living(name, record):
+    def _renew(self, work: _Work, name: Name, moment: int) -> None:
+        record = work.record(name)
+        if record is None or record.ttl is None or not self._is_living(name, record, moment):
             return
         end = ending(moment, record.ttl)
         if end is not None and record.expires_at is not None and end > record.expires_at:
@@ -161,7 +175,7 @@ class Editor:
 
     def _named(self, error: NotStorable) -> NotStorable:
         """The error, with a path from the value that was put."""
-        for put in self._batch.puts:
+        for put in [put for job in self._jobs for put in job.batch.puts]:
             begin = format_path((to_key(ITEM, put.name), "value"))
             if error.path.startswith(begin):
                 path = "value" + error.path.removeprefix(begin)
@@ -205,6 +219,20 @@ class _Work:
     def set(self, key: str, stored: Any) -> None:
         """Let something stand under a key; None takes it away."""
         self._now[key] = stored
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs to take changes back."""
+        return dict(self._now)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take back what was changed since."""
+        self._now = state
+
+    def delete(self, name: Name, stored: Record, moment: int) -> None:
+        """Take an item away."""
+        self.replace(name, stored, None, {})
+        tombstone = Tombstone(stored.version, moment, self.before)
+        self.set(to_key(GONE, name), tombstone._asdict())
 
     def replace(
         self, name: Name, old: Record | None, new: Record | None, vectors: Mapping[str, bytes]

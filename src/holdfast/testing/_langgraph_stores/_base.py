@@ -83,12 +83,23 @@ class Base:
 
         yield open_one
         for face in faces:
-            getattr(face.store, "close", lambda: None)()
+            _close(face.store)
+
+    @pytest.fixture
+    def store(self, open_store: Opener) -> Iterator[BaseStore]:
+        """A store by itself, for tests that need both of its faces."""
+        store = open_store()
+        yield store
+        _close(store)
 
     @pytest.fixture
     def memory(self, opened: Faces) -> Face:
         """The store of the running test."""
         return opened()
+
+
+def _close(store: BaseStore) -> None:
+    getattr(store, "close", lambda: None)()
 
 
 NOTES = ("notes",)

@@ -6,7 +6,9 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from holdfast.testing._langgraph_stores._base import NOTES, Base, Face, Opener
+from langgraph.store.base import BaseStore
+
+from holdfast.testing._langgraph_stores._base import NOTES, Base, Face
 
 THREADS = 8
 
@@ -14,8 +16,7 @@ THREADS = 8
 class TogetherContract(Base):
     """One store, many threads and tasks."""
 
-    def test_threads_lose_nothing_of_each_other(self, open_store: Opener) -> None:
-        store = open_store()
+    def test_threads_lose_nothing_of_each_other(self, store: BaseStore) -> None:
 
         def work(number: int) -> None:
             for step in range(5):
@@ -28,8 +29,7 @@ class TogetherContract(Base):
         assert len(store.search(NOTES, limit=1000)) == THREADS * 5
         assert len(store.list_namespaces()) == THREADS
 
-    def test_tasks_lose_nothing_of_each_other(self, open_store: Opener) -> None:
-        store = open_store()
+    def test_tasks_lose_nothing_of_each_other(self, store: BaseStore) -> None:
 
         async def work(number: int) -> Any:
             await store.aput(NOTES, f"k{number}", {"by": number})
@@ -43,8 +43,7 @@ class TogetherContract(Base):
         assert [item.value["by"] for item in found] == list(range(20))
         assert len(store.search(NOTES, limit=100)) == 20
 
-    def test_a_store_works_on_one_loop_after_another(self, open_store: Opener) -> None:
-        store = open_store()
+    def test_a_store_works_on_one_loop_after_another(self, store: BaseStore) -> None:
         for number in range(3):
             asyncio.run(store.aput(NOTES, f"k{number}", {}))
 
