@@ -12,17 +12,23 @@ import argparse
 import asyncio
 import platform
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import validate
 from langgraph.checkpoint.conformance.initializer import RegisteredCheckpointer
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from holdfast.adapters.langgraph import HoldfastSaver
 from tests.frameworks.langgraph.delta_clauses import OURS, UPSTREAM
@@ -45,10 +51,16 @@ EXPECTED = {**CLAUSES, DELTA: len(UPSTREAM) + len(OURS)}
 PACKAGES = (
     "langgraph-checkpoint-conformance",
     "langgraph-checkpoint",
+    "langgraph-checkpoint-sqlite",
+    "langgraph-checkpoint-postgres",
     "langgraph",
     "langchain-core",
     "holdfast",
 )
+
+
+Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
+"""Makes a checkpointer on an empty place."""
 
 
 @dataclass
@@ -59,25 +71,37 @@ class Result:
     failures: list[str]
 
 
-def check(opening: Callable[[], AbstractContextManager[HoldfastSaver]], family: str) -> Result:
+Results: TypeAlias = dict[tuple[str, str], Result]
+
+
+def check(opening: Opening, family: str) -> Result:
     """Ask one family of methods everything; each capability gets a checkpointer of its own."""
     return asyncio.run(_check(opening, family))
 
 
-async def _check(
-    opening: Callable[[], AbstractContextManager[HoldfastSaver]], family: str
-) -> Result:
+async def _check(opening: Opening, family: str) -> Result:
     async def fresh() -> AsyncIterator[Any]:
-        with opening() as saver:
+        async with opening() as saver:
             yield saver if family == "async" else SyncFamily(saver)
 
-    report = await validate(RegisteredCheckpointer(f"HoldfastSaver, {family}", fresh))
+    async with opening() as saver:
+        lacking = set() if family == "async" else _lacking(saver)
+    report = await validate(RegisteredCheckpointer(family, fresh, lacking))
     passed = {name: one.tests_passed for name, one in report.results.items()}
     failures = [told for one in report.results.values() for told in one.failures]
-    with opening() as saver:
+    async with opening() as saver:
         asked = saver if family == "async" else SyncFamily(saver)
         passed[DELTA], more = await _check_history(asked)
     return Result(passed, failures + more)
+
+
+def _lacking(saver: Any) -> set[str]:
+    """What a checkpointer does not implement; the suite sees that only of asynchronous methods."""
+    return {
+        name
+        for name in CLAUSES
+        if getattr(type(saver), name, None) in (None, getattr(BaseCheckpointSaver, name, None))
+    }
 
 
 async def _check_history(saver: Any) -> tuple[int, list[str]]:
@@ -90,9 +114,9 @@ async def _check_history(saver: Any) -> tuple[int, list[str]]:
     return len(UPSTREAM) + len(OURS) - len(failures), failures
 
 
-def page(results: dict[tuple[str, str], Result], when: datetime) -> str:
+def page(ours: Results, official: Results, when: datetime) -> str:
     """What is published."""
-    names = list(EXPECTED)
+    suite, delta = sum(CLAUSES.values()), EXPECTED[DELTA]
     lines = [
         "# Conformance to LangGraph",
         "",
@@ -100,24 +124,35 @@ def page(results: dict[tuple[str, str], Result], when: datetime) -> str:
         f"`langgraph-checkpoint-conformance` {version(PACKAGES[0])}. The suite asks only "
         "asynchronous methods; the rows `sync` are the synchronous ones, called through a class "
         f"whose asynchronous methods call them. The last capability, `{DELTA}`, is not in that "
-        f"release: its {len(UPSTREAM)} clauses are those of the suite's next one and the other "
-        f"{len(OURS)} our own, all in our words "
+        f"release: {len(UPSTREAM)} of its clauses are those of the suite's main branch, and "
+        f"{len(OURS)} our own; all are in our words "
         "(`tests/frameworks/langgraph/delta_clauses.py`).",
         "",
-        "`make conformance` runs it all again and writes this page. `make test` runs it too, and "
-        f"counts: {sum(CLAUSES.values())} of {sum(CLAUSES.values())} and "
-        f"{EXPECTED[DELTA]} of {EXPECTED[DELTA]} for each row.",
+        "`make conformance` runs it all again and writes this page. `make test` runs the rows of "
+        f"`HoldfastSaver` too, and counts: {suite} of {suite} and {delta} of {delta} for each.",
         "",
-        f"| engine | methods | {' | '.join(f'`{name}`' for name in names)} | suite | all |",
-        f"|---|---|{'---|' * len(names)}---|---|",
-        *(_row(engine, family, one) for (engine, family), one in results.items()),
+        *_table("engine", ours),
+        "",
+        "`cached` is a `CachedStore` in front of SQLite.",
+        "",
+        "LangGraph's own checkpointers, asked in the same run; what one does not implement "
+        "counts as not passed:",
+        "",
+        *_table("checkpointer", official),
         "",
         f"Run on {when:%Y-%m-%d} with Python {platform.python_version()}: "
         f"{', '.join(f'{name} {version(name)}' for name in PACKAGES)}.",
-        "",
-        "`cached` is a `CachedStore` in front of SQLite.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _table(first: str, results: Results) -> list[str]:
+    names = list(EXPECTED)
+    return [
+        f"| {first} | methods | {' | '.join(f'`{name}`' for name in names)} | suite | all |",
+        f"|---|---|{'---|' * len(names)}---|---|",
+        *(_row(name, family, one) for (name, family), one in results.items()),
+    ]
 
 
 def _row(engine: str, family: str, result: Result) -> str:
@@ -130,27 +165,83 @@ def _row(engine: str, family: str, result: Result) -> str:
     )
 
 
-@contextmanager
-def _saver(engine: str, address: Callable[[], str]) -> Iterator[HoldfastSaver]:
+@asynccontextmanager
+async def ours(engine: str, address: Callable[[], str]) -> AsyncIterator[HoldfastSaver]:
+    """A HoldfastSaver on a new place."""
     with saver_at(engine, address()) as saver:
         yield saver
 
 
+@asynccontextmanager
+async def _memory(address: Callable[[], str]) -> AsyncIterator[Any]:
+    yield InMemorySaver()
+
+
+@asynccontextmanager
+async def _sqlite(address: Callable[[], str]) -> AsyncIterator[Any]:
+    with SqliteSaver.from_conn_string(":memory:") as saver:
+        yield saver
+
+
+@asynccontextmanager
+async def _postgres(address: Callable[[], str]) -> AsyncIterator[Any]:
+    with PostgresSaver.from_conn_string(address()) as saver:
+        saver.setup()
+        yield saver
+
+
+@asynccontextmanager
+async def _async_sqlite(address: Callable[[], str]) -> AsyncIterator[Any]:
+    async with AsyncSqliteSaver.from_conn_string(":memory:") as saver:
+        yield saver
+
+
+@asynccontextmanager
+async def _async_postgres(address: Callable[[], str]) -> AsyncIterator[Any]:
+    async with AsyncPostgresSaver.from_conn_string(address()) as saver:
+        await saver.setup()
+        yield saver
+
+
+OFFICIAL = {
+    ("InMemorySaver", "sync"): ("memory", _memory),
+    ("InMemorySaver", "async"): ("memory", _memory),
+    ("SqliteSaver", "sync"): ("sqlite", _sqlite),
+    ("AsyncSqliteSaver", "async"): ("sqlite", _async_sqlite),
+    ("PostgresSaver", "sync"): ("postgres", _postgres),
+    ("AsyncPostgresSaver", "async"): ("postgres", _async_postgres),
+}
+
+
+def _ask_ours(engines: Sequence[str]) -> Results:
+    results = {}
+    for engine in engines:
+        with places(engine) as address:
+            for family in FAMILIES:
+                result = check(partial(ours, engine, address), family)
+                results[engine, family] = result
+                print(_row(engine, family, result), *result.failures, sep="\n", flush=True)
+    return results
+
+
+def _ask_official() -> Results:
+    results = {}
+    for (name, family), (engine, opening) in OFFICIAL.items():
+        with places(engine) as address:
+            results[name, family] = check(partial(opening, address), family)
+            print(_row(name, family, results[name, family]), flush=True)
+    return results
+
+
 def main() -> int:
-    """Run everything; 1 if something failed."""
+    """Run everything; 1 if ours failed in something."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", type=Path, help="the page to write")
     parser.add_argument("--engine", action="append", choices=ENGINES, help="only this one")
     given = parser.parse_args()
-    results = {}
-    for engine in given.engine or ENGINES:
-        with places(engine) as address:
-            for family in FAMILIES:
-                result = check(partial(_saver, engine, address), family)
-                results[engine, family] = result
-                print(_row(engine, family, result), *result.failures, sep="\n", flush=True)
+    results = _ask_ours(given.engine or ENGINES)
     if given.write:
-        given.write.write_text(page(results, datetime.now(UTC)))
+        given.write.write_text(page(results, _ask_official(), datetime.now(UTC)))
     return int(any(result.passed != EXPECTED for result in results.values()))
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from functools import partial
 
 import pytest
 
-from holdfast.adapters.langgraph import HoldfastSaver
-from tests.frameworks.langgraph.conformance import CLAUSES, EXPECTED, check
+from tests.frameworks.langgraph.conformance import CLAUSES, EXPECTED, check, ours
 from tests.frameworks.langgraph.conftest import Addresses
-from tests.frameworks.langgraph.engines import ENGINES, saver_at
+from tests.frameworks.langgraph.engines import ENGINES
 from tests.frameworks.langgraph.families import FAMILIES
 
 
@@ -20,10 +19,7 @@ def test_the_suite_has_the_clauses_that_are_promised() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_clause_holds(engine: str, family: str, address_of: Addresses) -> None:
-    def fresh() -> AbstractContextManager[HoldfastSaver]:
-        return saver_at(engine, address_of(engine))
-
-    result = check(fresh, family)
+    result = check(partial(ours, engine, partial(address_of, engine)), family)
 
     assert result.failures == []
     assert result.passed == EXPECTED

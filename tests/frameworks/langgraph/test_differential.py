@@ -73,11 +73,13 @@ def build(spec: list[list[Any]], saver: Any) -> Any:
     """A graph of layers: all nodes of one run side by side, then those of the next."""
     builder = StateGraph(Mixed)
     names = [[f"n{depth}{at}" for at in range(len(layer))] for depth, layer in enumerate(spec)]
+    beside_sent = False
     for layer, row in zip(spec, names, strict=True):
+        # When one of several nodes fails, chance decides which others are stored.
+        alone = len(layer) == 1 and not beside_sent
         for (kind, update), name in zip(layer, row, strict=True):
-            # When one of several nodes fails, chance decides which others are stored.
-            tame = kind == "fails" and len(layer) > 1
-            builder.add_node(name, _node("plain" if tame else kind, update))
+            builder.add_node(name, _node(kind if alone or kind != "fails" else "plain", update))
+        beside_sent = any(kind == "sends" for kind, _ in layer)
     builder.add_node("sent", lambda state: {"log": [f"sent {state['number']}"]})
     for name in names[0]:
         builder.add_edge(START, name)
