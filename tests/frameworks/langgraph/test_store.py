@@ -13,9 +13,11 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
 from langgraph.config import get_store
-from langgraph.graph import START, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, PutOp
 
@@ -747,6 +749,47 @@ def test_asynchronous_nodes_share_a_memory(memory: HoldfastStore) -> None:
     given = [asyncio.run(graph.ainvoke({"turns": []}))["turns"] for _ in range(3)]
 
     assert given == [[1], [2], [3]] and memory.get(("visits",), "count").version == 3
+
+
+@tool
+def keep_memory(content: str, store: Annotated[Any, InjectedStore()]) -> str:
+    """Keep what is to be remembered."""
+    store.put(("memories", "u"), content[:5], {"content": content})
+    return "kept"
+
+
+@tool
+async def find_memory(query: str, store: Annotated[Any, InjectedStore()]) -> str:
+    """Find what was remembered."""
+    found = await store.asearch(("memories", "u"), query=query, limit=1)
+    return str(found[0].value["content"])
+
+
+def test_tools_keep_and_find_memories() -> None:
+    index: Any = {"dims": 6, "embed": letters, "fields": ["content"]}
+    memory = HoldfastStore(index=index)
+    calls = [("keep_memory", {"content": "a beach"}), ("keep_memory", {"content": "fed up"})]
+    asked = [("find_memory", {"query": "deaf bed"})]
+
+    def asking(wanted: list[tuple[str, Any]]) -> Callable[[Any], dict[str, Any]]:
+        made: list[Any] = [
+            {"name": name, "args": args, "id": str(n)} for n, (name, args) in enumerate(wanted)
+        ]
+        return lambda state: {"messages": [AIMessage("", tool_calls=made)]}
+
+    builder = StateGraph(MessagesState)
+    nodes: list[tuple[str, Any]] = [
+        ("say", asking(calls)),
+        ("keep", ToolNode([keep_memory])),
+        ("ask", asking(asked)),
+        ("find", ToolNode([find_memory])),
+    ]
+    builder.add_sequence(nodes)
+    builder.add_edge(START, "say")
+    graph = builder.compile(store=memory)
+    said = asyncio.run(graph.ainvoke({"messages": []}))
+
+    assert said["messages"][-1].content == "fed up"
 
 
 def test_the_store_is_checked_and_sound(tmp_path: Path) -> None:

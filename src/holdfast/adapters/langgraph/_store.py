@@ -26,7 +26,7 @@ from holdfast.adapters.langgraph._store_face import Embedded, Face
 from holdfast.adapters.langgraph._store_group import Group
 from holdfast.adapters.langgraph._store_history import HEAD, key_history, moment_of
 from holdfast.adapters.langgraph._store_keys import Name, to_name
-from holdfast.adapters.langgraph._store_ops import Plan, add_put, planned
+from holdfast.adapters.langgraph._store_ops import Plan, add_put, check_labels, planned
 from holdfast.adapters.langgraph._store_reading import Reading
 from holdfast.adapters.langgraph._store_records import ItemVersion
 from holdfast.adapters.langgraph._store_snapshot import Snapshot
@@ -194,6 +194,7 @@ class HoldfastStore(Face):
         self, namespace: tuple[str, ...], key: str, *, limit: int | None = None
     ) -> list[ItemVersion]:
         """The versions of a key, the newest first: what it held, since when, or its deletion."""
+        check_labels(namespace)
         name = Name(tuple(namespace), str(key))
         return list(islice(key_history(self._snapshot(), name), limit))
 
@@ -331,10 +332,11 @@ def _checked_ttl(ttl: TTLConfig | None) -> TTLConfig | None:
         return None
     if not isinstance(ttl, Mapping):
         raise InvalidInput(f"ttl is a TTLConfig, a dict, not {ttl!r:.80}")
-    known = TTLConfig.__annotations__.keys()
-    if unknown := set(ttl) - set(known):
+    known = {*TTLConfig.__annotations__, "omit_expired"}  # Older releases do not list that.
+    if unknown := set(ttl) - known:
         raise InvalidInput(
-            f"a TTLConfig has no {', '.join(map(repr, sorted(unknown)))}; it has {', '.join(known)}"
+            f"a TTLConfig has no {', '.join(map(repr, sorted(unknown)))}; it has "
+            f"{', '.join(sorted(known))}"
         )
     check_ttl(ttl.get("default_ttl"))
     check_ttl(ttl.get("sweep_interval_minutes"))

@@ -12,7 +12,6 @@ from langgraph.store.base import (
     ListNamespacesOp,
     PutOp,
     SearchOp,
-    validate_op_namespace,
 )
 
 from holdfast.adapters.langgraph._filters import Test, compiled
@@ -62,11 +61,12 @@ def planned(ops: Iterable[Any], indexing: Indexing | None) -> Plan:
         plan.size = number + 1
         if not isinstance(op, GetOp | PutOp | SearchOp | ListNamespacesOp):
             raise InvalidInput(f"a batch has operations of LangGraph, not a {type(op).__name__}")
-        validate_op_namespace(op)
         if isinstance(op, GetOp):
-            to_key(ITEM, Name(tuple(op.namespace), op.key))
+            check_labels(op.namespace)
+            to_key(ITEM, Name(tuple(op.namespace), _text(op.key)))
             plan.gets[number] = op
         elif isinstance(op, SearchOp):
+            check_labels(op.namespace_prefix)
             plan.searches[number] = _search(op, indexing)
         elif isinstance(op, ListNamespacesOp):
             plan.lists[number] = _listing(op)
@@ -77,14 +77,12 @@ def planned(ops: Iterable[Any], indexing: Indexing | None) -> Plan:
 
 def add_put(plan: Plan, op: Any, indexing: Indexing | None, if_version: int | None = None) -> None:
     """Add one put; what was to be put under its name before is forgotten."""
+    check_labels(op.namespace)
     namespace = tuple(op.namespace)
-    if op.value is not None:
-        if not namespace:
-            raise InvalidNamespaceError("Namespace cannot be empty.")
-        if namespace[0] == "langgraph":
-            raise InvalidNamespaceError(
-                f'Root label for namespace cannot be "langgraph". Got: {namespace}'
-            )
+    if op.value is not None and (not namespace or namespace[0] == "langgraph"):
+        raise InvalidNamespaceError(
+            f"a namespace has a label, and the first is not 'langgraph': {namespace!r:.80}"
+        )
     name = Name(namespace, _text(op.key))
     to_key(ITEM, name)
     value = _value(op.value)
@@ -94,6 +92,16 @@ def add_put(plan: Plan, op: Any, indexing: Indexing | None, if_version: int | No
     plan.puts[name] = Put(name, value, ttl, if_version=if_version)
     if value is not None and indexing is not None:
         plan.texts[name] = indexing.texts(value, op.index)
+
+
+def check_labels(namespace: Any) -> None:
+    """Raise LangGraph's own error unless the labels of a namespace are as it wants them."""
+    # Older releases check less, and none checks the operations of a batch.
+    for label in namespace:
+        if not isinstance(label, str) or not label or "." in label or "\0" in label:
+            raise InvalidNamespaceError(
+                f"a label is text without dots and NULs, and not empty: {label!r:.80}"
+            )
 
 
 def _value(given: Any) -> dict[str, Any] | None:
@@ -120,6 +128,7 @@ def _listing(op: Any) -> Any:
     if op.max_depth is not None:
         _expect_whole(op.max_depth, "max_depth")
     for condition in op.match_conditions or ():
+        check_labels(condition.path)
         if condition.match_type not in ("prefix", "suffix"):
             raise InvalidInput(
                 f"namespaces are matched by prefix or suffix, not by {condition.match_type!r:.80}"
