@@ -7,7 +7,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any, Literal
 
-from ormsgpack import Ext
+from ormsgpack import Ext, Fragment
 
 from holdfast.codec import _numpy
 from holdfast.codec._atoms import atom_of
@@ -118,6 +118,10 @@ class Codec:
     def stand_in(self, value: Any) -> Any:
         """What is stored in place of a value, which is most often itself."""
         return value
+
+    def remembered(self, value: Any, depth: int) -> Fragment | None:
+        """The encoding of a value inside so many extensions, if there is no need to make it."""
+        return None
 
     def open_up(self, value: Any) -> Opened:
         """The parts of a value, those of a set in no order; raises NotStorable."""

@@ -58,6 +58,9 @@ class Walk:
         if cls is memoryview:
             self._refuse(_NO_BUFFER)
         if cls not in _BUILT_IN:
+            remembered = self._codec.remembered(value, depth)
+            if remembered is not None:
+                return remembered
             stand_in = self._codec.stand_in(value)
             if stand_in is not value:
                 return self._lower(stand_in, depth)

@@ -14,6 +14,8 @@ from hashlib import sha256
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from ormsgpack import Fragment
+
 from holdfast.codec import Codec
 from holdfast.codec._msgpack import binary_types, may_hold_binary
 from holdfast.errors import NotStorable
@@ -129,7 +131,9 @@ def _piece(codec: Codec, values: list[Any], count: int) -> Piece:
     except NotStorable:
         # Each can be stored, but together they nest too deeply.
         return Piece(count, None, True)
-    return Piece(count, plain, may_hold_binary(plain) and bool(binary_types(values)))
+    # What was encoded before holds none.
+    binary = may_hold_binary(plain) and bool(binary_types(values) - {Fragment})
+    return Piece(count, plain, binary)
 
 
 def first_changed(

@@ -15,7 +15,6 @@ from holdfast.adapters.langgraph._looking import PLAIN
 from holdfast.codec import Codec
 from holdfast.codec._msgpack import (
     array_header,
-    binary_types,
     map_header,
     may_hold_binary,
     pack,
@@ -23,6 +22,7 @@ from holdfast.codec._msgpack import (
 from holdfast.codec._walk import Walk
 from holdfast.errors import NotStorable
 
+_SOUND: Final = (PLAIN - {bytes}) | {Fragment}
 _DEEPEST: Final = 60
 """Below so many lists and dicts, values are walked over one by one."""
 
@@ -43,10 +43,16 @@ class SharedGraphCodec(GraphCodec):
 
     def encode_noting_binary(self, value: Any) -> tuple[bytes, bool]:
         """The encoding, and whether the value may hold bytes."""
+        if type(value) is list:
+            value = list(value)
         data = self.encode_again(value)
-        if data is None or may_hold_binary(data):
-            return self._walked(value), True
-        return data, False
+        if data is not None and (not may_hold_binary(data) or self._is_sound(value)):
+            return data, False
+        return Walk(self).encode(value), True
+
+    def _is_sound(self, value: Any) -> bool:
+        """Whether a list holds nothing but what no bytearray could imitate."""
+        return type(value) is list and set(map(type, value)) <= self._quick | _SOUND
 
     def encode_again(self, value: Any) -> bytes | None:
         """The encoding without a look for bytearrays, or None where that needs a walk."""
@@ -54,15 +60,6 @@ class SharedGraphCodec(GraphCodec):
             return self._bytes(value, 0)
         except TypeError:
             return None
-
-    def _walked(self, value: Any) -> bytes:
-        if type(value) is list:
-            items = list(value)
-            if self._holds_records(items):
-                data = self._assembled(items)
-                if data is not None and not any(map(_is_binary, items)):
-                    return data
-        return Walk(self).encode(value)
 
     def _bytes(self, value: Any, level: int) -> bytes:
         """The encoding of a value; raises TypeError where that needs a walk."""
@@ -120,7 +117,3 @@ class SharedGraphCodec(GraphCodec):
             return b"\x91\x91" + Walk(self).encode_at(value, depth + 1)
         except NotStorable:
             return None
-
-
-def _is_binary(value: Any) -> bool:
-    return type(value) not in (str, int) and bool(binary_types(value))
