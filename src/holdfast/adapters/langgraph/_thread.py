@@ -59,10 +59,13 @@ class GraphThread:
         """The thread as it is now."""
         view = self._store.view(self.space, CHECKPOINTS)
         root = next((ref.target for ref in view.refs if ref.name == CHECKPOINTS), None)
-        known = self._seen.checkpoints
-        index = known if known.root == root else Index(root, self._objects.read)
-        self._seen = Seen(index, view.epoch)
-        return self._seen
+        known = self._seen
+        if known.checkpoints.root == root:
+            return known
+        # Others wrote. What is warm need not be reached any more: the epoch of this view
+        # says nothing about it, so the next write looks up all that it needs.
+        self._seen = seen = Seen(Index(root, self._objects.read), None)
+        return seen
 
     def find(self, namespace: str, id: str | None) -> Found | None:
         """A checkpoint by its id, or the newest one; None if there is none."""
@@ -75,7 +78,11 @@ class GraphThread:
                 return None
             address, entry, writes = found
             reader = History(self._coder.loader())
-            record, values = reader.record(entry), self._values(namespace, entry)
+            record = reader.record(entry)
+            if index.root == self._seen.checkpoints.root:
+                values = self._values(namespace, entry)
+            else:
+                values = reader.values(entry)  # Of a moment that is past: not to be kept warm.
             return Found(address, record, values, reader.pending(writes))
 
     def _listed(self, index: Index, namespace: str, id: str | None) -> Listed | None:
@@ -164,14 +171,16 @@ class GraphThread:
     def _serve(self, batch: list[Request]) -> None:
         backoff, missing = Backoff(), 0
         while True:
-            with self._coding:
-                seen = self._seen
-                work = self._worked(batch, seen)
-                landing = work.landing()
-            if landing is None:
-                return
             try:
-                self._land(landing, seen.epoch, "put")
+                with self._coding:
+                    seen = self._seen
+                    work = self._worked(batch, seen)
+                    landing = work.landing()
+                if landing is None:
+                    return
+                operation = self._land(landing, seen.epoch, "put")
+                if operation.epoch != seen.epoch:
+                    self._cool(batch)
                 return
             except RefMoved:
                 self.look()
@@ -186,6 +195,13 @@ class GraphThread:
             except BaseException:
                 self._start_anew()
                 raise
+
+    def _cool(self, batch: list[Request]) -> None:
+        """Keep warm only what was just written: nobody looked whether the rest is still there."""
+        written = {request.wanted.address.namespace for request in batch if request.is_put}
+        with self._coding:
+            for namespace in self._coder.warm.keys() - written:
+                del self._coder.warm[namespace]
 
     def _start_anew(self) -> None:
         with self._coding:
@@ -209,11 +225,15 @@ class GraphThread:
                 raise
             except HoldfastError as error:
                 request.finish(error)  # The others go on.
+            except Exception as error:  # noqa: BLE001 - a class of the user's own may raise anything
+                self._coder.warm.pop(wanted.address.namespace, None)
+                request.finish(error)
         return work
 
     def _land(self, landing: Landing, epoch: int | None, action: str) -> Operation:
         operation = self._commits.land(
             landing.objects, landing.needs, landing.moves, {"action": action}, epoch=epoch
         )
-        self._seen = Seen(landing.checkpoints, operation.epoch)
+        # Only a put leaves all that is warm where the thread reaches it.
+        self._seen = Seen(landing.checkpoints, operation.epoch if action == "put" else None)
         return operation

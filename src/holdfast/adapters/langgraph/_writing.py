@@ -60,11 +60,11 @@ class Warm:
 
     def load(self, root: ObjectId) -> dict[str, Any]:
         """The values of a root, which is the one to compare with from now on."""
-        opened = self.maps.open(root)
-        self.shelf, self.root = Shelf(), root
+        opened, shelf = self.maps.open(root), Shelf()
         for pair in opened.view.entries(0, opened.view.total):
             key = self.maps.decode_key(pair.key)
-            self.shelf.slots[pair.key] = self.maps.load(key, pair.body)
+            shelf.slots[pair.key] = self.maps.load(key, pair.body)
+        self.shelf, self.root = shelf, root
         return {slot.key: slot.value for slot in self.shelf.slots.values()}
 
     def write(self, values: dict[str, Any]) -> Edited:
