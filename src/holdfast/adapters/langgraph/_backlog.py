@@ -10,14 +10,27 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 _MOST_KNOWN: Final = 100_000
 _PATIENCE: Final = 5.0
-"""After so many seconds without an answer it is looked again whether somebody still writes."""
+"""A graph goes on if nothing at all was stored for so many seconds: nobody may be left to do it."""
+
+
+class _Chain:
+    """The versions that one run was given out, and that are not stored yet, the oldest first."""
+
+    __slots__ = ("failed", "is_stored", "versions")
+
+    def __init__(self) -> None:
+        self.versions: deque[str] = deque()
+        self.is_stored = False
+        """Whether something of it was ever put before its end: with `exit` nothing is."""
+        self.failed = False
+        """Whether a put failed, after which LangGraph makes no further one."""
 
 
 class Backlog:
@@ -26,51 +39,49 @@ class Backlog:
     def __init__(self, most: int) -> None:
         self._most = most
         self._changed = threading.Condition()
-        self._before: OrderedDict[str, str | None] = OrderedDict()
-        """The version that each one followed."""
-        self._running: set[str] = set()
-        """The versions of checkpoints that are being stored."""
+        self._chains: OrderedDict[str, _Chain] = OrderedDict()
+        """The run of every version."""
 
     def __len__(self) -> int:
-        return len(self._before)
+        return len(self._chains)
 
     def next_version(self, current: str | int | float | None) -> str:
         """A version that is greater, and that nobody else gives out."""
         number = 0 if current is None else int(str(current).partition(".")[0])
         version = f"{number + 1:032}.{random.getrandbits(32):010}"
-        before = current if isinstance(current, str) else None
         with self._changed:
-            while self._is_behind(before) and not _on_event_loop():
-                self._changed.wait(_PATIENCE)
-            self._before[version] = before
-            while len(self._before) > _MOST_KNOWN:
-                self._before.popitem(last=False)
+            chain = self._chains.get(str(current)) or _Chain()
+            while self._is_behind(chain) and not _on_event_loop():
+                if not self._changed.wait(_PATIENCE):
+                    break
+            chain.versions.append(version)
+            self._chains[version] = chain
+            while len(self._chains) > _MOST_KNOWN:
+                oldest, of = self._chains.popitem(last=False)
+                of.versions.remove(oldest)
         return version
+
+    def _is_behind(self, chain: _Chain) -> bool:
+        return chain.is_stored and not chain.failed and len(chain.versions) >= self._most
 
     @contextmanager
     def storing(self, versions: Collection[str | int | float]) -> Iterator[None]:
         """While a checkpoint with new versions is being stored."""
-        mine = {version for version in versions if isinstance(version, str)}
+        mine = max((one for one in versions if isinstance(one, str)), default="")
         with self._changed:
-            self._running |= mine
+            chain = self._chains.get(mine) or _Chain()
+            chain.is_stored = True
         try:
             yield
+        except BaseException:
+            chain.failed = True
+            raise
         finally:
             with self._changed:
-                self._running -= mine
-                for version in mine:
-                    self._before.pop(version, None)
+                # Puts of one run follow each other, so what was given out before is done with.
+                while chain.versions and chain.versions[0] <= mine:
+                    del self._chains[chain.versions.popleft()]
                 self._changed.notify_all()
-
-    def _is_behind(self, version: str | None) -> bool:
-        """Whether too many steps before this one wait for one that is being stored."""
-        steps = 0
-        running = False
-        while version is not None and version in self._before and steps < 4 * self._most:
-            steps += 1
-            running = running or version in self._running
-            version = self._before[version]
-        return running and steps >= self._most
 
 
 def _on_event_loop() -> bool:
