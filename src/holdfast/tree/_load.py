@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.codec import Codec, default_codec
 from holdfast.codec._codes import Code
@@ -19,7 +19,10 @@ from holdfast.tree._stack import reading
 
 # Somewhat more than a writer allows, and less than the stack of Python does.
 _MAX_DEPTH = 104
+_AHEAD = 512  # Objects that leaves point to, fetched together where one leaf has no more.
 _BATCH = 128  # Leaves that are fetched together: what they hold fits a processor's cache.
+
+_Leaf: TypeAlias = tuple[Entry, Object]
 
 
 @reading
@@ -39,6 +42,8 @@ class Loader:
         self._codec = codec
         self._plain = codec.decoder()
         self._depth = 0
+        self._ahead: dict[ObjectId, Object] = {}
+        """What the leaves point to that are being decoded."""
 
     def root(self, id: ObjectId) -> Any:
         """The value of a root object."""
@@ -47,7 +52,7 @@ class Loader:
 
     def part(self, part: bytes) -> Any:
         """The value of a part."""
-        self._depth = 0  # also after a value that was refused
+        self._depth, self._ahead = 0, {}  # also after a value that was refused
         return self._decode(part)
 
     def _object(self, found: Object) -> Any:
@@ -85,8 +90,11 @@ class Loader:
         return self._codec.decoder(take).decode(data)
 
     def _objects(self, ids: list[ObjectId]) -> list[Any]:
+        ahead = self._ahead
+        there = ahead.keys() >= set(ids)
+        found = [ahead[id] for id in ids] if there else self._read(ids)
         # Every link gets a value of its own, also where two point to one object.
-        return [self._object(found) for found in self._read(ids)]
+        return [self._object(one) for one in found]
 
     def _container(self, root: Root) -> Any:
         layout = layout_of(root.code)
@@ -122,10 +130,34 @@ class Loader:
         for start in range(0, len(entries), _BATCH):
             batch = entries[start : start + _BATCH]
             found = self._read([entry.body for entry in batch])
+            pairs = list(zip(batch, found, strict=True))
             with uncollected():
-                for entry, leaf in zip(batch, found, strict=True):
-                    elements += self._leaf(layout, entry, leaf)
+                for some in self._with_links(pairs):
+                    for entry, leaf in some:
+                        elements += self._leaf(layout, entry, leaf)
         return elements
+
+    def _with_links(self, leaves: list[_Leaf]) -> Iterator[list[_Leaf]]:
+        """Leaves in runs; what a run points to is fetched together, and then there."""
+        outside = self._ahead
+        run: list[_Leaf] = []
+        wanted: dict[ObjectId, None] = {}
+        for leaf in leaves:
+            payload = leaf[1].payload
+            more = links_in(payload) if may_hold_links(payload) else []
+            if wanted and len(wanted) + len(more) > _AHEAD:
+                self._ahead = self._linked_from(wanted)
+                yield run
+                run, wanted = [], {}
+            run.append(leaf)
+            wanted.update(dict.fromkeys(more))
+        self._ahead = self._linked_from(wanted)
+        yield run
+        self._ahead = outside
+
+    def _linked_from(self, wanted: dict[ObjectId, None]) -> dict[ObjectId, Object]:
+        ids = list(wanted)
+        return dict(zip(ids, self._read(ids), strict=True)) if ids else {}
 
     def _leaf(self, layout: Layout, entry: Entry, leaf: Object) -> list[Any]:
         """The elements of a leaf."""
