@@ -95,7 +95,7 @@ class Draft(NamedTuple):
     builder: Builder
 
 
-class _Work:
+class Making:
     """One draft in the making."""
 
     def __init__(self, builder: Builder, root: ObjectId | None, shared: bool) -> None:
@@ -193,7 +193,7 @@ class MapWriter:
         return self._draft(root, shelf, shared)
 
     def _draft(self, root: ObjectId | None, shelf: Shelf, shared: bool) -> Draft:
-        work = _Work(Builder(self._read), root, shared)
+        work = Making(Builder(self._read), root, shared)
         part = self._write(work, shelf, ())
         if part is None:
             assert root is not None
@@ -201,7 +201,7 @@ class MapWriter:
         edited = finish(work.builder, part, root)
         return Draft(edited, work.changes, work.still_open(self._opened), work.builder)
 
-    def _write(self, work: _Work, shelf: Shelf, keys: Keys) -> bytes | None:
+    def _write(self, work: Making, shelf: Shelf, keys: Keys) -> bytes | None:
         """The part of a map; None if it is as it was."""
         before = self.open(work.root, keys)
         spans: list[Span] = []
@@ -254,7 +254,7 @@ class MapWriter:
         half = len(group) // 2
         return self._differing(group[:half], shared) + self._differing(group[half:], shared)
 
-    def _kept(self, work: _Work, shelf: Shelf, key: bytes, slot: Slot) -> Kept:
+    def _kept(self, work: Making, shelf: Shelf, key: bytes, slot: Slot) -> Kept:
         value = slot.value
         if value is ABSENT:
             return Kept(shelf, key, slot, ABSENT, None, {})

@@ -145,3 +145,15 @@ def test_what_a_reader_changes_in_a_large_state_nobody_else_sees(
         again: Any = saver.get_tuple(config_of())
 
     assert again.checkpoint["channel_values"] == {"a": shared, "b": large, "c": shared}
+
+
+def test_a_refused_value_leaves_nothing_in_the_next_checkpoint() -> None:
+    with HoldfastSaver() as saver:
+        first = {**empty_checkpoint(), "channel_values": {"a": 1, "b": object()}}
+        with pytest.raises(NotStorable):
+            saver.put({"configurable": {"thread_id": "t"}}, first, {}, {})
+        second = {**empty_checkpoint(), "channel_values": {"a": 2}}
+        saver.put({"configurable": {"thread_id": "t"}}, second, {}, {})
+
+        found = saver.get_tuple({"configurable": {"thread_id": "t"}})
+        assert found is not None and found.checkpoint["channel_values"] == {"a": 2}

@@ -10,7 +10,6 @@ from langgraph.checkpoint.base import DeltaChannelHistory
 from holdfast.adapters.langgraph._entries import Address, Entry
 from holdfast.adapters.langgraph._index import Index
 from holdfast.adapters.langgraph._reading import History
-from holdfast.tree import ObjectId
 
 if TYPE_CHECKING:
     from holdfast.adapters.langgraph._thread import GraphThread
@@ -24,7 +23,7 @@ class Trail(dict[str, DeltaChannelHistory]):
         self.open = set(channels)
         """Those of which the beginning was not found yet."""
 
-    def pass_by(self, reader: History, entry: Entry, writes: ObjectId | None) -> None:
+    def pass_by(self, reader: History, entry: Entry, writes: bytes | None) -> None:
         """Take what a checkpoint on the way says, whose writes led to the one after it."""
         for _, task, _, channel, value in reversed(reader.writes(writes)):
             if channel in self.open:

@@ -1,10 +1,10 @@
 """One checkpoint as it stands in the index of its thread.
 
 An entry is a list of parts: the record (what the checkpoint says of itself, its metadata,
-its parent), the map of its channel values, and what its delta channels were before it
-where the checkpoints before it are gone. Maps stand in it as links, so an entry is small
-and what it points to is shared. The map of its pending writes stands beside it under a key
-of its own: these come later, and a thread that goes on only adds to its index.
+its parent), its channel values, and what its delta channels were before it where the
+checkpoints before it are gone. What is large stands in it as links, so an entry is small
+and what it points to is shared. Its pending writes stand beside it under a key of their
+own: these come later, and a thread that goes on only adds to its index.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ class Entry(NamedTuple):
 
     record: bytes
     """The part of a `Record`."""
-    values: ObjectId
-    """The root of the map of its channel values."""
+    values: bytes
+    """The part of its channel values, by name."""
     before: ObjectId | None = None
     """The root of the map of what delta channels were before it, where that is gone."""
 
     def part(self, builder: Builder) -> bytes:
         """The entry as a part."""
         before = _NOTHING if self.before is None else link(self.before)
-        return builder.sequence(_LIST, [self.record, link(self.values), before]).part
+        return builder.sequence(_LIST, [self.record, self.values, before]).part
 
     @classmethod
     def read(cls, part: bytes, read: Reader) -> Entry:
@@ -80,9 +80,7 @@ class Entry(NamedTuple):
         opened = open_part(part, read)
         if opened is not None and opened.title == _LIST and opened.view.total == len(cls._fields):
             record, values, before = [one.body for one in opened.view.entries(0, len(cls._fields))]
-            root = linked(values)
-            if root is not None:
-                return cls(record, root, linked(before))
+            return cls(record, values, linked(before))
         raise FormatError("the index of a LangGraph thread holds something else")
 
 

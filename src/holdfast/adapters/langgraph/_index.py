@@ -18,7 +18,7 @@ from holdfast.tree._layout import PAIRS
 from holdfast.tree._layout import Entry as Pair
 from holdfast.tree._levels import Span, View, in_turn
 from holdfast.tree._load import Loader
-from holdfast.tree._parts import link, linked
+from holdfast.tree._parts import link, links_in
 
 _TITLE: Final = Title(Code.MAP)
 NOTES: Final = 0
@@ -36,13 +36,13 @@ class Listed(NamedTuple):
 
     address: Address
     entry: Entry
-    writes: ObjectId | None
-    """The root of the map of its pending writes."""
+    writes: bytes | None
+    """The part of its pending writes, by task."""
 
     @property
     def roots(self) -> list[ObjectId]:
         """What is read with it."""
-        return [self.entry.values] if self.writes is None else [self.entry.values, self.writes]
+        return [*links_in(self.entry.values), *links_in(self.writes or b"")]
 
 
 class Index:
@@ -65,10 +65,10 @@ class Index:
         _, found = self._view.locate(pack(address.key))
         return None if found is None else Entry.read(found.body, self._read)
 
-    def writes(self, address: Address) -> ObjectId | None:
-        """The root of the map of a checkpoint's pending writes; it may not be put yet."""
+    def writes(self, address: Address) -> bytes | None:
+        """The part of a checkpoint's pending writes; it may not be put yet."""
         _, found = self._view.locate(pack(address.writes_key))
-        return None if found is None else linked(found.body)
+        return None if found is None else found.body
 
     def notes(self, codec: Codec) -> dict[str, Any]:
         """What concerns the whole thread."""
@@ -140,8 +140,8 @@ class Index:
                     continue
                 address = Address.of(key)
                 mine = writes is not None and unpack(writes.key) == address.writes_key
-                root = linked(writes.body) if mine and writes is not None else None
-                yield Listed(address, Entry.read(pair.body, self._read), root)
+                part = writes.body if mine and writes is not None else None
+                yield Listed(address, Entry.read(pair.body, self._read), part)
             high = start
 
     def _first_not_before(self, low: int, high: int, before: str) -> int:

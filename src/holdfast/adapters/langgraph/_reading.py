@@ -10,7 +10,10 @@ from holdfast.adapters.langgraph._codec import GraphCodec, SharingGraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
 from holdfast.adapters.langgraph._index import Listed
 from holdfast.codec import Codec
-from holdfast.tree import Kind, Map, Object, ObjectId, Reader, links
+from holdfast.codec._msgpack import pack
+from holdfast.errors import FormatError
+from holdfast.tree import Kind, Object, ObjectId, Reader, links
+from holdfast.tree._container import open_part
 from holdfast.tree._layout import Layout, Root
 from holdfast.tree._load import Loader, uncollected
 from holdfast.tree._parts import root_links
@@ -25,9 +28,9 @@ _MOST_BYTES: Final = 32 << 20
 
 
 @reading
-def values_of(root: ObjectId, loader: Loader) -> dict[str, Any]:
-    """The channel values of a root."""
-    return dict(loader.root(root))
+def values_of(part: bytes, loader: Loader) -> dict[str, Any]:
+    """The channel values of a part."""
+    return dict(loader.part(part))
 
 
 class Found(NamedTuple):
@@ -78,8 +81,15 @@ class History:
     @reading
     def some_values(self, entry: Entry, channels: Collection[str]) -> dict[str, Any]:
         """Those of the channel values that there are."""
-        found = Map(entry.values, self._loader._read, self._loader._codec)
-        return dict(found.pick(channels))
+        opened = open_part(entry.values, self._loader._read)
+        if opened is None:
+            raise FormatError("the values of a LangGraph checkpoint are malformed")
+        found = {channel: opened.view.locate(pack(channel))[1] for channel in channels}
+        return {
+            channel: self._loader.part(pair.body)
+            for channel, pair in found.items()
+            if pair is not None
+        }
 
     @reading
     def before(self, entry: Entry) -> dict[str, list[Any]]:
@@ -87,20 +97,20 @@ class History:
         return {} if entry.before is None else dict(self._loader.root(entry.before))
 
     @reading
-    def writes(self, root: ObjectId | None) -> list[tuple[str, str, int, str, Any]]:
+    def writes(self, part: bytes | None) -> list[tuple[str, str, int, str, Any]]:
         """Pending writes: path, task, number, channel and value, in the order of a run."""
-        if root is None:
+        if part is None:
             return []
         found = [
             (path, task, number, channel, value)
-            for task, (path, several) in self._loader.root(root).items()
+            for task, (path, several) in self._loader.part(part).items()
             for number, channel, value in several
         ]
         return sorted(found, key=lambda one: one[:3])
 
-    def pending(self, root: ObjectId | None) -> list[tuple[str, str, Any]]:
+    def pending(self, part: bytes | None) -> list[tuple[str, str, Any]]:
         """Pending writes as LangGraph wants them: task, channel and value."""
-        return [(task, channel, value) for _, task, _, channel, value in self.writes(root)]
+        return [(task, channel, value) for _, task, _, channel, value in self.writes(part)]
 
 
 class SharingLoader(Loader):
@@ -152,10 +162,10 @@ class Kept:
     def __init__(self) -> None:
         self.leaves: dict[ObjectId, list[Any]] = {}
 
-    def values(self, root: ObjectId, read: Reader, codec: GraphCodec) -> dict[str, Any]:
-        """The channel values of a root, which are the caller's own."""
+    def values(self, part: bytes, read: Reader, codec: GraphCodec) -> dict[str, Any]:
+        """The channel values of a part, which are the caller's own."""
         loader = _CopyingLoader(read, codec, self.leaves)
-        values = values_of(root, loader)
+        values = values_of(part, loader)
         self.leaves = loader.used
         return values
 

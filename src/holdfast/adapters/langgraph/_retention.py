@@ -12,6 +12,7 @@ from holdfast.adapters.langgraph._reading import History
 from holdfast.adapters.langgraph._writing import Seen, Work
 from holdfast.codec import default_codec
 from holdfast.errors import InvalidInput, NotFound
+from holdfast.tree._parts import links_in
 
 Change: TypeAlias = Callable[[Work, Seen], None]
 COUNTERS: Final = "counters_since_delta_snapshot"
@@ -82,7 +83,8 @@ def copied(source: Seen) -> Change:
             work.set(address, entry)
             if writes is not None:
                 work.set_writes(address, writes)
-            work.need([id for id in (entry.values, entry.before, writes) if id is not None])
+            work.need([*links_in(entry.values), *links_in(writes or b"")])
+            work.need([] if entry.before is None else [entry.before])
         pins = _pins(source.checkpoints)
         if pins:
             work.notes = _noted(seen, {**_pins(seen.checkpoints), **pins})

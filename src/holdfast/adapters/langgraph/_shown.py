@@ -21,8 +21,9 @@ from holdfast.history import MAIN
 from holdfast.store import Move, Operation, Ref, Store, View, ref_name
 from holdfast.store._decide import Batch
 from holdfast.store._wrapping import WrapperStore
-from holdfast.tree import Commit, Object, ObjectId
+from holdfast.tree import Commit, Kind, Object, ObjectId, make_object
 from holdfast.tree._load import Loader
+from holdfast.tree._parts import linked
 
 _MAIN: Final = ref_name("branch", MAIN)
 _LOOKING: Final = Codec(undeclared="show")
@@ -139,7 +140,11 @@ class _Maker:
         parent = self._made.get(record.parent or "")
         before = None if parent is None else self._found[record.parent or ""][1].checkpoint
         nodes = nodes_between(before, record.checkpoint)
-        commit, made = make_step(self._name, record, entry.values, parent, nodes)
+        values = linked(entry.values)
+        if values is None:
+            whole = make_object(Kind.VALUE, entry.values)
+            values, self._objects[whole.id] = whole.id, whole
+        commit, made = make_step(self._name, record, values, parent, nodes)
         self._made[id], self._objects[commit.id] = commit, made
         follows = None if parent is None else parent.id
         if record.aside:

@@ -20,7 +20,7 @@ from holdfast.history._attempts import Backoff
 from holdfast.history._commits import Commits
 from holdfast.history._recent import SharedObjects
 from holdfast.store import Move, Operation, Store
-from holdfast.tree import ObjectId
+from holdfast.tree import Object, ObjectId
 
 _RESENDS: Final = 8
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class GraphThread:
 
     def _values(self, namespace: str, entry: Entry) -> dict[str, Any]:
         warm = self._coder.warmed(namespace)
-        if warm.root == entry.values:
+        if warm.part == entry.values:
             return warm.kept.values(entry.values, self._objects.read, self._coder.codec)
         return warm.load(entry.values)
 
@@ -170,11 +170,12 @@ class GraphThread:
 
     def _serve(self, batch: list[Request]) -> None:
         backoff, missing = Backoff(), 0
+        unsent: Sequence[Object] = ()
         while True:
             try:
                 with self._coding:
                     seen = self._seen
-                    work = self._worked(batch, seen)
+                    work = self._worked(batch, Work(self._coder, seen, unsent))
                     landing = work.landing()
                 if landing is None:
                     return
@@ -183,6 +184,8 @@ class GraphThread:
                     self._cool(batch)
                 return
             except RefMoved:
+                assert landing is not None
+                unsent = landing.objects
                 self.look()
                 self._seen = self._seen._replace(epoch=None)
                 backoff.wait()
@@ -191,6 +194,7 @@ class GraphThread:
                 missing += 1
                 if missing == _RESENDS:
                     raise
+                unsent = ()
                 self._start_anew()
             except BaseException:
                 self._start_anew()
@@ -209,8 +213,7 @@ class GraphThread:
         self.look()
         self._seen = self._seen._replace(epoch=None)
 
-    def _worked(self, batch: list[Request], seen: Seen) -> Work:
-        work = Work(self._coder, seen)
+    def _worked(self, batch: list[Request], work: Work) -> Work:
         for request in batch:
             if request.is_done:
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
@@ -14,17 +14,27 @@ from holdfast.adapters.langgraph._names import CHECKPOINTS, is_hashed
 from holdfast.adapters.langgraph._reading import Kept
 from holdfast.adapters.langgraph._requests import Put, Writes
 from holdfast.codec import Codec, format_path
-from holdfast.errors import NotStorable, ThreadConflict
+from holdfast.codec._codes import Code
+from holdfast.codec._msgpack import pack
+from holdfast.errors import FormatError, NotStorable, ThreadConflict
 from holdfast.store import Move
 from holdfast.tree import ABSENT, Edited, Object, ObjectId, Reader
-from holdfast.tree._builder import Builder
+from holdfast.tree._builder import Builder, Title
+from holdfast.tree._container import open_part
+from holdfast.tree._embed import settled
 from holdfast.tree._load import Loader
-from holdfast.tree._map_writer import MapWriter, Shelf, Slot
-from holdfast.tree._parts import link
+from holdfast.tree._map_writer import Kept as Changed
+from holdfast.tree._map_writer import Making, MapWriter, Shelf, Slot
+from holdfast.tree._parts import link, linked
+from holdfast.tree._stack import writing
 
 OnConflict = Literal["fork", "raise", "branch"]
 
+_DICT: Final = Title(Code.DICT)
 _MOST_WARM: Final = 4
+_FEW_TASKS: Final = 4
+_SMALL: Final = 320
+"""Pending writes of so many bytes, of a few tasks, stand in the index."""
 _SAMPLE: Final = 32
 """So many bytes in common mean that two objects resemble each other."""
 _LIKELY: Final = 32
@@ -52,33 +62,54 @@ class Warm:
     """The channel values that were stored last, ready to be compared with the next ones."""
 
     def __init__(self, codec: Codec, read: Reader) -> None:
-        self.maps = MapWriter(codec, read)
-        self.shelf = Shelf()
-        self.root: ObjectId | None = None
+        self._slots = SlotWriter(codec, read)
+        self._read = read
+        self._shelf = Shelf()
+        self.part: bytes | None = None
         self.kept = Kept()
         """What was decoded of them."""
 
-    def load(self, root: ObjectId) -> dict[str, Any]:
-        """The values of a root, which is the one to compare with from now on."""
-        opened, shelf = self.maps.open(root), Shelf()
+    def load(self, part: bytes) -> dict[str, Any]:
+        """The values of a part, which is the one to compare with from now on."""
+        opened = open_part(part, self._read)
+        if opened is None or not opened.is_mapping:
+            raise FormatError("the values of a LangGraph checkpoint are malformed")
+        shelf = Shelf()
         for pair in opened.view.entries(0, opened.view.total):
-            key = self.maps.decode_key(pair.key)
-            shelf.slots[pair.key] = self.maps.load(key, pair.body)
-        self.shelf, self.root = shelf, root
-        return {slot.key: slot.value for slot in self.shelf.slots.values()}
+            key = self._slots.decode_key(pair.key)
+            shelf.slots[pair.key] = self._slots.load(key, pair.body)
+        self._shelf, self.part = shelf, part
+        return {slot.key: slot.value for slot in self._shelf.slots.values()}
 
-    def write(self, values: dict[str, Any]) -> Edited:
-        """The values as a map, of which only what changed is new."""
-        slots = self.shelf.slots
+    def write(self, values: dict[str, Any], builder: Builder) -> bytes:
+        """The part of values, of which only what changed makes new objects."""
+        slots = self._shelf.slots
         for slot in slots.values():
             slot.value = ABSENT
         for channel, value in values.items():
-            key = self.maps.encode_key(channel)
+            key = self._slots.encode_key(channel)
             slots.setdefault(key, Slot(channel, value)).value = value
-        draft = self.maps.write(self.root, self.shelf, shared=True)
-        self.maps.accept(draft)
-        self.root = draft.edited.root
-        return draft.edited
+        self._slots.take(self._shelf, builder)
+        # Without those that a refused value left.
+        keys = sorted(key for key, slot in slots.items() if slot.value is not ABSENT)
+        parts = [slots[key].part or b"" for key in keys]
+        self.part = builder.mapping(_DICT, keys, parts, None).part
+        return self.part
+
+
+class SlotWriter(MapWriter):
+    """Finds out what changed on a shelf, for who puts the parts into something else."""
+
+    def take(self, shelf: Shelf, builder: Builder) -> None:
+        """Bring the parts of all slots up to date; raises `NotStorable` with the path."""
+        for kept in settled(lambda: self._changed(shelf, builder)):
+            self.accept_one(kept)
+
+    @writing
+    def _changed(self, shelf: Shelf, builder: Builder) -> list[Changed]:
+        work = Making(builder, None, shared=True)
+        found = [self._kept(work, shelf, *one) for one in self._suspects(shelf, shared=True)]
+        return [one for one in found if one.part != one.slot.part]
 
 
 class Coder:
@@ -123,12 +154,14 @@ class Coder:
 class Work:
     """Changes of a thread in the making, on top of what was seen of it."""
 
-    def __init__(self, coder: Coder, seen: Seen) -> None:
+    def __init__(self, coder: Coder, seen: Seen, unsent: Iterable[Object] = ()) -> None:
         self._coder, self._seen = coder, seen
         self._builder = Builder(coder.read)
+        for one in unsent:  # What is warm may stand on these, which are not stored yet.
+            self._builder.add(one)
         self._changed: dict[Address, Entry | None] = {}
-        self._written: dict[Address, ObjectId | None] = {}
-        """The roots of the pending writes that changed."""
+        self._written: dict[Address, bytes | None] = {}
+        """The parts of the pending writes that changed."""
         self._later: dict[ObjectId, Object] = {}
         """The objects of pending writes."""
         self._objects: dict[ObjectId, Object] = {}
@@ -143,8 +176,8 @@ class Work:
             return self._changed[address]
         return self._seen.checkpoints.get(address)
 
-    def writes(self, address: Address) -> ObjectId | None:
-        """The root of the pending writes of a checkpoint."""
+    def writes(self, address: Address) -> bytes | None:
+        """The part of the pending writes of a checkpoint."""
         if address in self._written:
             return self._written[address]
         return self._seen.checkpoints.writes(address)
@@ -195,9 +228,9 @@ class Work:
         """Remove a checkpoint and its pending writes."""
         self._changed[address] = self._written[address] = None
 
-    def set_writes(self, address: Address, root: ObjectId) -> None:
+    def set_writes(self, address: Address, part: bytes) -> None:
         """Put the pending writes of a checkpoint."""
-        self._written[address] = root
+        self._written[address] = part
 
     def put(self, put: Put) -> None:
         """Put a checkpoint; raises NotStorable and ThreadConflict."""
@@ -208,9 +241,9 @@ class Work:
         checkpoint = {k: v for k, v in put.checkpoint.items() if k != "channel_values"}
         record = Record(checkpoint, put.metadata, put.parent, aside)
         part = record.part(self._coder.codec, self._builder)
-        edited = self._coder.warmed(address.namespace).write(put.checkpoint["channel_values"])
-        self.add(edited)
-        self.set(address, Entry(part, edited.root, None if old is None else old.before))
+        warm = self._coder.warmed(address.namespace)
+        values = warm.write(put.checkpoint["channel_values"], self._builder)
+        self.set(address, Entry(part, values, None if old is None else old.before))
 
     def _is_aside(self, put: Put, known: Record | None) -> bool:
         """Whether a checkpoint lost a race against that of another run."""
@@ -233,21 +266,54 @@ class Work:
 
     def put_writes(self, wanted: Writes) -> None:
         """Put the writes of a task; raises NotStorable."""
-        root, maps = self.writes(wanted.address), self._coder.tasks
-        key = maps.encode_key(wanted.task_id)
-        _, there = maps.open(root).view.locate(key)
-        stored = None if there is None else there.body
+        part = self.writes(wanted.address)
+        root = None if part is None else linked(part)
+        if root is None:
+            # Few and small ones stand in the index.
+            there = {} if part is None else self.loader().part(part)
+            path, old = there.get(wanted.task_id, ("", []))
+            there[wanted.task_id] = [wanted.task_path or path, _joined(old, wanted.writes)]
+            small = self._small(there)
+            if small is not None:
+                self.set_writes(wanted.address, small)
+                return
+            self._put_apart(wanted, None, there)
+            return
+        _, pair = self._coder.tasks.open(root).view.locate(pack(wanted.task_id))
+        stored = None if pair is None else pair.body
         path, old = ("", []) if stored is None else self._coder.loader().part(stored)
         value = [wanted.task_path or path, _joined(old, wanted.writes)]
-        shelf = Shelf({key: Slot(wanted.task_id, value, stored)})
+        self._put_apart(wanted, root, {wanted.task_id: value}, stored)
+
+    def _small(self, writes: dict[str, Any]) -> bytes | None:
+        """The part of writes, if it is small."""
+        if len(writes) > _FEW_TASKS:
+            return None
         try:
-            edited = maps.write(root, shelf, shared=True).edited
+            plain = self._coder.codec.shared().encode(writes)
+        except NotStorable:
+            return None  # Who looks closer says where.
+        return plain if len(plain) <= _SMALL else None
+
+    def _put_apart(
+        self,
+        wanted: Writes,
+        root: ObjectId | None,
+        writes: dict[str, Any],
+        stored: bytes | None = None,
+    ) -> None:
+        """Put writes into a map of their own."""
+        maps = self._coder.tasks
+        slots = {maps.encode_key(task): Slot(task, value) for task, value in writes.items()}
+        slots[maps.encode_key(wanted.task_id)].part = stored
+        try:
+            edited = maps.write(root, Shelf(slots), shared=True).edited
         except NotStorable as error:
-            raise _at_its_node(error, wanted, value) from None
+            raise _at_its_node(error, wanted, writes[wanted.task_id]) from None
         self._coder.remember(edited.objects)
         self._later.update((one.id, one) for one in edited.objects)
         self._needs.update(dict.fromkeys([*edited.needs, edited.root]))
-        self.set_writes(wanted.address, edited.root)
+        self.set_writes(wanted.address, link(edited.root))
 
     # Sending.
 
@@ -260,18 +326,20 @@ class Work:
             parts[NOTES] = self._coder.codec.encode(
                 {THREAD: self._coder.thread, **(self.notes or {})}
             )
+        likely = [*islice(reversed(self._builder.objects.values()), _LIKELY)]
         checkpoints, edited = self._seen.checkpoints.edit(parts, self._builder)
         # What is stored against an index of before would keep alive all that is dropped.
         drops = None in parts.values()
-        objects = dict(self._objects)
-        likely = [*islice(reversed(self._objects.values()), _LIKELY)]
+        objects = {**self._objects, **{one.id: one for one in edited.objects}}
+        if drops:
+            objects = {id: one._replace(base=None) for id, one in objects.items()}
         later = [one for id, one in self._later.items() if id not in objects]
         objects.update((one.id, _beside(one, likely)) for one in later)
-        objects.update((one.id, _alone(one) if drops else one) for one in edited.objects)
         needs = {**self._needs, **dict.fromkeys([*edited.needs, edited.root])}
         before = self._seen.checkpoints.root
         moves = [] if edited.root == before else [Move(CHECKPOINTS, before, edited.root)]
         self._coder.remember(edited.objects)
+        self._builder.forget()
         needed = [id for id in needs if id not in objects]
         return Landing(list(objects.values()), needed, moves, checkpoints)
 
@@ -280,15 +348,11 @@ class Work:
         parts: dict[str | int, bytes | None] = {}
         for address, entry in self._changed.items():
             parts[address.key] = None if entry is None else entry.part(self._builder)
-        for address, root in self._written.items():
-            parts[address.writes_key] = None if root is None else link(root)
+        for address, part in self._written.items():
+            parts[address.writes_key] = part
         if self.notes is not None:
             parts[NOTES] = self._coder.codec.encode(self.notes)
         return parts
-
-
-def _alone(one: Object) -> Object:
-    return one._replace(base=None)
 
 
 def _beside(one: Object, others: Sequence[Object]) -> Object:
