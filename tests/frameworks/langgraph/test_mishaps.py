@@ -13,7 +13,7 @@ from holdfast.adapters.langgraph import HoldfastSaver
 from holdfast.adapters.langgraph import _reading as reading
 from holdfast.adapters.langgraph._entries import Address
 from holdfast.adapters.langgraph._requests import Put
-from holdfast.errors import UndeclaredClass
+from holdfast.errors import NotStorable, UndeclaredClass
 from tests.frameworks.langgraph.checkpoints import checkpoint_of, config_of, metadata_of, put
 
 LINES = [f"line {number} " + "x" * 200 for number in range(300)]
@@ -149,11 +149,9 @@ def test_what_a_reader_changes_in_a_large_state_nobody_else_sees(
 
 def test_a_refused_value_leaves_nothing_in_the_next_checkpoint() -> None:
     with HoldfastSaver() as saver:
-        first = {**empty_checkpoint(), "channel_values": {"a": 1, "b": object()}}
         with pytest.raises(NotStorable):
-            saver.put({"configurable": {"thread_id": "t"}}, first, {}, {})
-        second = {**empty_checkpoint(), "channel_values": {"a": 2}}
-        saver.put({"configurable": {"thread_id": "t"}}, second, {}, {})
+            put(saver, config_of(), {"a": 1, "b": object()})
+        put(saver, config_of(), {"a": 2})
+        found = saver.get_tuple(config_of())
 
-        found = saver.get_tuple({"configurable": {"thread_id": "t"}})
-        assert found is not None and found.checkpoint["channel_values"] == {"a": 2}
+    assert found is not None and found.checkpoint["channel_values"] == {"a": 2}
