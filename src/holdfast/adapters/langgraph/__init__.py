@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from holdfast.adapters.langgraph._store_view import StoreView
     from holdfast.adapters.langgraph._takeover import Imported, import_checkpoints
+    from holdfast.adapters.langgraph._types import UnknownTypeWarning
 
 __all__ = [
     "Exported",
@@ -28,6 +29,7 @@ __all__ = [
     "StoreItem",
     "StoreSearchItem",
     "StoreView",
+    "UnknownTypeWarning",
     "export_checkpoints",
     "import_checkpoints",
 ]
@@ -43,6 +45,7 @@ _MODULES = {
     "StoreItem": "_store_records",
     "StoreSearchItem": "_store_records",
     "StoreView": "_store_view",
+    "UnknownTypeWarning": "_types",
     "export_checkpoints": "_export",
     "import_checkpoints": "_takeover",
 }

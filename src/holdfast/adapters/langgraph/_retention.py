@@ -121,7 +121,7 @@ def _keep(work: Work, seen: Seen, stays: Collection[Address]) -> None:
     if not dropped:
         return
     gone = set(dropped)
-    reader = History(work.loader())
+    reader = History(work.keeping_loader())
     for address in stays:
         entry = index.get(address)
         if entry is not None:

@@ -13,7 +13,7 @@ from holdfast.adapters.langgraph._index import NOTES, THREAD, Index
 from holdfast.adapters.langgraph._names import CHECKPOINTS, is_hashed
 from holdfast.adapters.langgraph._reading import Kept
 from holdfast.adapters.langgraph._requests import Put, Writes
-from holdfast.codec import Codec, format_path
+from holdfast.codec import Codec, Registry, format_path
 from holdfast.codec._codes import Code
 from holdfast.codec._msgpack import pack
 from holdfast.errors import FormatError, NotStorable, ThreadConflict
@@ -39,6 +39,8 @@ _SAMPLE: Final = 32
 """So many bytes in common mean that two objects resemble each other."""
 _LIKELY: Final = 32
 """Among so many new objects it is looked for what pending writes resemble."""
+KEEPING: Final = Codec(Registry(), undeclared="show")
+"""For what is read only to be stored again: it stays what it was, whoever knows its class."""
 
 
 class Seen(NamedTuple):
@@ -212,6 +214,10 @@ class Work:
         """What loads values, also those that were made here."""
         return Loader(self._builder.read, self._coder.codec)
 
+    def keeping_loader(self) -> Loader:
+        """What loads values that are stored again as they are."""
+        return Loader(self._builder.read, KEEPING)
+
     def map_of(self, value: dict[str, Any]) -> ObjectId:
         """A map, which is taken along."""
         maps = MapWriter(self._coder.codec, self._coder.read)
@@ -270,7 +276,7 @@ class Work:
         root = None if part is None else linked(part)
         if root is None:
             # Few and small ones stand in the index.
-            there = {} if part is None else self.loader().part(part)
+            there = {} if part is None else self.keeping_loader().part(part)
             path, old = there.get(wanted.task_id, ("", []))
             there[wanted.task_id] = [wanted.task_path or path, _joined(old, wanted.writes)]
             small = self._small(there)
@@ -281,7 +287,7 @@ class Work:
             return
         _, pair = self._coder.tasks.open(root).view.locate(pack(wanted.task_id))
         stored = None if pair is None else pair.body
-        path, old = ("", []) if stored is None else self._coder.loader().part(stored)
+        path, old = ("", []) if stored is None else self.keeping_loader().part(stored)
         value = [wanted.task_path or path, _joined(old, wanted.writes)]
         self._put_apart(wanted, root, {wanted.task_id: value}, stored)
 
