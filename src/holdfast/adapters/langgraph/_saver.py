@@ -35,8 +35,10 @@ from holdfast.adapters.langgraph._reading import Found
 from holdfast.adapters.langgraph._requests import Put, Writes
 from holdfast.adapters.langgraph._schema import calling_graphs, classes_of
 from holdfast.adapters.langgraph._thread import GraphThread
+from holdfast.adapters.langgraph._timeline import GraphTimeline
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.adapters.langgraph._writing import OnConflict
+from holdfast.codec import Codec
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.store import KVStore, Store
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
@@ -232,6 +234,10 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
             if ref is not None:
                 yield thread_of(space) or noted_name(ref.target, self.store.read)
 
+    def timeline(self, thread_id: str) -> GraphTimeline:
+        """A thread as a timeline: log, diff, blame, tree, and undo of what was done to it."""
+        return GraphTimeline(str(thread_id), self.store, codec=Codec(undeclared="show"))
+
     # Writing.
 
     def put(
@@ -396,6 +402,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     aunpin = twin(unpin)
     apins = twin(pins)
     athreads = twin_iterator(threads)
+    atimeline = twin(timeline)
     aget_delta_channel_history = twin(get_delta_channel_history)
 
 
