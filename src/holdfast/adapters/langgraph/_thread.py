@@ -227,7 +227,7 @@ class GraphThread:
             except MissingObjects:
                 raise
             except HoldfastError as error:
-                request.finish(error)  # The others go on.
+                request.finish(self._coder.named(wanted, error))  # The others go on.
             except Exception as error:  # noqa: BLE001 - a class of the user's own may raise anything
                 self._coder.warm.pop(wanted.address.namespace, None)
                 request.finish(error)

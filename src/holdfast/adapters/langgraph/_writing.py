@@ -16,7 +16,7 @@ from holdfast.adapters.langgraph._requests import Put, Writes
 from holdfast.codec import Codec, Registry, format_path
 from holdfast.codec._codes import Code
 from holdfast.codec._msgpack import pack
-from holdfast.errors import FormatError, NotStorable, ThreadConflict
+from holdfast.errors import FormatError, HoldfastError, NotStorable, ThreadConflict
 from holdfast.store import Move
 from holdfast.tree import ABSENT, Edited, Object, ObjectId, Reader
 from holdfast.tree._builder import Builder, Title
@@ -33,6 +33,7 @@ OnConflict = Literal["fork", "raise", "branch"]
 _DICT: Final = Title(Code.DICT)
 _MOST_WARM: Final = 4
 _FEW_TASKS: Final = 4
+_MOST_REFUSED: Final = 16
 _SMALL: Final = 320
 """Pending writes of so many bytes, of a few tasks, stand in the index."""
 _SAMPLE: Final = 32
@@ -134,6 +135,20 @@ class Coder:
         """By namespace."""
         self.tasks = MapWriter(codec, read)
         """For pending writes, by task."""
+        self._refused: dict[Address, NotStorable] = {}
+        """Why writes of some checkpoints could not be stored."""
+
+    def named(self, wanted: Put | Writes, error: HoldfastError) -> HoldfastError:
+        """A refusal with the node that wrote the value, also where its checkpoint is refused."""
+        if not isinstance(error, NotStorable):
+            return error
+        if isinstance(wanted, Writes):
+            self._refused[wanted.address] = error
+            while len(self._refused) > _MOST_REFUSED:
+                del self._refused[next(iter(self._refused))]
+            return error
+        before = Address(wanted.address.namespace, wanted.parent or "")
+        return self._refused.get(before, error)
 
     def loader(self) -> Loader:
         """What loads values of this thread."""
