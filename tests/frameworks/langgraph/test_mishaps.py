@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from holdfast.adapters.langgraph import HoldfastSaver
 from holdfast.adapters.langgraph import _reading as reading
 from holdfast.adapters.langgraph._entries import Address
 from holdfast.adapters.langgraph._requests import Put
+from holdfast.adapters.langgraph._thread import GraphThread
 from holdfast.errors import NotStorable, UndeclaredClass
 from tests.frameworks.langgraph.checkpoints import checkpoint_of, config_of, metadata_of, put
 
@@ -155,3 +159,54 @@ def test_a_refused_value_leaves_nothing_in_the_next_checkpoint() -> None:
         found = saver.get_tuple(config_of())
 
     assert found is not None and found.checkpoint["channel_values"] == {"a": 2}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_process_that_was_forked_while_others_write_does_not_wait_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with HoldfastSaver(tmp_path / "s") as saver:
+        put(saver, config_of(), {"a": 0})
+        busy, go_on = threading.Event(), threading.Event()
+        land = GraphThread._land
+
+        def slowly(thread: Any, *wanted: Any) -> Any:
+            if threading.current_thread() is writer:
+                busy.set()
+                go_on.wait()
+            return land(thread, *wanted)
+
+        monkeypatch.setattr(GraphThread, "_land", slowly)
+        writer = threading.Thread(target=put, args=(saver, config_of(), {"a": 1}))
+        writer.start()
+        busy.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            put(saver, config_of(), {"a": 2})
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        go_on.set()
+        writer.join()
+        found = [one.checkpoint["channel_values"]["a"] for one in saver.list(config_of())]
+
+    assert status == 0 and sorted(found) == [0, 1, 2]
+
+
+def test_steps_that_are_not_meant_to_be_stored_are_no_lag() -> None:
+    saver = HoldfastSaver()
+    first = saver.get_next_version(None)
+    last = saver.get_next_version(saver.get_next_version(first))
+    made = checkpoint_of({"a": 1}, version=last)
+    ahead = saver.lag
+    saver.put(config_of(), made, metadata_of(), {"a": last})
+
+    assert ahead == 3 and saver.lag == 0
+
+
+def test_a_thread_whose_id_is_no_proper_text_is_listed() -> None:
+    saver = HoldfastSaver()
+    put(saver, config_of("\ud800 half"), {"a": 1})
+
+    assert list(saver.threads()) == ["\ud800 half"]
+    assert [one.checkpoint["channel_values"] for one in saver.list(None)] == [{"a": 1}]

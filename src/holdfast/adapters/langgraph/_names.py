@@ -41,7 +41,7 @@ def thread_of(space: str) -> str | None:
     name = split_name(space)[1]
     if name.startswith(_HASHED):
         return None
-    return unquote(name[1:]) if name.startswith(_ESCAPED) else name
+    return unquote(name[1:], errors="surrogatepass") if name.startswith(_ESCAPED) else name
 
 
 def is_hashed(space: str) -> bool:

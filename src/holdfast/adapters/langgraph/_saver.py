@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from heapq import merge
 from itertools import islice
 from os import PathLike
 from typing import Any, Final, NamedTuple, Self, TypeVar
+from weakref import WeakSet
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -62,7 +64,13 @@ class _Core:
         self, store: Store, types: GraphTypes, on_conflict: OnConflict, backlog: int
     ) -> None:
         self.store, self.types, self.on_conflict = store, types, on_conflict
-        self.backlog = Backlog(backlog)
+        self._most = backlog
+        self.begin()
+        _cores.add(self)
+
+    def begin(self) -> None:
+        """Know nothing of any thread: a forked process has none of those who were writing."""
+        self.backlog = Backlog(self._most)
         self._lock = threading.Lock()
         self._threads: OrderedDict[str, GraphThread] = OrderedDict()
 
@@ -81,6 +89,18 @@ class _Core:
         for name in [*islice(self._threads, max(0, len(self._threads) - _MOST_THREADS))]:
             if self._threads[name].is_idle:
                 del self._threads[name]
+
+
+_cores: WeakSet[_Core] = WeakSet()
+
+
+def _begin_anew() -> None:
+    for core in list(_cores):
+        core.begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 class _Asked(NamedTuple):
@@ -205,7 +225,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         if limit is not None and limit <= 0:
             return
         asked = None if config is None else _asked(config)
-        bound = None if before is None else before["configurable"].get("checkpoint_id")
+        bound = None if before is None else before.get("configurable", {}).get("checkpoint_id")
         names = self.threads() if asked is None else [asked.thread]
         runs = [self._listed(name, asked, bound, filter) for name in names]
         newest = (

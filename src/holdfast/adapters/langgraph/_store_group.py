@@ -7,9 +7,11 @@ alone. Two that are about one key never go together: each version has a commit t
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final
+from weakref import WeakSet
 
 from holdfast.adapters.langgraph._store_keys import Name
 from holdfast.adapters.langgraph._store_writing import Batch, Job
@@ -24,6 +26,11 @@ class Group:
 
     def __init__(self, commit: Callable[[Sequence[Job]], None]) -> None:
         self._commit = commit
+        self.begin()
+        _groups.add(self)
+
+    def begin(self) -> None:
+        """Wait for nobody: a forked process has none of those who were writing."""
         self._turn = threading.Lock()
         self._queue = threading.Lock()
         self._waiting: list[Job] = []
@@ -79,3 +86,15 @@ class Group:
         finally:
             for job in jobs:
                 job.is_done = True
+
+
+_groups: WeakSet[Group] = WeakSet()
+
+
+def _begin_anew() -> None:
+    for group in list(_groups):
+        group.begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
