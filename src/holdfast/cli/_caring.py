@@ -157,9 +157,11 @@ def stats(run: Run, recent: Recent = 1000) -> None:
 
 
 def _show_space(run: Run, space: SpaceStats) -> None:
+    # A thread of LangGraph has no commits: its steps are in its index.
+    steps = f" in {space.commits:,} steps" if space.commits else ""
     run.out.line(
         (_named(space.name), "bold cyan"),
-        f" {size(space.stored)} in {space.commits:,} steps, {space.operations:,} operations",
+        f" {size(space.stored)}{steps}, {space.operations:,} operations",
     )
     named = [ref for ref in space.refs if not ref.name.startswith("attempt/")]
     for ref in named[:20]:

@@ -225,10 +225,11 @@ def _show_step(run: Run, step: Checkpoint) -> None:
         "error": step.error or "",
         **run.view.facts(step),
     }
+    width = 1 + max(len(name) for name, fact in facts.items() if fact)
     for name, fact in facts.items():
         if fact:
             style = STYLES[step.status] if name in ("status", "error") else ""
-            run.out.line((f"{name:<12}", "dim"), (" ".join(fact.split("\n")), style))
+            run.out.line((f"{name:<{max(12, width)}}", "dim"), (" ".join(fact.split("\n")), style))
     if step.traceback:
         run.out.lines(step.traceback.rstrip(), before="    ", style="red")
     state = run.view.whole(step.state)

@@ -67,8 +67,10 @@ def open(
     options = _Options(create=create, durability=durability, size_limit=size_limit)
     given = DEFAULT_FOLDER if url is None else url
     place = fspath(given) if isinstance(given, str | PathLike) else None
-    if not isinstance(place, str) or not place:
-        raise InvalidInput(f"a store is opened by a path or a URL, not {url!r:.80}")
+    if not isinstance(place, str) or place in ("", ":memory:"):
+        raise InvalidInput(
+            f"a store is opened by a path or a URL, not {url!r:.80}; one in memory is memory://"
+        )
     if place == "memory://":
         return MemoryStore(size_limit=size_limit)
     scheme, separator, rest = place.partition("://")

@@ -64,7 +64,13 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Not among the names above: it cannot be imported where LangGraph is not installed.
     if name == "BaseStoreContract":
-        from holdfast.testing._langgraph_stores import BaseStoreContract
-
+        try:
+            from holdfast.testing._langgraph_stores import BaseStoreContract
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "langgraph":
+                raise
+            raise ImportError(
+                "BaseStoreContract needs LangGraph: pip install 'holdfast[langgraph]'"
+            ) from error
         return BaseStoreContract
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from functools import partial
 from heapq import merge
 from itertools import islice
-from os import PathLike
+from os import PathLike, path
 from typing import Any, Final, NamedTuple, Self, TypeVar
 from weakref import WeakSet
 
@@ -41,7 +41,7 @@ from holdfast.adapters.langgraph._timeline import GraphTimeline
 from holdfast.adapters.langgraph._types import GraphTypes
 from holdfast.adapters.langgraph._writing import OnConflict
 from holdfast.codec import Codec
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import FormatError, InvalidInput, NotFound
 from holdfast.store import KVStore, Store
 from holdfast.store._asynchronous import Threads, twin, twin_iterator
 from holdfast.store._given import store_of
@@ -146,9 +146,11 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
             )
         if type(backlog) is not int or backlog < 1:
             raise InvalidInput(f"backlog is a whole number from 1 on, not {backlog!r:.80}")
+        if memory is not None and not callable(getattr(memory, "position", None)):
+            raise InvalidInput(f"memory is a HoldfastStore, not a {type(memory).__name__}")
         known = GraphTypes(types, strict)
         known.source = self._classes_of_callers
-        self.store, self._owns_store = store_of(store)
+        self.store, self._owns_store = store_of(_no_file(store))
         self._core = _Core(self.store, known, on_conflict, backlog)
         self._memory = memory
 
@@ -310,7 +312,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, in all threads."""
-        wanted = {str(run) for run in run_ids}
+        wanted = set(_several("run_ids", run_ids))
         for name in self.threads() if wanted else ():
             self._thread(name).change(retention.without_runs(wanted), "delete")
 
@@ -338,7 +340,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         number = 1 if keep_last is None else keep_last
         if type(number) is not int or number < 1:
             raise InvalidInput(f"keep_last is a whole number from 1 on, not {keep_last!r:.80}")
-        for name in map(str, thread_ids):
+        for name in _several("thread_ids", thread_ids):
             if strategy == "delete":
                 self.delete_thread(name)
             else:
@@ -412,12 +414,23 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
                 yield one
             size = min(2 * size, _LARGEST_SLICE)
 
+    # Written out, because checkers of types take that of the base for it, without `keep_last`.
+    async def aprune(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: str = "keep_latest",
+        keep_last: int | None = None,
+    ) -> None:
+        """The asynchronous twin of `prune`."""
+        prune = partial(self.prune, thread_ids, strategy=strategy, keep_last=keep_last)
+        await self._threads.run(prune)
+
     aput = twin(put)
     aput_writes = twin(put_writes)
     adelete_thread = twin(delete_thread)
     adelete_for_runs = twin(delete_for_runs)
     acopy_thread = twin(copy_thread)
-    aprune = twin(prune)
     apin = twin(pin)
     aunpin = twin(unpin)
     apins = twin(pins)
@@ -443,6 +456,23 @@ def _plain(value: Any) -> Any:
     if type(value) in (list, tuple):
         return [_plain(one) for one in value]
     return value
+
+
+def _no_file(store: Any) -> Any:
+    """What was given as store, unless that is the database of another saver."""
+    if isinstance(store, str | PathLike) and path.isfile(store):
+        raise FormatError(
+            f"{store} is a file, and a store is a folder: choose another name. What LangGraph's "
+            "own saver has in a file is taken over with `holdfast import-langgraph`."
+        )
+    return store
+
+
+def _several(name: str, ids: Sequence[str]) -> list[str]:
+    """Ids as text. One alone is refused: its letters would be taken for ids."""
+    if isinstance(ids, str | bytes):
+        raise InvalidInput(f"{name} is a list of ids, not a single one: pass [{ids!r:.80}]")
+    return [str(one) for one in ids]
 
 
 def _asked(config: RunnableConfig) -> _Asked:
