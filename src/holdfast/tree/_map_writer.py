@@ -265,21 +265,24 @@ class MapWriter:
     def accept(self, draft: Draft) -> None:
         """Take what was drafted for what is stored."""
         for kept in draft.changes:
-            self.accept_one(kept)
+            self.accept_one(kept, draft.builder.read)
         self._root, self._opened = draft.edited.root, draft.opened
         draft.builder.forget()
 
-    def accept_one(self, kept: Kept) -> None:
-        """Take what was drafted of one slot for what is stored; may be done twice."""
+    def accept_one(self, kept: Kept, read: Reader | None = None) -> None:
+        """Take what was drafted of one slot for what is stored; may be done twice.
+
+        With `read`, which reads also what was drafted, before it is stored.
+        """
         slot, old = kept.slot, kept.slot.part
         slot.part, slot.given = kept.part, kept.value
         if kept.part is None and slot.value is ABSENT:
             kept.shelf.slots.pop(kept.key, None)
             return
         slot.mirrors.update(kept.mirrors)
-        self._drop_stale(slot, old)
+        self._drop_stale(slot, old, read or self._read)
 
-    def _drop_stale(self, slot: Slot, old: bytes | None) -> None:
+    def _drop_stale(self, slot: Slot, old: bytes | None, read: Reader) -> None:
         """Forget what was remembered of parts that are no more."""
         part = slot.part
         if part is None or not slot.mirrors:
@@ -290,18 +293,19 @@ class MapWriter:
                 slot.mirrors.pop(id, None)
         size = sum([mirror.size for mirror in slot.mirrors.values()])
         if size > 2 * slot.alive + _STALE:
-            alive = self._reached(part)
+            alive = _reached(part, read)
             slot.mirrors = {id: one for id, one in slot.mirrors.items() if id in alive}
             slot.alive = sum([mirror.size for mirror in slot.mirrors.values()])
 
-    def _reached(self, part: bytes) -> set[ObjectId]:
-        reached = set(links_in(part))
-        pending = list(reached)
-        while pending:
-            found = [one for one in self._read(pending) if one.kind != Kind.CHUNK]
-            pending = list({id for one in found for id in links(one)} - reached)
-            reached.update(pending)
-        return reached
+
+def _reached(part: bytes, read: Reader) -> set[ObjectId]:
+    reached = set(links_in(part))
+    pending = list(reached)
+    while pending:
+        found = [one for one in read(pending) if one.kind != Kind.CHUNK]
+        pending = list({id for one in found for id in links(one)} - reached)
+        reached.update(pending)
+    return reached
 
 
 def _span(opened: Container, key: bytes, part: bytes | None) -> Span:

@@ -210,3 +210,12 @@ def test_a_thread_whose_id_is_no_proper_text_is_listed() -> None:
 
     assert list(saver.threads()) == ["\ud800 half"]
     assert [one.checkpoint["channel_values"] for one in saver.list(None)] == [{"a": 1}]
+
+
+def test_a_channel_of_many_megabytes_is_stored(tmp_path: Path) -> None:
+    text = "many lines\n" * 2_000_000
+    with HoldfastSaver(tmp_path / "s") as saver:
+        put(saver, config_of(), {"a": text})
+        put(saver, config_of(), {"a": f"{text}last"})
+
+    assert read(tmp_path / "s") == f"{text}last"

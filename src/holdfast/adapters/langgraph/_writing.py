@@ -106,7 +106,7 @@ class SlotWriter(MapWriter):
     def take(self, shelf: Shelf, builder: Builder) -> None:
         """Bring the parts of all slots up to date; raises `NotStorable` with the path."""
         for kept in settled(lambda: self._changed(shelf, builder)):
-            self.accept_one(kept)
+            self.accept_one(kept, builder.read)
 
     @writing
     def _changed(self, shelf: Shelf, builder: Builder) -> list[Changed]:
