@@ -25,7 +25,7 @@ from holdfast.timeline._timeline import TENANT
 
 Recent = Annotated[
     int,
-    typer.Option("--recent", min=1, help="How many operations of each timeline stay undoable."),
+    typer.Option("--recent", min=0, help="How many operations of each timeline stay undoable."),
 ]
 
 

@@ -23,6 +23,11 @@ class RecentObjects:
         self._known: OrderedDict[ObjectId, Object] = OrderedDict()
         self._held = 0
 
+    @property
+    def held(self) -> int:
+        """How many bytes are remembered."""
+        return self._held
+
     def read(self, ids: Sequence[ObjectId]) -> list[Object]:
         """Objects in the order asked for; raises `MissingObjects`."""
         absent = [id for id in ids if id not in self._known]

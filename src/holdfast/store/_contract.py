@@ -354,13 +354,13 @@ class Store(Engine):
         """Delete the objects that no ref and no recent operation reaches.
 
         Others may write meanwhile. `recent` is how many of each space's operations can
-        still be undone afterwards; `grace` is how many seconds to wait before deleting,
-        for readers of what has just been dropped. `dry_run` only tells. Raises
-        `MissingObjects` or `DamagedObject`, with nothing deleted, if what is reached
-        cannot be seen: run `check` then.
+        still be undone afterwards: with 0 what was removed is gone for good. `grace` is how
+        many seconds to wait before deleting, for readers of what has just been dropped.
+        `dry_run` only tells. Raises `MissingObjects` or `DamagedObject`, with nothing deleted,
+        if what is reached cannot be seen: run `check` then.
         """
         self._check_open()
-        expect_whole(recent, 1, "recent")
+        expect_whole(recent, 0, "recent")
         expect_seconds(grace, "grace")
         from holdfast.store._collecting import collect
 
@@ -385,7 +385,7 @@ class Store(Engine):
         cannot be: run `check` then.
         """
         self._check_open()
-        expect_whole(recent, 1, "recent")
+        expect_whole(recent, 0, "recent")
         from holdfast.store._statistics import statistics
 
         return statistics(self, recent, progress)

@@ -209,3 +209,15 @@ def test_threads_are_listed_until_they_are_deleted(saver: HoldfastSaver) -> None
     saver.prune(["7"], strategy="delete")
 
     assert before == ["7", "a/..", "b"] and list(saver.threads()) == ["a/.."]
+
+
+@everywhere
+def test_a_deleted_thread_gives_its_space_back(saver: HoldfastSaver) -> None:
+    put(saver, config_of("gone"), {"a": random.Random(1).randbytes(50_000)})
+    put(saver, config_of("stays"), {"a": random.Random(2).randbytes(50_000)})
+    saver.delete_thread("gone")
+    freed = saver.store.gc(recent=0)
+    found = saver.get_tuple(config_of("stays"))
+
+    assert freed.freed_bytes > 45_000
+    assert found is not None and len(found.checkpoint["channel_values"]["a"]) == 50_000

@@ -49,6 +49,9 @@ from holdfast.store._given import store_of
 _ADDRESSED: Final = "__holdfast_checkpoint"
 """In the config of a run: the checkpoint that its caller asked for by id."""
 _MOST_THREADS: Final = 256
+_MOST_HELD: Final = 128 << 20
+"""About how many bytes are held of all threads that were asked for lately."""
+_LOOK_EVERY: Final = 16
 _FIRST_SLICE: Final = 8
 _LARGEST_SLICE: Final = 256
 _callers: ContextVar[tuple[Any, ...]] = ContextVar("callers", default=())
@@ -73,6 +76,7 @@ class _Core:
         self.backlog = Backlog(self._most)
         self._lock = threading.Lock()
         self._threads: OrderedDict[str, GraphThread] = OrderedDict()
+        self._asked = 0
 
     def thread(self, name: str) -> GraphThread:
         """A thread by its name."""
@@ -86,8 +90,16 @@ class _Core:
             return found
 
     def _drop(self) -> None:
-        for name in [*islice(self._threads, max(0, len(self._threads) - _MOST_THREADS))]:
-            if self._threads[name].is_idle:
+        """Let go of threads that were not asked for lately, if all together are too many."""
+        self._asked += 1
+        if len(self._threads) <= _MOST_THREADS and self._asked % _LOOK_EVERY:
+            return
+        held = sum(one.held for one in self._threads.values())
+        for name, one in [*self._threads.items()][:-1]:
+            if held <= _MOST_HELD and len(self._threads) <= _MOST_THREADS:
+                return
+            if one.is_idle:
+                held -= one.held
                 del self._threads[name]
 
 

@@ -156,12 +156,12 @@ class _Import:
         self.done = Imported(self._database.counts(threads))
         for id in threads:
             self._take(id)
+        self.done.unknown = dict(self._decoder.unknown)
+        self.done.refused = dict(self._decoder.refused)
         if verify:
             self.done.verified = self._seen = 0
             for id in threads:
                 self._verify(id)
-        self.done.unknown = dict(self._decoder.unknown)
-        self.done.refused = dict(self._decoder.refused)
         return self.done
 
     def _thread(self, id: str) -> GraphThread:

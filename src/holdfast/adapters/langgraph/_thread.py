@@ -53,6 +53,12 @@ class GraphThread:
         """Whether nobody is writing."""
         return self._requests.is_idle
 
+    @property
+    def held(self) -> int:
+        """About how many bytes are held of it."""
+        warm = sum(one.held for one in [*self._coder.warm.values()])
+        return self._objects.held + self._coder.codec.memo.size + warm
+
     # Reading.
 
     def look(self) -> Seen:

@@ -72,6 +72,12 @@ class Warm:
         self.kept = Kept()
         """What was decoded of them."""
 
+    @property
+    def held(self) -> int:
+        """About how many bytes are held of them."""
+        mirrors = [one for slot in [*self._shelf.slots.values()] for one in slot.mirrors.values()]
+        return 2 * sum(mirror.size for mirror in mirrors)  # And what was decoded.
+
     def load(self, part: bytes) -> dict[str, Any]:
         """The values of a part, which is the one to compare with from now on."""
         opened = open_part(part, self._read)

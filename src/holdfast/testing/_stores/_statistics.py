@@ -193,4 +193,4 @@ class StatisticsContract(Base):
 
     def test_statistics_ask_about_at_least_one_operation(self, store: Store) -> None:
         with pytest.raises(InvalidInput, match="recent"):
-            store.stats(recent=0)
+            store.stats(recent=-1)
