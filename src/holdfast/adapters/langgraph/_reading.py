@@ -10,13 +10,15 @@ from holdfast.adapters.langgraph._codec import GraphCodec, SharingGraphCodec
 from holdfast.adapters.langgraph._entries import Address, Entry, Record
 from holdfast.adapters.langgraph._index import Listed
 from holdfast.codec import Codec
+from holdfast.codec._codes import Code
 from holdfast.codec._msgpack import pack
 from holdfast.errors import FormatError
 from holdfast.tree import Kind, Object, ObjectId, Reader, links
 from holdfast.tree._container import open_part
-from holdfast.tree._layout import Layout, Root
+from holdfast.tree._layout import ITEMS, Layout, Root
+from holdfast.tree._layout import Entry as Pair
 from holdfast.tree._load import Loader, uncollected
-from holdfast.tree._parts import root_links
+from holdfast.tree._parts import root_links, unpack_list
 from holdfast.tree._stack import reading
 
 _FIRST_PAGE: Final = 8
@@ -135,6 +137,34 @@ class SharingLoader(Loader):
     def _opened(self, found: Object) -> Root:
         return self._fetched.root(found)
 
+    def _object(self, found: Object) -> Any:
+        spine = self._fetched.spine(found)
+        if spine is None:
+            return super()._object(found)
+        # A long list: its leaves are found without an object for each of its entries.
+        for level in range(spine.height - 1, 0, -1):
+            spine = self._below(level, spine)
+        elements: list[Any] = []
+        known = self._leaves
+        for id, count in zip(spine.ids, spine.counts, strict=True):
+            leaf = known.get(id)
+            if leaf is None:
+                (one,) = self._read([id])
+                leaf = known[id] = self._leaf(ITEMS, Pair(b"", id, count), one)
+            elements += leaf
+        return elements
+
+    def _below(self, level: int, spine: Spine) -> Spine:
+        ids: list[ObjectId] = []
+        counts: list[int] = []
+        for node, count in zip(self._read(spine.ids), spine.counts, strict=True):
+            found = self._fetched.spine(node)
+            if found is None or node.kind == Kind.ROOT or sum(found.counts) != count:
+                raise FormatError(f"node {node.id.hex()[:12]} does not hold what its index says")
+            ids += found.ids
+            counts += found.counts
+        return Spine(level, ids, counts)
+
     def _objects(self, ids: list[ObjectId]) -> list[Any]:
         for id in ids:
             if id not in self._parts:
@@ -199,6 +229,14 @@ class _CopyingLoader(Loader):
         return elements
 
 
+class Spine(NamedTuple):
+    """What a node of a long list points to."""
+
+    height: int
+    ids: list[ObjectId]
+    counts: list[int]
+
+
 class _Fetched:
     """Objects that were read with all that they reach."""
 
@@ -206,12 +244,14 @@ class _Fetched:
         self._read = read
         self._known: dict[ObjectId, Object] = {}
         self._roots: dict[ObjectId, Root] = {}
+        self._spines: dict[ObjectId, Spine | None] = {}
         self.size = 0
 
     def clear(self) -> None:
         """Let go of everything."""
         self._known.clear()
         self._roots.clear()
+        self._spines.clear()
         self.size = 0
 
     def read(self, ids: Sequence[ObjectId]) -> Sequence[Object]:
@@ -226,13 +266,25 @@ class _Fetched:
         pending = [id for id in roots if id not in self._known]
         while pending:
             found = self._take(pending)
-            below = (link for one in found for link in self._links(one))
+            with uncollected():
+                below = [link for one in found for link in self._links(one)]
             pending = [id for id in dict.fromkeys(below) if id not in self._known]
 
     def _links(self, one: Object) -> list[ObjectId]:
+        spine = self.spine(one)
+        if spine is not None:
+            return spine.ids
         if one.kind != Kind.ROOT:
             return links(one)
         return root_links(self.root(one), one.payload)
+
+    def spine(self, one: Object) -> Spine | None:
+        """What the root or an index of a long list points to; None if it is something else."""
+        if one.kind not in (Kind.ROOT, Kind.ITEMS_INDEX):
+            return None
+        if one.id not in self._spines:
+            self._spines[one.id] = _spine_of(one)
+        return self._spines[one.id]
 
     def root(self, one: Object) -> Root:
         """The root that an object is, decoded once."""
@@ -248,3 +300,17 @@ class _Fetched:
                 self._known[one.id] = one
                 self.size += len(one.payload)
         return found
+
+
+def _spine_of(one: Object) -> Spine | None:
+    content = unpack_list(one.payload)
+    if one.kind == Kind.ITEMS_INDEX:
+        height, flat = 0, content
+    elif len(content) == 3 and content[0] == Code.LIST and content[1] and type(content[2]) is list:
+        height, flat = content[1], content[2]
+    else:
+        return None
+    ids, counts = flat[::2], flat[1::2]
+    if len(ids) != len(counts) or set(map(type, ids)) != {bytes} or set(map(type, counts)) != {int}:
+        raise FormatError(f"node {one.id.hex()[:12]} is malformed")
+    return Spine(height, ids, counts)
