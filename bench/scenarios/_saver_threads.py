@@ -29,7 +29,7 @@ NOTES = (
     "16 threads of one process run a graph each with a thread id of its own and take the same "
     'number of steps in one invoke, durability="sync", after the history was made. '
     "They share one saver; PostgresSaver is shown on a pool, which it locks for each call, and "
-    "with a saver and a connection for each thread. The better of the two is compared with.",
+    "with a saver and a connection for each thread, which a program has to arrange for itself.",
     "Without a checkpointer is what LangGraph itself can do in one interpreter.",
 )
 
