@@ -249,10 +249,25 @@ class CareContract(Base):
         assert store.refs(SPACE) == away.refs(SPACE)
         assert store.check(read_data=True).problems == ()
 
-    @pytest.mark.parametrize("recent", [0, -1, True, 1.5])
-    def test_a_collection_keeps_at_least_one_operation(self, store: Store, recent: int) -> None:
+    @pytest.mark.parametrize("recent", [-1, True, 1.5])
+    def test_a_collection_keeps_a_whole_number_of_operations(
+        self, store: Store, recent: int
+    ) -> None:
         with pytest.raises(InvalidInput, match="recent"):
             store.gc(recent=recent)
+
+    def test_a_collection_takes_what_the_last_operation_removed_only_if_asked_to(
+        self, store: Store
+    ) -> None:
+        step(store, "main", long(1), None)
+        kept = all_ids(store)
+        drop(store, "other", step(store, "other", long(3), None), operations=0)
+        careful = store.gc(recent=1)
+        final = store.gc(recent=0)
+
+        assert careful.freed == 0 and final.freed > 0
+        assert all_ids(store) == kept
+        assert store.check(read_data=True).problems == ()
 
     def test_collection_beside_writers_takes_nothing_that_is_reached(
         self, store: Store, second: Store
