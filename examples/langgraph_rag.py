@@ -103,7 +103,10 @@ def run(graph: Any) -> list[str]:
 
 def main() -> None:
     """Run both graphs, and say what their checkpointers hold."""
-    from langgraph.checkpoint.memory import InMemorySaver
+    try:
+        from langgraph.checkpoint.memory import InMemorySaver
+    except ModuleNotFoundError:
+        sys.exit("this example runs graphs of LangGraph: pip install 'holdfast[langgraph]'")
 
     store = MemoryStore()
     plain, small = InMemorySaver(), InMemorySaver()

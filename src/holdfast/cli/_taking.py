@@ -174,7 +174,8 @@ def _show_unknown(run: Run, done: Imported) -> None:
         module, _, cls = name.rpartition(".")
         run.out.line(
             (f"{count:,} objects of {name}", "yellow"),
-            f" are kept as stored; --types {module}:{cls} takes them over as objects",
+            " are kept as stored; if the class is yours, "
+            f"--types {module}:{cls} takes them over as objects",
         )
     for name, count in done.refused.items():
         run.out.line((f"{count:,} objects of {name}", "yellow"), " did not fit their class")

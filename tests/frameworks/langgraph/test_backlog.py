@@ -88,3 +88,8 @@ def test_a_put_that_fails_stops_no_graph() -> None:
 
         with pytest.raises(NotStorable):
             graph.invoke({"log": ["given"]}, thread())
+
+
+def test_a_version_that_is_none_is_refused() -> None:
+    with HoldfastSaver() as saver, pytest.raises(InvalidInput, match="whole number"):
+        saver.get_next_version("abc", None)

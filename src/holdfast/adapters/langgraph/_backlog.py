@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from holdfast.errors import InvalidInput
+
 _MOST_KNOWN: Final = 100_000
 _PATIENCE: Final = 5.0
 """A graph goes on if nothing at all was stored for so many seconds: nobody may be left to do it."""
@@ -47,7 +49,7 @@ class Backlog:
 
     def next_version(self, current: str | int | float | None) -> str:
         """A version that is greater, and that nobody else gives out."""
-        number = 0 if current is None else int(str(current).partition(".")[0])
+        number = _number(current)
         version = f"{number + 1:032}.{random.getrandbits(32):010}"
         with self._changed:
             chain = self._chains.get(str(current)) or _Chain()
@@ -82,6 +84,14 @@ class Backlog:
                 while chain.versions and chain.versions[0] <= mine:
                     del self._chains[chain.versions.popleft()]
                 self._changed.notify_all()
+
+
+def _number(version: str | int | float | None) -> int:
+    """Which version of its channel one is."""
+    try:
+        return 0 if version is None else int(str(version).partition(".")[0])
+    except ValueError:
+        raise InvalidInput(f"a version begins with a whole number, not {version!r:.80}") from None
 
 
 def _on_event_loop() -> bool:
