@@ -75,6 +75,7 @@ class Postgres:
             capture_output=True, text=True, check=False, cwd=self.folder,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+        self.port = _free_port()  # As late as can be: making a cluster takes seconds.
 
     def start(self, *, fsync: bool = True) -> None:
         """Start it, and wait until it answers."""
@@ -88,18 +89,24 @@ class Postgres:
         until = time.monotonic() + PATIENCE
         self.process = self._launch(settings)
         while not self.answers():
+            ended = self.process.poll() is not None  # Before its last words are read.
             log = (self.folder / "log").read_text(errors="replace")[-2000:]
             if time.monotonic() > until:
                 raise RuntimeError(f"postgres does not answer: {log}")
-            if self.process.poll() is not None:
-                # After a kill, what is left of the old one may take a moment to end.
-                if "pre-existing shared memory" not in log:
+            if ended:
+                # After a kill, what is left of the old one may take a moment to end; and somebody
+                # who asks for any port may have been given ours for a moment.
+                if "pre-existing shared memory" not in log and "Address already in use" not in log:
                     raise RuntimeError(f"postgres does not start: {log}")
                 self.process = self._launch(settings)
             time.sleep(0.02)
 
     def _launch(self, settings: list[str]) -> subprocess.Popen[bytes]:
-        with (self.folder / "log").open("wb") as log:
+        path = self.folder / "log"
+        # A new file: what is left of a killed server still writes to the old one, and would hide
+        # what this one says.
+        path.unlink(missing_ok=True)
+        with path.open("wb") as log:
             return subprocess.Popen(
                 [*_as_somebody(), program("postgres"), "-D", str(self.data), *settings],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
@@ -123,8 +130,12 @@ class Postgres:
         self._end(signal.SIGQUIT)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """End it as a crash would, with all its processes: one that is left may still answer."""
+        parts = [] if self.process is None else _children(self.process.pid)
         self._end(signal.SIGKILL)
+        for pid in parts:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:
         process, self.process = self.process, None
@@ -136,6 +147,14 @@ class Postgres:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has started, where the system tells."""
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def program(name: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AmbiguousFrameworkError",
+    "ArtifactHeld",
     "ClassChanged",
     "Conflict",
     "Corrupt",
@@ -25,6 +26,7 @@ __all__ = [
     "FieldNotSet",
     "FormatError",
     "Full",
+    "GrantLost",
     "HoldfastError",
     "InlineSizeExceeded",
     "InvalidInput",
@@ -52,6 +54,7 @@ __all__ = [
     "UnresolvedReferenceError",
     "VersionConflict",
     "WriteIdReused",
+    "WritesRefused",
 ]
 
 
@@ -63,6 +66,19 @@ class HoldfastError(Exception):
     def __str__(self) -> str:
         # KeyError would show the repr of the message.
         return str(self.args[0]) if self.args else self.code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made from its message and what it holds: pools of processes send errors home.
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(
+    cls: type[HoldfastError], args: tuple[Any, ...], state: dict[str, Any]
+) -> HoldfastError:
+    """An error from another process."""
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidInput(HoldfastError, ValueError):
@@ -213,38 +229,112 @@ class RefMoved(Conflict):
 class VersionConflict(Conflict):
     """An item has another version than the writer expects; nothing was changed.
 
-    `expected` and `actual` are versions; 0 is no item.
+    `expected` and `actual` are versions; 0 is no item. `conflicts` lists what both sides
+    changed, if it was tried to merge them.
     """
 
     code = "version-conflict"
 
-    def __init__(self, namespace: Sequence[str], key: str, expected: int, actual: int) -> None:
+    def __init__(
+        self,
+        namespace: Sequence[str],
+        key: str,
+        expected: int,
+        actual: int,
+        conflicts: Sequence[PathConflict] = (),
+        *,
+        kind: str = "item",
+        advice: str = "read it again, then retry",
+    ) -> None:
         self.namespace, self.key = tuple(namespace), key
         self.expected, self.actual = expected, actual
+        self.conflicts, self._kind = tuple(conflicts), kind
         super().__init__(
-            f"item {key!r:.80} in {self.namespace!r:.200} was expected at {_version(expected)}, "
-            f"and {'is not there' if not actual else f'is at {_version(actual)}'}. Nothing was "
-            "changed: read it again, then retry."
+            f"{kind} {key!r:.80} in {self.namespace!r:.200} was expected at {_version(expected)}, "
+            f"and {'is not there' if not actual else f'is at {_version(actual)}'}"
+            f"{_not_merged(self.conflicts)} Nothing was changed: {advice}"
+            f"{', or use `edit`' if self.conflicts else ''}."
+        )
+
+    def advising(self, advice: str) -> VersionConflict:
+        """The same conflict, with other advice."""
+        return VersionConflict(
+            self.namespace,
+            self.key,
+            self.expected,
+            self.actual,
+            self.conflicts,
+            kind=self._kind,
+            advice=advice,
         )
 
 
 class LeaseHeld(Conflict):
     """Another holder has the lease.
 
-    It may be taken over after `retry_after` seconds if it is not renewed meanwhile.
+    It may be taken over after `retry_after` seconds if it is not renewed meanwhile. That is
+    None where a commit was refused: nobody has looked how long the lease still lives.
     """
 
     code = "lease-held"
 
-    def __init__(self, message: str, retry_after: float) -> None:
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class ArtifactHeld(LeaseHeld):
+    """Another agent holds the grant to write an artifact; nothing was changed.
+
+    `artifact` and `agent` name both; `retry_after` is as for `LeaseHeld`.
+    """
+
+    code = "artifact-held"
+
+    def __init__(
+        self, artifact: str, agent: str, retry_after: float | None = None, *, here: bool = False
+    ) -> None:
+        self.artifact, self.agent = artifact, agent
+        if here:
+            super().__init__(
+                f"artifact {artifact!r:.80} is held by agent {agent!r:.80} already, in this "
+                "thread, which would wait for itself. Use the grant that it has, or release it."
+            )
+            return
+        soon = (
+            "Try again when it was given back"
+            if retry_after is None
+            else f"It can be taken over in {max(retry_after, 0.0):.3g} seconds if it stays silent"
+        )
+        holder = f"agent {agent!r:.80}" if agent else "somebody who ends the grant of another"
+        super().__init__(
+            f"artifact {artifact!r:.80} is held by {holder}, and only the holder may write it. "
+            f"{soon}; `edit` and `hold` wait for that.",
+            retry_after,
+        )
 
 
 class LeaseLost(Conflict):
     """The lease ended or went to somebody else; its fencing token is no longer good."""
 
     code = "lease-lost"
+
+
+class GrantLost(LeaseLost):
+    """An agent no longer holds the grant under which it writes an artifact; nothing was changed.
+
+    `trigger` says why: `reclaim_heartbeat` if the agent was silent for too long,
+    `reclaim_max_hold` if it held the grant for too long, `release` if it was given back.
+    """
+
+    code = "grant-lost"
+
+    def __init__(self, artifact: str, agent: str, trigger: str) -> None:
+        self.artifact, self.agent, self.trigger = artifact, agent, trigger
+        super().__init__(
+            f"agent {agent!r:.80} no longer holds artifact {artifact!r:.80} ({trigger}). Nothing "
+            "was changed: others may have written since. Read it again, then hold it again."
+        )
 
 
 class ThreadConflict(Conflict):
@@ -307,6 +397,12 @@ class StoreClosed(Unavailable):
     code = "store-closed"
 
 
+class WritesRefused(Unavailable):
+    """The engine of shared artifacts cannot be reached; nothing was written or kept."""
+
+    code = "writes-refused"
+
+
 class Full(HoldfastError):
     """There is no room: make some, then try again."""
 
@@ -367,6 +463,14 @@ class NewerFormat(NotAllowed):
     """The data was written by a newer Holdfast."""
 
     code = "newer-format"
+
+
+def _not_merged(conflicts: Sequence[PathConflict]) -> str:
+    if not conflicts:
+        return "."
+    more = f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
+    shown = "; ".join(str(one) for one in conflicts[:3])
+    return f", and the changes cannot be merged without a merger for {shown}{more}."
 
 
 def _version(number: int) -> str:

@@ -29,7 +29,9 @@ START: dict[str, Any] = {"count": 0, "log": [], "own": {}, "last": ""}
 
 def opened(folder: str, durability: Literal["full", "relaxed"] = "full") -> History:
     """The history that all workers share."""
-    history = History(SqliteStore(folder, durability=durability), SPACE)
+    store = SqliteStore(folder, durability=durability)
+    History(store, space_name("test", f"of {os.getpid()}")).open().commit({})  # All is loaded now.
+    history = History(store, SPACE)
     say("ready")
     sys.stdin.readline()
     return history

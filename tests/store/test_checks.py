@@ -19,7 +19,7 @@ def store() -> Store:
     return MemoryStore()
 
 
-@pytest.mark.parametrize("token", [None, 0, -1, True, "1", 1.0, []])
+@pytest.mark.parametrize("token", [None, -1, True, "1", 1.0, []])
 def test_a_fence_needs_a_token_that_could_have_been_granted(store: Store, token: Any) -> None:
     with pytest.raises(InvalidInput, match="token of a fence"):
         store.commit(SPACE, fence=Fence(MAIN, token))

@@ -12,6 +12,7 @@ import pytest
 from holdfast.errors import HoldfastError
 from holdfast.store import FileStore, SqliteStore
 from holdfast.store import _file_spaces as spaces
+from holdfast.store import _sqlite_connections as connections
 from holdfast.store import _sqlite_database as database
 from holdfast.store import _sqlite_index as index
 from holdfast.store import _sqlite_packs as packs
@@ -40,7 +41,7 @@ VARIANTS = [
 @pytest.fixture(autouse=True)
 def what_is_rare_is_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints, indexing and snapshots are part of many states."""
-    monkeypatch.setattr(database, "_CHECKPOINT_PAGES", 30)
+    monkeypatch.setattr(connections, "_CHECKPOINT_PAGES", 30)
     monkeypatch.setattr(index, "LONGEST_TAIL", 10)
     monkeypatch.setattr(spaces, "_SNAPSHOT_BYTES", 5000)
 

@@ -252,7 +252,7 @@ def test_tables_that_vanish_are_named_with_what_to_do(postgres_url: str) -> None
 def test_functions_that_are_missing_are_made_again(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store, psycopg.connect(postgres_url) as other:
         point(store, value("before"))
-        other.execute("DROP FUNCTION holdfast.commit_1, holdfast.frames_1")
+        other.execute("DROP FUNCTION holdfast.commit_2, holdfast.frames_1")
         other.commit()
     with (
         PostgresStore(postgres_url, create=False) as store,

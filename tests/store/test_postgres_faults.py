@@ -11,15 +11,15 @@ import psycopg
 import pytest
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready, Wait
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 from psycopg_pool.pool import AddConnection, ShrinkPool
 
 from holdfast.errors import NotAllowed, Unavailable
-from holdfast.store import Move, PostgresStore
+from holdfast.store import Move, PostgresStore, _haste
 from holdfast.store._postgres_errors import TimedOut
 from holdfast.store._postgres_pool import _Pool, _until
 from holdfast.testing import fail_every_call
-from holdfast.testing._stores._base import MAIN, SPACE, point, value
+from holdfast.testing._stores._base import MAIN, PATIENCE, SPACE, point, value
 from tests.postgres import Postgres
 from tests.proxy import Proxy
 from tests.testing.test_every_call import check_commits, commit_all
@@ -315,3 +315,30 @@ def test_statements_that_a_pooler_took_away_are_not_prepared_again(postgres_url:
         assert point(store, value("two"), expected=value("one").id).sequence == 2
         assert point(store, value("three"), expected=value("two").id).sequence == 3
         assert store._ask(prepared) == [(0,)]
+
+
+def test_who_is_in_a_hurry_waits_for_a_connection_that_others_have(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PostgresStore(postgres_url, max_connections=1) as store:
+        pool = store._database.pool
+        lent, free = threading.Event(), threading.Event()
+        why = pool._reason
+
+        def keep(_: object) -> None:
+            lent.set()
+            free.wait(PATIENCE)
+
+        def told(error: PoolTimeout) -> Exception:
+            free.set()  # Now that the hurried one knows that the server is there.
+            return why(error)
+
+        monkeypatch.setattr(pool, "_reason", told)
+        keeper = threading.Thread(target=lambda: pool.run(keep, repeatable=False))
+        keeper.start()
+        assert lent.wait(PATIENCE)
+        with _haste.hasty(0.01):
+            found = pool.row("SELECT 1")
+        keeper.join()
+
+    assert found == (1,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 import threading
 import warnings
@@ -219,14 +220,14 @@ def test_threads_that_ended_leave_their_connections_to_others(store: SqliteStore
         thread.join()
 
     (process,) = store._database._processes.values()
-    assert len(process._free) == 1
+    assert len(process.connections._free) == 1
     store.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_child_process_opens_connections_of_its_own(store: SqliteStore) -> None:
     store.commit(SPACE)
-    parents = {id(db) for db in store._database._processes[os.getpid()]._free}
+    parents = {id(db) for db in store._database._processes[os.getpid()].connections._free}
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # That threads do not survive it.
@@ -234,7 +235,7 @@ def test_a_child_process_opens_connections_of_its_own(store: SqliteStore) -> Non
     if child == 0:
         try:
             store.commit(SPACE)
-            own = {id(db) for db in store._database._processes[os.getpid()]._free}
+            own = {id(db) for db in store._database._processes[os.getpid()].connections._free}
             store.close()
             os._exit(0 if own and own.isdisjoint(parents) else 1)
         finally:
@@ -242,8 +243,48 @@ def test_a_child_process_opens_connections_of_its_own(store: SqliteStore) -> Non
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
     assert store.commit(SPACE).sequence == 3
-    assert {id(db) for db in store._database._processes[os.getpid()]._free} == parents
+    assert {id(db) for db in store._database._processes[os.getpid()].connections._free} == parents
     store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_is_not_locked_out_by_what_other_threads_of_its_parent_did(
+    store: SqliteStore,
+) -> None:
+    point(store, value("one"))
+    ended = threading.Event()
+
+    def keep_busy() -> None:
+        while not ended.is_set():
+            with SqliteStore(store.path) as another:  # Opening takes locks that all share.
+                another.refs(SPACE)
+            store.commit(SPACE)
+
+    busy = [threading.Thread(target=keep_busy) for _ in range(3)]
+    for thread in busy:
+        thread.start()
+    try:
+        codes = [_code_of_a_child_that_reads(store) for _ in range(40)]
+    finally:
+        ended.set()
+        for thread in busy:
+            thread.join()
+    store.close()
+
+    assert codes == [0] * 40
+
+
+def _code_of_a_child_that_reads(store: SqliteStore) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # That threads do not survive it.
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            os._exit(0 if store.refs(SPACE)[0].target == value("one").id else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_readers_do_not_wait_for_a_writer(store: SqliteStore) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import HoldfastError, StoreFull
 from holdfast.store import SqliteStore
-from holdfast.store import _sqlite_database as database
+from holdfast.store import _sqlite_connections as connections
 from holdfast.store import _sqlite_index as index
 from holdfast.testing import CrashState, Journal, Mark, recording
 from tests.conftest import SOAK
@@ -68,7 +68,7 @@ def check(journal: Journal, error: HoldfastError | None) -> None:
 def test_whatever_step_a_disk_refuses(
     code: int, memory_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_CHECKPOINT_PAGES", 30)
+    monkeypatch.setattr(connections, "_CHECKPOINT_PAGES", 30)
     monkeypatch.setattr(index, "LONGEST_TAIL", 10)
     counting = Refusal(0, 0)
     work(memory_folder / "counting", counting)

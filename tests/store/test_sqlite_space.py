@@ -93,14 +93,14 @@ def test_deleting_makes_the_folder_small_while_others_write(tmp_path: Path, size
 
 def test_a_log_that_grew_is_cut(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store", durability="relaxed")
-    reader = store._database._here().take(to_write=False)
+    reader = store._database._here().connections.take(to_write=False)
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM facts").fetchall()
     for seed in range(150):
         store.commit(SPACE, [value(noise(200_000, seed=seed))])
     grown = (store.path / "store.db-wal").stat().st_size
     reader.execute("ROLLBACK")
-    store._database._here().give_back(reader, sound=True)
+    store._database._here().connections.give_back(reader, sound=True)
 
     for seed in range(3):
         point(store, value(f"{seed}"), f"branch/{seed}")

@@ -18,6 +18,7 @@ from holdfast.state._typed._holding import Change, Content, renew, store_changes
 from holdfast.state._typed._reducers import combine
 from holdfast.state._typed._runtime import runtime_for, saying
 from holdfast.store import KVStore, Store
+from holdfast.store._forking import freed_after_fork
 
 
 class Update(dict[str, Any]):
@@ -35,7 +36,7 @@ class Hydrated(Mapping[str, Any]):
     ) -> None:
         self.runtime = runtime
         self._values = dict(values)
-        self._lock = threading.RLock()
+        self._lock = freed_after_fork(threading.RLock())
         self._contents = {
             name: Content(runtime, read_place(name, value), passing=True)
             for name, value in values.items()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from holdfast.errors import StoreClosed, Unavailable
+from holdfast.store._haste import tries_for
 
 R = TypeVar("R")
 
@@ -46,7 +47,7 @@ def sent(send: Callable[[], R]) -> R:
         except StoreClosed:
             raise
         except Unavailable:
-            if time.monotonic() - began > _SOON:
+            if time.monotonic() - began > tries_for(_SOON):
                 break
             time.sleep(_FIRST * 4**attempt)
     return send()

@@ -39,6 +39,7 @@ from holdfast.history._recent import RecentObjects
 from holdfast.history._turns import Hold, turn
 from holdfast.store import REMEMBERED_WRITES, Move, Operation
 from holdfast.store._asynchronous import Threads, twin
+from holdfast.store._forking import freed_after_fork
 from holdfast.tree import (
     Commit,
     Edited,
@@ -90,7 +91,7 @@ class Branch:
         self._ref = refs.full_name(refs.BRANCH, name)
         self._writer = TreeWriter(history.codec)
         self._recent = RecentObjects(history.store.read)
-        self._lock = threading.RLock()
+        self._lock = freed_after_fork(threading.RLock())
         self._head = self._look()
         self._seen = self._head.commit
         self._unsure: str | None = None

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from holdfast.errors import InvalidInput, MissingObjects, NotFound
 from holdfast.history._attempts import sent
-from holdfast.store import Move, Operation, Store
+from holdfast.store import Fence, Move, Operation, Store
+from holdfast.store._forking import freed_after_fork
 from holdfast.tree import Commit, Kind, Object, ObjectId, links, read_commit
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Commits:
     def __init__(self, store: Store, space: str) -> None:
         self._store, self._space = store, space
         self._known: OrderedDict[ObjectId, Commit] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
 
     def find(self, id: ObjectId) -> Commit:
         """The commit with an id; raises `NotFound`."""
@@ -91,6 +92,7 @@ class Commits:
         *,
         write_id: str | None = None,
         epoch: int | None = None,
+        fence: Sequence[Fence] | None = None,
     ) -> Operation:
         """One write, sent again if no answer came.
 
@@ -102,7 +104,7 @@ class Commits:
         sending, needed = list(objects), list(needs)
         while True:
             try:
-                return self._send(sending, needed, moves, metadata, id, epoch)
+                return self._send(sending, needed, moves, metadata, id, epoch, fence)
             except MissingObjects as error:
                 again = self._condemned(error.ids)
                 if again is None:
@@ -118,6 +120,7 @@ class Commits:
         metadata: Mapping[str, Scalar],
         write_id: str,
         epoch: int | None,
+        fence: Sequence[Fence] | None,
     ) -> Operation:
         return sent(
             lambda: self._store.commit(
@@ -128,6 +131,7 @@ class Commits:
                 operation=metadata,
                 write_id=write_id,
                 epoch=epoch,
+                fence=fence,
             )
         )
 

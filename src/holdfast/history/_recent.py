@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
+from holdfast.store._forking import freed_after_fork
 from holdfast.tree import Object, ObjectId, Reader
 
 _MOST_BYTES = 4 << 20
@@ -56,7 +57,7 @@ class SharedObjects(RecentObjects):
 
     def __init__(self, read: Reader, most_bytes: int = _MOST_BYTES) -> None:
         super().__init__(read, most_bytes)
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
 
     def read(self, ids: Sequence[ObjectId]) -> list[Object]:
         """Objects in the order asked for; raises `MissingObjects`."""

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast.history._attempts import Backoff
 from holdfast.store import Store
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._turns import Queue, Turn
 from holdfast.tree import ObjectId
 
@@ -84,7 +85,7 @@ class Hold:
         return True
 
 
-_lock = threading.Lock()
+_lock = freed_after_fork(threading.Lock())
 _places: WeakKeyDictionary[Store, dict[tuple[int, str, str], Place]] = WeakKeyDictionary()
 
 

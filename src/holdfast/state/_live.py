@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.errors import InvalidInput, InvalidName
 from holdfast.state._state import Recorded, State
+from holdfast.store._forking import freed_after_fork
 
 MOST_RECORDS = 10_000
 LONGEST_NAME = 200
@@ -54,7 +55,7 @@ class Live(State):
         self._place: tuple[str, ...] = ()
         # A process may run for months, so what happened in it is not kept without end.
         self._log: deque[tuple[tuple[str, ...], Mapping[str, Any]]] = deque(maxlen=MOST_RECORDS)
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
 
     @property
     def place(self) -> tuple[str, ...]:

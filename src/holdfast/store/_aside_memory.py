@@ -11,6 +11,7 @@ from sys import intern
 from typing import Final
 
 from holdfast.store._aside import RARE, Change, Scratch, TextIndex, Within
+from holdfast.store._forking import freed_after_fork
 
 INDEX_BYTES: Final = 128 * 1024 * 1024
 SCRATCH_BYTES: Final = 16 * 1024 * 1024
@@ -33,7 +34,7 @@ class MemoryTextIndex(TextIndex):
         self._scopes: OrderedDict[str, _Scope] = OrderedDict()
         self._too_large: set[str] = set()
         self._held = 0
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
 
     def state(self, scope: str) -> bytes | None:
         with self._lock:
@@ -209,7 +210,7 @@ class MemoryScratch(Scratch):
         self._max_bytes = max_bytes
         self._values: OrderedDict[str, tuple[bytes, float | None]] = OrderedDict()
         self._held = 0
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
 
     def get(self, key: str) -> bytes | None:
         with self._lock:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from holdfast.errors import StoreClosed
 
@@ -82,6 +83,35 @@ class HasThreads(Protocol):
 S = TypeVar("S", bound=HasThreads)
 
 
+class Closes(ABC):
+    """What is closed when its block ends, in threads and on event loops alike."""
+
+    @property
+    @abstractmethod
+    def _threads(self) -> Threads: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what was opened."""
+
+    async def aclose(self) -> None:
+        """The asynchronous twin of `close`."""
+        # Not on a thread of the pool: closing waits for those.
+        await self._threads.run_apart(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
+
+
 def twin(
     method: Callable[Concatenate[S, P], R],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
@@ -127,9 +157,12 @@ class Bell:
 
         self._loop = asyncio.get_running_loop()
         self._rung = asyncio.Event()
+        self._process = os.getpid()
 
     def ring(self) -> None:
         """Wake the task, or let its next wait return at once."""
+        if self._process != os.getpid():
+            return  # A child of a fork would wake the parent's loop.
         with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
             self._loop.call_soon_threadsafe(self._rung.set)
 
@@ -157,6 +190,8 @@ async def _wait(start: Callable[[], Future[R]]) -> R:
         if waiter.cancelled():
             return
         error = done.exception()
+        if isinstance(error, StopIteration):  # No future takes it: the task would wait for ever.
+            error = _ended(error)
         if error is None:
             waiter.set_result(done.result())
         else:
@@ -168,6 +203,13 @@ async def _wait(start: Callable[[], Future[R]]) -> R:
 
     start().add_done_callback(finished)
     return await waiter
+
+
+def _ended(error: StopIteration) -> RuntimeError:
+    """What a coroutine raises in place of this error, as Python's own do."""
+    told = RuntimeError("a function that was called raised StopIteration")
+    told.__cause__ = error
+    return told
 
 
 def _start_thread(call: Callable[[], R]) -> Future[R]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from holdfast.store._checks import expect_whole
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._key_value import KVStore
 from holdfast.store._records import Operation, View, check_ids
 from holdfast.store._wrapping import WrapperStore
@@ -132,7 +133,7 @@ class _Cache:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._entries: OrderedDict[ObjectId, tuple[Object, int]] = OrderedDict()
         self._moment = _Moment(0, 0)
         self._held = self._hits = self._misses = 0

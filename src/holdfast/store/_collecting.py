@@ -8,6 +8,7 @@ See design notes 003 and 014.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -122,9 +123,11 @@ class Marks:
             before = self._looked_at.get(space, 0)
             self._looked_at[space] = view.sequence
             after = max(view.sequence - self._recent, 0) if before == 0 else before
-            for operation in operations(self._store, space, after):
-                # What an operation moved away from may have been deleted before.
-                added |= self.reach(ends(operation), expect_sound=True)
+            # What comes after this view is looked at the next time, or knows of the new epoch:
+            # who would go on to the end might never catch up with those who write.
+            found = operations(self._store, space, after, view.sequence)
+            # What an operation moved away from may have been deleted before.
+            added |= self.reach([id for one in found for id in ends(one)], expect_sound=True)
         self._tell("marking", len(self.seen))
         return added
 
@@ -167,10 +170,12 @@ class Marks:
         return added
 
 
-def operations(store: Store, space: str, after: int) -> Iterator[Operation]:
-    """All operations of a space from number `after + 1` on."""
-    while page := store.operations(space, after, _PAGE):
-        yield from page
+def operations(
+    store: Store, space: str, after: int, until: float = math.inf
+) -> Iterator[Operation]:
+    """All operations of a space from number `after + 1` on, up to number `until`."""
+    while after < until and (page := store.operations(space, after, _PAGE)):
+        yield from (one for one in page if one.sequence <= until)
         after = page[-1].sequence
 
 

@@ -29,6 +29,7 @@ from holdfast.store._checks import (
 )
 from holdfast.store._decide import Batch, Reframe
 from holdfast.store._engine import Engine
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._framing import DEFAULT_CACHE_BYTES, FrameWriter, Known
 from holdfast.store._leases import LeaseKeeper
 from holdfast.store._names import check_name, check_prefix, check_space
@@ -104,7 +105,7 @@ class Store(Engine):
         self._wakes: set[Callable[[], None]] = set()
         self._text_index: TextIndex | None = None
         self._scratch: Scratch | None = None
-        self._state_lock = threading.Lock()
+        self._state_lock = freed_after_fork(threading.Lock())
         self._closed = False
 
     # What the store is.
@@ -181,9 +182,10 @@ class Store(Engine):
         operation that was recorded. Without one, a fresh id is made.
 
         Raises, with nothing changed: `WriteIdReused` if the id stands for another
-        write; `LeaseLost` if a fence's token is not the lease's; `RefMoved` if a ref
-        is not where its move expects it; `MissingObjects` if something needed or
-        pointed to is absent or condemned.
+        write; `LeaseLost` if a fence's token is not the lease's, `LeaseHeld` if it is 0
+        (nobody may hold the lease) and somebody has it; `RefMoved` if a ref is not where
+        its move expects it; `MissingObjects` if something needed or pointed to is absent
+        or condemned.
         """
         self._check_open()
         checked = check_objects(objects)
@@ -253,8 +255,22 @@ class Store(Engine):
         self._check_open()
         check_space(space)
         check_name(space, name)
-        expect(isinstance(holder, str) and holder != "", "a lease's holder is a name", holder)
+        _expect_holder(holder)
         return self._lease_keeper.acquire(space, name, holder, duration)
+
+    def seize(self, space: str, record: LeaseRecord, holder: str, duration: float) -> Lease | None:
+        """Take a lease although its holder may be alive; None if that grant is over.
+
+        `record` is what `leases` gave. It may have been renewed since, but not given back
+        or granted anew. The holder learns of it by `LeaseLost`, from its next commit under
+        the lease or when it renews; until its own time is over it believes that it holds.
+        """
+        self._check_open()
+        check_space(space)
+        expect(isinstance(record, LeaseRecord), "what is seized is what leases() gave", record)
+        check_name(space, record.name)
+        _expect_holder(holder)
+        return self._lease_keeper.seize(space, record, holder, duration)
 
     def renew(self, lease: Lease, duration: float | None = None) -> Lease:
         """Begin the lease's time again; `LeaseLost` if it is no longer this holder's."""
@@ -507,6 +523,7 @@ class Store(Engine):
     aspaces = twin(spaces)
     aoperations = twin(operations)
     aacquire = twin(acquire)
+    aseize = twin(seize)
     arenew = twin(renew)
     arelease = twin(release)
     aleases = twin(leases)
@@ -544,6 +561,10 @@ class Store(Engine):
 
     async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
+
+
+def _expect_holder(holder: str) -> None:
+    expect(isinstance(holder, str) and holder != "", "a lease's holder is a name", holder)
 
 
 def _expect_lease(given: Lease) -> None:

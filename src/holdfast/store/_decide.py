@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import ormsgpack
 
-from holdfast.errors import LeaseLost, MissingObjects, RefMoved, WriteIdReused
+from holdfast.errors import LeaseHeld, LeaseLost, MissingObjects, RefMoved, WriteIdReused
 from holdfast.store._framing import Framed
 from holdfast.store._order import Below
 from holdfast.store._records import Fence, Move, Operation, Scalar
@@ -123,7 +123,7 @@ class Decision(NamedTuple):
 
 
 def decide(batch: Batch, facts: Facts) -> Decision:
-    """What a commit does; raises `WriteIdReused`, `LeaseLost`, `RefMoved`,
+    """What a commit does; raises `WriteIdReused`, `LeaseLost` or `LeaseHeld`, `RefMoved`,
     `MissingObjects` or `Reframe`, in this order of precedence."""
     if facts.recorded is not None:
         check_repeated(batch, facts.recorded)
@@ -169,11 +169,21 @@ def digest_of(
 
 def _check_fences(batch: Batch, tokens: Mapping[str, int]) -> None:
     for fence in batch.fences:
-        if tokens.get(fence.name) != fence.token:
-            raise LeaseLost(
-                f"lease {fence.name!r} of {batch.space!r} is no longer held with token "
-                f"{fence.token}. Nothing was written; acquire the lease again."
-            )
+        if tokens.get(fence.name, 0) != fence.token:
+            raise fenced_off(batch.space, fence)
+
+
+def fenced_off(space: str, fence: Fence) -> LeaseLost | LeaseHeld:
+    """What a fence that does not hold raises."""
+    if fence.token == 0:
+        return LeaseHeld(
+            f"somebody holds lease {fence.name!r} of {space!r}, and only its holder may write. "
+            "Nothing was written; try again when it was given back, or acquire it."
+        )
+    return LeaseLost(
+        f"lease {fence.name!r} of {space!r} is no longer held with token {fence.token}. Nothing "
+        "was written; acquire the lease again."
+    )
 
 
 def _check_moves(batch: Batch, refs: Mapping[str, ObjectId]) -> None:

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._room import expect_room
 
 _FRESH = 10.0  # Seconds for which a measured figure is trusted.
@@ -24,7 +25,7 @@ class Usage:
 
     def __init__(self, folder: Path, limit: int | None) -> None:
         self._folder, self._limit = folder, limit
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._used = 0
         self._until = 0.0
 

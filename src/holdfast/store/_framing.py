@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._frames import MAX_DEPTH, encode_delta, encode_whole
 from holdfast.tree._objects import Object, ObjectId
 
@@ -49,7 +50,7 @@ class FrameWriter:
         self.cache_bytes = cache_bytes
         self._cache: OrderedDict[ObjectId, Known] = OrderedDict()
         self._held = 0
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
 
     def frame(
         self, objects: Sequence[Object], whole: Collection[ObjectId] = ()

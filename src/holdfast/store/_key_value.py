@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._records import Durability
 
 if TYPE_CHECKING:
     from holdfast.store._key_value_store import KeyValueStore
 
-_publishing = threading.Lock()
+_publishing = freed_after_fork(threading.Lock())
 
 
 class KVStore(ABC):

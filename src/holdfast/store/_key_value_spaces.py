@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 from holdfast.errors import Corrupt, HoldfastError
 from holdfast.store._decide import Recorded
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._key_value_calls import Cells
 from holdfast.store._key_value_cells import SPACES, page_key, refs_key, space_key
 from holdfast.store._key_value_records import (
@@ -42,7 +43,7 @@ class Followed:
 
     def __init__(self, space: str) -> None:
         self.space = space
-        self.lock = threading.Lock()
+        self.lock = freed_after_fork(threading.Lock())
         self.raw: bytes | None = None
         """The bytes of the record; None if the space does not exist."""
         self.record = Record(epoch=0)
@@ -58,7 +59,7 @@ class Spaces:
 
     def __init__(self, calls: Cells) -> None:
         self._calls = calls
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._followed: OrderedDict[str, Followed] = OrderedDict()
 
     # Reading.

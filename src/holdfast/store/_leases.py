@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from holdfast.errors import Conflict, InvalidInput, LeaseHeld, LeaseLost
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._records import Lease, LeaseRecord
 
 _MOST_SIGHTINGS = 4096
@@ -47,7 +48,7 @@ class LeaseKeeper:
         self._engine = engine
         self._clock = clock
         self._sightings: dict[tuple[str, str], _Sighting] = {}
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
 
     def acquire(self, space: str, name: str, holder: str, duration: float) -> Lease:
         """Take a lease that is free, this holder's own, or silent for too long."""
@@ -62,6 +63,20 @@ class LeaseKeeper:
                 self._forget(space, name)
                 return _lease(space, granted, before)
         raise _never_still(space, name)
+
+    def seize(self, space: str, record: LeaseRecord, holder: str, duration: float) -> Lease | None:
+        """Take a lease from its holder, who may be alive; None if it is no longer that grant."""
+        duration = check_duration(duration)
+        for _ in range(_TRIES):
+            found = self._engine._lease(space, record.name)
+            if found is None or (found.token, found.holder) != (record.token, record.holder):
+                return None
+            before = self._clock()
+            granted = self._engine._grant_lease(space, record.name, found, holder, duration)
+            if granted is not None:
+                self._forget(space, record.name)
+                return _lease(space, granted, before)
+        raise _never_still(space, record.name)
 
     def renew(self, lease: Lease, duration: float | None) -> Lease:
         """Count the lease's time from now; `LeaseLost` if it went to somebody else."""

@@ -6,12 +6,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 
+from holdfast.store._forking import freed_after_fork
+
 
 class Listeners:
     """For engines that hear only of what they commit themselves. Safe to share."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._wakes: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
 
     def add(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:

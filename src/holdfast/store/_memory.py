@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Decision, Facts, Presence, Recorded, decide
+from holdfast.store._forking import whole_after_fork
 from holdfast.store._frames import MAX_DEPTH, parse_header
 from holdfast.store._framing import Framed
 from holdfast.store._packs import build_pack
@@ -68,7 +69,7 @@ class _Data:
     """What several `MemoryStore`s on the same memory share, under one lock."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = whole_after_fork(threading.RLock())
         self.header = Header(os.urandom(16))
         self.epoch = 1
         self.spaces: dict[str, _Space] = {}

@@ -246,7 +246,7 @@ class PostgresStore(Store):
     def _alone(self, batch: Batch) -> Answer:
         for attempt in count():
             given = parameters_of(batch, attempt)
-            answer = Answer(*self._database.call("commit_1", TYPES, given))
+            answer = Answer(*self._database.call("commit_2", TYPES, given))
             if not is_taken(batch, answer):
                 break
         return answer

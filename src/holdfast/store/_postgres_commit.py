@@ -8,8 +8,15 @@ from typing import Any, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from holdfast.errors import Corrupt, FormatError, LeaseLost, MissingObjects, RefMoved
-from holdfast.store._decide import Batch, Recorded, Reframe, check_repeated, operation_of
+from holdfast.errors import Corrupt, FormatError, MissingObjects, RefMoved
+from holdfast.store._decide import (
+    Batch,
+    Recorded,
+    Reframe,
+    check_repeated,
+    fenced_off,
+    operation_of,
+)
 from holdfast.store._frames import read_size
 from holdfast.store._framing import Framed
 from holdfast.store._postgres_arrays import KEY_SIZE, byteas, keys, texts
@@ -90,11 +97,7 @@ def operation_from(batch: Batch, answer: Answer) -> Operation:
             check_repeated(batch, Recorded(batch.digest if same else b"", found))
             return found
         case 2:
-            fence = batch.fences[(answer.place or 1) - 1]
-            raise LeaseLost(
-                f"lease {fence.name!r} of {batch.space!r} is no longer held with token "
-                f"{fence.token}. Nothing was written; acquire the lease again."
-            )
+            raise fenced_off(batch.space, batch.fences[(answer.place or 1) - 1])
         case 3:
             move = batch.moves[(answer.place or 1) - 1]
             raise RefMoved(move.name, move.expected, answer.actual)

@@ -43,6 +43,7 @@ class Database:
         self.header = open_schema(self.pool, self.schema, asked.create, full)
         channel = f"holdfast_{self.header.store_id.hex()}"
         listen = asked.listen_dsn and read_dsn(asked.listen_dsn, self.schema).conninfo
+        self.listen_conninfo = listen or None
         self._listening = Listening(self.pool, self.name, channel, listen)
         self._notifier = Notifier(self.pool, channel)
 

@@ -56,6 +56,10 @@ class Lost(Exception):
         self.error = error
 
 
+class AllLent(Lost):
+    """There is no connection because others have them all: the server is there."""
+
+
 class Again(Exception):
     """The server took back what was done, because others were in the way: try again."""
 

@@ -8,6 +8,7 @@ own. News may be lost, so who waits looks at the log now and then in any case.
 
 from __future__ import annotations
 
+import os
 import random
 import select
 import socket
@@ -19,6 +20,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 
 from holdfast.errors import HoldfastError, StoreClosed
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._listeners import Listeners
 from holdfast.store._postgres_pool import Connection, Pool
 
@@ -38,13 +40,14 @@ class Listening:
         self._channel = channel
         self._dsn = listen_dsn
         self._listeners = Listeners()
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._wanted: dict[str, int] = {}
         self._changed = False
-        self._closed = threading.Event()
+        self._closed = freed_after_fork(threading.Event())
         self._thread: threading.Thread | None = None
         self._bell: socket.socket | None = None
         self._ring: socket.socket | None = None
+        self._process = os.getpid()
 
     def wake(self, space: str) -> None:
         """Wake who waits for a space in this store object."""
@@ -81,7 +84,9 @@ class Listening:
                 one.close()
 
     def _start(self) -> None:
-        if self._bell is None:
+        if self._bell is None or self._process != os.getpid():
+            # After a fork, the parent's bell would be heard by one of both.
+            self._process = os.getpid()
             self._bell, self._ring = socket.socketpair()
             self._bell.setblocking(False)
             self._ring.setblocking(False)
@@ -197,9 +202,9 @@ class Notifier:
     def __init__(self, pool: Pool, channel: str) -> None:
         self._pool = pool
         self._channel = channel
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._spaces: set[str] = set()
-        self._news = threading.Event()
+        self._news = freed_after_fork(threading.Event())
         self._closed = False
         self._thread: threading.Thread | None = None
 

@@ -27,9 +27,12 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from psycopg_pool.pool import AddConnection, MaintenanceTask
 
 from holdfast.errors import HoldfastError, StoreClosed
+from holdfast.store._forking import freed_after_fork
+from holdfast.store._haste import tries_for
 from holdfast.store._postgres_arrays import Array
 from holdfast.store._postgres_errors import (
     Again,
+    AllLent,
     Lost,
     TimedOut,
     Unprepared,
@@ -93,6 +96,11 @@ class Connection(psycopg.Connection[Row]):
         """Drive a statement until it is done, or out of time."""
         bounded = gen if self.deadline is None else _until(gen, self.deadline)
         return super().wait(bounded, *args, **kwargs)
+
+
+def _until_told(deadline: float) -> float:
+    """How long to wait for a connection before one asks why there is none."""
+    return max(tries_for(deadline - time.monotonic()), 0.001)
 
 
 def _until(gen: PQGen[R], deadline: float) -> PQGen[R]:
@@ -174,7 +182,7 @@ class Pool:
     def __init__(self, place: Place, settings: Settings) -> None:
         self.place = place
         self.settings = settings
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._closed = False
         self._process = os.getpid()
         self._left_behind: list[object] = []
@@ -217,7 +225,8 @@ class Pool:
 
     def run(self, work: Callable[[Connection], R], *, repeatable: bool, once: bool = False) -> R:
         """Work with a connection, within the time of one call."""
-        deadline = time.monotonic() + self.settings.timeout
+        began = time.monotonic()
+        deadline, hurry = began + self.settings.timeout, began + tries_for(self.settings.timeout)
         pauses = _pauses()
         while True:
             try:
@@ -229,8 +238,9 @@ class Pool:
             except (Lost, Again, Unprepared) as error:
                 # A pooler that did not look like one: then nothing is prepared any more.
                 self._prepares &= not isinstance(error, Unprepared)
+                gone = isinstance(error, Lost) and not isinstance(error, AllLent)
                 final = once or (not repeatable and isinstance(error, Lost))
-                if final or time.monotonic() + next(pauses) >= deadline:
+                if final or time.monotonic() + next(pauses) >= (hurry if gone else deadline):
                     seconds = self.settings.timeout
                     raise unavailable(self.place.shown, error.error, seconds) from error.error
 
@@ -238,12 +248,12 @@ class Pool:
     def _lent(self, deadline: float, repeatable: bool = True) -> Iterator[Connection]:
         pool = self._opened()
         try:
-            connection = pool.getconn(max(deadline - time.monotonic(), 0.001))
+            connection = pool.getconn(_until_told(deadline))
             while not repeatable and connection.has_news():
                 # The server ended it while it was idle. What is sent once must not be lost to that.
                 connection.close()
                 pool.putconn(connection)
-                connection = pool.getconn(max(deadline - time.monotonic(), 0.001))
+                connection = pool.getconn(_until_told(deadline))
         except PoolTimeout as error:
             raise self._reason(error) from error
         except PoolClosed as error:
@@ -266,7 +276,7 @@ class Pool:
             return told
         most = self.settings.most
         words = f"none of at most {most} connections was free; max_connections is how many"
-        return Lost(psycopg.OperationalError(words))
+        return AllLent(psycopg.OperationalError(words))
 
     # Connections.
 

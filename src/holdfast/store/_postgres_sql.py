@@ -13,7 +13,8 @@ accesses    when the content of references was last read; may be lost
 indexed, words, scratch: see `_postgres_beside_sql`; may be lost
 
 The functions are what changes a space: each is one statement for who calls it, so one
-round trip and one transaction. Their names carry a number that changes with what they take.
+round trip and one transaction. Their names carry a number that changes with what they take
+and what they do.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ _BEGIN = """
 """
 
 _COMMIT = """
-CREATE OR REPLACE FUNCTION {s}.commit_1(
+CREATE OR REPLACE FUNCTION {s}.commit_2(
     p_durable boolean, p_patience text,
     p_space text, p_write bigint, p_digest bigint, p_record bytea, p_epoch integer,
     p_keys uuid[], p_rests bytea, p_depths bytea, p_bases uuid[], p_inside bytea,
@@ -141,10 +142,9 @@ BEGIN
     IF status = 0 AND cardinality(p_leases) > 0 THEN
         SELECT 2, f.at INTO status, place
             FROM unnest(p_leases, p_tokens) WITH ORDINALITY f(name, token, at)
-            WHERE NOT EXISTS (
-                SELECT FROM {s}.leases l
-                WHERE l.space = v_space AND l.name = f.name AND l.token = f.token
-            ) ORDER BY f.at LIMIT 1;
+            LEFT JOIN {s}.leases l ON l.space = v_space AND l.name = f.name
+            -- Nobody may hold it if the token is 0.
+            WHERE coalesce(l.token, 0) <> f.token ORDER BY f.at LIMIT 1;
         status := coalesce(status, 0);
     END IF;
     IF status = 0 AND cardinality(p_names) > 0 THEN

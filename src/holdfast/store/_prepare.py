@@ -102,7 +102,7 @@ def check_fences(space: str, fence: Fence | Sequence[Fence] | None) -> tuple[Fen
     for one in checked:
         expect(isinstance(one, Fence), "a fence must be a Fence", one)
         check_name(space, one.name)
-        expect_whole(one.token, 1, "the token of a fence")
+        expect_whole(one.token, 0, "the token of a fence")
     return checked
 
 

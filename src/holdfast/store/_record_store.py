@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.store._contract import Store
 from holdfast.store._decide import Batch, Facts, Presence, Recorded, Reframe, decide
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._framing import Framed
 from holdfast.store._key_value_objects import Raced
 from holdfast.store._key_value_records import Record
@@ -45,7 +46,7 @@ class RecordStore(Store):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._listeners = Listeners()
-        self._stripes = [threading.Lock() for _ in range(_STRIPES)]
+        self._stripes = [freed_after_fork(threading.Lock()) for _ in range(_STRIPES)]
 
     # What an engine supplies.
 

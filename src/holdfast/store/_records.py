@@ -120,7 +120,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The right to write: a lease's name and the token it was granted with."""
+    """The right to write: a lease's name and the token it was granted with.
+
+    Token 0 is the right of who holds nothing: nobody may hold the lease.
+    """
 
     name: str
     token: int

@@ -5,8 +5,15 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from holdfast.errors import Corrupt, LeaseLost, MissingObjects, RefMoved
-from holdfast.store._decide import Batch, Recorded, Reframe, check_repeated, operation_of
+from holdfast.errors import Corrupt, MissingObjects, RefMoved
+from holdfast.store._decide import (
+    Batch,
+    Recorded,
+    Reframe,
+    check_repeated,
+    fenced_off,
+    operation_of,
+)
 from holdfast.store._records import Operation, decode_operation, encode_operation
 from holdfast.store._redis_address import evicted, gone
 from holdfast.store._redis_objects import OVERHEAD, Objects, Staged, split_ids, stub_of
@@ -91,11 +98,7 @@ class Committer:
                 check_repeated(batch, Recorded(entry[:_DIGEST], done))
                 return done
             case [b"lost", int(at)]:
-                fence = batch.fences[at - 1]
-                raise LeaseLost(
-                    f"lease {fence.name!r} of {batch.space!r} is no longer held with token "
-                    f"{fence.token}. Nothing was written; acquire the lease again."
-                )
+                raise fenced_off(batch.space, batch.fences[at - 1])
             case [b"moved", int(at), bytes(actual)]:
                 move = batch.moves[at - 1]
                 raise RefMoved(move.name, move.expected, actual or None)

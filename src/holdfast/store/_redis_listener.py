@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._listeners import Listeners
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ class Listener:
         self._server = server
         self._channel = f"{server.root}:wake"
         self._listeners = Listeners()
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._waiting = 0
         self._thread: tuple[int, threading.Thread] | None = None
-        self._ended = threading.Event()
+        self._ended = freed_after_fork(threading.Event())
 
     def add(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` soon after each operation of a space; the way to stop that."""

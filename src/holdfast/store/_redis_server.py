@@ -21,6 +21,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from holdfast.errors import Corrupt, InvalidInput, NotAllowed, StoreClosed
+from holdfast.store._haste import tries_for
 from holdfast.store._records import Durability, Header, decode_header
 from holdfast.store._redis_address import Address, gone
 from holdfast.store._redis_durability import Asked, Settings, judge
@@ -60,6 +61,7 @@ class Server:
     def __init__(
         self, address: Address, root: str, asked: Asked, timeout: float, connections: int
     ) -> None:
+        self.address = address
         self.where, self.root = address.shown, root
         self.header_bytes = b""
         self.durability: Durability = "none"
@@ -161,7 +163,7 @@ class Server:
     # Inside.
 
     def _answer(self, call: Callable[[], R], again: bool) -> R:
-        patience = Patience(self._timeout, first=0.01, last=0.5)
+        patience = Patience(tries_for(self._timeout), first=0.01, last=0.5)
         with self._errors(), self._busy():
             while True:
                 try:

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, StoreFull
+from holdfast.store._forking import freed_after_fork
 
 if TYPE_CHECKING:
     from holdfast.store._contract import Store
@@ -20,7 +21,7 @@ class Room:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._in_vain: dict[str, int] | None = None
         """The last operation of each space when a collection last freed nothing."""
 

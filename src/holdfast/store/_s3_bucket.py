@@ -15,6 +15,7 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import S3Store as Driver
 
 from holdfast.errors import HoldfastError, InvalidInput, StoreClosed
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._s3_errors import forked, translated
 from holdfast.store._s3_url import Place
 
@@ -56,7 +57,7 @@ class Bucket:
         self._driver = _driver(place, timeout, retries=_RETRIES)
         self._once: ObjectStore = _driver(place, timeout, retries=0)
         self._inside = threading.local()
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, NotAllowed, Unavailable
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._key_value_cells import LOGS, REFS, SPACES
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class BucketCells:
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._tags: OrderedDict[str, tuple[bytes, str]] = OrderedDict()
         """Of each key the value that was last seen, and its tag."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import FormatError
 from holdfast.store._decide import Presence
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._frames import MAX_DEPTH
 from holdfast.store._key_value_calls import Cells
 from holdfast.store._key_value_cells import damaged, unseal
@@ -56,8 +57,8 @@ class Index:
 
     def __init__(self, bucket: Bucket, cells: Cells) -> None:
         self._bucket, self._cells = bucket, cells
-        self._refreshing = threading.Lock()
-        self._lock = threading.Lock()
+        self._refreshing = freed_after_fork(threading.Lock())
+        self._lock = freed_after_fork(threading.Lock())
         self._catalog = Catalog(0)
         self._packs: dict[str, tuple[Row, ...] | None] = {}
         """The packs that there are; None for one whose rows are not known yet."""

@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from holdfast.errors import FormatError
 from holdfast.store._decide import Presence
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._sqlite_entries import (
     ENTRY,
     ORDINAL_BITS,
@@ -81,7 +82,7 @@ class Tail:
         self.operations: dict[int, tuple[int, list[int]]] = {}
         """By space: the first operation, and the rows of it and those that follow."""
         self.writes: dict[int, list[int]] = {}
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
 
     def __len__(self) -> int:
         return len(self.places) + len(self.rows)

@@ -32,6 +32,7 @@ from holdfast.errors import (
     StoreClosed,
     Unavailable,
 )
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._sqlite_database import Database
 
 R = TypeVar("R")
@@ -89,7 +90,7 @@ class SideFile:
     def __init__(self, folder: Path, vfs: str | None) -> None:
         self._folder = folder
         self._vfs = vfs
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._opened: Database | None = None
         self._damaged = 0
         self._closed = False

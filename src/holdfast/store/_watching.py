@@ -6,13 +6,24 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from holdfast.store._asynchronous import Bell
-from holdfast.store._records import Operation
+from holdfast.store._forking import freed_after_fork
 
 Waking: TypeAlias = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """While entered, the function that it was given is called when there may be news."""
+
+
+class Numbered(Protocol):
+    """What is watched: an operation, or what became of one."""
+
+    @property
+    def sequence(self) -> int:
+        """The number of the operation."""
+
+
+N = TypeVar("N", bound=Numbered)
 
 
 class Patience:
@@ -38,10 +49,10 @@ class Patience:
 
 
 def watch(
-    look: Callable[[int], list[Operation]], waking: Waking, after: int, patience: Patience
-) -> Iterator[Operation]:
+    look: Callable[[int], list[N]], waking: Waking, after: int, patience: Patience
+) -> Iterator[N]:
     """Yield what `look` finds after a number, now and as it comes."""
-    news = threading.Event()
+    news = freed_after_fork(threading.Event())
     with waking(news.set):
         while True:
             news.clear()  # Before looking, so that no wake is missed.
@@ -59,11 +70,11 @@ def watch(
 
 
 async def awatch(
-    look: Callable[[int], Awaitable[list[Operation]]],
+    look: Callable[[int], Awaitable[list[N]]],
     waking: Waking,
     after: int,
     patience: Patience,
-) -> AsyncIterator[Operation]:
+) -> AsyncIterator[N]:
     """The same for an event loop; no thread waits."""
     bell = Bell()
     with waking(bell.ring):

@@ -17,6 +17,7 @@ from holdfast.history import History
 from holdfast.history._recent import SharedObjects
 from holdfast.store import Store
 from holdfast.store._asynchronous import Threads, twin
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._given import store_of
 from holdfast.threads._cache import StateCache
 from holdfast.threads._changes import Changes, Incoming, no_message
@@ -84,7 +85,7 @@ class ThreadCheckpointer(Generic[StateT]):
         self._codec = codec_of(codec, types, pickle_key)
         self.store, self._owns_store = store_of(store)
         self._objects = SharedObjects(self.store.read, _OBJECT_BYTES)
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._known: OrderedDict[tuple[str, str | None], Thread] = OrderedDict()
         self._timelines: WeakKeyDictionary[Timeline, str] = WeakKeyDictionary()
         """Those in use that were opened here, with their spaces."""

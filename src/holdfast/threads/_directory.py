@@ -12,6 +12,7 @@ from holdfast.codec import Codec
 from holdfast.errors import FormatError, InvalidInput
 from holdfast.history import Commit, History
 from holdfast.store import Store, encode_part, split_name
+from holdfast.store._forking import freed_after_fork
 from holdfast.threads._config import Address, Id, id_of, tenant_of
 from holdfast.threads._contents import RECORD, Contents
 from holdfast.threads._heads import look
@@ -50,7 +51,7 @@ class Directory:
 
     def __init__(self, store: Store, codec: Codec, read: Reader) -> None:
         self._store, self._codec, self._read = store, codec, read
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._seen: OrderedDict[ObjectId, _Seen] = OrderedDict()
 
     def list(

@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 from holdfast.history import MAIN, Commit, History, StepFields
 from holdfast.history._recent import SharedObjects
+from holdfast.store._forking import freed_after_fork
 from holdfast.threads._changes import Changes
 from holdfast.threads._contents import Contents
 from holdfast.threads._heads import Head, look
@@ -29,7 +30,7 @@ class Thread:
         self._head = Head(branch or MAIN, None)
         """What was last seen."""
         self._contents = Contents.at(None, objects.read, history.codec)
-        self._writing = threading.RLock()
+        self._writing = freed_after_fork(threading.RLock())
         self._handles: dict[str, Writer] = {}
         self._watched = False
 

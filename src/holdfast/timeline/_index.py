@@ -15,6 +15,7 @@ from typing import NamedTuple
 from holdfast.errors import NotFound
 from holdfast.history import History
 from holdfast.store import Move, Operation
+from holdfast.store._forking import freed_after_fork
 from holdfast.timeline._checkpoint import CheckpointStatus
 from holdfast.tree import Commit, ObjectId
 
@@ -42,7 +43,7 @@ class Index:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._sequence = 0
         self._parents: dict[ObjectId, tuple[ObjectId, ...]] = {}
         self._sorted: list[ObjectId] = []

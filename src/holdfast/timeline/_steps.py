@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdfast.codec import encode
 from holdfast.errors import InvalidInput, NotStorable
+from holdfast.store._forking import freed_after_fork
 from holdfast.timeline._checkpoint import Checkpoint
 from holdfast.timeline._execution import is_async
 from holdfast.timeline._timeline import Timeline
@@ -23,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT = "default"
 
 _timelines: dict[str, Timeline] = {}
-_lock = threading.Lock()
+_lock = freed_after_fork(threading.Lock())
 
 
 def get_agent(name: str = DEFAULT) -> Timeline:

@@ -25,6 +25,7 @@ from holdfast.store import (
 )
 from holdfast.store import open as open_store
 from holdfast.store._asynchronous import Threads, twin
+from holdfast.store._forking import freed_after_fork
 from holdfast.timeline import _drawing as drawing
 from holdfast.timeline import _finding as finding
 from holdfast.timeline import _merging as merging
@@ -93,7 +94,7 @@ class Timeline:
             self._history = History(self.store, space, codec=codec, agent=name)
             self._index = Index(self._history)
             self._handles: dict[str, Branch] = {}
-            self._lock = threading.RLock()
+            self._lock = freed_after_fork(threading.RLock())
             self._current = living_branch(self.store, self._history.space) or MAIN
             if branch is not None:
                 self._begin_on(branch)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
-from typing import Any, NoReturn
 
 from holdfast.adapters.langgraph._index import noted_name
 from holdfast.adapters.langgraph._names import CHECKPOINTS, TENANT, space_of, thread_of
 from holdfast.adapters.langgraph._shown import ShownStore
 from holdfast.adapters.langgraph._steps import CHECKPOINT
 from holdfast.codec import Codec
-from holdfast.errors import InvalidInput
 from holdfast.history import Commit, History
 from holdfast.store import Operation, Store, split_name
 from holdfast.timeline import Checkpoint, Timeline
 from holdfast.timeline._finding import check_limit
 from holdfast.timeline._index import Index
+from holdfast.timeline._refusing import refuse
 
 
 class GraphTimeline(Timeline):
@@ -96,17 +95,6 @@ def is_graph(store: Store, thread_id: str) -> bool:
     return store.ref(space_of(thread_id), CHECKPOINTS) is not None
 
 
-def _refusal(verb: str, instead: str) -> Callable[..., NoReturn]:
-    def refuse(self: GraphTimeline, *arguments: Any, **options: Any) -> NoReturn:
-        raise InvalidInput(
-            f"{self.name!r:.80} is a thread of LangGraph, and only a graph adds to it: {verb} is "
-            f"not done here. {instead}"
-        )
-
-    refuse.__doc__ = f"Refused. {instead}"
-    return refuse
-
-
 _STEP = "Run the graph, or add a checkpoint with its update_state."
 _BACK = (
     "Run the graph from an earlier checkpoint, by its checkpoint_id in the config, or take back "
@@ -118,19 +106,26 @@ _PIN = "HoldfastSaver.pin names a checkpoint for good."
 _COPY = "HoldfastSaver.copy_thread copies a thread, and shares all that it holds."
 _GIVE = "`holdfast export-langgraph` writes it for LangGraph, and `migrate` copies a whole store."
 
-for _name, _verb, _instead in (
-    ("checkpoint", "saving a state", _STEP),
-    ("safe_execute", "running a function", _STEP),
-    ("rollback", "rolling back", _BACK),
-    ("branch", "making a branch", _FORK),
-    ("switch_branch", "switching branches", "Name a branch to look at with branch=, or --branch."),
-    ("delete_branch", "removing a branch", "HoldfastSaver.prune drops old checkpoints."),
-    ("merge", "merging", _MERGE),
-    ("cherry_pick", "picking a step", _MERGE),
-    ("revert", "reverting a step", _MERGE),
-    ("fork", "forking", _COPY),
-    ("tag", "tagging", _PIN),
-    ("delete_tag", "removing a tag", "HoldfastSaver.unpin lets a pinned checkpoint go."),
-    ("export_session", "writing a session", _GIVE),
-):
-    setattr(GraphTimeline, _name, _refusal(_verb, _instead))
+refuse(
+    GraphTimeline,
+    "{name} is a thread of LangGraph, and only a graph adds to it",
+    (
+        ("checkpoint", "saving a state", _STEP),
+        ("safe_execute", "running a function", _STEP),
+        ("rollback", "rolling back", _BACK),
+        ("branch", "making a branch", _FORK),
+        (
+            "switch_branch",
+            "switching branches",
+            "Name a branch to look at with branch=, or --branch.",
+        ),
+        ("delete_branch", "removing a branch", "HoldfastSaver.prune drops old checkpoints."),
+        ("merge", "merging", _MERGE),
+        ("cherry_pick", "picking a step", _MERGE),
+        ("revert", "reverting a step", _MERGE),
+        ("fork", "forking", _COPY),
+        ("tag", "tagging", _PIN),
+        ("delete_tag", "removing a tag", "HoldfastSaver.unpin lets a pinned checkpoint go."),
+        ("export_session", "writing a session", _GIVE),
+    ),
+)

@@ -18,6 +18,7 @@ from langgraph.store.base.embed import ensure_embeddings, get_text_at_path, toke
 
 from holdfast.adapters.langgraph._store_keys import VECTORS, Name, beginning, to_name
 from holdfast.errors import InvalidInput
+from holdfast.store._forking import freed_after_fork
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,7 +88,7 @@ class Partitions:
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most = most_bytes
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self._known: OrderedDict[tuple[tuple[str, ...], int], _Partition] = OrderedDict()
 
     def ranked(self, snapshot: Snapshot, prefix: tuple[str, ...], query: bytes) -> _Ranking:

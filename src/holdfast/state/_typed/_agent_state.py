@@ -13,6 +13,7 @@ from holdfast.state._typed._fields import UNSET, Declared, StateField, declare
 from holdfast.state._typed._holding import Change, Content, renew, store_changes
 from holdfast.state._typed._runtime import Runtime, runtime_for, saying
 from holdfast.store._asynchronous import Threads, twin
+from holdfast.store._forking import freed_after_fork
 
 if TYPE_CHECKING:
     from holdfast.store import KVStore, Store
@@ -259,7 +260,7 @@ class AgentState:
 
     def _begin(self, runtime: Runtime) -> None:
         self.fields()  # An annotation that leads nowhere is said here at the latest.
-        self._runtime, self._lock = runtime, threading.RLock()
+        self._runtime, self._lock = runtime, freed_after_fork(threading.RLock())
         self._inline, self._contents = {}, {}
 
     def _defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from holdfast.errors import InlineSizeExceeded, InvalidInput, NotStorable
 from holdfast.state._typed._frameworks import Framework, framework_of
 from holdfast.store import KVStore, MemoryStore, Store
 from holdfast.store._checks import check_ttl, expect_whole
+from holdfast.store._forking import freed_after_fork
 
 DEFAULT_INLINE_THRESHOLD_BYTES: Final = 64 * 1024
 """The most bytes that an inline value may take where nobody says otherwise."""
@@ -107,7 +108,7 @@ class _Process:
     """What applies in the whole process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = freed_after_fork(threading.Lock())
         self.runtime: Runtime | None = None
 
     def change(self, settings: Settings) -> Runtime:

@@ -28,6 +28,7 @@ from holdfast.state._versioned._shelves import Place, inside
 from holdfast.store import Store, space_name, split_name
 from holdfast.store import open as open_store
 from holdfast.store._asynchronous import Threads, twin
+from holdfast.store._forking import freed_after_fork
 from holdfast.store._given import store_of
 from holdfast.tree import Change, Mergers
 
@@ -77,7 +78,7 @@ class Versioned(State):
         self.name = name
         self.store, self._owns_store = store_of(store)
         self._mergers = dict(mergers or {})
-        self._lock = threading.RLock()
+        self._lock = freed_after_fork(threading.RLock())
         self._blocks = Blocks()
         try:
             self._history = History(self.store, space, codec=known, agent=agent)

@@ -47,8 +47,8 @@ end
 
 for number = 1, take() do
     local name, token = take(), take()
-    local held = call('HGET', leases, name)
-    if not held or string.match(held, '^%d+') ~= token then
+    local held = call('HGET', leases, name) or '0' -- The fence of who holds nothing: token 0.
+    if string.match(held, '^%d+') ~= token then
         return {'lost', number}
     end
 end

@@ -40,7 +40,11 @@ class AsynchronousContract(Base):
             lease = await store.aacquire(SPACE, lease_name, "me", 10.0)
             lease = await store.arenew(lease)
             assert [record.holder for record in await store.aleases(SPACE)] == ["me"]
-            assert await store.arelease(lease)
+            (record,) = await store.aleases(SPACE)
+            seized = await store.aseize(SPACE, record, "you", 10.0)
+            assert seized is not None
+            assert not await store.arelease(lease)
+            assert await store.arelease(seized)
             assert [stored.id async for stored in store.ascan()] == [one.id]
             assert await store.acondemn([one.id]) == [one.id]
             await store.arevive([one.id])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -68,7 +71,7 @@ class LeaseContract(Base):
             rival.acquire(SPACE, NAME, "you", 10.0)
 
         assert "me" in str(caught.value)
-        assert caught.value.retry_after > 10.0
+        assert (caught.value.retry_after or 0) > 10.0
         rival.acquire(SPACE, OTHER, "you", 10.0)
 
     def test_a_silent_lease_is_taken_over_after_it_was_watched(
@@ -209,6 +212,126 @@ class LeaseContract(Base):
 
         assert store.view(SPACE).sequence == 1
 
+    def test_who_holds_nothing_may_write_while_nobody_holds_the_lease(self, store: Store) -> None:
+        one, two = value("one"), value("two")
+        store.acquire(SPACE, OTHER, "me", 10.0)
+
+        store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)], fence=Fence(NAME, 0))
+        store.release(store.acquire(SPACE, NAME, "me", 10.0))
+        store.commit(SPACE, [two], moves=[Move(MAIN, one.id, two.id)], fence=Fence(NAME, 0))
+
+        assert store.view(SPACE).sequence == 2
+
+    def test_who_holds_nothing_is_refused_while_somebody_holds_the_lease(
+        self, holder: Store, rival: Store, clock: Clock, other_clock: Clock
+    ) -> None:
+        lease = holder.acquire(SPACE, NAME, "me", 10.0)
+        _assert_held(rival)
+        holder.renew(lease)
+        _assert_held(rival)
+        clock.advance(1000.0)
+        other_clock.advance(1000.0)  # Over, but nobody has taken it from its holder.
+        _assert_held(rival)
+
+        assert rival.missing([value("one").id]) == [value("one").id]
+
+    def test_a_fence_of_nobody_is_one_of_several(self, store: Store) -> None:
+        mine = store.acquire(SPACE, NAME, "me", 10.0)
+
+        store.commit(SPACE, fence=[mine.fence, Fence(OTHER, 0)])
+        store.acquire(SPACE, OTHER, "you", 10.0)
+        with pytest.raises(LeaseHeld):
+            store.commit(SPACE, fence=[mine.fence, Fence(OTHER, 0)])
+        with pytest.raises(LeaseLost):
+            store.commit(SPACE, fence=[Fence(NAME, mine.token + 9), Fence(OTHER, 0)])
+
+        assert store.view(SPACE).sequence == 1
+
+    def test_a_write_that_was_made_is_recognised_although_somebody_holds_the_lease(
+        self, store: Store
+    ) -> None:
+        first = store.commit(SPACE, fence=Fence(NAME, 0), write_id="w")
+        store.acquire(SPACE, NAME, "me", 10.0)
+
+        again = store.commit(SPACE, fence=Fence(NAME, 0), write_id="w")
+
+        assert again == first
+
+    def test_a_lease_and_a_write_of_who_holds_nothing_exclude_each_other(
+        self, store: Store, second: Store
+    ) -> None:
+        """Each turn a holder counts what was written; that must not change while it holds."""
+        changed: list[tuple[int, int]] = []
+        writing = threading.Event()
+
+        def write() -> None:
+            try:
+                for _ in range(30):
+                    with suppress(LeaseHeld):
+                        second.commit(SPACE, fence=Fence(NAME, 0))
+            finally:
+                writing.set()
+
+        def hold() -> None:
+            while not writing.is_set():
+                lease = store.acquire(SPACE, NAME, "me", 60.0)
+                before = store.view(SPACE).sequence
+                after = store.commit(SPACE, fence=lease.fence).sequence
+                if after != before + 1:
+                    changed.append((before, after))
+                store.release(lease)
+
+        in_threads(2, lambda number: (write, hold)[number]())
+
+        assert changed == []
+
+    def test_a_living_lease_can_be_seized(self, holder: Store, rival: Store, clock: Clock) -> None:
+        old = holder.acquire(SPACE, NAME, "me", 10.0)
+        (record,) = rival.leases(SPACE)
+        holder.renew(old)
+
+        new = rival.seize(SPACE, record, "you", 5.0)
+
+        assert new is not None
+        assert (new.holder, new.duration) == ("you", 5.0)
+        assert new.token > old.token
+        assert [one.holder for one in holder.leases(SPACE)] == ["you"]
+        with pytest.raises(LeaseLost):
+            holder.renew(old)
+        _assert_fenced(holder, old.fence)
+        rival.commit(SPACE, fence=new.fence)
+
+    def test_only_the_grant_that_was_seen_is_seized(self, holder: Store, rival: Store) -> None:
+        lease = holder.acquire(SPACE, NAME, "me", 10.0)
+        (record,) = rival.leases(SPACE)
+
+        holder.release(lease)
+        assert rival.seize(SPACE, record, "you", 5.0) is None
+        again = holder.acquire(SPACE, NAME, "me", 10.0)
+        assert rival.seize(SPACE, record, "you", 5.0) is None
+
+        assert holder.renew(again).token == again.token
+
+    def test_one_of_many_seizes_a_lease(self, store: Store, second: Store) -> None:
+        store.acquire(SPACE, NAME, "me", 60.0)
+        (record,) = store.leases(SPACE)
+        seized: list[Lease] = []
+
+        def work(number: int) -> None:
+            lease = (store, second)[number % 2].seize(SPACE, record, f"holder {number}", 60.0)
+            if lease is not None:
+                seized.append(lease)
+
+        in_threads(8, work)
+
+        assert len(seized) == 1
+        assert [one.token for one in store.leases(SPACE)] == [seized[0].token]
+
+    @pytest.mark.parametrize("record", [None, NAME, (NAME, "me", 1, 0, 10.0)])
+    def test_what_is_seized_is_a_record(self, store: Store, record: Any) -> None:
+        with pytest.raises(InvalidInput):
+            store.seize(SPACE, record, "you", 5.0)
+
     def test_leases_take_no_operation_number(self, store: Store) -> None:
         store.release(store.renew(store.acquire(SPACE, NAME, "me", 10.0)))
 
@@ -232,7 +355,16 @@ class LeaseContract(Base):
 def _refused(store: Store) -> float:
     with pytest.raises(LeaseHeld) as caught:
         store.acquire(SPACE, NAME, "you", 5.0)
+    assert caught.value.retry_after is not None
     return caught.value.retry_after
+
+
+def _assert_held(store: Store) -> None:
+    one = value("one")
+    with pytest.raises(LeaseHeld) as caught:
+        store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)], fence=Fence(NAME, 0))
+    assert NAME in str(caught.value)
+    assert store.view(SPACE).sequence == 0
 
 
 def _assert_fenced(store: Store, fence: Fence) -> None:

@@ -26,6 +26,7 @@ class LifeContract(Base):
 
     def test_a_closed_store_says_so(self, store: Store) -> None:
         lease = store.acquire(SPACE, ref_name("lease", "x"), "me", 10.0)
+        (record,) = store.leases(SPACE)
         calls: list[Callable[[], object]] = [
             lambda: store.read([]),
             lambda: store.missing([]),
@@ -37,6 +38,7 @@ class LifeContract(Base):
             lambda: store.operations(SPACE),
             lambda: store.watch(SPACE),
             lambda: store.acquire(SPACE, MAIN, "me", 10.0),
+            lambda: store.seize(SPACE, record, "you", 10.0),
             lambda: store.renew(lease),
             lambda: store.release(lease),
             lambda: store.leases(SPACE),
