@@ -14,6 +14,7 @@ PUBLIC = [
     "holdfast.tree",
     "holdfast.store",
     "holdfast.history",
+    "holdfast.coherence",
 ]
 
 FRAMEWORKS = {

@@ -8,8 +8,8 @@
             return lambda clock: MyStore(tmp_path, clock=clock)
 
 `BaseStoreContract` is for stores of LangGraph, and needs that.
-`FaultStore` fails when a test says so. `crash_states` makes the folders that a power loss
-may leave. Needs pytest. Nothing else in Holdfast imports this package.
+`FaultStore` fails when a test says so, `FaultyBus` loses messages. `crash_states` makes the
+folders that a power loss may leave. Needs pytest. Nothing else in Holdfast imports this package.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.testing._langgraph_stores import BaseStoreContract as BaseStoreContract
 
 pytest.register_assert_rewrite(
+    "holdfast.testing._buses",
     "holdfast.testing._stores",
     "holdfast.testing._every_call",
     "holdfast.testing._key_values",
@@ -29,7 +30,8 @@ pytest.register_assert_rewrite(
     "holdfast.testing._threads",
 )
 
-from holdfast.testing._crashes import (  # noqa: E402 - rewritten first
+from holdfast.testing._buses import BusContract, FaultyBus, RemoteBusContract  # noqa: E402 - rewritten first
+from holdfast.testing._crashes import (  # noqa: E402
     CrashState,
     Journal,
     Mark,
@@ -44,15 +46,18 @@ from holdfast.testing._stores import Clock, StoreContract  # noqa: E402
 from holdfast.testing._threads import ThreadContract  # noqa: E402
 
 __all__ = [
+    "BusContract",
     "Clock",
     "CrashState",
     "Fault",
     "FaultStore",
+    "FaultyBus",
     "Journal",
     "KVStoreContract",
     "Mark",
     "Outcome",
     "RecordingFilesystem",
+    "RemoteBusContract",
     "StoreContract",
     "ThreadContract",
     "crash_states",

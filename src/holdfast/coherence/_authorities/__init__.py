@@ -1,0 +1,1 @@
+"""What knows the newest version of every artifact: a store, or the memory of a process."""

@@ -1,0 +1,1 @@
+"""Buses: what carries hints from one client to another."""

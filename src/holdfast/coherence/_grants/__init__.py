@@ -1,0 +1,1 @@
+"""Grants: leases of artifacts, renewed while their holders live, and ended when they do not."""

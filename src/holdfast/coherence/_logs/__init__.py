@@ -1,0 +1,1 @@
+"""What happened, for who looks on: logs, their validation and replay, telemetry."""

@@ -1,0 +1,1 @@
+"""What is read and written while the engine is away."""

@@ -1,0 +1,92 @@
+"""Watching artifacts: new versions as they come, for threads and for event loops."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from holdfast.coherence._authorities._authority import ArtifactChange, Authority
+from holdfast.store._asynchronous import Threads
+from holdfast.store._checks import expect, expect_timeout, expect_whole
+from holdfast.store._watching import Patience, awatch, watch
+
+
+class Watching:
+    """Who watches the artifacts of one client."""
+
+    def __init__(self, authority: Authority, check_open: Callable[[], None]) -> None:
+        self._authority, self._check_open = authority, check_open
+        self._wakes: set[Callable[[], None]] = set()
+
+    def watch(
+        self, artifacts: Iterable[str] | None, after: int, timeout: float | None
+    ) -> Iterator[ArtifactChange]:
+        """Yield what comes after an operation."""
+        look = self._looking(artifacts, after, timeout)
+        return watch(look, self._waking, after, self._patience(timeout))
+
+    def awatch(
+        self,
+        artifacts: Iterable[str] | None,
+        after: int,
+        timeout: float | None,
+        threads: Threads,
+    ) -> AsyncIterator[ArtifactChange]:
+        """The same for an event loop; no thread waits."""
+        look = self._looking(artifacts, after, timeout)
+        patience = self._patience(timeout)
+        return awatch(
+            lambda number: threads.run(partial(look, number)), self._waking, after, patience
+        )
+
+    def wake_all(self) -> None:
+        """Let all look at once: the client was closed."""
+        for wake in list(self._wakes):
+            wake()
+
+    def _patience(self, timeout: float | None) -> Patience:
+        return Patience(timeout, self._authority.poll_seconds)
+
+    def _looking(
+        self, artifacts: Iterable[str] | None, after: int, timeout: float | None
+    ) -> Callable[[int], list[ArtifactChange]]:
+        expect_whole(after, 0, "after")
+        expect_timeout(timeout)
+        # One name alone would be taken for its letters.
+        expect(not isinstance(artifacts, str), "artifacts are a list of names", artifacts)
+        wanted = None if artifacts is None else frozenset(artifacts)
+        return _Look(self._authority, self._check_open, wanted, after)
+
+    @contextmanager
+    def _waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        self._wakes.add(wake)
+        try:
+            with self._authority.waking(wake):
+                yield
+        finally:
+            self._wakes.discard(wake)
+
+
+class _Look:
+    """Looks for the next changes of some artifacts, and passes over all others once."""
+
+    def __init__(
+        self,
+        authority: Authority,
+        check_open: Callable[[], None],
+        wanted: frozenset[str] | None,
+        after: int,
+    ) -> None:
+        self._authority, self._check_open = authority, check_open
+        self._wanted, self._position = wanted, after
+
+    def __call__(self, _: int) -> list[ArtifactChange]:
+        while True:
+            self._check_open()
+            before = self._position
+            found, self._position = self._authority.happened(before)
+            if self._wanted is not None:
+                found = [one for one in found if one.artifact in self._wanted]
+            if found or self._position == before:
+                return found

@@ -1,0 +1,102 @@
+"""Watching artifacts, and their histories."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from holdfast.coherence import CoherenceCore
+from holdfast.errors import InvalidInput, NotFound, StoreClosed
+from tests.coherence.conftest import OpenCore
+
+
+def test_changes_can_be_watched(core: CoherenceCore) -> None:
+    core.write("planner", "plan", 1)
+    core.publish("planner", {"plan": 2, "budget": 1})
+    core.delete("reviewer", "plan")
+
+    seen = list(core.watch(after=0, timeout=0.01))
+    plans = list(core.watch(["plan"], after=0, timeout=0.01))
+
+    assert [(one.artifact, one.version, one.deleted) for one in seen] == [
+        ("plan", 1, False),
+        ("plan", 2, False),
+        ("budget", 1, False),
+        ("plan", 3, True),
+    ]
+    assert seen[1].sequence == seen[2].sequence
+    assert [one.agent for one in plans] == ["planner", "planner", "reviewer"]
+
+
+def test_a_watcher_is_told_of_what_comes(core: CoherenceCore) -> None:
+    core.write("planner", "plan", 1)
+    changes = core.watch()
+    threading.Timer(0.05, core.write, ("planner", "plan", 2)).start()
+
+    assert next(changes).version == 2
+
+
+def test_an_artifact_has_a_history(core: CoherenceCore) -> None:
+    for number in range(3):
+        core.write("planner", "plan", {"step": number})
+
+    timeline = core.history("plan")
+
+    assert [step.state for step in timeline.history()] == [
+        {"step": 2},
+        {"step": 1},
+        {"step": 0},
+    ]
+    with pytest.raises(InvalidInput, match="only their writes add to it"):
+        timeline.rollback()
+
+
+def test_a_watcher_that_is_too_late_is_told_so() -> None:
+    core = CoherenceCore()
+    for number in range(10_001):
+        core.write("planner", "plan", number)
+
+    with pytest.raises(NotFound, match="only the last 10000 changes are kept"):
+        next(core.watch(after=0))
+    assert next(core.watch(after=1)).version == 2
+
+
+def test_a_task_that_watches_is_told_at_once(open_core: OpenCore) -> None:
+    async def work() -> list[int]:
+        async with open_core() as core:
+            await core.awrite("planner", "plan", 1)
+            changes = core.awatch(after=0)
+            seen = [(await anext(changes)).version]
+            await core.awrite("planner", "plan", 2)
+            return [*seen, (await anext(changes)).version]
+
+    assert asyncio.run(work()) == [1, 2]
+
+
+def test_whoever_watches_is_told_of_the_end(open_core: OpenCore) -> None:
+    core = open_core()
+    changes = core.watch()
+    threading.Timer(0.05, core.close).start()
+
+    with pytest.raises(StoreClosed):
+        next(changes)
+
+
+def test_a_watcher_of_some_artifacts_ends_whatever_happens_to_others(open_core: OpenCore) -> None:
+    core, over = open_core(), threading.Event()
+
+    def write() -> None:
+        while not over.is_set():
+            core.write("planner", "budget", 1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = list(core.watch(["plan"], timeout=0.2))
+    finally:
+        over.set()
+        writer.join()
+
+    assert seen == []
