@@ -2,7 +2,8 @@
 # `make help` says what there is.
 
 PYTHON  ?= python3
-WORKERS ?= 2
+# More than processors, on the two of a small machine: tests also wait, for servers and each other.
+WORKERS ?= 3
 ARGS    ?=
 FUZZ_SECONDS ?= 300
 
@@ -15,7 +16,8 @@ DOCS := .venv/docs-$(VERSION)
 # Frameworks whose adapters are tested beside them, each in an environment of its own: NAME is a
 # folder below tests/frameworks, and the extra NAME-test is what its tests need. NAME@VERSION
 # tests an older release.
-FRAMEWORKS := agentflow langchain langgraph pyagenity pyagenity@0.3.3
+FRAMEWORKS := agentflow autogen crewai langchain langgraph pyagenity pyagenity@0.3.3
+LARGE := langgraph
 FRAMEWORKS_NEED := 3.12
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --upgrade --editable
@@ -23,7 +25,7 @@ CODE := $(wildcard src tests bench examples fuzz tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test frameworks conformance lint format bench soak docs clean servers python-is-new-enough
+.PHONY: help demo test environments frameworks conformance lint format bench soak docs clean servers python-is-new-enough
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,17 +36,37 @@ help: ## list what there is
 demo: $(CORE)/.installed ## run the main job, with nothing but the core installed
 	@$(CORE)/bin/python examples/demo.py $(ARGS)
 
-test: lint servers ## lint, then run every test
+# mypy, and pip, keep one processor busy each: environments are made while lint runs.
+test: ## lint, then run every test
+	@$(MAKE) --no-print-directory --jobs=$(WORKERS) servers lint environments
 	$(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
 	@$(MAKE) --no-print-directory frameworks ARGS=
 
+environments: python-is-new-enough
+	@python=$$($(PYTHON) tools/find_python.py $(FRAMEWORKS_NEED)) && \
+	    $(MAKE) --no-print-directory PYTHON=$$python framework-environments
+
+.PHONY: framework-environments
+framework-environments: $(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed)
+
+# The small ones run side by side, in one process each: most of their work is to import a framework.
 frameworks: python-is-new-enough ## test the adapters beside their frameworks, on a Python that these take
 	@python=$$($(PYTHON) tools/find_python.py $(FRAMEWORKS_NEED)) && \
-	    $(MAKE) --no-print-directory PYTHON=$$python $(FRAMEWORKS:%=framework-%)
+	    $(MAKE) --no-print-directory --jobs=$(WORKERS) $(SYNCED) PYTHON=$$python PROCESSES=0 \
+	        small-frameworks && \
+	    $(MAKE) --no-print-directory PYTHON=$$python large-frameworks
+
+.PHONY: small-frameworks large-frameworks
+small-frameworks: $(patsubst %,framework-%,$(filter-out $(LARGE),$(FRAMEWORKS)))
+large-frameworks: $(patsubst %,framework-%,$(filter $(LARGE),$(FRAMEWORKS)))
+
+PROCESSES ?= $(WORKERS)
+# What runs side by side does not speak at the same time, where make can see to that.
+SYNCED := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
 .PHONY: $(FRAMEWORKS:%=framework-%)
 $(FRAMEWORKS:%=framework-%): framework-%: .venv/%-$(VERSION)/.installed | servers
-	.venv/$*-$(VERSION)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal \
+	.venv/$*-$(VERSION)/bin/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal \
 	    tests/frameworks/$(firstword $(subst @, ,$*)) $(ARGS)
 
 conformance: python-is-new-enough ## run LangGraph's conformance suite on every engine, and publish the result

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PACKAGES = {"langchain": "langchain_core"}
+PACKAGES = {"autogen": "autogen_agentchat", "langchain": "langchain_core"}
 """What a framework is imported as, where that is not the name of its folder."""
 
 collect_ignore = [

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from holdfast.adapters.langgraph import CoherentStore, HoldfastSaver
 from tests.frameworks.langgraph.engines import QUICK, local_address, saver_at
 from tests.frameworks.langgraph.families import FAMILIES, AsyncFamily
 
@@ -51,3 +51,11 @@ def either(request: pytest.FixtureRequest, saver: HoldfastSaver) -> Iterator[Any
     family = AsyncFamily(saver)
     yield family
     family.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def coherent_store(request: pytest.FixtureRequest, memory_folder: Path) -> Iterator[CoherentStore]:
+    """A store that agents share, in the memory of this process and in a store."""
+    place = None if request.param == "memory" else memory_folder / "store"
+    with CoherentStore(store=place) as made:
+        yield made

@@ -1,4 +1,4 @@
-"""LangGraph on Holdfast: a checkpointer, a store, and typed state for its own checkpointers."""
+"""LangGraph on Holdfast: a checkpointer, two stores, and typed state for its own checkpointers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.adapters.langgraph._adapter import LangGraphAdapter
+    from holdfast.adapters.langgraph._coherence import CoherenceAdapter
+    from holdfast.adapters.langgraph._coherent import CoherentStore
     from holdfast.adapters.langgraph._export import Exported, export_checkpoints
     from holdfast.adapters.langgraph._saver import HoldfastSaver
     from holdfast.adapters.langgraph._store import HoldfastStore
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from holdfast.adapters.langgraph._types import UnknownTypeWarning
 
 __all__ = [
+    "CoherenceAdapter",
+    "CoherentStore",
     "Exported",
     "HoldfastSaver",
     "HoldfastStore",
@@ -35,6 +39,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "CoherenceAdapter": "_coherence",
+    "CoherentStore": "_coherent",
     "Exported": "_export",
     "HoldfastSaver": "_saver",
     "HoldfastStore": "_store",

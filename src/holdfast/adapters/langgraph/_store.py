@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph.store.base import (
     NOT_PROVIDED,
@@ -40,14 +40,12 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.history import MAIN, Branch, History
 from holdfast.history._recent import SharedObjects
 from holdfast.store import Store, space_name
-from holdfast.store._asynchronous import Threads, twin
+from holdfast.store._asynchronous import Closes, Threads, twin
 from holdfast.store._given import store_of
 from holdfast.tree._map_writer import MapWriter
 
 if TYPE_CHECKING:
     from holdfast.store import KVStore
-
-S = TypeVar("S", bound="HoldfastStore")
 
 TENANT: Final = "langgraph-store"
 
@@ -58,7 +56,7 @@ _MOST_USES: Final = 1000
 _log = logging.getLogger("holdfast.langgraph")
 
 
-class HoldfastStore(Face):
+class HoldfastStore(Face, Closes):
     """A memory for LangGraph, `builder.compile(store=HoldfastStore("agent.holdfast"))`.
 
     All of LangGraph's `BaseStore`, sync and async, on every engine: `store` is a Store, a path
@@ -113,23 +111,6 @@ class HoldfastStore(Face):
         self.stop_ttl_sweeper()
         if self._owns_store:
             self.store.close()
-
-    def __enter__(self: S) -> S:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    async def aclose(self) -> None:
-        """The asynchronous twin of `close`."""
-        # Not on a thread of the store: closing waits for those.
-        await self._threads.run_apart(self.close)
-
-    async def __aenter__(self: S) -> S:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.aclose()
 
     # Writing, beyond the interface.
 

@@ -79,13 +79,11 @@ def add_put(plan: Plan, op: Any, indexing: Indexing | None, if_version: int | No
     """Add one put; what was to be put under its name before is forgotten."""
     check_labels(op.namespace)
     namespace = tuple(op.namespace)
-    if op.value is not None and (not namespace or namespace[0] == "langgraph"):
-        raise InvalidNamespaceError(
-            f"a namespace has a label, and the first is not 'langgraph': {namespace!r:.80}"
-        )
+    if op.value is not None:
+        check_root(namespace)
     name = Name(namespace, _text(op.key))
     to_key(ITEM, name)
-    value = _value(op.value)
+    value = as_value(op.value)
     ttl = None if value is None else check_ttl(op.ttl)
     plan.puts.pop(name, None)
     plan.texts.pop(name, None)
@@ -104,7 +102,16 @@ def check_labels(namespace: Any) -> None:
             )
 
 
-def _value(given: Any) -> dict[str, Any] | None:
+def check_root(namespace: tuple[str, ...]) -> None:
+    """Raise LangGraph's own error unless items may be put into a namespace."""
+    if not namespace or namespace[0] == "langgraph":
+        raise InvalidNamespaceError(
+            f"a namespace has a label, and the first is not 'langgraph': {namespace!r:.80}"
+        )
+
+
+def as_value(given: Any) -> dict[str, Any] | None:
+    """A value that an item may have, or None; raises `InvalidInput`."""
     if given is None:
         return None
     if not isinstance(given, Mapping):

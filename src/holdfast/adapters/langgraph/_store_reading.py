@@ -123,13 +123,11 @@ class Reading:
         conditions = op.match_conditions or ()
         matching = (
             namespace
-            for namespace, counted in self._snapshot.namespaces(_known_prefix(conditions))
-            if all(_matches(one, namespace) for one in conditions)
+            for namespace, counted in self._snapshot.namespaces(known_prefix(conditions))
+            if all(matches(one, namespace) for one in conditions)
             and (counted.lasting or self._has_living(namespace))
         )
-        depth = op.max_depth
-        cut = {namespace if depth is None else namespace[:depth] for namespace in matching}
-        return sorted(cut)[op.offset : op.offset + op.limit]
+        return page_of_namespaces(matching, op)
 
     def _has_living(self, namespace: tuple[str, ...]) -> bool:
         return any(self._living(self._snapshot.within(namespace)))
@@ -140,7 +138,14 @@ def _age(one: Entry) -> tuple[int, tuple[str, str]]:
     return -stored["updated_at"], order(key)
 
 
-def _known_prefix(conditions: Iterable[Any]) -> tuple[str, ...]:
+def page_of_namespaces(matching: Iterable[tuple[str, ...]], op: Any) -> list[tuple[str, ...]]:
+    """Namespaces cut to the depth that is asked for, each once and sorted, and of these a page."""
+    depth = op.max_depth
+    cut = {namespace if depth is None else namespace[:depth] for namespace in matching}
+    return sorted(cut)[op.offset : op.offset + op.limit]
+
+
+def known_prefix(conditions: Iterable[Any]) -> tuple[str, ...]:
     """What all matching namespaces begin with, as far as that is known."""
     longest: tuple[str, ...] = ()
     for condition in conditions:
@@ -151,7 +156,8 @@ def _known_prefix(conditions: Iterable[Any]) -> tuple[str, ...]:
     return longest
 
 
-def _matches(condition: Any, namespace: tuple[str, ...]) -> bool:
+def matches(condition: Any, namespace: tuple[str, ...]) -> bool:
+    """Whether a namespace meets a condition; `*` stands for any label."""
     path = tuple(condition.path)
     if len(namespace) < len(path):
         return False

@@ -20,10 +20,12 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class StoreItem(Item):
     """An item that knows how often it was put."""
 
-    __slots__ = ("version",)
+    __slots__ = ("degraded", "version")
 
-    def __init__(self, *, version: int = 0, **fields: Any) -> None:
+    def __init__(self, *, version: int = 0, degraded: bool = False, **fields: Any) -> None:
         super().__init__(**fields)
+        self.degraded = degraded
+        """Whether a `CoherentStore` could not ask its engine: this is the last value known."""
         self.version = version
         """1 for the first put of a key, and 1 more for each since, also across a delete."""
 
@@ -31,10 +33,11 @@ class StoreItem(Item):
 class StoreSearchItem(SearchItem):
     """An item that a search found, which knows how often it was put."""
 
-    __slots__ = ("version",)
+    __slots__ = ("degraded", "version")
 
-    def __init__(self, *, version: int = 0, **fields: Any) -> None:
+    def __init__(self, *, version: int = 0, degraded: bool = False, **fields: Any) -> None:
         super().__init__(**fields)
+        self.degraded = degraded
         self.version = version
 
 

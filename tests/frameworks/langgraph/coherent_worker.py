@@ -1,0 +1,98 @@
+"""A process whose agent works on shared items, beside others that do.
+
+    python -m tests.frameworks.langgraph.coherent_worker PLACE AGENT STRATEGY TIMES
+
+PLACE is a path or URL; after `base:` it is that of a `HoldfastStore` which is wrapped, and
+after `official:` that of LangGraph's own `PostgresStore`.
+
+It says `ready`, and does what lines that come in say: `count` adds 1 to a shared item so many
+times, `get KEY` says an item as JSON, `put KEY JSON` writes it, and says `done`; `die KEY JSON`
+writes it to the store that is wrapped, and no further.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+from langgraph.store.base import BaseStore
+from langgraph.store.postgres import PostgresStore
+
+from holdfast.adapters.langgraph import CoherentStore, HoldfastStore
+from holdfast.errors import VersionConflict
+
+SCOPE = "shared"
+
+
+def count(store: CoherentStore, agent: str, times: int) -> None:
+    """Add 1 so many times: by `edit`, and by `put` of what was read, in turns."""
+    done = 0
+    while done < times:
+        if done % 2:
+            store.edit((agent, SCOPE), "n", add, default={"n": 0})
+            done += 1
+            continue
+        found = store.get((agent, SCOPE), "n")
+        number, version = (found.value["n"], found.version) if found else (0, 0)
+        with suppress(VersionConflict):
+            store.put((agent, SCOPE), "n", {"n": number + 1}, if_version=version)
+            done += 1
+
+
+def add(value: Any) -> Any:
+    """One more."""
+    return {"n": value["n"] + 1}
+
+
+def answer(store: CoherentStore, agent: str, times: int, line: str) -> str:
+    """Do what a line says; what to say to it."""
+    verb, _, rest = line.partition(" ")
+    if verb == "count":
+        count(store, agent, times)
+        return "done"
+    if verb == "die":
+        # Killed after the other store was written, and before the version was committed.
+        store._contents._pairs.write = _die  # type: ignore[attr-defined]
+        verb = "put"
+    if verb == "put":
+        key, _, value = rest.partition(" ")
+        store.put((agent, SCOPE), key, json.loads(value))
+        return "done"
+    found = store.get((agent, SCOPE), rest)
+    return json.dumps(None if found is None else [found.version, found.value])
+
+
+def _die(*_: Any, **__: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def opened(place: str, strategy: str = "lazy") -> Iterator[CoherentStore]:
+    """The store that is meant by a place."""
+    kind, _, rest = place.partition(":")
+    with ExitStack() as stack:
+        base: BaseStore | None = None
+        if kind == "base":
+            base, where = stack.enter_context(HoldfastStore(rest)), None
+        elif kind == "official":
+            base, where = stack.enter_context(PostgresStore.from_conn_string(rest)), rest
+        else:
+            where = place
+        yield stack.enter_context(CoherentStore(strategy, store=where, base=base, tick_seconds=0.1))
+
+
+def main() -> None:
+    place, agent, strategy, times = sys.argv[1:]
+    with opened(place, strategy) as store:
+        print("ready", flush=True)
+        for line in sys.stdin:
+            print(answer(store, agent, int(times), line.strip()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
