@@ -11,13 +11,15 @@ import pytest
 from holdfast import Store, ThreadCheckpointer, Timeline, errors
 from holdfast.cli._app import app
 from holdfast.cli._errors import EXIT_CODES
+from holdfast.coherence import CoherenceCore
 from tests.cli.support import here
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding="utf-8")
 COMMANDS = [one.name for one in app.registered_commands]
 ASKED_FOR = (
     "init demo log tree branches show diff blame bisect branch switch rollback merge fork undo "
-    "redo tag ops metrics export import stats check gc migrate agents threads messages"
+    "redo tag ops metrics export import stats check gc migrate agents threads messages "
+    "artifacts"
 ).split()
 
 
@@ -38,7 +40,12 @@ def test_the_page_has_a_row_for_every_command_and_no_other() -> None:
 
 
 def test_every_method_that_the_page_names_exists() -> None:
-    owners = {"Timeline": Timeline, "Store": Store, "ThreadCheckpointer": ThreadCheckpointer}
+    owners = {
+        "Timeline": Timeline,
+        "Store": Store,
+        "ThreadCheckpointer": ThreadCheckpointer,
+        "CoherenceCore": CoherenceCore,
+    }
     for owner, name in re.findall(rf"`({'|'.join(owners)})\.(\w+)`", PAGE):
         assert hasattr(owners[owner], name), name
 

@@ -34,7 +34,7 @@ def test_the_environment_names_a_store_and_an_option_goes_before_it(
 LOOKING = [
     ("log",), ("tree",), ("branches",), ("show",), ("diff",), ("blame", "x"), ("ops",),
     ("metrics",), ("agents",), ("stats",), ("check",), ("gc",), ("undo",), ("tag", "x"),
-    ("export", "f"), ("migrate", "target"), ("switch", "x"), ("fork", "x"),
+    ("export", "f"), ("migrate", "target"), ("switch", "x"), ("fork", "x"), ("artifacts",),
 ]  # fmt: skip
 
 

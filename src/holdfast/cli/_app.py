@@ -13,6 +13,8 @@ from holdfast.cli import (  # noqa: F401 - they declare
     _changing,
     _comparing,
     _looking,
+    _replaying,
+    _sharing,
     _taking,
     _talking,
 )
@@ -39,9 +41,9 @@ def _options(
 
 # In the order in which people need them, not in that of the modules.
 _ORDER = (
-    "init sql demo agents threads messages log tree branches show diff blame bisect branch switch "
-    "rollback merge cherry-pick revert fork undo redo tag ops metrics export import "
-    "import-langgraph export-langgraph stats check gc migrate"
+    "init sql demo agents threads messages artifacts log tree branches show diff blame bisect "
+    "branch switch rollback merge cherry-pick revert fork undo redo tag ops metrics export import "
+    "import-langgraph export-langgraph replay stats check gc migrate"
 ).split()
 app.registered_commands.sort(key=lambda one: _ORDER.index(str(one.name)))
 

@@ -10,14 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.adapters.langgraph._names import thread_of
+from holdfast.cli._artifacts import SHARED, artifact_at
 from holdfast.cli._command import Run, command
 from holdfast.cli._errors import FOUND, Usage, with_hint
 from holdfast.cli._finding import new_store_url, refuse_memory
 from holdfast.cli._graphs import is_internal
+from holdfast.cli._output import on_one_line
 from holdfast.cli._threads import CONVERSATIONS, GRAPHS, kinds_of, read_id, read_user
 from holdfast.cli._urls import shown_url
 from holdfast.errors import Conflict, NotFound
-from holdfast.store import Problem, SpaceStats, migrate, split_name
+from holdfast.store import Problem, SpaceStats, Store, migrate, split_name
 from holdfast.store import open as open_store
 from holdfast.threads._config import Address
 from holdfast.timeline import Timeline
@@ -143,20 +145,21 @@ def stats(run: Run, recent: Recent = 1000) -> None:
 
     Example: holdfast stats
     """
-    with run.opened() as store, run.out.progress() as progress:
-        told = store.stats(recent=recent, progress=progress)
-    if run.json:
-        run.out.record(asdict(told))
-        return
-    disk = "" if told.disk is None else f", {size(told.disk)} on disk"
-    run.out.line(f"{told.objects:,} objects, {size(told.stored)} stored{disk}")
-    run.out.line(f"{size(told.payload)} before compression")
-    run.out.line(f"{size(told.freed_bytes)} that `holdfast gc` would free now")
-    for space in told.spaces:
-        _show_space(run, space)
+    with run.opened() as store:
+        with run.out.progress() as progress:
+            told = store.stats(recent=recent, progress=progress)
+        if run.json:
+            run.out.record(asdict(told))
+            return
+        disk = "" if told.disk is None else f", {size(told.disk)} on disk"
+        run.out.line(f"{told.objects:,} objects, {size(told.stored)} stored{disk}")
+        run.out.line(f"{size(told.payload)} before compression")
+        run.out.line(f"{size(told.freed_bytes)} that `holdfast gc` would free now")
+        for space in told.spaces:
+            _show_space(run, store, space)
 
 
-def _show_space(run: Run, space: SpaceStats) -> None:
+def _show_space(run: Run, store: Store, space: SpaceStats) -> None:
     # A thread of LangGraph has no commits: its steps are in its index.
     steps = f" in {space.commits:,} steps" if space.commits else ""
     run.out.line(
@@ -166,9 +169,15 @@ def _show_space(run: Run, space: SpaceStats) -> None:
     named = [ref for ref in space.refs if not ref.name.startswith("attempt/")]
     for ref in named[:20]:
         told = f"{size(ref.stored):>10}  {size(ref.alone):>10} alone  "
-        run.out.line(f"  {told}", (ref.name, "cyan"))
+        run.out.line(f"  {told}", (_ref_named(store, space.name, ref.name), "cyan"))
     for name, stored in _by_key(space)[:20]:
         run.out.line(f"  {size(stored):>10}  {name}")
+
+
+def _ref_named(store: Store, space: str, ref: str) -> str:
+    """A ref, for people: in a set it is an artifact."""
+    is_artifact = split_name(space)[0] == SHARED and ref.startswith("branch/")
+    return on_one_line(artifact_at(store, space, ref)) if is_artifact else ref
 
 
 def _by_key(space: SpaceStats) -> list[tuple[str, int]]:
@@ -192,10 +201,12 @@ def _grouped(kind: str, key: str) -> str:
 
 
 def _named(space: str) -> str:
-    """A space, for people: an agent, or a thread and whose it is."""
+    """A space, for people: an agent, a thread and whose it is, or artifacts and their set."""
     tenant, name = split_name(space)
     if tenant == TENANT:
         return name
+    if tenant == SHARED:
+        return f"artifacts of set {name}"
     kind, _, user = tenant.partition(":")
     whose = f" of {user}" if user else ""
     if kind == GRAPHS:

@@ -17,6 +17,7 @@ import typer
 from holdfast.adapters.langgraph._timeline import GraphTimeline, graph_names
 from holdfast.cli import _errors as errors
 from holdfast.cli import _values as values
+from holdfast.cli._artifacts import ArtifactView, artifact_rows, sets_in
 from holdfast.cli._finding import opened_store
 from holdfast.cli._graphs import GraphView
 from holdfast.cli._output import Output, prepare_streams, warn
@@ -43,6 +44,8 @@ class Run:
     agent: str | None = None
     thread: str | None = None
     user: str | None = None
+    artifact: str | None = None
+    set_name: str | None = None
     branch: str | None = None
     json: bool = False
     quiet: bool = False
@@ -63,9 +66,11 @@ class Run:
     def timeline(self) -> Iterator[Timeline]:
         """The timeline."""
         with self.opened() as store:
-            found = Named(self.agent, self.thread, self.user, self.branch).find(store)
+            found = Named(**{name: getattr(self, name) for name in Named._fields}).find(store)
             if isinstance(found, GraphTimeline):
                 self.view = GraphView()
+            elif self.artifact is not None:
+                self.view = ArtifactView(store, found)
             yield found
 
     @cached_property
@@ -80,7 +85,7 @@ def _names_of_agents(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def names_of_branches(ctx: typer.Context, incomplete: str) -> list[str]:
     """For the shell: the branches of the timeline that was named so far."""
-    named = Named(*(ctx.params.get(name) for name in ("agent", "thread", "user")))
+    named = Named(**{name: ctx.params.get(name) for name in Named._fields if name != "branch"})
 
     def ask(store: Store) -> list[str]:
         return [one.name for one in named.find(store).list_branches()]
@@ -101,6 +106,17 @@ def _names_of_users(ctx: typer.Context, incomplete: str) -> list[str]:
     return _completed(
         ctx, incomplete, lambda store: [one for one in names_by_user(store) if one is not None]
     )
+
+
+def _names_of_artifacts(ctx: typer.Context, incomplete: str) -> list[str]:
+    of_set = ctx.params.get("set_name")
+    return _completed(
+        ctx, incomplete, lambda store: sorted({row.name for row in artifact_rows(store, of_set)})
+    )
+
+
+def _names_of_sets(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _completed(ctx, incomplete, sets_in)
 
 
 def _completed(ctx: typer.Context, incomplete: str, ask: Callable[[Store], list[str]]) -> list[str]:
@@ -162,6 +178,31 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "artifact": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--artifact",
+                metavar="NAME",
+                help="The timeline of an artifact that agents share, instead of an agent's.",
+                autocompletion=_names_of_artifacts,
+            ),
+        ],
+        None,
+    ),
+    "set_name": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--set",
+                metavar="NAME",
+                help="Of which set the artifact is. Default: the only one, or 'shared'; lists "
+                "show all sets.",
+                autocompletion=_names_of_sets,
+            ),
+        ],
+        None,
+    ),
     "branch": (
         Annotated[
             str | None,
@@ -190,14 +231,24 @@ _SHARED = {
     "users": (*_FIRST, "user", *_LAST),
     "place": (*_FIRST, "thread", "user", *_LAST),
     "thread": (*_FIRST, "thread", "user", "branch", *_LAST),
-    "timeline": (*_FIRST, "agent", "thread", "user", "branch", *_LAST),
+    "sets": (*_FIRST, "set_name", *_LAST),
+    "timeline": (
+        *_FIRST,
+        "agent",
+        "thread",
+        "user",
+        "artifact",
+        "set_name",
+        "branch",
+        *_LAST,
+    ),
 }
 
 Command = Callable[..., int | None]
 
 
 def command(
-    on: Literal["store", "users", "place", "thread", "timeline"] = "timeline",
+    on: Literal["store", "users", "place", "thread", "sets", "timeline"] = "timeline",
     *,
     name: str | None = None,
 ) -> Callable[[Command], Command]:

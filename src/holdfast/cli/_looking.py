@@ -8,10 +8,11 @@ import typer
 
 from holdfast.adapters.langgraph._timeline import GraphTimeline, graph_names
 from holdfast.cli import _values as values
+from holdfast.cli._artifacts import sets_in, told_sets
 from holdfast.cli._command import Run, command
-from holdfast.cli._output import Span
+from holdfast.cli._output import Span, on_one_line
 from holdfast.cli._threads import names_by_user
-from holdfast.store import Operation, split_name
+from holdfast.store import Operation, Store
 from holdfast.timeline import Checkpoint, CheckpointStatus, Timeline, TreeLine
 from holdfast.timeline._past import Past
 
@@ -86,7 +87,7 @@ def names_by_id(timeline: Timeline) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for branch in timeline.list_branches():
         star = " *" if branch.is_current else ""
-        found.setdefault(branch.head, []).append(branch.name + star)
+        found.setdefault(branch.head, []).append(on_one_line(branch.name) + star)
     for tag, id in timeline.tags().items():
         found.setdefault(id, []).append(f"tag: {tag}")
     return found
@@ -168,7 +169,7 @@ def branches(run: Run, limit: Limit = 0) -> None:
                 "checkpoints": one.checkpoint_count,
             }
             mark: Span = ("* ", "green") if one.is_current else "  "
-            name: Span = (one.name, "bold cyan")
+            name: Span = (on_one_line(one.name), "bold cyan")
             count = f" {one.checkpoint_count} steps"
             run.out.row(record, one.name, mark, name, " ", (one.head[:8], "yellow"), count)
 
@@ -280,10 +281,10 @@ def _show_operation(run: Run, operation: Operation) -> None:
     action = str(operation.metadata.get("action") or "commit")
     spans: list[Span] = [(f"{operation.sequence:>6} ", "yellow"), (f"{action:<14}", "bold")]
     for name, before, target in operation.moves:
-        kind, named = split_name(name)
+        kind, named = run.view.ref(name)
         was = "new" if before is None else before.hex()[:8]
         now = "gone" if target is None else target.hex()[:8]
-        spans += [f" {kind} ", (named, "cyan"), f" {was} -> {now}"]
+        spans += [f" {kind} ", (on_one_line(named), "cyan"), f" {was} -> {now}"]
     run.out.row(operation_record(operation), str(operation.sequence), *spans)
 
 
@@ -323,7 +324,17 @@ def agents(run: Run, limit: Limit = 0) -> None:
             }
             told = f" {count} steps on {timeline.current_branch}, {len(heads)} branch(es)"
             run.out.row(record, name, (name, "bold cyan"), told)
-        threads = sum(map(len, names_by_user(store).values())) + len(graph_names(store))
-        if threads and not run.json and not run.quiet:
-            told = f"and {threads:,} thread{'s' * (threads > 1)}: `holdfast threads` lists them"
-            run.out.line((told, "dim"))
+        if not run.json and not run.quiet:
+            _tell_of_others(run, store)
+
+
+def _tell_of_others(run: Run, store: Store) -> None:
+    """Say what else is in a store, and which command lists it."""
+    threads = sum(map(len, names_by_user(store).values())) + len(graph_names(store))
+    if threads:
+        told = f"and {threads:,} thread{'s' * (threads > 1)}: `holdfast threads` lists them"
+        run.out.line((told, "dim"))
+    sets = sets_in(store)
+    if sets:
+        told = f"and artifacts of {told_sets(sets)}: `holdfast artifacts` lists them"
+        run.out.line((told, "dim"))

@@ -114,6 +114,11 @@ class Output:
         return self._console
 
 
+def on_one_line(name: str) -> str:
+    """A name that may hold anything, so that a list has a line for each."""
+    return name.replace("\n", "\\n")
+
+
 def warn(text: str) -> None:
     """One line to people, beside the output."""
     print(_clean(text), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Which thread a command is about, and which threads there are."""
+"""Which timeline a command is about, and which threads there are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from holdfast.adapters.langgraph._names import TENANT
 from holdfast.adapters.langgraph._timeline import GraphTimeline, graph_names, is_graph
+from holdfast.cli._artifacts import artifact_timeline, is_a_set, no_artifact_named, sets_in
 from holdfast.cli._errors import Usage, with_hint
 from holdfast.cli._finding import LOOKING, listed, timeline_in
 from holdfast.errors import InvalidInput, NotFound
@@ -21,7 +22,7 @@ CONVERSATIONS, GRAPHS = _TENANT, TENANT
 
 
 class Named(NamedTuple):
-    """The timeline that somebody named: of an agent, or of a thread.
+    """The timeline that somebody named: of an agent, of a thread, or of an artifact.
 
     The ids of threads and users are written as names are spelled: '#12' is the number 12.
     """
@@ -29,23 +30,47 @@ class Named(NamedTuple):
     agent: str | None = None
     thread: str | None = None
     user: str | None = None
+    artifact: str | None = None
+    set_name: str | None = None
     branch: str | None = None
 
     def find(self, store: Store) -> Timeline:
         """The timeline; raises `NotFound`, or `Usage` if it cannot be chosen."""
-        if self.agent is not None and (self.thread, self.user) != (None, None):
-            raise Usage(
-                "--agent names a timeline of an agent, and --thread one of a thread: give one"
-            )
+        self._expect_one()
         if self.thread is not None:
             return timeline_of(store, self.thread, self.user, self.branch)
         if self.user is not None:
             raise _no_thread_named(names_by_user(store), self.user)
-        if self.agent is None and not Timeline.agents(store):
+        if self.artifact is not None:
+            return artifact_timeline(store, self.artifact, self.set_name, self.branch)
+        if self.set_name is not None:
+            raise no_artifact_named(store, self.set_name)
+        self._expect_agent(store)
+        return timeline_in(store, self.agent, self.branch)
+
+    def _expect_one(self) -> None:
+        kinds = (
+            self.agent is not None,
+            (self.thread, self.user) != (None, None),
+            (self.artifact, self.set_name) != (None, None),
+        )
+        if sum(kinds) > 1:
+            raise Usage(
+                "--agent names a timeline of an agent, --thread one of a thread, and --artifact "
+                "one of an artifact: give one"
+            )
+
+    def _expect_agent(self, store: Store) -> None:
+        """Raise what helps who named no agent, but has no other timelines than of threads."""
+        names = Timeline.agents(store)
+        if self.agent is None and not names:
             known, graphs = names_by_user(store), graph_names(store)
             if known or graphs:
                 raise _no_thread_named(known, None, graphs)
-        return timeline_in(store, self.agent, self.branch)
+            if sets_in(store):
+                raise no_artifact_named(store, None)
+        elif self.agent is not None and self.agent not in names and self.agent in sets_in(store):
+            raise is_a_set(self.agent)
 
 
 def read_id(written: str, option: str) -> Id:

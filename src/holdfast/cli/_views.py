@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.codec import Path, parse_path, spell_path
 from holdfast.errors import InvalidInput, PathNotFound
+from holdfast.store import split_name
 from holdfast.threads import Message
 from holdfast.threads._contents import IDS, MARKS, RECORD, STATE, Contents
 from holdfast.threads._listing import message_of
@@ -66,6 +67,10 @@ class View:
     def facts(self, step: Checkpoint) -> dict[str, str]:
         """What else is known of a step."""
         return {}
+
+    def ref(self, name: str) -> tuple[str, str]:
+        """What a ref is, and its name."""
+        return split_name(name)
 
 
 class ThreadView(View):

@@ -1,0 +1,117 @@
+"""The command that goes through the logs of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli._command import Run, command
+from holdfast.cli._errors import FOUND, LEFT_OUT, Usage
+
+if TYPE_CHECKING:
+    from holdfast.coherence import Gap, Replay
+
+# Named here as well, so that other commands need not load the layer.
+INVARIANTS = "stale-read lost-update single-writer monotonic-version unwritten-version".split()
+_SHOWN = 20
+
+
+@command("store", name="replay")
+def replay_(
+    run: Run,
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Logs, or folders with logs (*.jsonl).")
+    ],
+    invariant: Annotated[
+        list[str] | None,
+        typer.Option("--invariant", metavar="NAME", help=f"Only this: {', '.join(INVARIANTS)}."),
+    ] = None,
+    skew: Annotated[
+        float,
+        typer.Option("--skew", min=0, metavar="SECONDS", help="How far clocks may be apart."),
+    ] = 0.0,
+) -> int:
+    """Look for stale reads and lost updates in the logs of shared artifacts.
+
+    Ends with 1 if a promise was broken, with 11 if none was but records are missing, or there
+    are none to judge.
+
+    Example: holdfast replay runs/today
+    """
+    from holdfast.coherence import replay
+
+    unknown = [one for one in invariant or () if one not in INVARIANTS]
+    if unknown:
+        raise Usage(f"there is no invariant {unknown[0]!r}; there are {', '.join(INVARIANTS)}")
+    done = replay(*paths, invariants=invariant or INVARIANTS, skew_seconds=skew)
+    _show_findings(run, done)
+    for gap in done.gaps if run.json else done.gaps[:_SHOWN]:
+        run.out.row({"gap": gap._asdict()}, "gap", ("gap", "yellow"), f" {_told(gap)}")
+    run.out.done(_record(done), *_verdict(done))
+    if not done.ok:
+        return FOUND
+    return LEFT_OUT if done.gaps or done.findings or done.empty else 0
+
+
+def _show_findings(run: Run, done: Replay) -> None:
+    shown: Counter[str] = Counter()
+    for one in done.findings:
+        shown[one.invariant] += 1
+        if run.json or run.quiet or shown[one.invariant] <= _SHOWN:
+            style = "red" if one.certain else "yellow"
+            record = {"finding": asdict(one)}
+            run.out.row(record, one.invariant, (one.invariant, style), f" {one}")
+    if not (run.json or run.quiet):
+        for name, count in shown.items():
+            if count > _SHOWN:
+                run.out.line(f"{name}: {count - _SHOWN:,} more; --json shows all")
+
+
+def _told(gap: Gap) -> str:
+    if gap.found is None:
+        what = f"stops before record {gap.expected}: it is still written, was killed or was cut off"
+    else:
+        what = f"has record {gap.found} where {gap.expected} was to come"
+    return f"the {gap.stream} of {gap.instance_id[:12]} {what}"
+
+
+def _verdict(done: Replay) -> list[str | tuple[str, str]]:
+    from holdfast.state._views._nodes import counted
+
+    certain = Counter(one.invariant for one in done.findings if one.certain)
+    looked = (
+        f": looked at {counted(done.reads, 'read')} and {counted(done.writes, 'write')} of "
+        f"{counted(done.artifacts, 'artifact')} by {counted(done.agents, 'agent')} in "
+        f"{counted(done.instances, 'process', 'processes')}"
+    )
+    notes = ""
+    if done.degraded:
+        notes += f"; {done.degraded:,} degraded reads are not judged"
+    if done.unbounded:
+        notes += f"; {done.unbounded:,} reads have no bound, so they cannot be stale"
+    if certain:
+        told = ", ".join(f"{count:,} {name}" for name, count in certain.items())
+        return [(f"broken ({told})", "red"), looked, notes]
+    if done.gaps or done.findings:
+        return [("nothing broken is certain, but records are missing", "yellow"), looked, notes]
+    if done.empty:
+        told = f" in {counted(done.files, 'file')}: record a run with `record_to` first"
+        return [("nothing to judge", "yellow"), told]
+    return [("every promise was kept", "green"), looked, notes]
+
+
+def _record(done: Replay) -> dict[str, Any]:
+    counts = {
+        name: value for name, value in asdict(done).items() if name not in ("findings", "gaps")
+    }
+    return {
+        "ok": done.ok,
+        "complete": done.complete,
+        "findings": len(done.findings),
+        "gaps": len(done.gaps),
+        **counts,
+    }
