@@ -81,13 +81,13 @@ class EngineInfo:
     label: str
     open: Callable[..., Engine]
     """Called without arguments for a side in memory, with a `Place` for one on disk."""
-    environment: Literal["ours", "peers", "python-3.12"]
+    environment: Literal["ours", "peers", "python-3.12", "coherence-0.6"]
     package: str | None = None
     """The distribution whose version is reported."""
     imports: str | None = None
     """What a program imports to use it; None for a floor."""
     note: str = ""
-    server: Literal["", "sqlite", "postgres", "redis", "s3"] = ""
+    server: Literal["", "sqlite", "postgres", "redis", "s3", "nats"] = ""
     """What the scenario starts for it; a side with one is made of clients."""
 
 

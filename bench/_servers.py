@@ -306,6 +306,27 @@ class Seaweed(_Listening):
         return sum(one["size"] for page in obstore.list(self.driver()) for one in page)
 
 
+class Nats(_Listening):
+    """NATS without anything that lasts, as a bus needs it."""
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def _command(self) -> list[str]:
+        return [_program("nats-server"), "--addr", "127.0.0.1", "--port", str(self.port)]
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                return connection.recv(4) == b"INFO"
+        except OSError:
+            return False
+
+    def stored_bytes(self) -> int:
+        return 0
+
+
 def s3_driver(url: str, prefix: str) -> Any:
     """A client of a bucket, for what is not ours."""
     from obstore.store import S3Store
@@ -329,6 +350,7 @@ SERVERS: dict[str, type[Server]] = {
     "postgres": Postgres,
     "redis": Redis,
     "s3": Seaweed,
+    "nats": Nats,
 }
 
 

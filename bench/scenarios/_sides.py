@@ -63,3 +63,27 @@ PLAIN_GRAPH = "graph-plain"
 PEER_GRAPH = "graph-agentref"
 OUR_GRAPH = "graph-holdfast"
 EVERY_GRAPH = (OUR_GRAPH, PLAIN_GRAPH, PEER_GRAPH)
+
+SHARED_MEMORY = "shared-memory"
+PEERS_SHARED = ("shared-peer", "shared-peer-page")
+OUR_SHARED = (
+    "shared-lazy",
+    "shared-eager",
+    "shared-lease",
+    "shared-access-count",
+    "shared-broadcast",
+)
+SHARED_POSTGRES = "shared-langgraph-postgres"
+OUR_SHARED_SERVED = (
+    "shared-sqlite",
+    "shared-sqlite-lease",
+    "shared-postgres",
+    "shared-postgres-lease",
+    "shared-redis",
+    "shared-redis-lease",
+)
+EVERY_SHARED_SERVED = (*OUR_SHARED_SERVED, SHARED_POSTGRES)
+
+TOLD_HERE = "told-here"
+TOLD_SERVED = ("told-postgres", "told-redis", "told-nats", "told-sqlite")
+EVERY_TOLD = (TOLD_HERE, *TOLD_SERVED)

@@ -22,7 +22,15 @@ from bench.engines._client import Client
 from bench.engines._replay import replayed
 from bench.scenarios import _clients as clients
 from bench.scenarios._commits import Small
-from bench.scenarios._sides import EMBEDDED, ENGINES, EVERY_SERVED, FLOOR_OF, SERVED_SAVERS
+from bench.scenarios._sides import (
+    EMBEDDED,
+    ENGINES,
+    EVERY_SERVED,
+    EVERY_SHARED_SERVED,
+    FLOOR_OF,
+    SERVED_SAVERS,
+    TOLD_SERVED,
+)
 from bench.scenarios.engines_small import client as small_client
 
 OWN = [EMBEDDED, *ENGINES, *FLOOR_OF.values()]
@@ -138,7 +146,7 @@ def test_every_side_on_a_server_says_which() -> None:
     infos = registry.engines()
 
     served = {name for name, info in infos.items() if info.server}
-    assert served == {*EVERY_SERVED, *SERVED_SAVERS}
+    assert served == {*EVERY_SERVED, *SERVED_SAVERS, *EVERY_SHARED_SERVED, *TOLD_SERVED}
 
 
 def test_the_cpu_of_a_process_counts_children_that_have_ended() -> None:

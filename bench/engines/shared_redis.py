@@ -1,0 +1,23 @@
+"""Holdfast's CoherentStore, strategy lazy, on Redis."""
+
+from __future__ import annotations
+
+from bench._model import Engine, EngineInfo, Place
+
+
+def _open(place: Place | None = None) -> Engine:
+    from bench._coherent import CoherentSide
+
+    return CoherentSide("lazy", place)
+
+
+ENGINE = EngineInfo(
+    name="shared-redis",
+    label="CoherentStore, lazy, Redis",
+    open=_open,
+    environment="peers",
+    package="holdfast",
+    imports="holdfast.adapters.langgraph",
+    note="durable; every read is confirmed",
+    server="redis",
+)

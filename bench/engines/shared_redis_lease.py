@@ -1,0 +1,23 @@
+"""Holdfast's CoherentStore, strategy lease, on Redis."""
+
+from __future__ import annotations
+
+from bench._model import Engine, EngineInfo, Place
+
+
+def _open(place: Place | None = None) -> Engine:
+    from bench._coherent import CoherentSide
+
+    return CoherentSide("lease", place)
+
+
+ENGINE = EngineInfo(
+    name="shared-redis-lease",
+    label="CoherentStore, lease, Redis",
+    open=_open,
+    environment="peers",
+    package="holdfast",
+    imports="holdfast.adapters.langgraph",
+    note="durable; reads ask nobody for 300 s, unless they are told",
+    server="redis",
+)
