@@ -385,6 +385,16 @@ class DamagedObject(Corrupt):
         )
 
 
+class Rewound(Corrupt):
+    """An engine went back in time: it no longer has operations that it had shown.
+
+    It was restored from a backup, or lost its last moments. Whoever followed its log reads
+    everything anew, and follows from there.
+    """
+
+    code = "rewound"
+
+
 class Unavailable(HoldfastError):
     """Something does not answer now: wait and try again."""
 

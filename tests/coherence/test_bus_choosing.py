@@ -279,3 +279,30 @@ def test_a_bus_of_a_closed_store_ends(url: str) -> None:
     store.close()
     bus.publish(TOPIC, b"news")
     bus.close()
+
+
+def test_what_follows_a_log_notices_that_the_engine_went_back_in_time() -> None:
+    # As of a server that may lose its last moments, and did: numbers come a second time.
+    old, new = MemoryStore(), MemoryStore()
+
+    def write(store: MemoryStore, *values: int) -> None:
+        with CoherenceCore(store.another(), name=NAME, bus=False) as core:
+            for value in values:
+                core.write("writer", "plan", value)
+
+    write(old, 1, 2, 3)
+    write(new, 1, 7, 8)
+    bus, heard, doubted = LogBus(old, SPACE), Heard(), threading.Event()
+    try:
+        bus.on_gap(doubted.set)
+        bus.subscribe(topic_of(place_of(old, SPACE), "plan"), heard)
+        write(old, 4)
+        assert heard.reaches(4)
+        write(new, 9)
+        old._data = new._data
+
+        assert doubted.wait(PATIENCE)
+        write(new, 10)
+        assert heard.reaches(5)
+    finally:
+        bus.close()

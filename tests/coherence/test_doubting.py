@@ -22,6 +22,7 @@ from holdfast.coherence._buses._bus import Invalidation
 from holdfast.coherence._hearing import Follower
 from holdfast.coherence._protocol import Directory, Entry, Version
 from holdfast.coherence._steady import steady
+from holdfast.errors import Rewound
 from holdfast.store import MemoryStore
 from holdfast.testing._stores._base import PATIENCE, Clock
 from tests.coherence.grant_clients import TIMEOUT, Client
@@ -286,7 +287,7 @@ def test_a_log_that_went_back_in_time_is_followed_anew(open_client: OpenClient) 
     follower._look()
     before = reader.read("reader", "plan").value
     authority.__init__(new.another(), reader.name, Codec())  # type: ignore[misc]
-    with pytest.raises(Exception, match="not the one that was followed"):
+    with pytest.raises(Rewound):
         follower._look()
     meanwhile = reader.read("reader", "plan").value
     follower._look()

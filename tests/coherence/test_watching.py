@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
+from pathlib import Path
 
 import pytest
 
 from holdfast.coherence import CoherenceCore
-from holdfast.errors import InvalidInput, NotFound, StoreClosed
+from holdfast.errors import InvalidInput, NotFound, Rewound, StoreClosed
+from holdfast.store import MemoryStore
 from tests.coherence.conftest import OpenCore
 
 
@@ -100,3 +103,47 @@ def test_a_watcher_of_some_artifacts_ends_whatever_happens_to_others(open_core: 
         writer.join()
 
     assert seen == []
+
+
+def test_a_watcher_is_told_that_the_engine_went_back_in_time(tmp_path: Path) -> None:
+    place, copy = tmp_path / "shared.holdfast", tmp_path / "backup"
+    with CoherenceCore(place) as core:
+        core.write("planner", "plan", 1)
+    shutil.copytree(place, copy)
+    with CoherenceCore(place) as core:
+        core.write("planner", "plan", 2)
+        last = next(core.watch(after=1)).sequence
+    shutil.rmtree(place)
+    copy.rename(place)
+
+    with CoherenceCore(place) as core:
+        with pytest.raises(Rewound, match="no longer has the operation 2"):
+            next(core.watch(after=last))
+        core.write("planner", "plan", 7)
+        assert next(core.watch(after=1)).version == 2
+
+
+@pytest.mark.parametrize("missed", [0, 1, 2])
+def test_a_watcher_notices_operations_that_took_the_numbers_of_others(missed: int) -> None:
+    # As of a server that may lose its last moments, and did: numbers come a second time.
+    old, new = MemoryStore(), MemoryStore()
+    for store, values in ((old, [1, 2]), (new, [1, 7, *range(missed)])):
+        with CoherenceCore(store.another()) as core:
+            for value in values:
+                core.write("planner", "plan", value)
+    with CoherenceCore(old) as core:
+        changes = core.watch(after=0, timeout=0)
+        seen = [next(changes).version, next(changes).version]
+        old._data = new._data
+
+        assert seen == [1, 2]
+        with pytest.raises(Rewound):
+            next(changes)
+
+
+def test_a_watcher_of_artifacts_in_memory_is_told_that_they_are_not_those_it_saw() -> None:
+    core = CoherenceCore()
+    core.write("planner", "plan", 1)
+
+    with pytest.raises(Rewound, match="changes end with their process"):
+        next(core.watch(after=5))

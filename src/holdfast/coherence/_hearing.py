@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
-from holdfast.coherence._authorities._stored import Position, Rewound, StoredAuthority
+from holdfast.coherence._authorities._stored import StoredAuthority
 from holdfast.coherence._buses._bus import (
     Bus,
     Invalidation,
@@ -22,8 +22,9 @@ from holdfast.coherence._buses._fanout import Fanout
 from holdfast.coherence._client import Client
 from holdfast.coherence._content import Content
 from holdfast.coherence._protocol import Version
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Rewound
 from holdfast.store._forking import freed_after_fork
+from holdfast.store._watching import Position
 
 _log = logging.getLogger("holdfast.coherence")
 
@@ -249,7 +250,7 @@ class Follower:
     def _look(self) -> None:
         if self._position is None:
             # What is found now is at least as new as this operation.
-            first = self._authority.position()
+            first = Position(self._authority.sequence())
             self.known = dict(self._authority.names())
             self._position = first
         while not self._closed:

@@ -24,7 +24,7 @@ class Watching:
     ) -> Iterator[ArtifactChange]:
         """Yield what comes after an operation."""
         look = self._looking(artifacts, after, timeout)
-        return watch(look, self._waking, after, self._patience(timeout))
+        return watch(look, self._waking, self._patience(timeout))
 
     def awatch(
         self,
@@ -35,10 +35,7 @@ class Watching:
     ) -> AsyncIterator[ArtifactChange]:
         """The same for an event loop; no thread waits."""
         look = self._looking(artifacts, after, timeout)
-        patience = self._patience(timeout)
-        return awatch(
-            lambda number: threads.run(partial(look, number)), self._waking, after, patience
-        )
+        return awatch(partial(threads.run, look), self._waking, self._patience(timeout))
 
     def wake_all(self) -> None:
         """Let all look at once: the client was closed."""
@@ -50,13 +47,13 @@ class Watching:
 
     def _looking(
         self, artifacts: Iterable[str] | None, after: int, timeout: float | None
-    ) -> Callable[[int], list[ArtifactChange]]:
+    ) -> Callable[[], list[ArtifactChange]]:
         expect_whole(after, 0, "after")
         expect_timeout(timeout)
         # One name alone would be taken for its letters.
         expect(not isinstance(artifacts, str), "artifacts are a list of names", artifacts)
         wanted = None if artifacts is None else frozenset(artifacts)
-        return _Look(self._authority, self._check_open, wanted, after)
+        return _Look(self._authority.looking(after), self._check_open, wanted, after)
 
     @contextmanager
     def _waking(self, wake: Callable[[], None]) -> Iterator[None]:
@@ -73,19 +70,19 @@ class _Look:
 
     def __init__(
         self,
-        authority: Authority,
+        look: Callable[[], tuple[list[ArtifactChange], int]],
         check_open: Callable[[], None],
         wanted: frozenset[str] | None,
         after: int,
     ) -> None:
-        self._authority, self._check_open = authority, check_open
+        self._look, self._check_open = look, check_open
         self._wanted, self._position = wanted, after
 
-    def __call__(self, _: int) -> list[ArtifactChange]:
+    def __call__(self) -> list[ArtifactChange]:
         while True:
             self._check_open()
             before = self._position
-            found, self._position = self._authority.happened(before)
+            found, self._position = self._look()
             if self._wanted is not None:
                 found = [one for one in found if one.artifact in self._wanted]
             if found or self._position == before:

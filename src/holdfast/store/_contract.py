@@ -50,7 +50,7 @@ from holdfast.store._records import (
     check_ids,
 )
 from holdfast.store._room import Room
-from holdfast.store._watching import Patience, awatch, watch
+from holdfast.store._watching import Log, Patience, awatch, watch
 from holdfast.tree._objects import Object, ObjectId
 
 if TYPE_CHECKING:
@@ -230,18 +230,22 @@ class Store(Engine):
         """Yield operations from number `after + 1` on, and wait for more.
 
         Ends when none came for `timeout` seconds; without a timeout, never. Raises
-        `StoreClosed` when the store is closed meanwhile.
+        `StoreClosed` when the store is closed meanwhile, and `Rewound` when the engine no
+        longer has the operation after which to go on.
         """
+        look = self._looking(space, after)
+        expect_timeout(timeout)
+        patience = Patience(timeout, self.poll_seconds)
+        return watch(look, partial(self._waking, space), patience)
+
+    def _looking(self, space: str, after: int) -> Callable[[], list[Operation]]:
         self._check_open()
         check_space(space)
         expect_whole(after, 0, "after")
-        expect_timeout(timeout)
-        return watch(
-            lambda number: self.operations(space, number, _PAGE),
-            partial(self._waking, space),
-            after,
-            Patience(timeout, self.poll_seconds),
-        )
+        return self._log_of(space).looking(after)
+
+    def _log_of(self, space: str) -> Log:
+        return Log(space, lambda number: self.operations(space, number, _PAGE))
 
     # Leases.
 
@@ -541,16 +545,9 @@ class Store(Engine):
         self, space: str, after: int = 0, timeout: float | None = None
     ) -> AsyncIterator[Operation]:
         """The asynchronous twin of `watch`; no thread waits for it."""
-        self._check_open()
-        check_space(space)
-        expect_whole(after, 0, "after")
+        look = partial(self._threads.run, self._looking(space, after))
         expect_timeout(timeout)
-        return awatch(
-            lambda number: self.aoperations(space, number, _PAGE),
-            partial(self._waking, space),
-            after,
-            Patience(timeout, self.poll_seconds),
-        )
+        return awatch(look, partial(self._waking, space), Patience(timeout, self.poll_seconds))
 
     async def aclose(self) -> None:
         """The asynchronous twin of `close`."""

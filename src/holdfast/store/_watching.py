@@ -6,24 +6,63 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
+from holdfast.errors import Rewound
 from holdfast.store._asynchronous import Bell
 from holdfast.store._forking import freed_after_fork
+from holdfast.store._records import Operation
 
 Waking: TypeAlias = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """While entered, the function that it was given is called when there may be news."""
 
 
-class Numbered(Protocol):
-    """What is watched: an operation, or what became of one."""
-
-    @property
-    def sequence(self) -> int:
-        """The number of the operation."""
+N = TypeVar("N")
 
 
-N = TypeVar("N", bound=Numbered)
+class Position(NamedTuple):
+    """An operation up to which a log was read, and what tells it from another of its number."""
+
+    sequence: int
+    write_id: str | None = None
+    """None if only its number is known."""
+
+
+class Log:
+    """The operations of one space; raises `Rewound` if they are no longer those that were seen."""
+
+    def __init__(self, space: str, read: Callable[[int], list[Operation]]) -> None:
+        self._space, self._read = space, read
+        """Gives some operations after a number."""
+
+    def after(self, last: Position) -> tuple[list[Operation], Position]:
+        """Some operations after one that was seen, and the position up to which they reach."""
+        # With the last one that is known, which tells whether this is still the same log.
+        found = self._read(max(0, last.sequence - 1))
+        if last.sequence:
+            if not found or last.write_id not in (None, found[0].write_id):
+                raise Rewound(
+                    f"the log of {self._space!r} no longer has the operation {last.sequence} that "
+                    "was seen: its engine went back in time. Read everything anew, and follow "
+                    "the log from there."
+                )
+            last = _position(found.pop(0))
+        return found, _position(found[-1]) if found else last
+
+    def looking(self, after: int) -> Callable[[], list[Operation]]:
+        """What gives the next operations, each time that it is called."""
+        position = Position(after)
+
+        def look() -> list[Operation]:
+            nonlocal position
+            found, position = self.after(position)
+            return found
+
+        return look
+
+
+def _position(operation: Operation) -> Position:
+    return Position(operation.sequence, operation.write_id)
 
 
 class Patience:
@@ -48,18 +87,14 @@ class Patience:
         return remaining if self._poll is None else min(remaining, self._poll)
 
 
-def watch(
-    look: Callable[[int], list[N]], waking: Waking, after: int, patience: Patience
-) -> Iterator[N]:
-    """Yield what `look` finds after a number, now and as it comes."""
+def watch(look: Callable[[], list[N]], waking: Waking, patience: Patience) -> Iterator[N]:
+    """Yield what `look` finds, each time what comes next: now and as it comes."""
     news = freed_after_fork(threading.Event())
     with waking(news.set):
         while True:
             news.clear()  # Before looking, so that no wake is missed.
-            found = look(after)
-            for operation in found:
-                after = operation.sequence
-                yield operation
+            found = look()
+            yield from found
             if found:
                 patience.renew()
                 continue
@@ -70,20 +105,16 @@ def watch(
 
 
 async def awatch(
-    look: Callable[[int], Awaitable[list[N]]],
-    waking: Waking,
-    after: int,
-    patience: Patience,
+    look: Callable[[], Awaitable[list[N]]], waking: Waking, patience: Patience
 ) -> AsyncIterator[N]:
     """The same for an event loop; no thread waits."""
     bell = Bell()
     with waking(bell.ring):
         while True:
             bell.still()
-            found = await look(after)
-            for operation in found:
-                after = operation.sequence
-                yield operation
+            found = await look()
+            for one in found:
+                yield one
             if found:
                 patience.renew()
                 continue

@@ -130,8 +130,12 @@ class Authority(ABC):
     """How often to look for changes although nobody said that there are any."""
 
     @abstractmethod
-    def happened(self, after: int) -> tuple[list[ArtifactChange], int]:
-        """Some of the changes after an operation, and the number up to which they reach."""
+    def looking(self, after: int) -> Callable[[], tuple[list[ArtifactChange], int]]:
+        """What gives the next changes after an operation, each time that it is called.
+
+        And the number up to which they reach. Raises `Rewound` if the engine no longer has
+        the operation up to which it has looked.
+        """
 
     @abstractmethod
     def waking(self, wake: Callable[[], None]) -> AbstractContextManager[None]:

@@ -21,7 +21,7 @@ from holdfast.coherence._authorities._authority import (
 )
 from holdfast.coherence._content import Content
 from holdfast.coherence._protocol import Version
-from holdfast.errors import LeaseHeld, LeaseLost, MissingObjects, NotFound
+from holdfast.errors import LeaseHeld, LeaseLost, MissingObjects, NotFound, Rewound
 from holdfast.store import Lease, LeaseRecord
 from holdfast.store._forking import whole_after_fork
 from holdfast.store._leases import LeaseKeeper
@@ -123,11 +123,18 @@ class LocalAuthority(Authority):
                 if not version.deleted and name.startswith(prefix)
             }
 
-    def happened(self, after: int) -> tuple[list[ArtifactChange], int]:
-        """The changes after an operation; raises `NotFound` if they are not kept."""
-        with self._lock:
-            self._expect_kept(after)
-            return self._since(after), max(after, self._sequence)
+    def looking(self, after: int) -> Callable[[], tuple[list[ArtifactChange], int]]:
+        """Look at the last changes; raises `NotFound` if those that come next are not kept."""
+        position = after
+
+        def look() -> tuple[list[ArtifactChange], int]:
+            nonlocal position
+            with self._lock:
+                self._expect_kept(position)
+                found, position = self._since(position), self._sequence
+            return found, position
+
+        return look
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
@@ -141,6 +148,11 @@ class LocalAuthority(Authority):
                 self._wakes.discard(wake)
 
     def _expect_kept(self, after: int) -> None:
+        if after > self._sequence:
+            raise Rewound(
+                f"there is no operation {after}: without a store changes end with their process. "
+                "Watch from now on, or give the artifacts a store."
+            )
         kept = self._changes[0].sequence if len(self._changes) == _KEPT_CHANGES else 1
         if after + 1 < kept:
             raise NotFound(

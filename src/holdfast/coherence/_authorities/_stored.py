@@ -20,7 +20,7 @@ from holdfast.coherence._authorities._authority import (
 from holdfast.coherence._authorities._names import BRANCH, GRANT, NAME, names_of
 from holdfast.coherence._content import Content
 from holdfast.coherence._protocol import Version
-from holdfast.errors import Conflict, Corrupt, MissingObjects, NotFound, RefMoved, WriteIdReused
+from holdfast.errors import Conflict, MissingObjects, NotFound, RefMoved, WriteIdReused
 from holdfast.history._commits import Commits
 from holdfast.store import (
     Fence,
@@ -33,6 +33,7 @@ from holdfast.store import (
     space_name,
     split_name,
 )
+from holdfast.store._watching import Position
 from holdfast.tree import Commit, Object, ObjectId, TreeWriter, Written, load, make_commit
 
 if TYPE_CHECKING:
@@ -65,17 +66,6 @@ class _Draft(NamedTuple):
     written: Written
 
 
-class Position(NamedTuple):
-    """An operation that was seen, and what tells it from another of the same number."""
-
-    sequence: int
-    write_id: str
-
-
-class Rewound(Corrupt):
-    """The engine went back in time: it lost operations that it had shown."""
-
-
 class StoredAuthority(Authority):
     """A set of artifacts in one space of a store."""
 
@@ -84,6 +74,7 @@ class StoredAuthority(Authority):
         self.space = space_name(TENANT, name)
         store.view(self.space, ref_name(BRANCH, "-"))  # The name is checked here.
         self.poll_seconds = store.poll_seconds
+        self._log = store._log_of(self.space)
         self._codec = codec
         self._size = 0
         """How many artifacts there were when last looked at all."""
@@ -273,35 +264,30 @@ class StoredAuthority(Authority):
         """The number of the last operation."""
         return self.store.view(self.space, ref_name(BRANCH, "-")).sequence
 
-    def position(self) -> Position:
-        """The last operation."""
-        last = self.sequence()
-        operations = self.store.operations(self.space, max(0, last - 1), 1) if last else []
-        return _position(operations[0]) if operations else Position(0, "")
-
     def changes(self, after: Position) -> tuple[list[tuple[str, Version]], Position]:
-        """Some of the versions after an operation, and the one up to which they reach.
+        """Some of the versions after an operation, and the position up to which they reach.
 
         Raises `Rewound` if there is no such operation any more.
         """
-        # With the last one that is known, which tells whether this is still the same log.
-        operations = self.store.operations(self.space, max(0, after.sequence - 1), _PAGE)
-        if after.sequence:
-            if not operations or _position(operations[0]) != after:
-                raise Rewound(f"the log of {self.space!r} is not the one that was followed")
-            del operations[0]
-        found = [change for one in operations for change in self._versions_of(one)]
-        return found, _position(operations[-1]) if operations else after
+        operations, position = self._log.after(after)
+        return [change for one in operations for change in self._versions_of(one)], position
 
-    def happened(self, after: int) -> tuple[list[ArtifactChange], int]:
-        """Some of the changes after an operation."""
-        operations = self.store.operations(self.space, after, _PAGE)
-        found = [
-            ArtifactChange(artifact, one.number, one.agent, operation.sequence, one.deleted)
-            for operation in operations
-            for artifact, one in self._versions_of(operation)
-        ]
-        return found, operations[-1].sequence if operations else after
+    def looking(self, after: int) -> Callable[[], tuple[list[ArtifactChange], int]]:
+        """Look at the log of the space, from an operation on."""
+        position = Position(after)
+
+        def look() -> tuple[list[ArtifactChange], int]:
+            nonlocal position
+            operations, reached = self._log.after(position)
+            found = [
+                ArtifactChange(artifact, one.number, one.agent, operation.sequence, one.deleted)
+                for operation in operations
+                for artifact, one in self._versions_of(operation)
+            ]
+            position = reached  # Only now: what cannot be read is looked at again.
+            return found, position.sequence
+
+        return look
 
     def waking(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
         """Call `wake` when there may be changes."""
@@ -380,10 +366,6 @@ class StoredAuthority(Authority):
                 while len(self._versions) > _REMEMBERED:
                     self._versions.popitem(last=False)
         return found
-
-
-def _position(operation: Operation) -> Position:
-    return Position(operation.sequence, operation.write_id)
 
 
 class _Writers:

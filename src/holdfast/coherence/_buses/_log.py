@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from holdfast.coherence._authorities._names import BRANCH, NAME
 from holdfast.coherence._buses._bus import Invalidation, Subscription, place_of, space_topic
@@ -12,10 +13,11 @@ from holdfast.coherence._buses._delivery import QUEUE
 from holdfast.coherence._buses._exchange import Exchange
 from holdfast.coherence._buses._following import pauses
 from holdfast.coherence._forking import tell_after_fork
-from holdfast.errors import FormatError, HoldfastError, StoreClosed
+from holdfast.errors import FormatError, HoldfastError, Rewound, StoreClosed
 from holdfast.store import Operation, Store, ref_name
 from holdfast.store._forking import freed_after_fork
 from holdfast.store._names import decode_part
+from holdfast.store._watching import Patience, watch
 from holdfast.tree import ObjectId, read_commit
 
 _LOOKS = 1.0  # Seconds after which a thread that follows looks whether it is still wanted.
@@ -114,20 +116,25 @@ class LogBus:
         return thread
 
     def _follow(self, after: int | None) -> None:
-        pause = pauses()
+        store, space, pause = self._store, self._space, pauses()
+        look = None if after is None else store._looking(space, after)
         while not self._over.is_set():
             try:
-                if after is None:
-                    after = self._store.view(self._space, _NO_REFS).sequence
+                if look is None:
+                    look = store._looking(space, store.view(space, _NO_REFS).sequence)
                     self._exchange.doubt()
-                for operation in self._store.watch(self._space, after, _LOOKS):
+                patience = Patience(_LOOKS, store.poll_seconds)
+                for operation in watch(look, partial(store._waking, space), patience):
                     if self._over.is_set():
                         return
-                    after = operation.sequence
                     pause = pauses()
                     self._tell(operation)
             except StoreClosed:
                 return
+            except Rewound:
+                look = None  # The numbers of what was told come again, for something else.
+                with self._lock:
+                    self._told.clear()
             except Exception as error:  # noqa: BLE001 - whatever it is, the log is read on
                 if not threading.main_thread().is_alive():
                     return  # The program ends, and no thread can be started any more.
