@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.langgraph._adapter import LangGraphAdapter
     from holdfast.adapters.langgraph._coherence import CoherenceAdapter
     from holdfast.adapters.langgraph._coherent import CoherentStore
+    from holdfast.adapters.langgraph._coherent_watching import ItemChange
     from holdfast.adapters.langgraph._export import Exported, export_checkpoints
     from holdfast.adapters.langgraph._saver import HoldfastSaver
     from holdfast.adapters.langgraph._store import HoldfastStore
@@ -28,6 +29,7 @@ __all__ = [
     "HoldfastSaver",
     "HoldfastStore",
     "Imported",
+    "ItemChange",
     "ItemVersion",
     "LangGraphAdapter",
     "StoreItem",
@@ -45,6 +47,7 @@ _MODULES = {
     "HoldfastSaver": "_saver",
     "HoldfastStore": "_store",
     "Imported": "_takeover",
+    "ItemChange": "_coherent_watching",
     "ItemVersion": "_store_records",
     "LangGraphAdapter": "_adapter",
     "Adapter": "_adapter",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from os import PathLike
@@ -22,6 +22,7 @@ from holdfast.adapters.langgraph._coherent_base import OnBase, Resolving
 from holdfast.adapters.langgraph._coherent_contents import Asked, Contents, Put, by_agent
 from holdfast.adapters.langgraph._coherent_direct import Direct
 from holdfast.adapters.langgraph._coherent_identity import Place, convention, running_agent
+from holdfast.adapters.langgraph._coherent_watching import ItemChange, Watching
 from holdfast.adapters.langgraph._store import HoldfastStore
 from holdfast.adapters.langgraph._store_ops import (
     as_value,
@@ -44,6 +45,7 @@ from holdfast.store._checks import expect
 from holdfast.tree import ABSENT
 
 if TYPE_CHECKING:
+    from holdfast.coherence._authorities._timeline import ArtifactTimeline
     from holdfast.store import KVStore
 
 _MOST_PLACES: Final = 1 << 16
@@ -137,6 +139,7 @@ class CoherentStore(BaseStore, Closes):
                 opened.callback(self._contents.close)
             self._opened = opened.pop_all()
         self._base = base
+        self._watching = Watching(self._core, self._convention)
         self._is_local = self._contents.is_local
         self.supports_ttl = base is not None and base.supports_ttl
         self.ttl_config = None if base is None else base.ttl_config
@@ -150,7 +153,7 @@ class CoherentStore(BaseStore, Closes):
 
     @property
     def core(self) -> CoherenceCore:
-        """What knows the artifacts: for their histories, to watch them, and the like.
+        """What knows the artifacts: for snapshots of several, for kept writes, and the like.
 
         The item `plan` of `("planner", "shared")` is its artifact `shared/plan`.
         """
@@ -334,6 +337,46 @@ class CoherentStore(BaseStore, Closes):
             items = self._contents.get_all(list(own.values()), refresh)
             for number, item in zip(own, items, strict=True):
                 results[number] = item
+
+    # Looking on.
+
+    def history(self, namespace: tuple[str, ...], key: str) -> ArtifactTimeline:
+        """The versions of an item, as a timeline to look at; raises `NotFound`.
+
+        Around another store there is none: that store has the values.
+        """
+        if self._base is not None:
+            raise InvalidInput(
+                f"the values of these items are in {self._base!r:.80}, and so is their history, "
+                "if that store keeps one: a HoldfastStore does. Hand it over as base= and ask it."
+            )
+        return self._core.history(self._asked(namespace, key).artifact)
+
+    def watch(
+        self,
+        namespace_prefix: tuple[str, ...] = (),
+        *,
+        after: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[ItemChange]:
+        """Yield each new version of the items below a prefix, as it comes, whoever puts it.
+
+        From now on, or from what comes after the `sequence` of a change that was seen. Ends
+        when nothing came for `timeout` seconds; without one, never.
+        """
+        return self._watching.watch(namespace_prefix, after, timeout)
+
+    def awatch(
+        self,
+        namespace_prefix: tuple[str, ...] = (),
+        *,
+        after: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[ItemChange]:
+        """The asynchronous twin of `watch`; no thread waits for it."""
+        return self._watching.awatch(namespace_prefix, after, timeout)
+
+    ahistory = twin(history)
 
     # Agents.
 
