@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.config import get_store
+from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.store.base import BaseStore, PutOp
@@ -218,9 +219,12 @@ def in_two_nodes(meet: threading.Barrier, *, inside: bool) -> StateGraph[Any, An
     return builder
 
 
+@pytest.mark.parametrize("identity", ["namespace", "config"])  # One agent, or one for each node.
 @pytest.mark.parametrize("inside", [False, True])
-def test_runs_without_a_thread_take_nothing_away(open_store: Open, inside: bool) -> None:
-    store, meet = open_store(), threading.Barrier(2)
+def test_runs_without_a_thread_take_nothing_away(
+    open_store: Open, inside: bool, identity: Any
+) -> None:
+    store, meet = open_store(identity=identity), threading.Barrier(2)
     store.put(PLACE, "n", {"n": 0})
     graph = in_two_nodes(meet, inside=inside).compile(store=store)
     refused: list[VersionConflict] = []
@@ -239,6 +243,90 @@ def test_runs_without_a_thread_take_nothing_away(open_store: Open, inside: bool)
 
     assert len(refused) == 1
     assert number_in(store) == 1
+
+
+@pytest.mark.parametrize("identity", ["namespace", "config"])
+def test_nodes_of_one_step_that_go_on_from_the_same_read_take_nothing_away(
+    open_store: Open, identity: Any
+) -> None:
+    store, meet = open_store(identity=identity), threading.Barrier(MANY)
+    store.put(PLACE, "n", {"n": 0})
+
+    def look(_: Any) -> dict[str, Any]:
+        return {"seen": number_in(get_store())}
+
+    def say(state: Any) -> Work:
+        meet.wait(30)
+        try:
+            get_store().put(PLACE, "n", {"n": state["seen"] + 1})
+        except VersionConflict:
+            return {"done": [False]}
+        return {"done": [True]}
+
+    class State(Work, Counting): ...
+
+    builder = StateGraph(State)
+    builder.add_node("look", look)
+    builder.add_edge(START, "look")
+    for number in range(MANY):
+        builder.add_node(f"say {number}", say)
+        builder.add_edge("look", f"say {number}")
+    given = builder.compile(store=store).invoke({})
+
+    assert given["done"].count(True) == number_in(store) == 1
+
+
+@pytest.mark.parametrize("identity", ["namespace", "config"])
+def test_a_task_of_a_function_puts_what_the_function_got(open_store: Open, identity: Any) -> None:
+    store = open_store(identity=identity)
+    store.put(PLACE, "n", {"n": 0})
+
+    @task
+    def say(seen: int) -> None:
+        get_store().put(PLACE, "n", {"n": seen + 1})
+
+    @entrypoint(store=store)
+    def count(others: bool) -> None:
+        seen = number_in(get_store())
+        if others:
+            elsewhere = threading.Thread(target=store.edit, args=(PLACE, "n", lambda _: {"n": 9}))
+            elsewhere.start()
+            elsewhere.join()
+        say(seen).result()
+
+    with pytest.raises(VersionConflict):
+        count.invoke(True)
+    count.invoke(False)
+
+    assert number_in(store) == 10
+
+
+def test_an_agent_puts_what_another_one_of_its_run_got(open_store: Open) -> None:
+    store = open_store()
+
+    def at(agent: str) -> tuple[str, ...]:
+        return (agent, "shared")
+
+    def look(_: Any) -> Counting:
+        found: Any = get_store().get(at("planner"), "n")
+        return {"seen": found.value["n"]}
+
+    def say(state: Counting) -> Counting:
+        get_store().put(at("writer"), "n", {"n": state["seen"] + 1})
+        return {}
+
+    store.put(at("boss"), "n", {"n": 0})
+    builder = StateGraph(Counting)
+    builder.add_sequence([look, say])
+    builder.add_edge(START, "look")
+    held = builder.compile(store=store, checkpointer=HoldfastSaver(), interrupt_before=["say"])
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    held.invoke({}, thread)
+    store.edit(at("boss"), "n", lambda _: {"n": 9})
+
+    with pytest.raises(VersionConflict):
+        held.invoke(None, thread)
+    assert number_in(store) == 9
 
 
 def test_what_a_run_read_too_long_ago_is_not_put_over(
