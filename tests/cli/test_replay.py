@@ -13,8 +13,8 @@ from tests.cli.support import here, process
 
 FINDING = "invariant space artifact agent instance_id version message certain at"
 VERDICT = (
-    "ok complete findings gaps files records reads writes degraded unbounded artifacts agents "
-    "instances"
+    "ok complete findings gaps files records reads writes degraded unbounded unaudited blind "
+    "artifacts agents instances"
 )
 
 
@@ -122,7 +122,18 @@ def test_quiet_says_only_which_promises_were_broken(tmp_path: Path) -> None:
 def test_only_the_invariant_that_is_named_counts(tmp_path: Path) -> None:
     broken(tmp_path)
 
-    assert here("replay", str(tmp_path), "--invariant", "stale-read").code == 0
+    done = here("replay", str(tmp_path), "--invariant", "stale-read")
+    assert done.code == 0
+    assert done.out.startswith("no stale-read was found: looked at")
+
+
+def test_a_state_log_alone_ends_with_11(tmp_path: Path) -> None:
+    kept(tmp_path)
+    (states,) = tmp_path.glob("*.state.jsonl")
+
+    done = here("replay", str(states))
+    assert done.code == 11
+    assert "the reads of 1 process are in no log that was named" in done.out
 
 
 def test_several_files_are_one_run(tmp_path: Path) -> None:

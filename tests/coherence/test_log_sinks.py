@@ -94,6 +94,31 @@ def test_a_slow_callback_delays_neither_the_caller_nor_another_log() -> None:
     assert seen_meanwhile == 1
 
 
+def test_closing_says_how_much_a_slow_callback_has_not_got(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    go_on, seen = threading.Event(), []
+
+    def wait(record: dict[str, Any]) -> None:
+        go_on.wait(WAIT)
+        seen.append(record)
+
+    caplog.set_level(logging.WARNING, "holdfast.coherence")
+    logs = Logs(state_log=wait)
+    for version in range(1, 8):
+        fetched(logs, version)
+    logs.close(timeout=0.01)
+    told = [one.message for one in caplog.records]
+    go_on.set()
+    logs.close(timeout=WAIT)
+
+    assert told == [
+        "state_log: its sink is slow, and up to 7 records are not handed over yet. They are as "
+        "long as the program runs."
+    ]
+    assert len(seen) == 7
+
+
 def test_a_full_queue_drops_records_and_their_numbers_show_it() -> None:
     stuck = _Stuck()
     logs = Logs(state_log=stuck, capacity=3)

@@ -165,8 +165,11 @@ def test_what_an_agent_wrote_itself_is_not_lost_to_it(run: Run) -> None:
 def test_who_never_saw_an_artifact_loses_nothing_by_replacing_it(run: Run) -> None:
     run.write("a", 1, 1, read_version=0)
     run.write("b", 2, 2, read_version=0)
+    run.write("b", 3, 3, read_version=0)
 
-    assert run.found() == []
+    done = replay(run.save())
+    assert done.findings == []
+    assert done.blind == 1
 
 
 def test_a_write_that_does_not_say_so_was_made_from_what_its_agent_saw_last(run: Run) -> None:
@@ -227,6 +230,18 @@ def test_a_state_log_alone_shows_a_lost_update(run: Run) -> None:
     run.state("b", "SHARED", 3, "commit_cas", version=3, read_version=1)
 
     assert run.found() == ["lost-update"]
+
+
+def test_a_state_log_alone_proves_nothing_about_reads(run: Run) -> None:
+    run.state("a", "SHARED", 1, "commit_cas", version=1, read_version=0)
+    run.read("b", 1, 2)
+    folder = run.save()
+    (states,) = folder.glob("*state_log*")
+
+    assert replay(folder).unaudited == 0
+    alone = replay(states)
+    assert (alone.ok, alone.complete, alone.unaudited) == (True, False, 1)
+    assert replay(states, invariants=["single-writer"]).complete
 
 
 def test_threads_may_write_their_states_down_in_another_order(run: Run) -> None:

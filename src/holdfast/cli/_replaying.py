@@ -37,8 +37,8 @@ def replay_(
 ) -> int:
     """Look for stale reads and lost updates in the logs of shared artifacts.
 
-    Ends with 1 if a promise was broken, with 11 if none was but records are missing, or there
-    are none to judge.
+    Ends with 1 if a promise was broken, with 11 if none was but records are missing, as those
+    of reads from a state log alone, or there are none to judge.
 
     Example: holdfast replay runs/today
     """
@@ -51,10 +51,10 @@ def replay_(
     _show_findings(run, done)
     for gap in done.gaps if run.json else done.gaps[:_SHOWN]:
         run.out.row({"gap": gap._asdict()}, "gap", ("gap", "yellow"), f" {_told(gap)}")
-    run.out.done(_record(done), *_verdict(done))
+    run.out.done(_record(done), *_verdict(done, invariant or []))
     if not done.ok:
         return FOUND
-    return LEFT_OUT if done.gaps or done.findings or done.empty else 0
+    return 0 if done.complete and not (done.findings or done.empty) else LEFT_OUT
 
 
 def _show_findings(run: Run, done: Replay) -> None:
@@ -79,7 +79,7 @@ def _told(gap: Gap) -> str:
     return f"the {gap.stream} of {gap.instance_id[:12]} {what}"
 
 
-def _verdict(done: Replay) -> list[str | tuple[str, str]]:
+def _verdict(done: Replay, only: list[str]) -> list[str | tuple[str, str]]:
     from holdfast.state._views._nodes import counted
 
     certain = Counter(one.invariant for one in done.findings if one.certain)
@@ -91,17 +91,23 @@ def _verdict(done: Replay) -> list[str | tuple[str, str]]:
     notes = ""
     if done.degraded:
         notes += f"; {done.degraded:,} degraded reads are not judged"
+    if done.unaudited:
+        of = counted(done.unaudited, "process", "processes")
+        notes += f"; the reads of {of} are in no log that was named: a content audit log has them"
+    if done.blind:
+        notes += f"; {counted(done.blind, 'write')} replaced what their agents had not seen"
     if done.unbounded:
         notes += f"; {done.unbounded:,} reads have no bound, so they cannot be stale"
     if certain:
         told = ", ".join(f"{count:,} {name}" for name, count in certain.items())
         return [(f"broken ({told})", "red"), looked, notes]
-    if done.gaps or done.findings:
-        return [("nothing broken is certain, but records are missing", "yellow"), looked, notes]
     if done.empty:
         told = f" in {counted(done.files, 'file')}: record a run with `record_to` first"
         return [("nothing to judge", "yellow"), told]
-    return [("every promise was kept", "green"), looked, notes]
+    if done.findings or not done.complete:
+        return [("nothing broken is certain, but records are missing", "yellow"), looked, notes]
+    kept = f"no {' and no '.join(only)} was found" if only else "every promise was kept"
+    return [(kept, "green"), looked, notes]
 
 
 def _record(done: Replay) -> dict[str, Any]:

@@ -210,7 +210,7 @@ class Logs:
         _close_all(self._streams)
         until = None if timeout is None else time.monotonic() + timeout
         for one in self._streams:
-            one.join(_left(until))
+            one.leave(_left(until), "They are as long as the program runs.")
 
     def __enter__(self) -> Logs:
         return self

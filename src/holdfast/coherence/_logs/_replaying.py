@@ -28,7 +28,14 @@ from holdfast.coherence._logs._records import (
     STATE_LOG,
     Record,
 )
-from holdfast.coherence._logs._rules import INVARIANTS, Finding, Trust, findings_of
+from holdfast.coherence._logs._rules import (
+    INVARIANTS,
+    OF_READS,
+    Finding,
+    Trust,
+    blind_writes,
+    findings_of,
+)
 from holdfast.coherence._logs._validating import Gap, Wholeness
 from holdfast.errors import InvalidInput, NotFound
 
@@ -43,7 +50,9 @@ class Replay:
 
     `findings` are promises that were broken. `gaps` are records that are missing: a run
     without findings is proven only if there are none. `unbounded` counts reads of which no
-    log says how late they may be.
+    log says how late they may be, `unaudited` the processes whose reads were to be judged and
+    are in no log (only a content audit log has reads), and `blind` the writes that replaced
+    what their agents had not seen, which is allowed.
     """
 
     findings: list[Finding]
@@ -54,6 +63,8 @@ class Replay:
     writes: int
     degraded: int
     unbounded: int
+    unaudited: int
+    blind: int
     artifacts: int
     agents: int
     instances: int
@@ -66,7 +77,7 @@ class Replay:
     @property
     def complete(self) -> bool:
         """Whether nothing is missing from the logs."""
-        return not self.gaps
+        return not self.gaps and not self.unaudited
 
     @property
     def empty(self) -> bool:
@@ -110,6 +121,8 @@ def replay(
         writes=sum(one.is_write for one in facts.deliveries),
         degraded=sum(one.degraded for one in facts.deliveries),
         unbounded=sum(one.promise[1:] == (None, None) for one in reads),
+        unaudited=len(run.instances - run.audited) if OF_READS.intersection(wanted) else 0,
+        blind=sum(1 for _ in blind_writes(facts)),
         artifacts=len({one.key for one in seen}),
         agents=len({one.agent for one in seen}),
         instances=len(run.instances),
@@ -122,6 +135,8 @@ class _Run:
     def __init__(self) -> None:
         self.turns: list[Turn] = []
         self.instances: set[str] = set()
+        self.audited: set[str] = set()
+        """Those whose content audit log was read."""
         self.records = 0
         self.begun_late = False
         self.doubtful: set[ArtifactKey] = set()
@@ -160,6 +175,8 @@ class _Run:
     def _see(self, stream: str, record: Record, path: Path, index: int) -> None:
         instance = record["instance_id"]
         self.instances.add(instance)
+        if stream == CONTENT_AUDIT_LOG:
+            self.audited.add(instance)
         if record.get(CONTROL) == BEGIN:
             bounds = record.get("bound_seconds"), record.get("bound_reads")
             self._promises[instance] = Promise(record.get("space", ""), *bounds)

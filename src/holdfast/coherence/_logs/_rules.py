@@ -167,6 +167,22 @@ INVARIANTS: Final[Mapping[str, Rule]] = {
 }
 
 
+OF_READS: Final = frozenset({"stale-read", "monotonic-version", "unwritten-version"})
+"""Those about what was read."""
+
+
+def blind_writes(facts: Facts) -> Iterator[Delivery]:
+    """Writes that replaced what another agent wrote and their own had not seen.
+
+    They break no promise: whoever has seen nothing replaces what is there.
+    """
+    for one in facts.deliveries:
+        if one.is_write and one.read_version == 0 and not (one.merged or one.deleted):
+            before = facts.writes[one.key].get(one.version - 1, [])
+            if any(other.reader != one.reader and not other.deleted for other in before):
+                yield one
+
+
 def findings_of(facts: Facts, trust: Trust, invariants: Iterable[str]) -> list[Finding]:
     """Everything that a run broke."""
     return [

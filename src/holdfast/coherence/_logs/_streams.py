@@ -128,6 +128,20 @@ class Stream:
         thread.join(timeout)
         return not thread.is_alive()
 
+    def leave(self, timeout: float | None, after: str) -> None:
+        """The same for who goes on; `after` says what becomes of records that still wait."""
+        if self.join(timeout) or self._thread is threading.current_thread():
+            return
+        with self._lock:
+            left = self._number - self._done
+        if left:
+            _log.warning(
+                "%s: its sink is slow, and up to %d records are not handed over yet. %s",
+                self._shape.stream,
+                left,
+                after,
+            )
+
     # What follows needs the lock.
 
     def _taken(self, number: int, given: Sequence[Any]) -> bool:
@@ -282,7 +296,7 @@ def _end_all() -> None:
     for one in streams:
         one.close()
     for one in streams:
-        one.join(max(0.0, until - time.monotonic()))
+        one.leave(max(0.0, until - time.monotonic()), "The program ends: they are lost.")
 
 
 atexit.register(_end_all)
