@@ -76,8 +76,8 @@ def plan(url: str) -> None:
     """The planner, which starts the others and looks at what they made."""
     with holdfast.open(url) as store, shared(store) as artifacts:
         begin = {"open": list(TASKS), "taken": {}, "findings": []}
-        artifacts.register_artifact("plan", begin, agent_name="planner")
-        artifacts.register_artifact("summary", "", agent_name="planner")
+        # Whatever an earlier run has left: an agent that has not seen it, replaces it.
+        artifacts.publish("planner", {"plan": begin, "summary": ""})
         reviewers = [started("review", url, name) for name in REVIEWERS]
         for one in reviewers:
             if one.wait() != 0:

@@ -250,7 +250,7 @@ class VersionConflict(Conflict):
         self.expected, self.actual = expected, actual
         self.conflicts, self._kind = tuple(conflicts), kind
         super().__init__(
-            f"{kind} {key!r:.80} in {self.namespace!r:.200} was expected at {_version(expected)}, "
+            f"{kind} {key!r:.80} in {_place(self.namespace)} was expected at {_version(expected)}, "
             f"and {'is not there' if not actual else f'is at {_version(actual)}'}"
             f"{_not_merged(self.conflicts)} Nothing was changed: {advice}"
             f"{', or use `edit`' if self.conflicts else ''}."
@@ -333,7 +333,7 @@ class GrantLost(LeaseLost):
         self.artifact, self.agent, self.trigger = artifact, agent, trigger
         super().__init__(
             f"agent {agent!r:.80} no longer holds artifact {artifact!r:.80} ({trigger}). Nothing "
-            "was changed: others may have written since. Read it again, then hold it again."
+            "was changed: others may have written since. Release it or hold it again, and read it."
         )
 
 
@@ -481,6 +481,11 @@ def _not_merged(conflicts: Sequence[PathConflict]) -> str:
     more = f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
     shown = "; ".join(str(one) for one in conflicts[:3])
     return f", and the changes cannot be merged without a merger for {shown}{more}."
+
+
+def _place(namespace: Sequence[str]) -> str:
+    """A namespace of a LangGraph store, or the name of a set of artifacts."""
+    return repr(namespace[0] if len(namespace) == 1 else tuple(namespace))[:200]
 
 
 def _version(number: int) -> str:

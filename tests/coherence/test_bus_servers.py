@@ -237,6 +237,16 @@ def test_an_address_that_is_none_is_refused_at_once(make: type[RedisBus | Postgr
         make("http://user:secret@localhost/")
 
 
+@pytest.mark.parametrize("servers", ["", "nats://", [], ["nats://localhost", ""]])
+def test_a_server_of_nats_has_a_host(servers: str | list[str]) -> None:
+    with pytest.raises(InvalidInput):
+        NatsBus(servers)
+
+
+def test_a_host_alone_is_a_server_of_nats() -> None:
+    assert "at example.org:4222, localhost:4223" in repr(NatsBus(["example.org", "localhost:4223"]))
+
+
 def test_a_bus_shows_where_it_is_and_no_password() -> None:
     buses = [
         RedisBus("redis://me:secret@example.org:6380/0"),

@@ -426,15 +426,15 @@ def test_reclaims_are_in_the_log_of_both_sides(clock: Clock) -> None:
 
     found = {
         name: [
-            (one["agent_name"], one["from_state"], one["to_state"])
+            (one["agent_name"], one["from_state"], one["to_state"], one["token"])
             for one in records
             if one["trigger"] == "reclaim_heartbeat"
         ]
         for name, records in logs.items()
     }
     assert found == {
-        "here": [("planner", "MODIFIED", "INVALID")],
-        "there": [("planner", "EXCLUSIVE", "INVALID")],
+        "here": [("planner", "MODIFIED", "INVALID", grant.token)],
+        "there": [("planner", "EXCLUSIVE", "INVALID", grant.token)],
     }
 
 

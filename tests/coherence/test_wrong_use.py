@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,11 @@ import pytest
 
 from holdfast.coherence import CoherenceCore
 from holdfast.errors import ArtifactHeld, InvalidInput, NotAllowed, VersionConflict
+from holdfast.store import MemoryStore
+
+
+async def coroutine_function(value: Any) -> Any:
+    return value
 
 
 @pytest.mark.parametrize(
@@ -23,6 +29,7 @@ from holdfast.errors import ArtifactHeld, InvalidInput, NotAllowed, VersionConfl
         ({"instance_id": 5}, "instance_id is a text"),
         ({"instance_id": ""}, "instance_id is a text"),
         ({"stratgy": "lease"}, "has no parameter stratgy.* CoherenceCore takes .*strategy"),
+        ({"strategy_name": "lease"}, "Did you mean strategy?"),
     ],
 )
 def test_what_a_core_cannot_be_made_of_is_refused_by_its_name(
@@ -46,6 +53,8 @@ def test_a_wrong_value_of_a_parameter_does_not_list_the_others() -> None:
         lambda core: core.watch("plan"),
         lambda core: core.publish("a", ["plan"]),
         lambda core: core.edit("a", "plan", {"step": 2}),
+        lambda core: core.edit("a", "plan", coroutine_function),
+        lambda core: asyncio.run(core.aedit("a", "plan", coroutine_function)),
     ],
 )
 def test_arguments_of_a_wrong_kind_are_refused(call: Callable[[CoherenceCore], object]) -> None:
@@ -85,6 +94,67 @@ def test_holding_twice_in_one_thread_is_refused_and_never_waits_for_itself() -> 
         core.hold("a", "plan")
 
     assert "in this thread" in str(caught.value)
+
+
+def test_a_thread_does_not_wait_for_ever_for_what_it_holds() -> None:
+    with CoherenceCore() as core:
+        first = core.hold("a", "plan")
+
+        with pytest.raises(ArtifactHeld, match="would wait for itself"):
+            core.hold("a", "plan")
+        assert first.release()
+        core.hold("a", "plan").release()
+
+
+def test_a_task_waits_for_another_of_its_agent() -> None:
+    async def work() -> list[int]:
+        done: list[int] = []
+
+        async def one(number: int) -> None:
+            async with await core.ahold("a", "plan"):
+                done.append(number)
+
+        await asyncio.gather(*map(one, range(4)))
+        return done
+
+    with CoherenceCore() as core:
+        assert sorted(asyncio.run(work())) == [0, 1, 2, 3]
+
+
+class FunctionBus:
+    """Gives functions where objects are wanted, or the other way round."""
+
+    def __init__(self, wrong: str) -> None:
+        self._wrong = wrong
+
+    def publish(self, topic: str, message: bytes) -> None: ...
+
+    def subscribe(self, topic: str, receive: Any, gap: Any = None) -> Any:
+        return (lambda: None) if self._wrong == "subscribe" else self
+
+    def on_gap(self, doubt: Any) -> Any:
+        return self if self._wrong == "on_gap" else (lambda: None)
+
+    def close(self) -> None: ...
+
+
+def test_a_bus_that_gives_no_way_to_end_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    bus: Any = FunctionBus("on_gap")
+    with pytest.raises(InvalidInput, match="on_gap gives a function"):
+        CoherenceCore(MemoryStore(), bus=bus)
+
+    bus = FunctionBus("subscribe")
+    with CoherenceCore(MemoryStore(), strategy="lease", bus=bus) as core:
+        core.write("a", "plan", 1)
+        assert core.read("b", "plan").value == 1
+    assert "gives what has a close()" in caplog.text
+
+
+def test_an_artifact_shows_what_it_is() -> None:
+    with CoherenceCore() as core:
+        made = core.write("a", "plan", {"step": 1})
+
+        assert repr(made) == "<Artifact 'plan' version 1 by 'a': {'step': 1}>"
 
 
 def test_a_benchmark_that_is_not_here_yet_is_said_to_be_so() -> None:

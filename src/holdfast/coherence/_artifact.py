@@ -74,4 +74,5 @@ class Artifact:
 
     def __repr__(self) -> str:
         mark = " degraded" if self.degraded else ""
-        return f"<Artifact {self.name!r} version {self.version}{mark}>"
+        told = f"{self.name!r} version {self.version} by {self.agent!r:.80}"
+        return f"<Artifact {told}{mark}: {self.value!r:.80}>"

@@ -23,6 +23,7 @@ from holdfast.coherence._client import Client
 from holdfast.coherence._content import Content
 from holdfast.coherence._protocol import Version
 from holdfast.errors import HoldfastError, Rewound
+from holdfast.store._checks import expect
 from holdfast.store._forking import freed_after_fork
 from holdfast.store._watching import Position
 
@@ -53,6 +54,7 @@ class Hearing:
         # Clients of one instance_id must hear each other.
         self._sender = f"{client.instance_id}.{uuid4().hex[:8]}"
         self._stop_doubting = bus.on_gap(client.directory.doubt)
+        expect(callable(self._stop_doubting), "a bus's on_gap gives a function that ends it", bus)
         self.wake: Callable[[], None] | None = None
         """Called when something came: for a follower of the log."""
 
@@ -68,9 +70,7 @@ class Hearing:
         with self._lock:
             if "" not in self._subscriptions:
                 topic = space_topic(self._place)
-                self._subscriptions[""] = self._bus.subscribe(
-                    topic, Receiver(self._receive), self._directory.doubt
-                )
+                self._subscriptions[""] = self._subscribed(topic, Receiver(self._receive))
 
     def listen(self, artifact: str) -> None:
         """Hear of an artifact from now on. Called before its version is asked for."""
@@ -97,14 +97,18 @@ class Hearing:
     def _subscribe(self, artifact: str) -> None:
         topic = topic_of(self._place, artifact)
         try:
-            receiver = Receiver(self._receive, artifact)
-            found = self._bus.subscribe(topic, receiver, self._directory.doubt)
+            found = self._subscribed(topic, Receiver(self._receive, artifact))
         except Exception as error:  # noqa: BLE001 - what agents do needs no bus; tried again then
             if not self._is_deaf:
                 _log.warning("the bus refused a subscription with %r; more is not said", error)
             self._is_deaf = True
         else:
             self._subscriptions[artifact] = found
+
+    def _subscribed(self, topic: str, receiver: Receiver) -> Subscription:
+        found = self._bus.subscribe(topic, receiver, self._directory.doubt)
+        expect(hasattr(found, "close"), "a bus's subscribe gives what has a close()", self._bus)
+        return found
 
     def _oldest(self) -> Subscription:
         """Take the oldest out. Its copies keep their bounds, which need no message."""

@@ -290,7 +290,11 @@ class Directory:
 
     def reclaimed(self, agent: str, artifact: str, trigger: str) -> list[Transition]:
         """A grant was taken from an agent, and with it the right to serve its copy."""
-        return self._ungrant(agent, artifact, State.INVALID, trigger)
+        with self._lock:
+            entry = self._holders.get(artifact, {}).get(agent)
+            token = 0 if entry is None else entry.token
+        ended = self._ungrant(agent, artifact, State.INVALID, trigger)
+        return [one._replace(token=token) for one in ended]  # Which one it was.
 
     def recovered(self, agent: str) -> list[Transition]:
         """An agent begins afresh: what it had is not served, nor the base of a write."""

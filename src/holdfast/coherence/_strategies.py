@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar, Final, NamedTuple
 
 from holdfast.coherence._protocol import Entry
@@ -135,7 +136,7 @@ class Broadcast(Strategy):
 
 STRATEGIES: Final = ("lazy", "eager", "lease", "access_count", "broadcast")
 
-_INSIDE: Final = {"clock", "codec", "places"}  # For tests and for other layers.
+_INSIDE: Final = {"clock", "places"}  # For tests and for other layers.
 _TICKS: Final = 300
 _ACCESSES: Final = 100
 _KNOWN: Final = {
@@ -187,8 +188,12 @@ def strategy_for(
             ) from None
         if not set(parameters) - set(_KNOWN.get(strategy, ()) if isinstance(strategy, str) else ()):
             raise
-        taken = ", ".join(sorted(set(owner.__init__.__kwdefaults__) - _INSIDE))  # type: ignore[misc]
-        raise InvalidInput(f"{error}. Beside these, {owner.__name__} takes {taken}.") from None
+        taken = sorted({"strategy", *owner.__init__.__kwdefaults__} - _INSIDE)  # type: ignore[misc]
+        close = get_close_matches(next(iter(parameters)), taken, 1)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        raise InvalidInput(
+            f"{error}. Beside these, {owner.__name__} takes {', '.join(taken)}.{meant}"
+        ) from None
 
 
 def check_seconds(given: Any, name: str) -> float:

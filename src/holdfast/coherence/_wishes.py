@@ -6,10 +6,13 @@ import os
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from holdfast.coherence._content import Content
 from holdfast.coherence._protocol import Version
+from holdfast.errors import InvalidInput
+from holdfast.store._checks import expect
 from holdfast.store._haste import hasty
 from holdfast.tree import ABSENT
 
@@ -35,6 +38,16 @@ class Proposed(NamedTuple):
     """The one version whose place it may take; 0 for none at all."""
     base: Version | None = None
     """What it was made from, if that is not what the agent saw last."""
+
+
+def expect_change(change: Any) -> None:
+    """What changes a value is a plain function of it."""
+    expect(callable(change), "the change is a function of the value", change)
+    if iscoroutinefunction(change):
+        raise InvalidInput(
+            f"the change is a plain function, which may be called again: {change!r:.80} is a "
+            "coroutine function. Await what it needs before the edit."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -399,6 +399,26 @@ class Record:
     topic: str
 
 
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"plan": {"a": 2}},
+        [("plan", {"a": 2})],
+        [{"plan": {"a": 2}}],
+        Command(update={"plan": {"a": 2}}),
+    ],
+)
+def test_a_node_that_returns_what_it_only_reads_is_refused(
+    adapter: CoherenceAdapter, update: Any
+) -> None:
+    @adapter.node("planner", reads=["plan"])
+    def forgetful(state: Any, artifacts: Any) -> Any:
+        return update
+
+    with pytest.raises(InvalidInput, match="name it in writes="):
+        forgetful({})
+
+
 @pytest.mark.parametrize("schema", [Model, Record])
 def test_a_node_gets_the_state_and_what_else_it_asks_langgraph_for(
     adapter: CoherenceAdapter, schema: Any

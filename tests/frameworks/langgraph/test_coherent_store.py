@@ -368,6 +368,8 @@ def test_an_item_of_an_engine_that_is_away_bears_a_mark() -> None:
         last = store.get(REVIEWER, "plan")
     with pytest.raises(Unavailable):
         store.get(REVIEWER, "never seen")
+    with pytest.raises(Unavailable, match="without the engine"):
+        store.list_namespaces()
     store.put(REVIEWER, "plan", {"n": 2})
 
     assert fresh is not None and not fresh.degraded
@@ -450,3 +452,26 @@ def test_a_local_store_answers_without_another_thread() -> None:
         return {one.name for one in threading.enumerate()} - before
 
     assert asyncio.run(work()) == set()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.put("planner", "plan", {"step": 1}),
+        lambda store: store.get("planner", "plan"),
+        lambda store: store.delete("planner", "plan"),
+        lambda store: store.search("planner"),
+        lambda store: store.watch("planner"),
+        lambda store: store.history("planner", "plan"),
+    ],
+)
+def test_a_namespace_is_no_text(store: CoherentStore, call: Any) -> None:
+    with pytest.raises(InvalidNamespaceError, match="a tuple of labels, not 'planner'"):
+        call(store)
+
+
+def test_an_item_shows_its_version(store: CoherentStore) -> None:
+    store.put(PLANNER, "plan", {"step": 1})
+
+    assert repr(store.get(PLANNER, "plan")).endswith(", version=1)")
+    assert repr(store.search(PLANNER)[0]).endswith(", version=1)")

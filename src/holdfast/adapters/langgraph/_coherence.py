@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +60,8 @@ class CoherenceAdapter(BaseCoherenceAdapter):
         The function gets the values of `reads` in its parameter `artifacts`, if it has one,
         and the rest from LangGraph as always. What it returns under a name in `writes` is
         committed, and leaves the update: an artifact is in no checkpoint. It is checked
-        against what was newest when the node began. A function that raises commits nothing.
+        against what was newest when the node began. A function that raises commits nothing,
+        and one that returns what it only reads is refused.
         Each attempt of a `RetryPolicy` gets fresh values, also after a `VersionConflict`.
         """
         agent_name_of(agent_name, "node() takes the name of an agent, then wraps the function")
@@ -85,7 +86,7 @@ def _wrapped(
         raise InvalidInput(
             f"{_name(function)} yields, and a node on artifacts returns what it made"
         )
-    signature = inspect.signature(function)
+    signature, unwritten = inspect.signature(function), frozenset(reads) - writes
     passes = _PARAMETER in signature.parameters
     if reads and not passes:
         raise InvalidInput(
@@ -93,11 +94,20 @@ def _wrapped(
             "get them in"
         )
 
+    def expect_no_artifact(update: Any) -> None:
+        for name in unwritten.intersection(_names(update)):
+            raise InvalidInput(
+                f"{_name(function)} returned {name!r:.80}, which it reads and does not write. To "
+                "commit it, name it in writes=; what belongs into the graph's state needs another "
+                "name than an artifact"
+            )
+
     def run(*arguments: Any, **keywords: Any) -> Any:
         turn = adapter._turn(agent, reads, writes)
         if passes:
             keywords[_PARAMETER] = turn.values()
         update, made = _parted(function(*arguments, **keywords), writes)
+        expect_no_artifact(update)
         turn.commit(made)
         return update
 
@@ -106,6 +116,7 @@ def _wrapped(
         if passes:
             keywords[_PARAMETER] = turn.values()
         update, made = _parted(await function(*arguments, **keywords), writes)
+        expect_no_artifact(update)
         await turn.acommit(made)
         return update
 
@@ -129,6 +140,19 @@ def _parted(result: Any, writes: frozenset[str]) -> tuple[Any, dict[str, Any]]:
     raise InvalidInput(
         f"a node that writes artifacts returns a dict, a Command or None, not {result!r:.80}"
     )
+
+
+def _names(update: Any) -> Iterator[str]:
+    """The names of what an update holds."""
+    if isinstance(update, Command):
+        yield from _names(update.update)
+    elif isinstance(update, Mapping):
+        yield from update
+    elif isinstance(update, tuple) and len(update) == 2 and isinstance(update[0], str):
+        yield update[0]
+    elif isinstance(update, (list, tuple)):
+        for one in update:
+            yield from _names(one)
 
 
 def _parted_list(parts: Sequence[Any], writes: frozenset[str]) -> tuple[list[Any], dict[str, Any]]:

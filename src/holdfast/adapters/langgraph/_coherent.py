@@ -37,11 +37,10 @@ from holdfast.coherence import CoherenceCore, Grant
 from holdfast.coherence._grants._waiting import edited
 from holdfast.coherence._outages._degrading import DegradedWrites, OnError
 from holdfast.coherence._strategies import strategy_for
-from holdfast.coherence._wishes import EDIT_SECONDS, OnConflict
+from holdfast.coherence._wishes import EDIT_SECONDS, OnConflict, expect_change
 from holdfast.errors import InvalidInput
 from holdfast.store import Store
 from holdfast.store._asynchronous import Closes, Threads, twin
-from holdfast.store._checks import expect
 from holdfast.tree import ABSENT
 
 if TYPE_CHECKING:
@@ -175,6 +174,7 @@ class CoherentStore(BaseStore, Closes):
         try:
             agent, artifact = self._places[namespace, key]
         except (KeyError, TypeError):
+            check_labels(namespace)
             namespace, key = tuple(namespace), str(key)
             agent, artifact = self._place(namespace, key)
         if agent is None:
@@ -292,7 +292,7 @@ class CoherentStore(BaseStore, Closes):
         return await edited(self._threads, once, partial(_edited, change), EDIT_SECONDS)
 
     def _to_edit(self, namespace: tuple[str, ...], key: str, change: Callable[[Any], Any]) -> Asked:
-        expect(callable(change), "the change is a function of the value", change)
+        expect_change(change)
         asked = self._asked(namespace, key)
         check_root(asked.namespace)
         return asked
@@ -457,12 +457,12 @@ class CoherentStore(BaseStore, Closes):
         try:
             agent, artifact = self._places[namespace, key]
         except (KeyError, TypeError):
+            check_labels(namespace)
             namespace, key = tuple(namespace), str(key)
             agent, artifact = self._place(namespace, key)
         return Asked(running_agent() if agent is None else agent, artifact, namespace, key)
 
     def _place(self, namespace: tuple[str, ...], key: str) -> Place:
-        check_labels(namespace)
         place = self._convention.place(namespace, key)
         if len(self._places) >= _MOST_PLACES:
             self._places.clear()

@@ -334,8 +334,8 @@ class OnBase:
         if not self._base.supports_ttl and any(one.ttl is not None for one in puts):
             # The error that LangGraph's own stores raise.
             raise NotImplementedError(
-                f"items of the base, a {type(self._base).__name__}, have no end. Put them without "
-                "a ttl, or wrap a store that supports it."
+                f"items of the base, which is of {type(self._base).__name__}, have no end. Put "
+                "them without a ttl, or wrap a store that supports it."
             )
 
     def _op(self, put: Put, content: Content | None) -> PutOp:

@@ -31,6 +31,7 @@ def present(core: CoherenceCore, agent: str, artifacts: Iterable[str]) -> dict[s
 def writers(core: CoherenceCore, prefix: str) -> dict[str, str]:
     """The artifacts that are there, and who wrote each last."""
     core._check_open()
+    core._expect_engine("what there is")
     return {name: version.agent for name, version in core._authority.names(prefix).items()}
 
 

@@ -94,6 +94,8 @@ def add_put(plan: Plan, op: Any, indexing: Indexing | None, if_version: int | No
 
 def check_labels(namespace: Any) -> None:
     """Raise LangGraph's own error unless the labels of a namespace are as it wants them."""
+    if isinstance(namespace, str):  # Its letters would be taken for labels.
+        raise InvalidNamespaceError(f"a namespace is a tuple of labels, not {namespace!r:.80}")
     # Older releases check less, and none checks the operations of a batch.
     for label in namespace:
         if not isinstance(label, str) or not label or "." in label or "\0" in label:

@@ -17,7 +17,20 @@ Entry: TypeAlias = tuple[str, Stored]
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class StoreItem(Item):
+class _Versioned:
+    """Says the version, where LangGraph's items tell of themselves."""
+
+    __slots__ = ()
+
+    version: int
+    degraded: bool
+
+    def __repr__(self) -> str:
+        mark = ", degraded=True" if self.degraded else ""
+        return f"{super().__repr__()[:-1]}, version={self.version}{mark})"
+
+
+class StoreItem(_Versioned, Item):
     """An item that knows how often it was put."""
 
     __slots__ = ("degraded", "version")
@@ -30,7 +43,7 @@ class StoreItem(Item):
         """1 for the first put of a key, and 1 more for each since, also across a delete."""
 
 
-class StoreSearchItem(SearchItem):
+class StoreSearchItem(_Versioned, SearchItem):
     """An item that a search found, which knows how often it was put."""
 
     __slots__ = ("degraded", "version")

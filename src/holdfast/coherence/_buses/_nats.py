@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ from holdfast.coherence._buses._bus import MAX_MESSAGE_BYTES
 from holdfast.coherence._buses._delivery import QUEUE
 from holdfast.coherence._buses._following import CLOSES, OUTBOX, FollowingBus, pauses
 from holdfast.errors import InvalidInput, Unavailable
+from holdfast.store._checks import expect
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -49,7 +50,7 @@ class NatsBus(FollowingBus):
             raise InvalidInput(
                 "a bus over NATS needs the package 'nats-py': pip install 'holdfast[nats]'"
             ) from error
-        self._servers = [servers] if isinstance(servers, str) else list(servers)
+        self._servers = _addresses([servers] if isinstance(servers, str) else servers)
         self._options = options
         self._prefix = prefix
         self._left_behind: list[object] = []
@@ -257,3 +258,12 @@ def _let_go(client: Client) -> None:
     writer = getattr(client._transport, "_io_writer", None)
     if writer is not None:
         writer.transport.abort()
+
+
+def _addresses(given: Iterable[str]) -> list[str]:
+    """URLs of servers, checked; a host alone is one."""
+    found = [one if "://" in str(one) else f"nats://{one}" for one in given]
+    for one in found:
+        expect(bool(urlsplit(one).hostname), "a server of NATS is nats://host:port", one)
+    expect(bool(found), "a bus over NATS needs a server", found)
+    return found

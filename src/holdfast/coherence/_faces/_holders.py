@@ -23,7 +23,7 @@ class Holders(Agents):
         While it lasts the writes of all others are refused with `ArtifactHeld`, and the
         agent's reads need not ask. Waits at most `timeout` seconds for another holder,
         without one as long as it takes, and raises `ArtifactHeld` then. An agent that holds it
-        already waits as others do, but never for a `with` block of its own thread.
+        already waits as others do, but a thread never waits for ever for what it holds itself.
         """
         self._expect_agent(agent_name)
         self._expect_artifact(artifact)

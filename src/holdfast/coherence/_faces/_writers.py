@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.coherence._content import Content
 from holdfast.coherence._faces._agents import Agents, near_twin
 from holdfast.coherence._grants._waiting import edited
-from holdfast.coherence._wishes import EDIT_SECONDS, Edit, Proposed
+from holdfast.coherence._wishes import EDIT_SECONDS, Edit, Proposed, expect_change
 from holdfast.errors import InvalidInput, VersionConflict
 from holdfast.store._checks import expect, expect_timeout, expect_whole
 from holdfast.tree import ABSENT
@@ -102,7 +102,7 @@ class Writers(Agents):
         """
         self._expect_agent(agent_name)
         self._expect_artifact(artifact)
-        expect(callable(change), "the change is a function of the value", change)
+        expect_change(change)
         expect_timeout(timeout)
         return self._writes.edit(agent_name, artifact, Edit(change, default, timeout))
 
@@ -116,7 +116,7 @@ class Writers(Agents):
         timeout: float | None = EDIT_SECONDS,  # noqa: ASYNC109 - as its twin
     ) -> Artifact:
         """The asynchronous twin of `edit`; no thread waits for who holds the artifact."""
-        expect(callable(change), "the change is a function of the value", change)
+        expect_change(change)
 
         def edit(change: Callable[[Any], Any]) -> Artifact:
             return self.edit(agent_name, artifact, change, default=default, timeout=0)

@@ -62,8 +62,8 @@ class Grant:
         self.renewed(lease, began)
         self.over: str | None = None
         """Why it is over, as far as this client knows; None while it is not."""
-        self.maker = threading.get_ident()
-        """The thread that asked for it."""
+        self.maker: int | None = threading.get_ident()
+        """The thread that asked for it; None if a task did."""
         self.thread: int | None = None
         """The thread whose `with` block it is; that must never wait for it."""
 

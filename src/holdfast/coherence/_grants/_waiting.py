@@ -38,7 +38,7 @@ class Waiting(Holding):
             try:
                 return self.try_acquire(agent, artifact)
             except ArtifactHeld:
-                self._expect_other_thread(agent, artifact)
+                self._expect_others(agent, artifact, for_ever=timeout is None)
                 pause = patience.pause()
                 if pause is None:
                     raise
@@ -69,10 +69,12 @@ class Waiting(Holding):
                     raise
             await asyncio.sleep(pause)
 
-    def _expect_other_thread(self, agent: str, artifact: str) -> None:
-        """A thread that waits for what it holds itself would wait for ever."""
-        mine = self.held.get((agent, artifact))
-        if mine is not None and mine.over is None and mine.thread == threading.get_ident():
+    def _expect_others(self, agent: str, artifact: str, *, for_ever: bool) -> None:
+        """A thread that waits for what it holds itself, in a `with` block or for ever, hangs."""
+        mine, here = self.held.get((agent, artifact)), threading.get_ident()
+        if mine is None or mine.over is not None:
+            return
+        if mine.thread == here or (for_ever and mine.maker == here):
             raise ArtifactHeld(artifact, agent, here=True)
 
     def abandon(self, grant: Grant) -> None:
@@ -91,6 +93,7 @@ class _Asked:
 
     def __call__(self) -> Grant:
         grant = self._waiting.try_acquire(self._agent, self._artifact)
+        grant.maker = None  # It is a task's, whatever thread has asked for it.
         with self._lock:
             self._got, abandoned = grant, self._abandoned
         if abandoned:

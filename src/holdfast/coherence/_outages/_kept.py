@@ -71,8 +71,8 @@ class KeptWrite:
         return {name: one.number for name, one in self.versions.items()}
 
     def __repr__(self) -> str:
-        state = "waits" if self.error is None else f"{type(self.error).__name__}"
-        return f"<KeptWrite {self.number} of {list(self.wanted)!r:.80} by {self.agent!r}: {state}>"
+        met = "" if self.error is None else f": {type(self.error).__name__}"
+        return f"<KeptWrite {self.number} of {list(self.wanted)!r:.80} by {self.agent!r}{met}>"
 
     def _version(self, content: Content | None, base: Version | None) -> Unwritten:
         number = 0 if base is None else base.number
