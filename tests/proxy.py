@@ -47,8 +47,12 @@ class Proxy:
         self._heard = False
         self._lock = threading.Lock()
         self._pairs: set[_Pair] = set()
-        self._listener = socket.create_server((self.host, 0), backlog=128)
-        self.port: int = self._listener.getsockname()[1]
+        # Never listens: it keeps the port for us while new connections are refused.
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._place.bind((self.host, 0))
+        self.port: int = self._place.getsockname()[1]
+        self._listener = self._new_listener()
         self._start(self._listen)
 
     # What a test says.
@@ -76,7 +80,7 @@ class Proxy:
 
     def accept(self) -> None:
         """Take new connections again."""
-        self._listener = socket.create_server((self.host, self.port), backlog=128)
+        self._listener = self._new_listener()
         self._refusing = False
         self._start(self._listen)
 
@@ -111,6 +115,7 @@ class Proxy:
         """End everything."""
         self._closed = True
         self._stop_listening()
+        self._place.close()
         self.cut()
         self._flowing.set()
 
@@ -121,6 +126,9 @@ class Proxy:
         self.close()
 
     # Inside.
+
+    def _new_listener(self) -> socket.socket:
+        return socket.create_server((self.host, self.port), backlog=128, reuse_port=True)
 
     def _stop_listening(self) -> None:
         with contextlib.suppress(OSError):  # Wakes who waits in `accept`, which `close` does not.

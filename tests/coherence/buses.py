@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from holdfast.coherence import Bus, NatsBus, PostgresBus, RedisBus
 from tests.postgres import Postgres, running_postgres
 from tests.proxy import Proxy
-from tests.servers import Nats, Redis, _answers, _free_port
+from tests.servers import PATIENCE, Nats, Redis, _answers, _free_port
 
 
 @contextmanager
@@ -51,7 +52,17 @@ class Killable:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, or start it again, and wait until it answers."""
+        """Start it, or start it again, and wait until it answers.
+
+        Somebody who asks for any port may have been given ours for a moment.
+        """
+        until = time.monotonic() + PATIENCE
+        while not self._starts():
+            told = (self._folder / "log").read_text(errors="replace")
+            assert "already in use" in told.lower() and time.monotonic() < until, told
+            time.sleep(0.1)
+
+    def _starts(self) -> bool:
         program = self._server.program
         found = shutil.which(program) or shutil.which(program, path="/usr/sbin")
         assert found is not None, f"{program} is not installed: run `python tools/servers.py`"
@@ -62,7 +73,7 @@ class Killable:
                 stdout=out,
                 stderr=out,
             )
-        assert _answers(self._server, self._process), (self._folder / "log").read_text()
+        return _answers(self._server, self._process)
 
     def kill(self) -> None:
         """End it as a crash would."""

@@ -3,14 +3,18 @@
     python -m tests.coherence.grant_worker URL TICK_SECONDS HEARTBEAT_TICKS
 
 Each line of its input is a command, each is answered by one line of JSON:
-`hold`, `read`, `write VALUE` (under the grant), `plain VALUE`, `state`, `end`.
+`hold`, `read`, `write VALUE` (under the grant), `plain VALUE`, `state`, `release`, and `beaten`
+when the grant was renewed.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +57,15 @@ class Worker:
         assert line, "the worker ended"
         return json.loads(line)
 
+    def stop(self) -> None:
+        """Let no time pass for it until it is told to go on.
+
+        Just after it renewed its grant: in the middle of that it may have locked the engine, and
+        would keep all others out.
+        """
+        assert self.ask("beaten")
+        os.kill(self.pid, signal.SIGSTOP)
+
     def kill(self) -> None:
         """End it as the system does when there is no memory."""
         self._process.kill()
@@ -78,6 +91,11 @@ def _do(core: CoherenceCore, grants: list[Grant], command: str, *rest: str) -> A
             return core.state(AGENT, ARTIFACT)
         case "release":
             return grants[-1].release()
+        case "beaten":
+            before = grants[-1].deadline
+            while grants[-1].deadline == before:
+                time.sleep(0.001)
+            return True
     raise AssertionError(command)
 
 

@@ -95,15 +95,19 @@ class Ends:
     """Notes when copies of an agent end."""
 
     def __init__(self) -> None:
-        self._ended = threading.Semaphore(0)
+        self._ended: set[object] = set()
+        self._news = threading.Condition()
 
     def __call__(self, record: Mapping[str, object]) -> None:
         if record["trigger"] == "invalidate":
-            self._ended.release()
+            with self._news:
+                self._ended.add(record["version"])
+                self._news.notify_all()
 
-    def wait(self, seconds: float = PATIENCE) -> bool:
-        """Wait for the next end of a copy."""
-        return self._ended.acquire(timeout=seconds)
+    def wait(self, version: int, seconds: float = PATIENCE) -> bool:
+        """Wait for the end of a copy of a version."""
+        with self._news:
+            return self._news.wait_for(lambda: version in self._ended, seconds)
 
 
 @pytest.mark.parametrize(("kind", "strategy"), CASES)
@@ -119,9 +123,9 @@ def test_a_copy_ends_when_another_process_writes(strategy: str, place: tuple[str
         core.write("holder", "plan", "first")
         heard = False
         for number in range(20):  # The first may be written before the bus is connected.
-            core.read("holder", "plan")
+            copy = core.read("holder", "plan").version
             version = write(f"value {number}")
-            heard = ends.wait(PATIENCE / 20)
+            heard = ends.wait(copy, PATIENCE / 20)
             if heard:
                 break
 
@@ -141,7 +145,7 @@ def test_a_thousand_clients_of_one_store_hear_of_a_write() -> None:
             core.read("reader", "plan")
         first.write("writer", "plan", 2)
 
-        assert all(one.wait() for one in ends)
+        assert all(one.wait(1) for one in ends)
     for core in cores:
         core.close()
 
@@ -164,7 +168,7 @@ def test_a_client_that_reads_ever_more_artifacts_is_told_of_the_last(
     assert heard == names[-10:]
     with CoherenceCore(memory.another(), bus=bus) as late:
         late.write("writer", names[-1], 2)
-        assert ends.wait()
+        assert ends.wait(1)
         assert core.read("reader", names[-1]).value == 2
     core.close()
     bus.close()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -226,6 +227,9 @@ def test_a_bus_does_not_listen_through_a_pooler(
     bus = PostgresBus(postgres.url(port=pgbouncer))
     with caplog.at_level("WARNING", "holdfast.coherence"):
         bus.subscribe(TOPIC, Inbox())
+        until = time.monotonic() + PATIENCE
+        while "cannot listen" not in caplog.text and time.monotonic() < until:
+            time.sleep(0.005)  # Who subscribes waits only for a moment.
     bus.close()
 
     assert "cannot listen through a pooler" in caplog.text

@@ -16,13 +16,13 @@ import redis
 
 import holdfast
 from holdfast.codec import Codec
-from holdfast.coherence import CoherenceCore
+from holdfast.coherence import CoherenceCore, CrashRecoveryConfig
 from holdfast.coherence._authorities._stored import StoredAuthority
 from holdfast.coherence._buses._bus import Invalidation
 from holdfast.coherence._hearing import Follower
 from holdfast.coherence._protocol import Directory, Entry, Version
 from holdfast.coherence._steady import steady
-from holdfast.errors import Rewound
+from holdfast.errors import ArtifactHeld, Rewound
 from holdfast.store import MemoryStore
 from holdfast.testing._stores._base import PATIENCE, Clock
 from tests.coherence.grant_clients import TIMEOUT, Client
@@ -269,6 +269,31 @@ def test_broadcast_serves_for_a_tick_after_its_look_and_then_asks(open_client: O
     seen.append(reader.read("reader", "plan").value)
 
     assert seen == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_holder_that_stood_still_asks_although_the_log_was_followed_since(
+    open_client: OpenClient, knows: bool
+) -> None:
+    clock, config = Clock(), CrashRecoveryConfig(heartbeat_timeout_ticks=1)
+    store = MemoryStore(clock=clock)
+    options = {"bus": False, "clock": clock, "tick_seconds": 10.0, "crash_recovery": config}
+    here = open_client(store, strategy="broadcast", **options)
+    there = open_client(store.another(clock=clock), **options)
+    here._grants._beats = there._grants._beats = False
+    follower = by_hand(here)
+    here.write("holder", "plan", 1)
+    here.hold("holder", "plan")
+    with pytest.raises(ArtifactHeld) as caught:
+        there.write("other", "plan", 2)
+    assert caught.value.retry_after is not None
+    clock.advance(caught.value.retry_after + 0.01)
+    follower._look()  # Nobody has taken over yet.
+    there.write("other", "plan", 2)
+    if knows:
+        here.heartbeat("holder")
+
+    assert here.read("holder", "plan").value == 2
 
 
 def test_a_log_that_went_back_in_time_is_followed_anew(open_client: OpenClient) -> None:

@@ -111,7 +111,7 @@ def test_tasks_that_wait_with_an_edit_leave_the_holder_a_thread(core: CoherenceC
     many = 40  # More than there are threads for.
 
     async def work() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             async with await core.ahold("holder", "count"):
                 edits = [
                     asyncio.create_task(core.aedit(f"agent {number}", "count", count_up))

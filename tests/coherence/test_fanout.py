@@ -159,7 +159,7 @@ def test_what_the_bus_raises_is_counted_logged_once_and_not_raised(
     assert fanout.flush(PATIENCE)
     assert [message.version for _, message in bus.published] == [4]
     assert fanout.failures == 3
-    assert len(caplog.records) == 1
+    assert len([one for one in caplog.records if "on purpose" in one.getMessage()]) == 1
 
 
 def test_content_that_the_bus_cannot_carry_is_left_out() -> None:

@@ -14,7 +14,7 @@ import pytest
 from holdfast.coherence import CoherenceCore, CrashRecoveryConfig, State
 from holdfast.coherence._logs._streams import _end_all
 from tests.coherence.conftest import OpenCore
-from tests.forks import code_of_child, held, locks_of
+from tests.forks import PATIENCE, code_of_child, held, locks_of
 
 FORKING = ("local", "memory", "sqlite", "files", "postgres", "redis")
 """The driver of S3 says that it does not work in a forked process."""
@@ -64,7 +64,8 @@ def test_a_child_waits_for_no_lock_that_a_thread_of_its_parent_held(
         strategy=strategy,
         tick_seconds=0.5,
         on_error="degrade",
-        crash_recovery=CrashRecoveryConfig(True, heartbeat_timeout_ticks=20),
+        # Nobody here can renew a grant while every lock is held: longer than a child may take.
+        crash_recovery=CrashRecoveryConfig(True, heartbeat_timeout_ticks=4 * PATIENCE),
         state_log=tmp_path / "states.jsonl",
         content_audit_log=tmp_path / "contents.jsonl",
         on_metric=lambda _: None,

@@ -6,6 +6,7 @@ that need LangGraph are in `tests/frameworks/langgraph/test_nine_failures.py`.
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -95,17 +96,18 @@ class Counting(InProcessBus):
 
     def __init__(self) -> None:
         super().__init__()
-        self.published = self.delivered = 0
+        self.published: list[bytes] = []
+        self.delivered: list[bytes] = []
 
     def publish(self, topic: str, message: bytes) -> None:
-        self.published += 1
+        self.published.append(message)
         super().publish(topic, message)
 
     def subscribe(
         self, topic: str, receive: Callable[[bytes], None], gap: Callable[[], None] | None = None
     ) -> Subscription:
         def counted(message: bytes) -> None:
-            self.delivered += 1
+            self.delivered.append(message)
             receive(message)
 
         return super().subscribe(topic, counted, gap)
@@ -342,9 +344,9 @@ def test_lost_messages_make_nobody_stale(strategy: str, lose: float) -> None:
                 assert reader.read("R", "plan").value == {"v": number}
             else:
                 assert wait_for(partial(reads, reader, "R", number))
+        assert wait_for(lambda: bus.counts["lose"] > 0)  # Nobody had to wait for messages.
 
     bus.close()
-    assert bus.counts["lose"] > 0
 
 
 # 7. One write makes a message for each pair of agents, and nothing is ever freed.
@@ -363,13 +365,14 @@ def test_a_write_is_one_message_however_many_read() -> None:
         for number in range(100):
             client.read(f"R{number}", "plan")
         assert writer.flush() and uninterested.flush()
-        bus.published = bus.delivered = 0
+        bus.published.clear()
         writer.write("W", "plan", {"v": 2})
         assert writer.flush()
 
-        assert bus.published == 1
-        assert wait_for(lambda: bus.delivered >= 1)
-        assert bus.delivered <= 2  # The client of the hundred, and perhaps the writer's own.
+        (message,) = bus.published  # What was sent before may still be on its way.
+        assert wait_for(lambda: message in bus.delivered)
+        # The client of the hundred, and perhaps the writer's own.
+        assert bus.delivered.count(message) <= 2
 
 
 def test_what_was_deleted_is_freed(strategy: str) -> None:
@@ -379,9 +382,9 @@ def test_what_was_deleted_is_freed(strategy: str) -> None:
         tracemalloc.start()
         try:
             _come_and_go(core, 100, 300)
-            before = tracemalloc.get_traced_memory()[0]
+            before = _taken()
             _come_and_go(core, 300, 800)
-            grown = tracemalloc.get_traced_memory()[0] - before
+            grown = _taken() - before
         finally:
             tracemalloc.stop()
 
@@ -390,6 +393,12 @@ def test_what_was_deleted_is_freed(strategy: str) -> None:
 
 
 _SIZE = 10_000
+
+
+def _taken() -> int:
+    """The bytes that are in use: when rubbish is collected is not up to us."""
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
 
 
 def _come_and_go(core: CoherenceCore, first: int, last: int) -> None:

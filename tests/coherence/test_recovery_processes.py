@@ -20,7 +20,10 @@ from tests.coherence.grant_worker import ARTIFACT, Worker
 from tests.postgres import running_postgres
 from tests.store.redis_servers import KEEPS_ALL, configured
 
-TICK, BEATS = 0.5, 4
+TICK, BEATS = 1.0, 4
+"""A grant is given up after 4 seconds: a machine that stands still for 2 ends none."""
+RESTART = 120
+"""Ticks after which one is given up that is to outlive a restart, however slow that is."""
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
@@ -52,8 +55,10 @@ def core(url: str) -> Iterator[CoherenceCore]:
         yield made
 
 
-def _client(url: str | Store, *, enabled: bool, **options: Any) -> CoherenceCore:
-    config = CrashRecoveryConfig(enabled=enabled, heartbeat_timeout_ticks=BEATS)
+def _client(
+    url: str | Store, *, enabled: bool, beats: int = BEATS, **options: Any
+) -> CoherenceCore:
+    config = CrashRecoveryConfig(enabled=enabled, heartbeat_timeout_ticks=beats)
     return CoherenceCore(url, tick_seconds=TICK, crash_recovery=config, **options)
 
 
@@ -127,7 +132,7 @@ def test_a_stopped_process_wakes_up_without_its_rights(
     worker.ask("hold")
     worker.ask("write old")
     assert worker.ask("read") == ["old", "cache_hit", False]
-    os.kill(worker.pid, signal.SIGSTOP)
+    worker.stop()
     for command in ("read", "state", "write zombie", "plain zombie", "read"):
         worker.tell(command)  # Waiting for it the moment that it wakes up.
     written = core.edit("other", ARTIFACT, lambda value: "new", timeout=PATIENCE)
@@ -150,7 +155,7 @@ def test_a_process_that_was_stopped_for_long_goes_on_if_nobody_wanted_the_artifa
     worker = start()
     worker.ask("hold")
     worker.ask("write old")
-    os.kill(worker.pid, signal.SIGSTOP)
+    worker.stop()
     threading.Event().wait(1.5 * TICK * BEATS)  # Time itself is what must pass.
     os.kill(worker.pid, signal.SIGCONT)
 
@@ -185,7 +190,7 @@ def test_agents_go_on_while_their_server_is_restarted(
     server = servers(engine)
     url = server.new_database() if engine == "postgres" else server.url
     options: dict[str, Any] = {"name": "degrading", "mergers": {("n",): "add"}}
-    store = PostgresStore(url, timeout=2) if engine == "postgres" else RedisStore(url, timeout=2)
+    store = PostgresStore(url) if engine == "postgres" else RedisStore(url)
     with store, _client(store, enabled=True, on_error="degrade", **options) as core:
         _outlives_a_restart(core, server)
         with _client(url, enabled=False, **options) as other:
@@ -218,7 +223,7 @@ def test_a_grant_outlives_a_restart_of_its_server(
 ) -> None:
     server = servers(engine)
     url = server.new_database() if engine == "postgres" else server.url
-    with _client(url, enabled=True, name="granting") as core:
+    with _client(url, enabled=True, beats=RESTART, name="granting") as core:
         with core.hold("a", "plan") as grant:
             grant.write(1)
             server.kill()

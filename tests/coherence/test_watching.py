@@ -36,9 +36,12 @@ def test_changes_can_be_watched(core: CoherenceCore) -> None:
 def test_a_watcher_is_told_of_what_comes(core: CoherenceCore) -> None:
     core.write("planner", "plan", 1)
     changes = core.watch()
-    threading.Timer(0.05, core.write, ("planner", "plan", 2)).start()
+    writer = threading.Timer(0.05, core.write, ("planner", "plan", 2))
+    writer.start()
+    seen = next(changes).version
+    writer.join()  # It is told of before the writer is.
 
-    assert next(changes).version == 2
+    assert seen == 2
 
 
 def test_an_artifact_has_a_history(core: CoherenceCore) -> None:
@@ -81,10 +84,12 @@ def test_a_task_that_watches_is_told_at_once(open_core: OpenCore) -> None:
 def test_whoever_watches_is_told_of_the_end(open_core: OpenCore) -> None:
     core = open_core()
     changes = core.watch()
-    threading.Timer(0.05, core.close).start()
+    closing = threading.Timer(0.05, core.close)
+    closing.start()
 
     with pytest.raises(StoreClosed):
         next(changes)
+    closing.join()  # Else the store is closed while its client still lets go of it.
 
 
 def test_a_watcher_of_some_artifacts_ends_whatever_happens_to_others(open_core: OpenCore) -> None:

@@ -67,6 +67,10 @@ class Artifact:
         """When the artifact came to be, or came back after it was deleted; as `time`."""
         return self._version.created
 
+    def holds(self, value: Any) -> bool:
+        """Whether its value is exactly this one, whatever became of the caller's copy."""
+        return self._content.holds(value)
+
     @property
     def content_hash(self) -> str:
         """The root of the value's tree, in hex: equal values have equal hashes."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 import ormsgpack
 
 from holdfast.codec import Codec, check_canonical
+from holdfast.errors import NotStorable
 from holdfast.tree import ObjectId, TreeWriter
 
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes})
@@ -52,6 +53,13 @@ class Content:
         if self._plain:
             return ormsgpack.unpackb(self.encoded)
         return self._codec.decode(self.encoded)
+
+    def holds(self, value: Any) -> bool:
+        """Whether it is exactly this value."""
+        try:
+            return self._codec.encode(value) == self.encoded
+        except NotStorable:
+            return False
 
     def check(self) -> None:
         """Raise `FormatError` unless the bytes are the one encoding of a value."""

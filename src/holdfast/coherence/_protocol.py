@@ -66,7 +66,7 @@ class Version:
 class Entry:
     """What one agent has of one artifact."""
 
-    __slots__ = ("confirmed", "deadline", "doubt", "reads", "state", "token", "version")
+    __slots__ = ("confirmed", "deadline", "doubt", "lost", "reads", "state", "token", "version")
 
     def __init__(self, version: Version) -> None:
         self.version = version
@@ -81,6 +81,8 @@ class Entry:
         """The fencing token of its grant; 0 without one."""
         self.deadline = 0.0
         """Until when its grant lasts, on this client's clock."""
+        self.lost = False
+        """Whether its grant was taken away, and the authority was not asked since."""
 
     def confirm(self, version: Version, now: float, doubt: int) -> None:
         """A version was the newest after `now`."""
@@ -88,6 +90,7 @@ class Entry:
             return  # Another thread asked later, and was answered sooner.
         self.version, self.confirmed, self.doubt = version, now, doubt
         self.reads = count()
+        self.lost = False
 
 
 class Transition(NamedTuple):
@@ -360,6 +363,7 @@ class Directory:
             if entry is None or not entry.token:
                 return []
             entry.token, entry.deadline = 0, 0.0
+            entry.lost = after is State.INVALID
             if entry.version is _NOTHING:
                 after = State.INVALID
                 self._drop(agent, artifact)

@@ -226,6 +226,9 @@ class Reading:
         follower = self.follower
         if follower is None:
             return None
+        entry = self._directory.entry(agent, artifact)
+        if entry is not None and (entry.token or entry.lost):
+            return None  # Whose grant is over, asks: others may have waited for just that.
         follower.begin()
         followed, doubt = follower.followed, self._directory.doubts
         version = follower.known.get(artifact)

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping
 from tests.coherence.histories.campaign import Campaign
 from tests.coherence.histories.checker import READS
 from tests.coherence.histories.facts import Facts
-from tests.coherence.histories.harms import faults
+from tests.coherence.histories.harms import BY_DEAF, KINDS, faults, kinds_done
 from tests.coherence.histories.recording import ABSENT, OK, REFUSED, UNKNOWN, Operation, Record
 from tests.coherence.histories.worker import FAULTS
-
-KINDS = ("read", "write", "edit", "swap", "publish", "snapshot", "delete", "hold")
 
 
 def account(campaign: Campaign, record: Record) -> dict[str, float]:
@@ -46,13 +44,13 @@ def operations(record: Record) -> dict[str, float]:
 
 def expect_work(record: Record) -> None:
     """Fail if agents did not do some of everything: a run in which nothing happens is sound."""
-    done = {one.kind for one in record.operations if one.outcome == OK}
-    assert done >= set(KINDS), f"never done: {sorted(set(KINDS) - done)}"
+    done = kinds_done(record.operations)
+    assert done >= KINDS, f"never done: {sorted(KINDS - done)}"
 
 
 def expect_harm(campaign: Campaign, counts: Mapping[str, float]) -> None:
     """Fail if something that was to disturb the agents did not happen at all."""
-    wanted = [*campaign.harms, *FAULTS, "objects collected", "lost by the deaf"]
+    wanted = [*campaign.harms, *FAULTS, "objects collected", BY_DEAF]
     missing = [name for name in wanted if not counts.get(name)]
     assert missing == [], f"nothing of this happened: {missing}. What did: {dict(counts)}"
 

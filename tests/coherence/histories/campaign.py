@@ -214,9 +214,11 @@ class Watcher:
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
         self._told: list[tuple[str, int, bool]] = []
-        self._is_over = threading.Event()
+        self._is_ready, self._is_over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+        # Before any harm is done: only who watches is told of an engine that is away.
+        assert self._is_ready.wait(PATIENCE), "nobody watches"
 
     def end(self, versions: Sequence[Version]) -> list[str]:
         """Wait until it has seen everything; what it was told wrongly."""
@@ -232,6 +234,7 @@ class Watcher:
     def _run(self) -> None:
         position, was_over = 0, False
         with client(self._campaign, "watcher") as (core, _, _):
+            self._is_ready.set()
             while not was_over:
                 was_over = self._is_over.is_set()
                 try:

@@ -114,11 +114,11 @@ def test_an_asynchronous_node_does_the_same(adapter: CoherenceAdapter) -> None:
 def test_what_is_no_artifact_goes_to_the_graph(adapter: CoherenceAdapter) -> None:
     @adapter.node("planner", reads=["plan"])
     def planner(state: Work, artifacts: dict[str, Any]) -> dict[str, Any]:
-        return {"plan": "only in the graph"}
+        return {"plan": artifacts["plan"], "log": ["only in the graph"]}
 
     result = graph_of(planner).compile().invoke({"log": []})
 
-    assert result["plan"] == "only in the graph"
+    assert result == {"plan": {"steps": []}, "log": ["only in the graph"]}
     assert plan_of(adapter) == {"steps": []}
 
 
@@ -408,7 +408,7 @@ class Record:
         Command(update={"plan": {"a": 2}}),
     ],
 )
-def test_a_node_that_returns_what_it_only_reads_is_refused(
+def test_a_node_that_changes_what_it_only_reads_is_refused(
     adapter: CoherenceAdapter, update: Any
 ) -> None:
     @adapter.node("planner", reads=["plan"])

@@ -16,6 +16,7 @@ from holdfast.adapters._coherence import (
     context_of,
     names_of,
 )
+from holdfast.coherence import Artifact
 from holdfast.errors import InvalidInput
 from holdfast.store._asynchronous import twin
 
@@ -61,7 +62,7 @@ class CoherenceAdapter(BaseCoherenceAdapter):
         and the rest from LangGraph as always. What it returns under a name in `writes` is
         committed, and leaves the update: an artifact is in no checkpoint. It is checked
         against what was newest when the node began. A function that raises commits nothing,
-        and one that returns what it only reads is refused.
+        and one that changes what it only reads is refused.
         Each attempt of a `RetryPolicy` gets fresh values, also after a `VersionConflict`.
         """
         agent_name_of(agent_name, "node() takes the name of an agent, then wraps the function")
@@ -94,20 +95,22 @@ def _wrapped(
             "get them in"
         )
 
-    def expect_no_artifact(update: Any) -> None:
-        for name in unwritten.intersection(_names(update)):
-            raise InvalidInput(
-                f"{_name(function)} returned {name!r:.80}, which it reads and does not write. To "
-                "commit it, name it in writes=; what belongs into the graph's state needs another "
-                "name than an artifact"
-            )
+    def expect_unchanged(update: Any, given: Mapping[str, Artifact]) -> None:
+        """What a node reads it may hand on to the graph, but not what it made of it."""
+        for name, value in _parts(update):
+            if name in unwritten and not given[name].holds(value):
+                raise InvalidInput(
+                    f"{_name(function)} changed {name!r:.80}, which it reads and does not write. "
+                    "Name it in writes= to commit it; a part of the graph's state that is no "
+                    "artifact needs a name of its own"
+                )
 
     def run(*arguments: Any, **keywords: Any) -> Any:
         turn = adapter._turn(agent, reads, writes)
         if passes:
             keywords[_PARAMETER] = turn.values()
         update, made = _parted(function(*arguments, **keywords), writes)
-        expect_no_artifact(update)
+        expect_unchanged(update, turn.artifacts)
         turn.commit(made)
         return update
 
@@ -116,7 +119,7 @@ def _wrapped(
         if passes:
             keywords[_PARAMETER] = turn.values()
         update, made = _parted(await function(*arguments, **keywords), writes)
-        expect_no_artifact(update)
+        expect_unchanged(update, turn.artifacts)
         await turn.acommit(made)
         return update
 
@@ -142,17 +145,17 @@ def _parted(result: Any, writes: frozenset[str]) -> tuple[Any, dict[str, Any]]:
     )
 
 
-def _names(update: Any) -> Iterator[str]:
-    """The names of what an update holds."""
+def _parts(update: Any) -> Iterator[tuple[str, Any]]:
+    """What an update holds, by name."""
     if isinstance(update, Command):
-        yield from _names(update.update)
+        yield from _parts(update.update)
     elif isinstance(update, Mapping):
-        yield from update
+        yield from update.items()
     elif isinstance(update, tuple) and len(update) == 2 and isinstance(update[0], str):
-        yield update[0]
+        yield update
     elif isinstance(update, (list, tuple)):
         for one in update:
-            yield from _names(one)
+            yield from _parts(one)
 
 
 def _parted_list(parts: Sequence[Any], writes: frozenset[str]) -> tuple[list[Any], dict[str, Any]]:

@@ -491,9 +491,9 @@ class RemoteBusContract(BusContract):
         doubt, unwanted, inbox = threading.Event(), threading.Event(), Inbox()
         stop = bus.on_gap(unwanted.set)
         bus.on_gap(doubt.set)
+        stop()  # Before anything can take so long that there is doubt.
+        stop()
         bus.subscribe(TOPIC, inbox)
-        stop()
-        stop()
         with interrupted:
             pass
 
