@@ -11,6 +11,7 @@ with Proxy("127.0.0.1", port) as proxy:
     proxy.drop_replies()           # the server hears and acts, its answers are lost,
                                    # and each connection ends with the first of them
     proxy.drop_replies(after=b"COMMIT")  # ... of what a client sends from this on
+    proxy.drop_replies(once=True)  # ... of one connection only, and then of none
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+
+from tests.servers import _free_port
 
 _SIZE = 256 * 1024
 _SOON = 0.05  # Seconds after which a waiting thread looks whether anything has changed.
@@ -41,14 +44,15 @@ class Proxy:
         self._refusing = False
         self._closed = False
         self._dropping: bytes | None = None
+        self._drops_once = False
         self.pieces = 0
         """How many pieces of data came from clients, since `fail_at`."""
         self._fails_at = 0
         self._heard = False
         self._lock = threading.Lock()
         self._pairs: set[_Pair] = set()
-        self._listener = socket.create_server((self.host, 0), backlog=128)
-        self.port: int = self._listener.getsockname()[1]
+        self.port = _free_port()  # Nobody else is given it while connections are refused.
+        self._listener = socket.create_server((self.host, self.port), backlog=128)
         self._start(self._listen)
 
     # What a test says.
@@ -80,13 +84,15 @@ class Proxy:
         self._refusing = False
         self._start(self._listen)
 
-    def drop_replies(self, after: bytes = b"") -> None:
+    def drop_replies(self, after: bytes = b"", *, once: bool = False) -> None:
         """Lose the next reply on each connection, once a client has sent `after`.
 
         What the client sends reaches the server. The connection ends in place of the reply.
+        With `once`, only the first connection that sends it loses one.
         """
         self.lost.clear()
-        self._dropping = after
+        with self._lock:
+            self._dropping, self._drops_once = after, once
 
     def fail_at(self, piece: int, *, heard: bool = False) -> None:
         """End a connection at the n-th piece that any client sends, counted from now.
@@ -177,10 +183,11 @@ class Proxy:
                 raise OSError("ended while it waited")
 
     def _listen_to(self, pair: _Pair, data: bytes) -> None:
-        marker = self._dropping
-        if marker is not None and marker in data:
-            pair.doomed = True
         with self._lock:
+            if self._dropping is not None and self._dropping in data:
+                pair.doomed = True
+                if self._drops_once:
+                    self._dropping = None
             self.pieces += 1
             fails, heard = self.pieces == self._fails_at, self._heard
         if fails and heard:
