@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import _free_port
+
 PATIENCE = 60.0
 """Seconds after which a server that does not answer has failed."""
 
@@ -94,8 +96,8 @@ class Postgres:
             if time.monotonic() > until:
                 raise RuntimeError(f"postgres does not answer: {log}")
             if ended:
-                # After a kill, what is left of the old one may take a moment to end; and somebody
-                # who asks for any port may have been given ours for a moment.
+                # After a kill, what is left of the old one may take a moment to end, and have
+                # our port until then.
                 if "pre-existing shared memory" not in log and "Address already in use" not in log:
                     raise RuntimeError(f"postgres does not start: {log}")
                 self.process = self._launch(settings)
@@ -205,17 +207,13 @@ def _roomy() -> str | None:
     return None
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 @contextlib.contextmanager
 def running_postgres() -> Iterator[Postgres]:
     """A server of one's own, which may be stopped and killed."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-postgres-", dir=_roomy()) as folder:
+    # What is left of a killed one may still write while its folder is removed.
+    with tempfile.TemporaryDirectory(
+        prefix="holdfast-postgres-", dir=_roomy(), ignore_cleanup_errors=True
+    ) as folder:
         server = Postgres(Path(folder))
         server.create()
         server.start()

@@ -11,6 +11,7 @@ with Proxy("127.0.0.1", port) as proxy:
     proxy.drop_replies()           # the server hears and acts, its answers are lost,
                                    # and each connection ends with the first of them
     proxy.drop_replies(after=b"COMMIT")  # ... of what a client sends from this on
+    proxy.drop_replies(once=True)  # ... of one connection only, and then of none
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Proxy:
         self._refusing = False
         self._closed = False
         self._dropping: bytes | None = None
+        self._drops_once = False
         self.pieces = 0
         """How many pieces of data came from clients, since `fail_at`."""
         self._fails_at = 0
@@ -84,13 +86,15 @@ class Proxy:
         self._refusing = False
         self._start(self._listen)
 
-    def drop_replies(self, after: bytes = b"") -> None:
+    def drop_replies(self, after: bytes = b"", *, once: bool = False) -> None:
         """Lose the next reply on each connection, once a client has sent `after`.
 
         What the client sends reaches the server. The connection ends in place of the reply.
+        With `once`, only the first connection that sends it loses one.
         """
         self.lost.clear()
-        self._dropping = after
+        with self._lock:
+            self._dropping, self._drops_once = after, once
 
     def fail_at(self, piece: int, *, heard: bool = False) -> None:
         """End a connection at the n-th piece that any client sends, counted from now.
@@ -185,10 +189,11 @@ class Proxy:
                 raise OSError("ended while it waited")
 
     def _listen_to(self, pair: _Pair, data: bytes) -> None:
-        marker = self._dropping
-        if marker is not None and marker in data:
-            pair.doomed = True
         with self._lock:
+            if self._dropping is not None and self._dropping in data:
+                pair.doomed = True
+                if self._drops_once:
+                    self._dropping = None
             self.pieces += 1
             fails, heard = self.pieces == self._fails_at, self._heard
         if fails and heard:

@@ -3,13 +3,14 @@ temporary folder, and stopped at the end. `tools/servers.py` installs them."""
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -18,6 +19,7 @@ import pytest
 PATIENCE = 60.0
 """Seconds after which a server that does not answer has failed."""
 
+_PORTS = range(10_000, 32_000)
 _TRIES = 5  # Somebody else may take a port between our finding it free and its use.
 
 
@@ -143,10 +145,16 @@ def _answers(server: Server, process: subprocess.Popen[bytes]) -> bool:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """A port that is free, and that the system gives to nobody who asks for any.
+
+    So one that is left for a while, as by a server that is killed and started again, is still
+    free then. Not by `random`, which Hypothesis seeds: all workers would choose the same.
+    """
+    while True:
+        port = _PORTS.start + secrets.randbelow(len(_PORTS))
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 @pytest.fixture(scope="session")

@@ -112,6 +112,15 @@ def test_a_dropped_reply_was_heard_and_ends_the_connection(
         assert ask(again, b"commit") == b"COMMIT"
 
 
+def test_one_reply_is_dropped_where_one_is_wanted(proxy: Proxy, heard: list[bytes]) -> None:
+    proxy.drop_replies(after=b"commit", once=True)
+    with connect(proxy) as client:
+        assert ask(client, b"commit") == b""
+        assert proxy.lost.is_set()
+    with connect(proxy) as again:
+        assert ask(again, b"commit") == b"COMMIT"
+
+
 @pytest.mark.parametrize("heard_it", [True, False])
 def test_a_connection_ends_at_the_piece_that_is_told(
     proxy: Proxy, heard: list[bytes], heard_it: bool

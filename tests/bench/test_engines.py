@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -40,16 +41,20 @@ Started = Callable[[str], Server]
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Gives the server of a side, which is started when first asked for."""
+def started() -> Iterator[Started]:
+    """Gives the server of a side, which is started when first asked for.
+
+    Not in a folder of pytest's: each run of pytest shuts all of them to other users as it begins,
+    and Postgres is run by another one.
+    """
     servers: dict[str, Server] = {}
     with ExitStack() as stack:
 
         def of_side(name: str) -> Server:
             kind = registry.engines()[name].server
             if kind not in servers:
-                folder = tmp_path_factory.mktemp(kind)
-                servers[kind] = stack.enter_context(running(kind, folder))
+                folder = stack.enter_context(TemporaryDirectory(prefix="holdfast-bench-"))
+                servers[kind] = stack.enter_context(running(kind, Path(folder)))
             return servers[kind]
 
         yield of_side

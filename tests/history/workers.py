@@ -2,25 +2,29 @@
 
     python -m tests.history.workers share FOLDER NAME THREADS LAST
     python -m tests.history.workers contend FOLDER NAME THREADS LAST
-    python -m tests.history.workers litter FOLDER NAME COMMITS
+    python -m tests.history.workers litter FOLDER NAME
     python -m tests.history.workers collect FOLDER
     python -m tests.history.workers write FOLDER DURABILITY SEED
 
 Each says `ready`, and begins when a line comes in. Then it says what was acknowledged.
+`litter` goes on until another line comes in.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import select
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Literal
 
 from holdfast.errors import MergeConflict
 from holdfast.history import Branch, History
 from holdfast.store import SqliteStore, space_name
+from tests.fairness import Stillness, waited
 
 SPACE = space_name("test", "shared")
 MERGERS = {"count": "add", "log": "append"}
@@ -77,11 +81,15 @@ def work_together(
 ) -> None:
     """Threads with a handle each, until the space has its last operation."""
 
+    still = Stillness()
+
     def work(thread: int) -> None:
         handle, mine, number = history.open(), f"{name}.{thread}", 0
-        while history.store.view(SPACE).sequence < last:
-            number += 1
+        while (before := history.store.view(SPACE).sequence) < last:
+            number, began = number + 1, time.monotonic()
             say(f"{mine}:{number} {step(handle, mine, number)}")
+            if not still.since(began):
+                say(waited(history.store.view(SPACE).sequence - before))
 
     workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
     for worker in workers:
@@ -91,11 +99,13 @@ def work_together(
     history.store.close()
 
 
-def litter(folder: str, name: str, commits: str) -> None:
+def litter(folder: str, name: str) -> None:
     """Commit to the shared branch, and to branches of its own that it deletes."""
     history, choose = opened(folder), random.Random(name)
     handle = history.open()
-    for number in range(1, int(commits) + 1):
+    number = 0
+    while not select.select([0], [], [], 0)[0]:
+        number += 1
         value = handle.read()
         value["own"][name] = [number, choose.randbytes(choose.randrange(6000))]
         value["count"] += 1

@@ -27,7 +27,7 @@ class Configured(Redis):
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         # A node of a cluster also takes the port 10,000 above.
-        ports = (port for port in iter(_free_port, None) if port < 55_000)
+        ports = (port for port in iter(_free_port, None) if port < 22_000)
         super().__init__(next(ports))
         self.folder, self._settings = folder, settings
         self._process: subprocess.Popen[bytes] | None = None

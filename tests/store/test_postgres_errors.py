@@ -23,7 +23,8 @@ from holdfast.errors import (
 )
 from holdfast.store import PostgresStore
 from holdfast.testing._stores._base import SPACE, point, value
-from tests.postgres import PASSWORD, Postgres, _free_port, running_postgres
+from tests.postgres import PASSWORD, Postgres, running_postgres
+from tests.servers import _free_port
 
 SECRET = "Gehe1m%40Wort"
 

@@ -63,5 +63,6 @@ def test_nothing_is_left_in_the_sessions_that_others_get(
         assert store._ask("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
         assert store._ask("SELECT count(*) FROM pg_listening_channels()") == [(0,)]
         assert store._ask(
-            "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%%'"
+            "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%%' "
+            "AND datname = current_database()"
         ) == [(0,)]

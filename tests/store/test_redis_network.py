@@ -21,6 +21,7 @@ from holdfast.store import _redis_objects as objects
 from holdfast.store._redis_errors import from_redis
 from holdfast.testing._stores._base import MAIN, PATIENCE, SPACE, noise
 from holdfast.tree import Kind, Object, make_object
+from tests.patience import patiently
 from tests.proxy import Proxy
 from tests.servers import Redis
 from tests.store.redis_servers import KEEPS_ALL, client, configured
@@ -48,6 +49,11 @@ def opened(proxy: Proxy, **options: Any) -> RedisStore:
     return RedisStore(f"redis://127.0.0.1:{proxy.port}/0", durability="relaxed", **options)
 
 
+def hasty(proxy: Proxy) -> RedisStore:
+    """A store that does not wait for long, once it is open."""
+    return patiently(lambda: opened(proxy, timeout=0.3))
+
+
 # Connections that end.
 
 
@@ -70,18 +76,10 @@ def test_a_connection_that_ended_is_made_again(store: RedisStore, proxy: Proxy) 
 def test_a_lost_reply_is_recognised(store: RedisStore, proxy: Proxy, size: int) -> None:
     first, second = chunk(noise(size, 1)), chunk(noise(size, 2))
     store.commit(SPACE, [first], moves=[Move(MAIN, None, first.id)])
-    proxy.drop_replies(after=b"EVALSHA")
-
-    def keep() -> None:
-        assert proxy.lost.wait(PATIENCE)
-        proxy.keep_replies()
-
-    keeping = threading.Thread(target=keep)
-    keeping.start()
+    proxy.drop_replies(after=b"EVALSHA", once=True)
 
     done = store.commit(SPACE, [second], moves=[Move(MAIN, first.id, second.id)])
 
-    keeping.join()
     assert proxy.lost.is_set()
     assert done.sequence == 2
     assert [one.write_id for one in store.operations(SPACE)][1:] == [done.write_id]
@@ -117,14 +115,14 @@ def test_a_lease_whose_reply_was_lost_is_not_taken_for_another(
 
 
 def test_a_server_that_refuses_connections_is_unavailable_after_a_while(proxy: Proxy) -> None:
-    with opened(proxy, timeout=0.3) as store:
+    with hasty(proxy) as store:
         proxy.refuse()
         for call in (lambda: store.commit(SPACE), lambda: store.view(SPACE)):
             with pytest.raises(Unavailable, match="cannot be reached"):
                 call()
         proxy.accept()
 
-        assert store.commit(SPACE).sequence == 1
+        assert patiently(lambda: store.commit(SPACE, write_id="w")).sequence == 1
 
 
 def test_a_server_that_comes_back_in_time_is_waited_for(store: RedisStore, proxy: Proxy) -> None:
@@ -140,9 +138,9 @@ def test_a_server_that_comes_back_in_time_is_waited_for(store: RedisStore, proxy
 
 
 def test_a_server_that_hangs_is_unavailable_after_the_timeout(proxy: Proxy) -> None:
-    with opened(proxy, timeout=0.3) as store:
+    with hasty(proxy) as store:
         one = chunk(b"one")
-        store.commit(SPACE, [one])
+        patiently(lambda: store.commit(SPACE, [one]))
         proxy.stall()
         for call in (
             lambda: store.commit(SPACE, write_id="w"),
@@ -155,9 +153,10 @@ def test_a_server_that_hangs_is_unavailable_after_the_timeout(proxy: Proxy) -> N
                 call()
         proxy.resume()
 
-        assert store.read([one.id]) == [one]
-        done = store.commit(SPACE, write_id="w")
-        assert [one.write_id for one in store.operations(SPACE)].count("w") == 1
+        assert patiently(lambda: store.read([one.id])) == [one]
+        done = patiently(lambda: store.commit(SPACE, write_id="w"))
+        operations = patiently(lambda: store.operations(SPACE))
+        assert [one.write_id for one in operations].count("w") == 1
         assert done.write_id == "w"
 
 
@@ -181,9 +180,9 @@ def test_a_slow_network_is_only_slow(proxy: Proxy) -> None:
 def test_a_process_that_hangs_is_a_server_that_hangs() -> None:
     with (
         configured({"appendonly": "no"}) as server,
-        RedisStore(server.url, durability="relaxed", timeout=0.3) as store,
+        patiently(lambda: RedisStore(server.url, durability="relaxed", timeout=0.3)) as store,
     ):
-        store.commit(SPACE)
+        patiently(lambda: store.commit(SPACE, write_id="first"))
         server.pause()
         try:
             with pytest.raises(Unavailable):
@@ -191,7 +190,7 @@ def test_a_process_that_hangs_is_a_server_that_hangs() -> None:
         finally:
             server.go_on()
 
-        assert store.commit(SPACE).sequence in (2, 3)
+        assert patiently(lambda: store.commit(SPACE, write_id="last")).sequence in (2, 3)
 
 
 # Restarts.

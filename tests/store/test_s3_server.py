@@ -30,6 +30,7 @@ from holdfast.store import CachedStore, Move, S3Store, Store
 from holdfast.testing._stores._base import MAIN, SPACE, in_threads, value
 from holdfast.tree import Kind, make_object
 from tests.conftest import SOAK
+from tests.patience import PATIENCE, patiently
 from tests.proxy import Proxy
 from tests.s3_server import (
     BUCKET,
@@ -258,8 +259,9 @@ def through(proxy: Proxy) -> str:
 
 
 def test_a_server_that_hangs_is_unavailable_and_then_found_again(proxy: Proxy) -> None:
-    with S3Store(through(proxy), timeout=2) as store:
-        first = store.commit(SPACE, write_id="first")
+    url = through(proxy)
+    with patiently(lambda: S3Store(url, timeout=2)) as store:
+        first = patiently(lambda: store.commit(SPACE, write_id="first"))
         proxy.stall()
 
         with pytest.raises(Unavailable, match="no reply in time"):
@@ -268,9 +270,9 @@ def test_a_server_that_hangs_is_unavailable_and_then_found_again(proxy: Proxy) -
             store.view(SPACE)
 
         proxy.resume()
-        assert store.commit(SPACE, write_id="first") == first
-        assert store.commit(SPACE, write_id="second").sequence == 2
-        assert store.view(SPACE).sequence == 2
+        assert patiently(lambda: store.commit(SPACE, write_id="first")) == first
+        assert patiently(lambda: store.commit(SPACE, write_id="second")).sequence == 2
+        assert patiently(lambda: store.view(SPACE)).sequence == 2
 
 
 def test_a_server_that_hangs_at_opening_is_unavailable(proxy: Proxy) -> None:
@@ -283,19 +285,20 @@ def test_a_server_that_hangs_at_opening_is_unavailable(proxy: Proxy) -> None:
 def test_a_server_that_refuses_connections_is_unavailable_and_then_found_again(
     proxy: Proxy,
 ) -> None:
-    with S3Store(through(proxy), timeout=5) as store:
-        store.commit(SPACE)
+    url = through(proxy)
+    with patiently(lambda: S3Store(url, timeout=5)) as store:
+        patiently(lambda: store.commit(SPACE, write_id="first"))
         proxy.refuse()
 
         with pytest.raises(Unavailable, match="no connection"):
             store.commit(SPACE, write_id="second")
 
         proxy.accept()
-        assert store.commit(SPACE, write_id="second").sequence == 2
+        assert patiently(lambda: store.commit(SPACE, write_id="second")).sequence == 2
 
 
 def test_connections_that_are_dropped_are_made_again(proxy: Proxy) -> None:
-    with S3Store(through(proxy), timeout=5) as store:
+    with S3Store(through(proxy), timeout=PATIENCE) as store:
         for number in range(1, 11):
             one = value(f"value {number}")
             assert store.commit(SPACE, [one]).sequence == number
@@ -305,15 +308,12 @@ def test_connections_that_are_dropped_are_made_again(proxy: Proxy) -> None:
 
 
 def test_a_reply_that_is_lost_on_the_way_is_recognised(proxy: Proxy) -> None:
-    with S3Store(through(proxy), timeout=5) as store:
+    with S3Store(through(proxy), timeout=PATIENCE) as store:
         store.commit(SPACE)
-        proxy.drop_replies(after=b"if-match")
-        stop = threading.Timer(0.2, proxy.keep_replies)
-        stop.start()
+        proxy.drop_replies(after=b"if-match", once=True)
 
         done = store.commit(SPACE, [value("one")], write_id="w")
 
-        stop.join()
         assert proxy.lost.is_set()
         assert done.sequence == 2
         assert store.operations(SPACE)[-1] == done

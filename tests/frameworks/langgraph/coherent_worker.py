@@ -1,6 +1,6 @@
 """A process whose agent works on shared items, beside others that do.
 
-    python -m tests.frameworks.langgraph.coherent_worker PLACE AGENT STRATEGY TIMES
+    python -m tests.frameworks.langgraph.coherent_worker PLACE AGENT STRATEGY TIMES TICK_SECONDS
 
 PLACE is a path or URL; after `base:` it is that of a `HoldfastStore` which is wrapped, and
 after `official:` that of LangGraph's own `PostgresStore`.
@@ -27,6 +27,8 @@ from holdfast.adapters.langgraph import CoherentStore, HoldfastStore
 from holdfast.errors import VersionConflict
 
 SCOPE = "shared"
+PATIENT, HASTY = 6.0, 0.1
+"""Seconds of a tick: a process that the machine stops keeps its grant, or loses it soon."""
 
 
 def count(store: CoherentStore, agent: str, times: int) -> None:
@@ -72,7 +74,9 @@ def _die(*_: Any, **__: Any) -> Any:
 
 
 @contextmanager
-def opened(place: str, strategy: str = "lazy") -> Iterator[CoherentStore]:
+def opened(
+    place: str, strategy: str = "lazy", tick_seconds: float = PATIENT
+) -> Iterator[CoherentStore]:
     """The store that is meant by a place."""
     kind, _, rest = place.partition(":")
     with ExitStack() as stack:
@@ -83,12 +87,14 @@ def opened(place: str, strategy: str = "lazy") -> Iterator[CoherentStore]:
             base, where = stack.enter_context(PostgresStore.from_conn_string(rest)), rest
         else:
             where = place
-        yield stack.enter_context(CoherentStore(strategy, store=where, base=base, tick_seconds=0.1))
+        yield stack.enter_context(
+            CoherentStore(strategy, store=where, base=base, tick_seconds=tick_seconds)
+        )
 
 
 def main() -> None:
-    place, agent, strategy, times = sys.argv[1:]
-    with opened(place, strategy) as store:
+    place, agent, strategy, times, tick_seconds = sys.argv[1:]
+    with opened(place, strategy, float(tick_seconds)) as store:
         print("ready", flush=True)
         for line in sys.stdin:
             print(answer(store, agent, int(times), line.strip()), flush=True)

@@ -415,7 +415,7 @@ def test_a_node_that_changes_what_it_only_reads_is_refused(
     def forgetful(state: Any, artifacts: Any) -> Any:
         return update
 
-    with pytest.raises(InvalidInput, match="name it in writes="):
+    with pytest.raises(InvalidInput, match="Name it in writes="):
         forgetful({})
 
 

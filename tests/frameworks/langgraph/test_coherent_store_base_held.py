@@ -158,11 +158,53 @@ def test_who_waits_for_a_put_waits_longer_than_a_dead_one_keeps_its_grant() -> N
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(store.put, PLANNER, "plan", {"n": 1})
         base.written.wait(SECONDS)
-        patience = other._contents._grants.seconds_for("shared/plan", 0.0)  # type: ignore[attr-defined]
+        _, patience = other._contents._grants.seconds_for("shared/plan", 0.0)  # type: ignore[attr-defined]
         base.gate.set()
         writing.result(SECONDS)
 
     assert patience > 3600 * 1.05
+
+
+class Relay:
+    """The grants of the puts of two clients, on a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        versions = MemoryStore()
+        recovery = CrashRecoveryConfig(heartbeat_timeout_ticks=10)
+        stores = [
+            CoherentStore(base=InMemoryStore(), store=versions, crash_recovery=recovery)
+            for _ in range(2)
+        ]
+        self.waiting, self.others = (one._contents._grants for one in stores)  # type: ignore[attr-defined]
+        for one in (self.waiting, self.others):
+            one.clock = lambda: self.now
+            one.rest = lambda seconds: None
+
+
+def test_who_waits_for_the_puts_of_many_does_not_give_up_while_they_follow_each_other() -> None:
+    relay = Relay()
+    waits = relay.waiting.waits()
+    went_on = []
+    for number in range(5):
+        grant = relay.others.try_acquire(f"agent-{number}", "shared/plan")
+        went_on.append(waits.pause("shared/plan"))
+        relay.now += 10.0  # Less than a put may be silent.
+        went_on.append(waits.pause("shared/plan"))
+        grant.release()
+
+    assert went_on == [True] * 10
+
+
+def test_who_was_stopped_while_it_waited_tries_once_more() -> None:
+    relay = Relay()
+    waits = relay.waiting.waits()
+    relay.others.try_acquire("planner", "shared/plan")
+    went_on = [waits.pause("shared/plan")]
+    relay.now += 60.0
+    went_on += [waits.pause("shared/plan"), waits.pause("shared/plan")]
+
+    assert went_on == [True, True, False]
 
 
 def test_an_edit_waits_for_a_holder() -> None:

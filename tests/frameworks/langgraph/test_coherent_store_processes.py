@@ -12,7 +12,7 @@ import pytest
 from langgraph.store.postgres import PostgresStore
 
 from tests.conftest import SOAK
-from tests.frameworks.langgraph.coherent_worker import opened
+from tests.frameworks.langgraph.coherent_worker import HASTY, PATIENT, opened
 from tests.frameworks.turn import ROOT
 
 PROCESSES = 4
@@ -23,10 +23,12 @@ STRATEGIES = ["lazy", "eager", "lease", "access_count", "broadcast"]
 class Worker:
     """Another process, whose agent is told what to do."""
 
-    def __init__(self, place: str, agent: str, strategy: str) -> None:
+    def __init__(
+        self, place: str, agent: str, strategy: str, tick_seconds: float = PATIENT
+    ) -> None:
         module = "tests.frameworks.langgraph.coherent_worker"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, place, agent, strategy, str(TIMES)],
+            [sys.executable, "-m", module, place, agent, strategy, str(TIMES), str(tick_seconds)],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -118,9 +120,9 @@ def test_a_read_is_never_older_than_a_write_that_was_acknowledged(place: str, st
 
 def test_a_writer_that_is_killed_half_way_blocks_nobody(memory_folder: Path) -> None:
     place = f"base:{memory_folder / 'store'}"
-    with opened(place) as store:
+    with opened(place, tick_seconds=HASTY) as store:
         store.put(("reader", "shared"), "plan", {"step": 1})
-        worker = Worker(place, "writer", "lazy")
+        worker = Worker(place, "writer", "lazy", HASTY)
         assert worker.hear() == "ready"
         worker.ask('die plan {"step": 2}')
         code = worker.end()

@@ -94,15 +94,15 @@ class PutGrants(Grants):
         """For who meets grants of others: for how long to wait for them."""
         return Waits(self, hold_seconds)
 
-    def seconds_for(self, artifact: str, hold_seconds: float) -> float:
-        """How long at most to wait for who has the grant of an artifact now."""
+    def seconds_for(self, artifact: str, hold_seconds: float) -> tuple[int, float]:
+        """The token of the grant that an artifact has now, and how long at most to wait for it."""
         found = self._look(artifact)
         if found is None:
-            return _SILENCES * self.duration  # It was given back just now.
+            return 0, _SILENCES * self.duration  # It was given back just now.
         record, _ = found
         if holder_of(record)[1].startswith(_MARK):
-            return _SILENCES * silence_of(record)
-        return 0.0 if self._is_here(record) else hold_seconds
+            return record.token, _SILENCES * silence_of(record)
+        return record.token, 0.0 if self._is_here(record) else hold_seconds
 
     def rest(self, seconds: float) -> None:
         """Wait, or until a put of this client is over."""
@@ -148,17 +148,28 @@ class PutGrants(Grants):
 
 
 class Waits:
-    """The waiting of one call."""
+    """The waiting of one call, for one grant after the other."""
 
     def __init__(self, grants: PutGrants, hold_seconds: float) -> None:
         self._grants, self._hold_seconds = grants, hold_seconds
-        self._began = grants.clock()
         self._pauses = Patience(None, grants.clock)
+        self._for: tuple[str, int] | None = None
+        self._began = 0.0
+        self._is_last = False
 
     def pause(self, artifact: str) -> bool:
-        """Wait a moment for who has the grant of an artifact; False if it was long enough."""
-        most = self._grants.seconds_for(artifact, self._hold_seconds)
-        if self._grants.clock() - self._began >= most:
-            return False
+        """Wait a moment for who has the grant of an artifact; False if it was long enough.
+
+        Each grant is waited for by itself: that many others put is no reason to give up.
+        """
+        token, most = self._grants.seconds_for(artifact, self._hold_seconds)
+        now = self._grants.clock()
+        if self._for != (artifact, token):
+            self._for, self._began, self._is_last = (artifact, token), now, False
+        if now - self._began >= most:
+            # This process may have been stopped since its last try: then there is one more.
+            again = most > 0 and not self._is_last
+            self._is_last = True
+            return again
         self._grants.rest(self._pauses.pause() or 0.0)
         return True
