@@ -149,6 +149,35 @@ def test_a_database_that_vanished_is_not_made_anew(folder: Path) -> None:
     store.close()
 
 
+def test_nothing_is_written_to_a_database_that_was_taken_away(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    store = SqliteStore(folder)
+    point(store, value("one"))
+    folder.rename(tmp_path / "aside")
+
+    with pytest.raises(Unavailable, match=r"store\.db is gone"):
+        store.commit(SPACE, [value("two")])
+
+    (tmp_path / "aside").rename(folder)
+    assert store.commit(SPACE, [value("two")]).sequence == 2
+    store.close()
+
+
+def test_nothing_is_written_to_a_database_that_was_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    store = SqliteStore(folder)
+    point(store, value("one"))
+    folder.rename(tmp_path / "aside")
+    other = SqliteStore(folder)
+
+    with pytest.raises(Corrupt, match=r"store\.db is another one"):
+        store.commit(SPACE, [value("two")])
+
+    assert list(other.scan()) == []
+    other.close()
+    store.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_folder_that_may_not_be_written_is_not_allowed() -> None:
     # Not in the folder of the test, which another user cannot even enter.

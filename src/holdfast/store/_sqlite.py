@@ -132,6 +132,7 @@ class SqliteStore(Store):
             self._make_folder(create)
         database = self._database
         database.create(schema.is_new, schema.BEFORE_TABLES)
+        database.keep_to_file()
         if database.read(schema.is_new):
             if not create:
                 raise no_store(self.path)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from holdfast.errors import NotAllowed, StoreClosed
+from holdfast.errors import Corrupt, NotAllowed, StoreClosed, Unavailable
 from holdfast.store._sqlite_connections import Connections, Connector
 from holdfast.store._sqlite_errors import is_busy, translated
 from holdfast.store._sqlite_forks import FORKS
@@ -47,6 +47,8 @@ class Database:
         self._usual = f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}"
         self._connector = Connector(self.file, vfs, self._usual, busy_seconds)
         self._closed = False
+        self._place: tuple[int, int] | None = None
+        """Which file it must be; None if it may vanish."""
         self._processes: dict[int, _Process] = {}
         FORKS.concern(self)
 
@@ -124,6 +126,10 @@ class Database:
                 "processes no shared memory. Choose a folder on a local disk."
             )
 
+    def keep_to_file(self) -> None:
+        """Write from now on only if that reaches the file that is there now."""
+        self._place = _place_of(self.file)
+
     def tails(self) -> Tails:
         """What this process knows of the log's tail."""
         return self._here().tails
@@ -153,6 +159,7 @@ class Database:
                 process.group.put_back([one for one in undone if one is not leader])
                 others = [one for one in others if one not in undone]
                 return leader in undone
+            self._expect_file()
             db.execute("COMMIT")
             if transaction.shared is not None:
                 transaction.shared.landed()
@@ -187,6 +194,21 @@ class Database:
                     raise
                 if not patience.wait():
                     raise too_busy(self.folder, self._busy_seconds) from error
+
+    def _expect_file(self) -> None:
+        """What is written to a file that has no name any more would be lost."""
+        place = _place_of(self.file)
+        if self._place is None or place == self._place:
+            return
+        if place is None:
+            raise Unavailable(
+                f"the file {self.file} is gone, which was there when it was opened. Nothing was "
+                "written: put it back, or open the store anew."
+            )
+        raise Corrupt(
+            f"the file {self.file} is another one than when it was opened. Nothing was written: "
+            "open the store anew to use what is there now."
+        )
 
     def _retried(self, ask: Callable[[sqlite3.Connection], R]) -> R:
         """A reader waits only while a database is recovered after a crash, or closed."""
@@ -240,6 +262,14 @@ class _Process:
         """Wait for the calls that are under way, then let go of everything."""
         self.connections.close(seconds)
         self.turn.close()
+
+
+def _place_of(file: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _at_one_moment(db: sqlite3.Connection, ask: Callable[[sqlite3.Connection], R]) -> R:

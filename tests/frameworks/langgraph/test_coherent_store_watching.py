@@ -34,6 +34,14 @@ def test_an_item_has_a_history(store: CoherentStore) -> None:
     assert [one.id for one in awaited] == [one.id for one in steps]
 
 
+def test_an_item_is_known_by_one_name_elsewhere(store: CoherentStore) -> None:
+    store.put(("planner", "a/b"), "plan", {"step": 1})
+
+    name = store.artifact_name(("anybody", "a/b"), "plan")
+    assert name == "a%2Fb/plan"
+    assert store.core.read("tester", name).value == {"step": 1}
+
+
 def test_an_item_that_never_was_has_no_history(store: CoherentStore) -> None:
     with pytest.raises(NotFound):
         store.history(PLANNER, "plan")

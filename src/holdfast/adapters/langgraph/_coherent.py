@@ -154,9 +154,14 @@ class CoherentStore(BaseStore, Closes):
     def core(self) -> CoherenceCore:
         """What knows the artifacts: for snapshots of several, for kept writes, and the like.
 
-        The item `plan` of `("planner", "shared")` is its artifact `shared/plan`.
+        The item `plan` of `("planner", "shared")` is its artifact `shared/plan`: see
+        `artifact_name`.
         """
         return self._core
+
+    def artifact_name(self, namespace: tuple[str, ...], key: str) -> str:
+        """The name by which logs, the command line and `core` know an item."""
+        return self._asked(namespace, key).artifact
 
     # Life.
 
