@@ -45,6 +45,7 @@ __all__ = [
     "NotStorable",
     "PathNotFound",
     "RefMoved",
+    "Rewound",
     "StoreClosed",
     "StoreFull",
     "ThreadConflict",
