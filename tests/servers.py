@@ -122,10 +122,7 @@ def _start(make: Callable[[int], S], folder: Path) -> tuple[S, subprocess.Popen[
     log = folder / "log"
     for _ in range(_TRIES):
         server = make(_free_port())
-        found = shutil.which(server.program) or shutil.which(server.program, path="/usr/sbin")
-        if found is None:
-            pytest.fail(f"{server.program} is not installed: run `python tools/servers.py`")
-        command = [found, *server.command(folder)[1:]]
+        command = [_program(server), *server.command(folder)[1:]]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         if _answers(server, process):
@@ -133,6 +130,30 @@ def _start(make: Callable[[int], S], folder: Path) -> tuple[S, subprocess.Popen[
         process.kill()
         process.wait()
     raise RuntimeError(f"{server.program} does not start: {log.read_text(errors='replace')}")
+
+
+def start_again(server: Server, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a server on a port that is its own, and wait until it answers.
+
+    Somebody who asks for any port may have been given ours for a moment.
+    """
+    until, log = time.monotonic() + PATIENCE, folder / "log"
+    command = [_program(server), *server.command(folder)[1:]]
+    while True:
+        with log.open("ab") as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        if _answers(server, process):
+            return process
+        told = log.read_text(errors="replace")
+        assert "already in use" in told.lower() and time.monotonic() < until, told
+        time.sleep(0.1)
+
+
+def _program(server: Server) -> str:
+    found = shutil.which(server.program) or shutil.which(server.program, path="/usr/sbin")
+    if found is None:
+        pytest.fail(f"{server.program} is not installed: run `python tools/servers.py`")
+    return found
 
 
 def _answers(server: Server, process: subprocess.Popen[bytes]) -> bool:

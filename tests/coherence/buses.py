@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 from holdfast.coherence import Bus, NatsBus, PostgresBus, RedisBus
 from tests.postgres import Postgres, running_postgres
 from tests.proxy import Proxy
-from tests.servers import PATIENCE, Nats, Redis, _answers, _free_port
+from tests.servers import Nats, Redis, _free_port, start_again
 
 
 @contextmanager
@@ -52,28 +50,8 @@ class Killable:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, or start it again, and wait until it answers.
-
-        Somebody who asks for any port may have been given ours for a moment.
-        """
-        until = time.monotonic() + PATIENCE
-        while not self._starts():
-            told = (self._folder / "log").read_text(errors="replace")
-            assert "already in use" in told.lower() and time.monotonic() < until, told
-            time.sleep(0.1)
-
-    def _starts(self) -> bool:
-        program = self._server.program
-        found = shutil.which(program) or shutil.which(program, path="/usr/sbin")
-        assert found is not None, f"{program} is not installed: run `python tools/servers.py`"
-        with (self._folder / "log").open("ab") as out:
-            self._process = subprocess.Popen(
-                [found, *self._server.command(self._folder)[1:]],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-            )
-        return _answers(self._server, self._process)
+        """Start it, or start it again, and wait until it answers."""
+        self._process = start_again(self._server, self._folder)
 
     def kill(self) -> None:
         """End it as a crash would."""

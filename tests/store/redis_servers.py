@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import redis
 
-from tests.servers import PATIENCE, Redis, _answers, _free_port
+from tests.servers import PATIENCE, Redis, _free_port, start_again
 
 KEEPS_ALL: Mapping[str, str] = {
     "appendonly": "yes",
@@ -49,22 +48,8 @@ class Configured(Redis):
             return False
 
     def start(self) -> None:
-        """Start it, or start it again, and wait until it answers.
-
-        Somebody who asks for any port may have been given ours for a moment.
-        """
-        until = time.monotonic() + PATIENCE
-        while not self._starts():
-            told = (self.folder / "log").read_text(errors="replace")
-            assert "already in use" in told.lower() and time.monotonic() < until, told
-            time.sleep(0.1)
-
-    def _starts(self) -> bool:
-        with (self.folder / "log").open("ab") as out:
-            self._process = subprocess.Popen(
-                self.command(self.folder), stdin=subprocess.DEVNULL, stdout=out, stderr=out
-            )
-        return _answers(self, self._process)
+        """Start it, or start it again, and wait until it answers."""
+        self._process = start_again(self, self.folder)
 
     def kill(self) -> None:
         """Kill it, as the system does when there is no memory."""

@@ -23,14 +23,14 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from holdfast.coherence import CoherenceCore, CrashRecoveryConfig, choose_bus, record_to
-from holdfast.errors import Unavailable
 from holdfast.store import FileStore, PostgresStore, RedisStore, SqliteStore, Store, space_name
 from holdfast.testing import FaultyBus
 from tests.coherence.histories.agents import MERGERS, Agent, Reader
 from tests.coherence.histories.recording import Recorder
+from tests.patience import patiently
 
 SET = "shared"
 SPACE = space_name("coherence", SET)
@@ -49,8 +49,6 @@ PATIENCE = 60.0
 """Seconds after which what does not begin or end is stuck. Far more than any lease, because
 machines are slow."""
 _NOTED = 0.2  # Seconds after which a process writes down again what was done to its messages.
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -138,18 +136,6 @@ def sharing(store: Store | None, settings: Settings) -> Iterator[tuple[Coherence
 def skewed(rate: float) -> Callable[[], float]:
     """A clock that runs too fast or too slow."""
     return time.monotonic if rate == 1.0 else lambda: time.monotonic() * rate
-
-
-def patiently(call: Callable[[], _T]) -> _T:
-    """Try again as long as the server does not answer."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return call()
-        except Unavailable:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.05)
 
 
 def work(
