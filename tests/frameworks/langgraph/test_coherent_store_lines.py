@@ -6,6 +6,7 @@ import asyncio
 import operator
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypedDict
 
@@ -482,6 +483,40 @@ def test_tasks_of_a_function_that_run_at_once_take_nothing_away(
 
     assert sorted(count.invoke(0)) == [False, True]
     assert number_in(store) == 1
+
+
+@pytest.mark.parametrize("identity", ["namespace", "config"])
+def test_a_deletion_beside_a_node_does_not_let_it_put_over_what_came_then(
+    open_store: Open, identity: Any
+) -> None:
+    store, over = open_store(identity=identity), threading.Event()
+    store.put(PLACE, "n", {"n": 0})
+
+    def erase(_: Any) -> Counting:
+        get_store().delete(PLACE, "n")
+        again = partial(store.edit, PLACE, "n", add_one, default={"n": 9})
+        anew = threading.Thread(target=again)
+        anew.start()
+        anew.join()
+        over.set()
+        return {}
+
+    def say(state: Counting) -> Counting:
+        assert over.wait(30)
+        get_store().put(PLACE, "n", {"n": state["seen"] + 1})
+        return {}
+
+    builder = StateGraph(Counting)
+    builder.add_node("look", lambda _: {"seen": number_in(get_store())})
+    builder.add_node("erase", erase)
+    builder.add_node("say", say)
+    builder.add_edge(START, "look")
+    builder.add_edge("look", "erase")
+    builder.add_edge("look", "say")
+
+    with pytest.raises(VersionConflict):
+        builder.compile(store=store).invoke({})
+    assert number_in(store) == 10
 
 
 def test_a_node_puts_as_one_agent_what_it_got_as_another(open_store: Open) -> None:

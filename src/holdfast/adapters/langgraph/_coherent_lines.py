@@ -106,11 +106,12 @@ class _InSteps(NamedTuple, Generic[T]):
     """What a line of work whose steps come one after the other has seen of an item."""
 
     step: When
-    last: T
+    last: T | None
+    """None if there was nothing."""
     before: T | None
     """The last that was seen before that step."""
 
-    def then(self, step: When, seen: T) -> _InSteps[T]:
+    def then(self, step: When, seen: T | None) -> _InSteps[T]:
         """The same after something else was seen."""
         return _InSteps(step, seen, self.at(step))
 
@@ -122,15 +123,15 @@ class _InSteps(NamedTuple, Generic[T]):
 class _InTime(NamedTuple, Generic[T]):
     """What a task, and what it runs inside of it, has seen of an item."""
 
-    times: tuple[tuple[float, Hashable | None, T], ...]
-    """When it was, in which step of a graph inside, and what."""
+    times: tuple[tuple[float, Hashable | None, T | None], ...]
+    """When it was, in which step of a graph inside, and what; None if there was nothing."""
 
     @classmethod
-    def first(cls, when: Began, seen: T) -> _InTime[T]:
+    def first(cls, when: Began, seen: T | None) -> _InTime[T]:
         """It was seen now."""
         return cls(((time.time(), when.step, seen),))
 
-    def then(self, when: When, seen: T) -> _InTime[T]:
+    def then(self, when: When, seen: T | None) -> _InTime[T]:
         """The same after something else was seen."""
         assert isinstance(when, Began)
         return _InTime((*self.times[1 - _MOST_TIMES :], *_InTime.first(when, seen).times))
@@ -215,10 +216,11 @@ class Lines(Generic[T]):
         own, wide = work()
         item: Item = agent, artifact
         with self._lock:
-            for line in (*own, *[one for one, _ in wide]):
+            for line, when in (*[(one, _ITSELF) for one in own], *wide):
                 seen = self._seen.get(line, {})
                 for one in (item, (None, artifact)):
-                    self._size -= seen.pop(one, None) is not None
+                    if one in seen:  # Who works beside this one does not know of it.
+                        seen[one] = seen[one].then(when, None)
             self._elsewhere.pop(item, None)
             self._lost.pop(item, None)
 
