@@ -113,6 +113,8 @@ class _InSteps(NamedTuple, Generic[T]):
 
     def then(self, step: When, seen: T | None) -> _InSteps[T]:
         """The same after something else was seen."""
+        if seen is self.last and step == self.step:
+            return self
         return _InSteps(step, seen, self.at(step))
 
     def at(self, step: When) -> T | None:
@@ -134,6 +136,9 @@ class _InTime(NamedTuple, Generic[T]):
     def then(self, when: When, seen: T | None) -> _InTime[T]:
         """The same after something else was seen."""
         assert isinstance(when, Began)
+        _, step, last = self.times[-1]
+        if seen is last and step == when.step:
+            return self
         return _InTime((*self.times[1 - _MOST_TIMES :], *_InTime.first(when, seen).times))
 
     def at(self, when: When) -> T | None:
