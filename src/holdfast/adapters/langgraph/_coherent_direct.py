@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
+from operator import attrgetter
 from typing import Any, Final
 
 from holdfast.adapters.langgraph._coherent_contents import Asked, Put
@@ -34,7 +35,7 @@ class Direct:
     def __init__(self, core: CoherenceCore, convention: Convention, is_local: bool) -> None:
         self._core, self._convention, self.is_local = core, convention, is_local
         self._read, self._write = core.read, core.write
-        self._lines: Lines[Version] = Lines()
+        self._lines: Lines[Version] = Lines(attrgetter("number"))
         # An agent that writes an item from two threads is not in conflict with itself.
         self._turns = [freed_after_fork(threading.Lock()) for _ in range(_STRIPES)]
 

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 from holdfast.adapters.langgraph._coherent_lines import Forgotten, Lines
@@ -50,7 +51,7 @@ class Keeping:
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._versions: dict[tuple[str, str], int] = {}
         self._known: OrderedDict[str, Seen] = OrderedDict()
-        self._lines: Lines[Seen] = Lines()
+        self._lines: Lines[Seen] = Lines(attrgetter("version"))
 
     def serve(self, agent: str, artifact: str) -> Seen | None:
         """What may be served without reading it again, if its version is still the same."""

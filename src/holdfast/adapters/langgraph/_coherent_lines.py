@@ -8,14 +8,16 @@ would take away what it has not seen.
 And one piece of work may be done by several agents: a node gets an item, and another one puts
 what became of it. What came to a node in the state of its run was made from what earlier
 steps of the run saw, whoever they were. Of what is done beside it, in the same step, it knows
-nothing.
+nothing. A graph inside of a node has steps of its own: what it saw counts for those that come
+after it, and what is done beside that node is as unknown in there.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.runnables.config import var_child_runnable_config
@@ -31,6 +33,8 @@ Item: TypeAlias = tuple[str | None, str]
 _MOST: Final = 1 << 16
 """How much is remembered. Calls and tasks that ended long ago are forgotten first."""
 _MOST_LOST: Final = 1 << 16
+_MOST_TIMES: Final = 16
+"""How many sights of one item a task remembers with their times."""
 _TASK: Final = "__pregel_task_id"
 _RUNTIME: Final = "__pregel_runtime"
 
@@ -39,18 +43,31 @@ class Forgotten(LookupError):
     """What a line of work saw is no longer known here, so nothing can be compared with it."""
 
 
+class Began(NamedTuple):
+    """When something began that runs inside of a task."""
+
+    moment: float | None = None
+    """None if it is the task itself, or if that is not known."""
+    step: Hashable | None = None
+    """The step of a graph that it is; None if it is none."""
+
+
+When: TypeAlias = Began | Hashable | None
+"""The step of a graph, or what `Began` in a task; None if that is not known."""
+
+
 class Work(NamedTuple):
     """What a call is part of."""
 
     own: tuple[Line, ...] = ()
     """The call and its task, as far as there are any."""
-    wide: tuple[Line, ...] = ()
-    """The run and the conversation, whose steps come one after the other."""
-    step: Hashable | None = None
-    """The step of the run; None if that is not known."""
+    wide: tuple[tuple[Line, When], ...] = ()
+    """What these are part of, the narrowest first: graphs and the tasks that run them, the run,
+    the conversation. Each with when in it that is."""
 
 
 _NONE: Final = Work()
+_ITSELF: Final = Began()
 
 
 def work() -> Work:
@@ -60,40 +77,89 @@ def work() -> Work:
         return _NONE
     configurable, metadata = config.get("configurable") or {}, config.get("metadata") or {}
     call = getattr(config.get("callbacks"), "parent_run_id", None)
-    run: Any = getattr(configurable.get(_RUNTIME), "control", None)
-    number = metadata.get("langgraph_step")
+    runtime: Any = configurable.get(_RUNTIME)
+    # All tasks of one step of a graph begin with the same checkpoint, whether it is kept or not.
+    steps: dict[str, Hashable] = configurable.get("checkpoint_map") or {}
+    step = steps.get("", metadata.get("langgraph_step"))
+    began = getattr(getattr(runtime, "execution_info", None), "node_first_attempt_time", None)
+    wide: list[tuple[Line, When]] = []
     # The last part of its namespace is the task itself.
     graph = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
-    return Work(
-        tuple([one for one in (call, configurable.get(_TASK)) if one is not None]),
-        tuple([one for one in (run, configurable.get("thread_id")) if one is not None]),
-        None if number is None else (graph, number),
-    )
+    while graph:
+        outer, _, task = graph.rpartition("|")
+        inside = steps.get(graph)
+        if inside == steps.get(outer):
+            inside = None  # What a function calls as tasks is in the step of the function.
+        else:
+            wide.append((("graph", graph), inside))
+        if ":" not in task:  # It is the number of a graph that its task has run after others.
+            outer, _, task = outer.rpartition("|")
+        wide.append((task.rpartition(":")[2], Began(began, inside)))
+        graph = outer
+    run, thread = getattr(runtime, "control", None), configurable.get("thread_id")
+    wide += [(one, step) for one in (run, thread) if one is not None]
+    own = [one for one in (call, configurable.get(_TASK)) if one is not None]
+    return Work(tuple(own), tuple(wide))
 
 
-class _Seen(NamedTuple, Generic[T]):
-    """What a line of work has seen of an item."""
+class _InSteps(NamedTuple, Generic[T]):
+    """What a line of work whose steps come one after the other has seen of an item."""
 
-    step: Hashable | None
-    last: T
+    step: When
+    last: T | None
+    """None if there was nothing."""
     before: T | None
     """The last that was seen before that step."""
 
-    def then(self, step: Hashable | None, seen: T) -> _Seen[T]:
+    def then(self, step: When, seen: T | None) -> _InSteps[T]:
         """The same after something else was seen."""
-        return _Seen(step, seen, self.at(step))
+        if seen is self.last and step == self.step:
+            return self
+        return _InSteps(step, seen, self.at(step))
 
-    def at(self, step: Hashable | None) -> T | None:
+    def at(self, step: When) -> T | None:
         """What a step may know of."""
         return self.before if step is not None and step == self.step else self.last
+
+
+class _InTime(NamedTuple, Generic[T]):
+    """What a task, and what it runs inside of it, has seen of an item."""
+
+    times: tuple[tuple[float, Hashable | None, T | None], ...]
+    """When it was, in which step of a graph inside, and what; None if there was nothing."""
+
+    @classmethod
+    def first(cls, when: Began, seen: T | None) -> _InTime[T]:
+        """It was seen now."""
+        return cls(((time.time(), when.step, seen),))
+
+    def then(self, when: When, seen: T | None) -> _InTime[T]:
+        """The same after something else was seen."""
+        assert isinstance(when, Began)
+        _, step, last = self.times[-1]
+        if seen is last and step == when.step:
+            return self
+        return _InTime((*self.times[1 - _MOST_TIMES :], *_InTime.first(when, seen).times))
+
+    def at(self, when: When) -> T | None:
+        """What something inside of the task may know of."""
+        assert isinstance(when, Began)
+        for moment, step, seen in reversed(self.times):
+            beside = step is not None and step == when.step
+            if not beside and (when.moment is None or moment <= when.moment):
+                return seen
+        # What is forgotten came before that.
+        return self.times[0][-1] if len(self.times) == _MOST_TIMES else None
 
 
 class Lines(Generic[T]):
     """What lines of work have seen of items. Safe to share between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: Callable[[T], int]) -> None:
+        self._number = number
+        """Of which version something was."""
         self._lock = freed_after_fork(threading.Lock())
-        self._seen: OrderedDict[Line, dict[Item, _Seen[T]]] = OrderedDict()
+        self._seen: OrderedDict[Line, dict[Item, _InSteps[T] | _InTime[T]]] = OrderedDict()
         """The one that was used last stands last."""
         self._elsewhere: OrderedDict[Item, T] = OrderedDict()
         """Of agents that know less than what they wrote last, wherever they work."""
@@ -105,39 +171,43 @@ class Lines(Generic[T]):
         """What a value that is put now was made from, as far as lines of work know; else None.
 
         It is what this line of work last saw, or a wider one: in that the agent itself, or,
-        if it saw nothing there, any other. Raises `Forgotten` if one of them did, perhaps, and
-        it is not known any more.
+        if it saw nothing there, any other. If the agent saw something only in a wider one, and
+        another in a narrower, it is the older of both. Raises `Forgotten` if one of them did,
+        perhaps, and it is not known any more.
         """
         if not (self._seen or self._elsewhere or self._lost):
             return None
-        own, wide, step = work()
+        own, wide = work()
         item: Item = agent, artifact
+        anyone: Item = None, artifact
+        others: T | None = None
         with self._lock:
             for line in own:
-                if (found := self._look(line, item, None)) is not None:
+                if (found := self._look(line, item, _ITSELF)) is not None:
                     return found
-            for line in wide:
-                if (found := self._look(line, item, step)) is not None:
-                    return found
-            for line in wide:
-                if (found := self._look(line, (None, artifact), step)) is not None:
-                    return found
+            for line, when in (*[(one, _ITSELF) for one in own], *wide):
+                if (found := self._look(line, item, when)) is not None:
+                    # What the agent saw elsewhere may be older than what came to it here, or
+                    # newer. It may have been made from either.
+                    return found if others is None else min(found, others, key=self._number)
+                if others is None:
+                    others = self._look(line, anyone, when)
+            if others is not None:
+                return others
             if item in self._lost:
                 raise Forgotten
             return self._elsewhere.get(item)
 
     def note(self, agent: str, artifact: str, seen: T, *, everywhere: bool = False) -> None:
         """This line of work saw an item; `everywhere` if the agent knows no more elsewhere."""
-        own, wide, step = work()
+        own, wide = work()
         if not (own or wide or everywhere or self._elsewhere or self._lost):
             return
         item: Item = agent, artifact
         with self._lock:
-            for line in own:
-                self._note(line, item, None, seen)
-            for line in wide:
-                self._note(line, item, step, seen)
-                self._note(line, (None, artifact), step, seen)
+            for line, when in (*[(one, _ITSELF) for one in own], *wide):
+                for one in (item, (None, artifact)):
+                    self._note(line, one, when, seen)
             self._elsewhere.pop(item, None)
             self._lost.pop(item, None)
             if everywhere:
@@ -148,13 +218,14 @@ class Lines(Generic[T]):
         """This line of work found that there is nothing, or made it so."""
         if not (self._seen or self._elsewhere or self._lost):
             return
-        own, wide, _ = work()
+        own, wide = work()
         item: Item = agent, artifact
         with self._lock:
-            for line in (*own, *wide):
+            for line, when in (*[(one, _ITSELF) for one in own], *wide):
                 seen = self._seen.get(line, {})
                 for one in (item, (None, artifact)):
-                    self._size -= seen.pop(one, None) is not None
+                    if one in seen:  # Who works beside this one does not know of it.
+                        seen[one] = seen[one].then(when, None)
             self._elsewhere.pop(item, None)
             self._lost.pop(item, None)
 
@@ -170,13 +241,13 @@ class Lines(Generic[T]):
 
     # Inside, under the lock.
 
-    def _look(self, line: Line, item: Item, step: Hashable | None) -> T | None:
+    def _look(self, line: Line, item: Item, when: When) -> T | None:
         seen = self._seen.get(line, {}).get(item)
         if seen is None and line in self._lost:
             raise Forgotten
-        return None if seen is None else seen.at(step)
+        return None if seen is None else seen.at(when)
 
-    def _note(self, line: Line, item: Item, step: Hashable | None, seen: T) -> None:
+    def _note(self, line: Line, item: Item, when: When, seen: T) -> None:
         known = self._seen.get(line)
         if known is None:
             known = self._seen[line] = {}
@@ -184,7 +255,12 @@ class Lines(Generic[T]):
             self._seen.move_to_end(line)
         before = known.get(item)
         self._size += before is None
-        known[item] = _Seen(step, seen, None) if before is None else before.then(step, seen)
+        if before is not None:
+            known[item] = before.then(when, seen)
+        elif isinstance(when, Began):
+            known[item] = _InTime.first(when, seen)
+        else:
+            known[item] = _InSteps(when, seen, None)
 
     def _forget_some(self) -> None:
         while self._size > _MOST:
