@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from langgraph.store.memory import InMemoryStore
 
 from holdfast.adapters.langgraph import CoherentStore, HoldfastSaver
+from tests.frameworks.langgraph.coherent import Open
 from tests.frameworks.langgraph.engines import QUICK, local_address, saver_at
 from tests.frameworks.langgraph.families import FAMILIES, AsyncFamily
 
@@ -59,3 +61,21 @@ def coherent_store(request: pytest.FixtureRequest, memory_folder: Path) -> Itera
     place = None if request.param == "memory" else memory_folder / "store"
     with CoherentStore(store=place) as made:
         yield made
+
+
+@pytest.fixture(params=["memory", "sqlite", "base"])
+def open_store(request: pytest.FixtureRequest, memory_folder: Path) -> Iterator[Open]:
+    """Opens stores that agents share: in memory, in a store, and around another store."""
+    made: list[CoherentStore] = []
+
+    def one(**options: Any) -> CoherentStore:
+        if request.param == "sqlite":
+            options["store"] = memory_folder / "store"
+        elif request.param == "base":
+            options["base"] = InMemoryStore()
+        made.append(CoherentStore(**options))
+        return made[-1]
+
+    yield one
+    for store in made:
+        store.close()

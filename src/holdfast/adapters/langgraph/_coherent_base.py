@@ -90,7 +90,8 @@ class OnBase:
         resolving: Resolving,
     ) -> None:
         self._core, self._convention, self._base, self._codec = core, convention, base, codec
-        self._resolving, self._keeping = resolving, Keeping(core.bound)
+        self._resolving = resolving
+        self._keeping = Keeping(core.bound, nodes=convention.names_nodes)
         self._pairs = Pairs(core, convention, base, codec, self._keeping.clock)
         self._grants, self._telling = self._pairs.grants, self._pairs.telling
         ends = base.ttl_config if base.supports_ttl else None

@@ -35,7 +35,7 @@ class Direct:
     def __init__(self, core: CoherenceCore, convention: Convention, is_local: bool) -> None:
         self._core, self._convention, self.is_local = core, convention, is_local
         self._read, self._write = core.read, core.write
-        self._lines: Lines[Version] = Lines(attrgetter("number"))
+        self._lines: Lines[Version] = Lines(attrgetter("number"), nodes=convention.names_nodes)
         # An agent that writes an item from two threads is not in conflict with itself.
         self._turns = [freed_after_fork(threading.Lock()) for _ in range(_STRIPES)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from langchain_core.runnables.config import var_child_runnable_config
@@ -39,6 +39,9 @@ class Range(NamedTuple):
 
 class Convention(ABC):
     """How namespaces say who asks for what."""
+
+    names_nodes: bool = False
+    """Whether a node is an agent where nobody says which one runs."""
 
     @abstractmethod
     def place(self, namespace: Scope, key: str) -> Place:
@@ -114,6 +117,8 @@ class ByNamespace(Convention):
 class ByConfig(Convention):
     """The agent comes from the run's config; namespaces are what they are."""
 
+    names_nodes = True
+
     def place(self, namespace: Scope, key: str) -> Place:
         return Place(None, artifact_name(namespace, key))
 
@@ -154,12 +159,14 @@ def running_agent() -> str:
     config = var_child_runnable_config.get()
     if not config:
         return NOBODY
-    configurable = config.get("configurable") or {}
     metadata = config.get("metadata") or {}
-    agent = (
-        configurable.get("agent")
-        or configurable.get("agent_name")
-        or metadata.get("lc_agent_name")
-        or metadata.get("langgraph_node")
-    )
+    agent = named_agent(config) or metadata.get("langgraph_node")
     return str(agent) if agent else NOBODY
+
+
+def named_agent(config: Mapping[str, Any]) -> Any:
+    """The agent that a config names, if it names one."""
+    configurable, metadata = config.get("configurable") or {}, config.get("metadata") or {}
+    return (
+        configurable.get("agent") or configurable.get("agent_name") or metadata.get("lc_agent_name")
+    )

@@ -45,13 +45,15 @@ class Keeping:
     only to be compared with.
     """
 
-    def __init__(self, bound: Bound, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, bound: Bound, *, nodes: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._bound, self.clock = bound, clock
         self._lock = freed_after_fork(threading.Lock())
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._versions: dict[tuple[str, str], int] = {}
         self._known: OrderedDict[str, Seen] = OrderedDict()
-        self._lines: Lines[Seen] = Lines(attrgetter("version"))
+        self._lines: Lines[Seen] = Lines(attrgetter("version"), nodes=nodes)
 
     def serve(self, agent: str, artifact: str) -> Seen | None:
         """What may be served without reading it again, if its version is still the same."""

@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.runnables.config import var_child_runnable_config
 
+from holdfast.adapters.langgraph._coherent_identity import named_agent
 from holdfast.store._forking import freed_after_fork
 
 T = TypeVar("T")
@@ -64,6 +65,8 @@ class Work(NamedTuple):
     wide: tuple[tuple[Line, When], ...] = ()
     """What these are part of, the narrowest first: graphs and the tasks that run them, the run,
     the conversation. Each with when in it that is."""
+    node: str | None = None
+    """The node that runs, if nobody says which agent does."""
 
 
 _NONE: Final = Work()
@@ -99,7 +102,8 @@ def work() -> Work:
     run, thread = getattr(runtime, "control", None), configurable.get("thread_id")
     wide += [(one, step) for one in (run, thread) if one is not None]
     own = [one for one in (call, configurable.get(_TASK)) if one is not None]
-    return Work(tuple(own), tuple(wide))
+    node = None if named_agent(config) else metadata.get("langgraph_node")
+    return Work(tuple(own), tuple(wide), node)
 
 
 class _InSteps(NamedTuple, Generic[T]):
@@ -155,9 +159,11 @@ class _InTime(NamedTuple, Generic[T]):
 class Lines(Generic[T]):
     """What lines of work have seen of items. Safe to share between threads."""
 
-    def __init__(self, number: Callable[[T], int]) -> None:
+    def __init__(self, number: Callable[[T], int], *, nodes: bool = False) -> None:
         self._number = number
         """Of which version something was."""
+        self._nodes = nodes
+        """Whether a node is the agent where nobody says which one is."""
         self._lock = freed_after_fork(threading.Lock())
         self._seen: OrderedDict[Line, dict[Item, _InSteps[T] | _InTime[T]]] = OrderedDict()
         """The one that was used last stands last."""
@@ -172,21 +178,23 @@ class Lines(Generic[T]):
 
         It is what this line of work last saw, or a wider one: in that the agent itself, or,
         if it saw nothing there, any other. If the agent saw something only in a wider one, and
-        another in a narrower, it is the older of both. Raises `Forgotten` if one of them did,
+        another in a narrower, it is the older of both. A node that is an agent only because
+        nobody has named one knows what its run knows. Raises `Forgotten` if one of them did,
         perhaps, and it is not known any more.
         """
         if not (self._seen or self._elsewhere or self._lost):
             return None
-        own, wide = work()
+        own, wide, node = work()
         item: Item = agent, artifact
         anyone: Item = None, artifact
+        known = anyone if self._nodes and agent == node else item
         others: T | None = None
         with self._lock:
             for line in own:
                 if (found := self._look(line, item, _ITSELF)) is not None:
                     return found
             for line, when in (*[(one, _ITSELF) for one in own], *wide):
-                if (found := self._look(line, item, when)) is not None:
+                if (found := self._look(line, known, when)) is not None:
                     # What the agent saw elsewhere may be older than what came to it here, or
                     # newer. It may have been made from either.
                     return found if others is None else min(found, others, key=self._number)
@@ -200,7 +208,7 @@ class Lines(Generic[T]):
 
     def note(self, agent: str, artifact: str, seen: T, *, everywhere: bool = False) -> None:
         """This line of work saw an item; `everywhere` if the agent knows no more elsewhere."""
-        own, wide = work()
+        own, wide, _ = work()
         if not (own or wide or everywhere or self._elsewhere or self._lost):
             return
         item: Item = agent, artifact
@@ -218,7 +226,7 @@ class Lines(Generic[T]):
         """This line of work found that there is nothing, or made it so."""
         if not (self._seen or self._elsewhere or self._lost):
             return
-        own, wide = work()
+        own, wide, _ = work()
         item: Item = agent, artifact
         with self._lock:
             for line, when in (*[(one, _ITSELF) for one in own], *wide):
