@@ -313,6 +313,32 @@ def test_tasks_of_a_function_that_run_at_once_take_nothing_away(
     assert number_in(store) == 1
 
 
+def test_what_many_tasks_of_a_function_put_at_once_is_kept_or_refused(open_store: Open) -> None:
+    many = 24  # More than a task remembers of what is done inside of it.
+    store, all_began = open_store(), threading.Barrier(many)
+    store.put(PLACE, "n", {})
+
+    @task
+    def add(name: str) -> str | None:
+        all_began.wait(30)
+        try:
+            get_store().put(PLACE, "n", {name: True})
+        except VersionConflict:
+            return None
+        return name
+
+    @entrypoint(store=store)
+    def add_all(_: Any) -> list[str | None]:
+        get_store().get(PLACE, "n")
+        return [one.result() for one in [add(f"part {number}") for number in range(many)]]
+
+    given = add_all.invoke(0, {"max_concurrency": 2 * many})
+    found: Any = store.get(PLACE, "n")
+
+    assert sorted(found.value) == sorted(one for one in given if one)
+    assert len(found.value) > 1
+
+
 @pytest.mark.parametrize("identity", ["namespace", "config"])
 def test_a_deletion_beside_a_node_does_not_let_it_put_over_what_came_then(
     open_store: Open, identity: Any

@@ -152,8 +152,9 @@ class _InTime(NamedTuple, Generic[T]):
             beside = step is not None and step == when.step
             if not beside and (when.moment is None or moment <= when.moment):
                 return seen
-        # What is forgotten came before that.
-        return self.times[0][-1] if len(self.times) == _MOST_TIMES else None
+        if len(self.times) == _MOST_TIMES:  # There may have been one that is not remembered.
+            raise Forgotten
+        return None
 
 
 class Lines(Generic[T]):
