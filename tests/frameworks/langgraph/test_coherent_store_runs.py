@@ -373,6 +373,40 @@ def test_a_deletion_beside_a_node_does_not_let_it_put_over_what_came_then(
     assert number_in(store) == 10
 
 
+@pytest.mark.parametrize("identity", ["namespace", "config"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_node_that_found_nothing_may_put_anew_what_its_run_had_got(
+    open_store: Open, identity: Any, again: bool
+) -> None:
+    store = open_store(identity=identity)
+    store.put(PLACE, "n", {"n": 0})
+
+    def elsewhere(change: Any, *given: Any) -> None:
+        other = threading.Thread(target=change, args=(PLACE, "n", *given))
+        other.start()
+        other.join()
+
+    def renew(_: Any) -> Counting:
+        elsewhere(store.delete)
+        assert get_store().get(PLACE, "n") is None
+        if again:
+            elsewhere(store.put, {"n": 9})
+        get_store().put(PLACE, "n", {"n": 1})
+        return {}
+
+    builder = StateGraph(Counting)
+    builder.add_sequence([("look", lambda _: {"seen": number_in(get_store())}), ("renew", renew)])
+    builder.add_edge(START, "look")
+    graph = builder.compile(store=store)
+
+    if again:
+        with pytest.raises(VersionConflict):
+            graph.invoke({})
+    else:
+        graph.invoke({})
+    assert number_in(store) == (9 if again else 1)
+
+
 def test_a_node_puts_as_one_agent_what_it_got_as_another(open_store: Open) -> None:
     store = open_store()
     store.put(PLACE, "n", {"n": 0})

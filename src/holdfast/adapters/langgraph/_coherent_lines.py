@@ -41,7 +41,7 @@ _RUNTIME: Final = "__pregel_runtime"
 
 
 class Forgotten(LookupError):
-    """What a line of work saw is no longer known here, so nothing can be compared with it."""
+    """What a line of work saw is no longer known here, or not there: nothing to compare with."""
 
 
 class Began(NamedTuple):
@@ -181,7 +181,7 @@ class Lines(Generic[T]):
         if it saw nothing there, any other. If the agent saw something only in a wider one, and
         another in a narrower, it is the older of both. A node that is an agent only because
         nobody has named one knows what its run knows. Raises `Forgotten` if one of them did,
-        perhaps, and it is not known any more.
+        perhaps, and it is not known any more, or if this one last saw that there is nothing.
         """
         if not (self._seen or self._elsewhere or self._lost):
             return None
@@ -194,6 +194,8 @@ class Lines(Generic[T]):
             for line in own:
                 if (found := self._look(line, item, _ITSELF)) is not None:
                     return found
+                if item in self._seen.get(line, {}):
+                    raise Forgotten
             for line, when in (*[(one, _ITSELF) for one in own], *wide):
                 if (found := self._look(line, known, when)) is not None:
                     # What the agent saw elsewhere may be older than what came to it here, or
@@ -230,13 +232,17 @@ class Lines(Generic[T]):
         own, wide, _ = work()
         item: Item = agent, artifact
         with self._lock:
-            for line, when in (*[(one, _ITSELF) for one in own], *wide):
-                seen = self._seen.get(line, {})
+            lines = (*[(one, _ITSELF) for one in own], *wide)
+            is_known = any((None, artifact) in self._seen.get(line, {}) for line, _ in lines)
+            for line, when in lines if is_known else ():
                 for one in (item, (None, artifact)):
-                    if one in seen:  # Who works beside this one does not know of it.
-                        seen[one] = seen[one].then(when, None)
+                    # This one must not be compared with what a wider one saw before. Who works
+                    # beside it does not know of it.
+                    if when is _ITSELF or one in self._seen.get(line, {}):
+                        self._note(line, one, when, None)
             self._elsewhere.pop(item, None)
             self._lost.pop(item, None)
+            self._forget_some()
 
     def forget(self, agent: str) -> None:
         """Begin an agent afresh."""
@@ -256,7 +262,7 @@ class Lines(Generic[T]):
             raise Forgotten
         return None if seen is None else seen.at(when)
 
-    def _note(self, line: Line, item: Item, when: When, seen: T) -> None:
+    def _note(self, line: Line, item: Item, when: When, seen: T | None) -> None:
         known = self._seen.get(line)
         if known is None:
             known = self._seen[line] = {}
