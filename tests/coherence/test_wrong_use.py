@@ -30,6 +30,7 @@ async def coroutine_function(value: Any) -> Any:
         ({"instance_id": ""}, "instance_id is a text"),
         ({"stratgy": "lease"}, "has no parameter stratgy.* CoherenceCore takes .*strategy"),
         ({"strategy_name": "lease"}, "Did you mean strategy?"),
+        ({"strategy": "lease", "ttl_ticks": 3, "on_metrics": print}, "Did you mean on_metric?"),
     ],
 )
 def test_what_a_core_cannot_be_made_of_is_refused_by_its_name(

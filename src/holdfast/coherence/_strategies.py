@@ -186,10 +186,12 @@ def strategy_for(
                 "benchmark= is not here yet: nothing counts tokens. `on_metric` tells of each "
                 "operation, and `telemetry` counts hits and misses."
             ) from None
-        if not set(parameters) - set(_KNOWN.get(strategy, ()) if isinstance(strategy, str) else ()):
+        known = _KNOWN.get(strategy, ()) if isinstance(strategy, str) else ()
+        unknown = [one for one in parameters if one not in known]
+        if not unknown:
             raise
         taken = sorted({"strategy", *owner.__init__.__kwdefaults__} - _INSIDE)  # type: ignore[misc]
-        close = get_close_matches(next(iter(parameters)), taken, 1)
+        close = get_close_matches(unknown[0], taken, 1)
         meant = f" Did you mean {close[0]}?" if close else ""
         raise InvalidInput(
             f"{error}. Beside these, {owner.__name__} takes {', '.join(taken)}.{meant}"
