@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,22 @@ def test_whoever_watches_is_told_of_the_end(open_core: OpenCore) -> None:
     closing.join()  # Else the store is closed while its client still lets go of it.
 
 
-def test_a_watcher_of_some_artifacts_ends_whatever_happens_to_others(open_core: OpenCore) -> None:
+def test_artifacts_below_a_prefix_can_be_watched(core: CoherenceCore) -> None:
+    for name in ("a/plan", "b/plan", "a/notes"):
+        core.write("planner", name, 1)
+
+    seen = [one.artifact for one in core.watch(prefix="a/", after=0, timeout=0.01)]
+    both = [
+        one.artifact for one in core.watch(["a/plan", "b/plan"], prefix="a/", after=0, timeout=0.01)
+    ]
+
+    assert (seen, both) == (["a/plan", "a/notes"], ["a/plan"])
+
+
+@pytest.mark.parametrize("wanted", [{"artifacts": ["plan"]}, {"prefix": "pl"}])
+def test_a_watcher_of_some_artifacts_ends_whatever_happens_to_others(
+    open_core: OpenCore, wanted: Any
+) -> None:
     core, over = open_core(), threading.Event()
 
     def write() -> None:
@@ -102,7 +118,7 @@ def test_a_watcher_of_some_artifacts_ends_whatever_happens_to_others(open_core: 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        seen = list(core.watch(["plan"], timeout=0.2))
+        seen = list(core.watch(**wanted, timeout=0.2))
     finally:
         over.set()
         writer.join()

@@ -293,11 +293,7 @@ class Directory:
 
     def reclaimed(self, agent: str, artifact: str, trigger: str) -> list[Transition]:
         """A grant was taken from an agent, and with it the right to serve its copy."""
-        with self._lock:
-            entry = self._holders.get(artifact, {}).get(agent)
-            token = 0 if entry is None else entry.token
-        ended = self._ungrant(agent, artifact, State.INVALID, trigger)
-        return [one._replace(token=token) for one in ended]  # Which one it was.
+        return self._ungrant(agent, artifact, State.INVALID, trigger)
 
     def recovered(self, agent: str) -> list[Transition]:
         """An agent begins afresh: what it had is not served, nor the base of a write."""
@@ -362,12 +358,14 @@ class Directory:
             entry = self._holders.get(artifact, {}).get(agent)
             if entry is None or not entry.token:
                 return []
-            entry.token, entry.deadline = 0, 0.0
+            token, entry.token, entry.deadline = entry.token, 0, 0.0
             entry.lost = after is State.INVALID
             if entry.version is _NOTHING:
                 after = State.INVALID
                 self._drop(agent, artifact)
-            return self._change(artifact, agent, entry, after, trigger)
+            made = self._change(artifact, agent, entry, after, trigger)
+            # Of a grant that was taken away, the log says which it was.
+            return [one._replace(token=token) for one in made] if entry.lost else made
 
     def _change(
         self, artifact: str, agent: str, entry: Entry, after: State, trigger: str

@@ -20,21 +20,22 @@ class Watching:
         self._wakes: set[Callable[[], None]] = set()
 
     def watch(
-        self, artifacts: Iterable[str] | None, after: int, timeout: float | None
+        self, artifacts: Iterable[str] | None, prefix: str, after: int, timeout: float | None
     ) -> Iterator[ArtifactChange]:
         """Yield what comes after an operation."""
-        look = self._looking(artifacts, after, timeout)
+        look = self._looking(artifacts, prefix, after, timeout)
         return watch(look, self._waking, self._patience(timeout))
 
     def awatch(
         self,
         artifacts: Iterable[str] | None,
+        prefix: str,
         after: int,
         timeout: float | None,
         threads: Threads,
     ) -> AsyncIterator[ArtifactChange]:
         """The same for an event loop; no thread waits."""
-        look = self._looking(artifacts, after, timeout)
+        look = self._looking(artifacts, prefix, after, timeout)
         return awatch(partial(threads.run, look), self._waking, self._patience(timeout))
 
     def wake_all(self) -> None:
@@ -46,14 +47,19 @@ class Watching:
         return Patience(timeout, self._authority.poll_seconds)
 
     def _looking(
-        self, artifacts: Iterable[str] | None, after: int, timeout: float | None
+        self, artifacts: Iterable[str] | None, prefix: str, after: int, timeout: float | None
     ) -> Callable[[], list[ArtifactChange]]:
         expect_whole(after, 0, "after")
         expect_timeout(timeout)
         # One name alone would be taken for its letters.
         expect(not isinstance(artifacts, str), "artifacts are a list of names", artifacts)
-        wanted = None if artifacts is None else frozenset(artifacts)
-        return _Look(self._authority.looking(after), self._check_open, wanted, after)
+        expect(isinstance(prefix, str), "prefix is what names begin with", prefix)
+        names = None if artifacts is None else frozenset(artifacts)
+
+        def is_wanted(name: str) -> bool:
+            return name.startswith(prefix) and (names is None or name in names)
+
+        return _Look(self._authority.looking(after), self._check_open, is_wanted, after)
 
     @contextmanager
     def _waking(self, wake: Callable[[], None]) -> Iterator[None]:
@@ -72,18 +78,17 @@ class _Look:
         self,
         look: Callable[[], tuple[list[ArtifactChange], int]],
         check_open: Callable[[], None],
-        wanted: frozenset[str] | None,
+        is_wanted: Callable[[str], bool],
         after: int,
     ) -> None:
         self._look, self._check_open = look, check_open
-        self._wanted, self._position = wanted, after
+        self._is_wanted, self._position = is_wanted, after
 
     def __call__(self) -> list[ArtifactChange]:
         while True:
             self._check_open()
             before = self._position
-            found, self._position = self._look()
-            if self._wanted is not None:
-                found = [one for one in found if one.artifact in self._wanted]
+            changes, self._position = self._look()
+            found = [one for one in changes if self._is_wanted(one.artifact)]
             if found or self._position == before:
                 return found

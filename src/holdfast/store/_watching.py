@@ -27,6 +27,10 @@ class Position(NamedTuple):
     write_id: str | None = None
     """None if only its number is known."""
 
+    def is_at(self, operation: Operation) -> bool:
+        """Whether an operation is this one, as far as is known."""
+        return operation.sequence == self.sequence and self.write_id in (None, operation.write_id)
+
 
 class Log:
     """The operations of one space; raises `Rewound` if they are no longer those that were seen."""
@@ -40,7 +44,7 @@ class Log:
         # With the last one that is known, which tells whether this is still the same log.
         found = self._read(max(0, last.sequence - 1))
         if last.sequence:
-            if not found or last.write_id not in (None, found[0].write_id):
+            if not found or not last.is_at(found[0]):
                 raise Rewound(
                     f"the log of {self._space!r} no longer has the operation {last.sequence} that "
                     "was seen: its engine went back in time. Read everything anew, and follow "

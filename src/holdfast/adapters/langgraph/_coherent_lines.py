@@ -34,7 +34,7 @@ Item: TypeAlias = tuple[str | None, str]
 _MOST: Final = 1 << 16
 """How much is remembered. Calls and tasks that ended long ago are forgotten first."""
 _MOST_LOST: Final = 1 << 16
-_MOST_TIMES: Final = 16
+_MOST_TIMES: Final = 64
 """How many sights of one item a task remembers with their times."""
 _TASK: Final = "__pregel_task_id"
 _RUNTIME: Final = "__pregel_runtime"

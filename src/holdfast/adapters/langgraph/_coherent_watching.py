@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 from holdfast.adapters.langgraph._coherent_identity import Convention
@@ -34,9 +34,9 @@ class Watching:
         self, prefix: Scope, after: int | None, timeout: float | None
     ) -> Iterator[ItemChange]:
         """Each new version below a prefix, as it comes."""
-        shown = self._shown(prefix)
-        changes = self._core.watch(after=after, timeout=timeout)
-        return (found for one in changes if (found := shown(one)) is not None)
+        asked, beginning = self._asked(prefix)
+        changes = self._core.watch(prefix=beginning, after=after, timeout=timeout)
+        return (self._shown(asked, one) for one in changes)
 
     async def awatch(
         self,
@@ -45,22 +45,16 @@ class Watching:
         timeout: float | None,  # noqa: ASYNC109 - as its twin
     ) -> AsyncIterator[ItemChange]:
         """The same for an event loop; no thread waits."""
-        shown = self._shown(prefix)
-        async for one in self._core.awatch(after=after, timeout=timeout):
-            found = shown(one)
-            if found is not None:
-                yield found
+        asked, beginning = self._asked(prefix)
+        async for one in self._core.awatch(prefix=beginning, after=after, timeout=timeout):
+            yield self._shown(asked, one)
 
-    def _shown(self, prefix: Scope) -> Callable[[ArtifactChange], ItemChange | None]:
-        """What who asks for a prefix is told of a change; None if that is another's."""
+    def _asked(self, prefix: Scope) -> tuple[Scope, str]:
+        """A prefix, and what the names of artifacts below it begin with."""
         check_labels(prefix)
         asked = tuple(prefix)
-        _, beginning = self._convention.range(asked)
+        return asked, self._convention.range(asked).prefix
 
-        def shown(one: ArtifactChange) -> ItemChange | None:
-            if not one.artifact.startswith(beginning):
-                return None
-            place = self._convention.shown(asked, one.artifact, one.agent)
-            return ItemChange(*place, one.version, one.agent, one.sequence, one.deleted)
-
-        return shown
+    def _shown(self, asked: Scope, one: ArtifactChange) -> ItemChange:
+        place = self._convention.shown(asked, one.artifact, one.agent)
+        return ItemChange(*place, one.version, one.agent, one.sequence, one.deleted)

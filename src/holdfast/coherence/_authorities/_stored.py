@@ -278,13 +278,12 @@ class StoredAuthority(Authority):
 
         def look() -> tuple[list[ArtifactChange], int]:
             nonlocal position
-            operations, reached = self._log.after(position)
+            operations, position = self._log.after(position)
             found = [
                 ArtifactChange(artifact, one.number, one.agent, operation.sequence, one.deleted)
                 for operation in operations
                 for artifact, one in self._versions_of(operation)
             ]
-            position = reached  # Only now: what cannot be read is looked at again.
             return found, position.sequence
 
         return look

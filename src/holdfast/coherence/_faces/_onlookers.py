@@ -24,10 +24,11 @@ class Onlookers(Agents):
         self,
         artifacts: Iterable[str] | None = None,
         *,
+        prefix: str = "",
         after: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[ArtifactChange]:
-        """Yield each new version of some artifacts, or of all, as it comes.
+        """Yield each new version of some artifacts, of those below a prefix, or of all.
 
         From operation `after + 1` on, or from now on. Ends when none came for `timeout`
         seconds; without one, never.
@@ -35,12 +36,13 @@ class Onlookers(Agents):
         self._check_open()
         self._expect_engine("what changes")
         position = self._authority.sequence() if after is None else after
-        return self._watching.watch(artifacts, position, timeout)
+        return self._watching.watch(artifacts, prefix, position, timeout)
 
     async def awatch(
         self,
         artifacts: Iterable[str] | None = None,
         *,
+        prefix: str = "",
         after: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - as its twin
     ) -> AsyncIterator[ArtifactChange]:
@@ -48,7 +50,8 @@ class Onlookers(Agents):
         self._check_open()
         self._expect_engine("what changes")
         position = await self._threads.run(self._authority.sequence) if after is None else after
-        async for change in self._watching.awatch(artifacts, position, timeout, self._threads):
+        changes = self._watching.awatch(artifacts, prefix, position, timeout, self._threads)
+        async for change in changes:
             yield change
 
     def history(self, artifact: str) -> ArtifactTimeline:
