@@ -92,8 +92,8 @@ bench: $(DEV)/.installed servers ## measure beside the peers
 	$(DEV)/bin/python -m bench $(ARGS)
 
 soak: $(DEV)/.installed $(FUZZ)/.installed servers ## the long campaigns and the fuzzers
-	HOLDFAST_SOAK=1 $(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
-	@HOLDFAST_SOAK=1 $(MAKE) --no-print-directory frameworks ARGS=
+	ROPEWALK_SOAK=1 $(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+	@ROPEWALK_SOAK=1 $(MAKE) --no-print-directory frameworks ARGS=
 	@set -e; for fuzzer in $(wildcard fuzz/fuzz_*.py); do \
 	    name=$$(basename $$fuzzer .py); \
 	    mkdir -p fuzz/corpus/$$name fuzz/crashes; \
@@ -117,7 +117,7 @@ clean: ## remove environments, caches and what was built
 
 python-is-new-enough:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	    echo "Holdfast needs Python 3.11 or newer, and '$(PYTHON)' is $(if $(VERSION),Python $(VERSION),not a Python that runs): choose another with PYTHON=, for example make test PYTHON=python3.13." >&2; \
+	    echo "Ropewalk needs Python 3.11 or newer, and '$(PYTHON)' is $(if $(VERSION),Python $(VERSION),not a Python that runs): choose another with PYTHON=, for example make test PYTHON=python3.13." >&2; \
 	    exit 1; }
 
 .venv/%/.created: | python-is-new-enough
@@ -133,8 +133,8 @@ $(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): FRAMEWORK = $(patsubst .venv/%-$(
 $(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): EXTRAS = [$(firstword $(subst @, ,$(FRAMEWORK)))-test]
 $(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): PINNED = $(if $(findstring @,$(FRAMEWORK)),$(subst @,==,$(FRAMEWORK)))
 
-.venv/%/.installed: .venv/%/.created pyproject.toml src/holdfast/_version.py
-	@echo "installing holdfast$(EXTRAS) $(PINNED) into $(@D)"
+.venv/%/.installed: .venv/%/.created pyproject.toml src/ropewalk/_version.py
+	@echo "installing ropewalk$(EXTRAS) $(PINNED) into $(@D)"
 	@$(@D)/bin/python $(PIP_INSTALL) '.$(EXTRAS)' $(PINNED)
 	@touch $@
 

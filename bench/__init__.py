@@ -1,4 +1,4 @@
-"""Side-by-side benchmarks: Holdfast, its peers and plain floors on the same work.
+"""Side-by-side benchmarks: Ropewalk, its peers and plain floors on the same work.
 
 `python -m bench --help` says how to run them; `bench/README.md` says how to add to them.
 """

@@ -31,7 +31,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Holdfast beside its peers and plain floors, on the same work.",
+        description="Ropewalk beside its peers and plain floors, on the same work.",
         epilog="Exit code: 0 also when a target is missed; 1 when a side of ours could not be "
         "measured or, with --strict, when a target is missed; 2 for a wrong command line.",
     )

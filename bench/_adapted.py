@@ -1,18 +1,18 @@
-"""Where the benchmarks touch Holdfast's adapter for LangGraph."""
+"""Where the benchmarks touch Ropewalk's adapter for LangGraph."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from bench._holdfast import sqlite_store
 from bench._model import Place
+from bench._ropewalk import sqlite_store
 from bench.engines._graph import Build, GraphSide, saver
-from holdfast import AgentState, Externalized, Inline
-from holdfast.adapters.langgraph import LangGraphAdapter
+from ropewalk import AgentState, Externalized, Inline
+from ropewalk.adapters.langgraph import LangGraphAdapter
 
 
-class HoldfastGraph(GraphSide):
+class RopewalkGraph(GraphSide):
     """Each large field is externalized, all nodes are wrapped, and the adapter compiles."""
 
     def __init__(self, place: Place) -> None:

@@ -1,14 +1,14 @@
-"""Where the benchmarks touch Holdfast's coherence, and its store for LangGraph."""
+"""Where the benchmarks touch Ropewalk's coherence, and its store for LangGraph."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import holdfast
+import ropewalk
 from bench._model import Place
 from bench.engines._shared import Shared
-from holdfast.adapters.langgraph import CoherentStore
-from holdfast.store import RedisStore, Store
+from ropewalk.adapters.langgraph import CoherentStore
+from ropewalk.store import RedisStore, Store
 
 _CONNECTIONS = 256
 
@@ -52,4 +52,4 @@ def opened(place: Place) -> Store:
     if place.url.startswith("redis:"):
         # Hundreds of threads of one process ask at once, which is more than a store expects.
         return RedisStore(place.url, durability=place.durability, connections=_CONNECTIONS)
-    return holdfast.open(place.url, durability=place.durability)
+    return ropewalk.open(place.url, durability=place.durability)

@@ -2,7 +2,7 @@
 
     seconds = carried("redis://127.0.0.1:6379/0", rounds=200)
 
-Nothing of Holdfast is on the way. A message is the moment at which it was sent: the monotonic
+Nothing of Ropewalk is on the way. A message is the moment at which it was sent: the monotonic
 clock is one for all processes. Run as a program, this is the process that sends.
 """
 

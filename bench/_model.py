@@ -105,7 +105,7 @@ PEAK = Metric("peak_mb", "peak memory of the process", "MB", 0)
 """Measured for every unit."""
 
 
-OURS = "holdfast"
+OURS = "ropewalk"
 
 
 @dataclass(frozen=True)

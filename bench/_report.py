@@ -148,7 +148,7 @@ def _targets(found: Sequence[Verdict]) -> str:
         ]
         for verdict in found
     ]
-    return "## Targets\n\n" + _table(["scenario", "what", "target", "Holdfast", "result"], rows)
+    return "## Targets\n\n" + _table(["scenario", "what", "target", "Ropewalk", "result"], rows)
 
 
 def _found(verdict: Verdict) -> str:

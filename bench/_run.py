@@ -99,7 +99,7 @@ def _unit_in(
     environ = {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": folder}
     # Installed peers have their bytecode; ours is kept after the first start too.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    ours = info.environment == "ours" or info.package == "holdfast"
+    ours = info.environment == "ours" or info.package == "ropewalk"
     environ["PYTHONPATH"] = str(ROOT / "src") if ours else ""
     try:
         done = subprocess.run(
@@ -122,7 +122,7 @@ def _unit_in(
 def _interpreter(info: EngineInfo, environments: Mapping[str, Environment]) -> Path:
     if info.environment == "ours":
         return Path(sys.executable)
-    if info.environment not in environments and info.package == "holdfast":
+    if info.environment not in environments and info.package == "ropewalk":
         return Path(sys.executable)  # Ours needs no particular Python.
     if info.environment not in environments:
         raise UnitFailed(f"the environment {info.environment} could not be made")

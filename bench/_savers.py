@@ -1,4 +1,4 @@
-"""Where the benchmarks touch Holdfast's checkpointer for LangGraph."""
+"""Where the benchmarks touch Ropewalk's checkpointer for LangGraph."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 from bench._model import Place
 from bench.engines._saver import Saver
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 
 
-class HoldfastSide(Saver):
+class RopewalkSide(Saver):
     """One saver for all threads, on the store of a URL, or in a folder."""
 
     def __init__(self, place: Place) -> None:
         super().__init__()
-        self._saver: Any = HoldfastSaver(place.url or str(place.folder / "agent.holdfast"))
+        self._saver: Any = RopewalkSaver(place.url or str(place.folder / "agent.ropewalk"))
 
     def checkpointer(self) -> Any:
         return self._saver
@@ -23,7 +23,7 @@ class HoldfastSide(Saver):
         self._saver.close()
 
 
-class HoldfastDelta(HoldfastSide):
+class RopewalkDelta(RopewalkSide):
     """The same for graphs with a DeltaChannel."""
 
     delta = True

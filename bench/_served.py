@@ -1,18 +1,18 @@
-"""Where the benchmarks touch Holdfast's engines for teams, by their URLs."""
+"""Where the benchmarks touch Ropewalk's engines for teams, by their URLs."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import Any
 
-import holdfast
+import ropewalk
 from bench._model import Place
 from bench.engines._client import Client
-from holdfast.history import Branch, History
-from holdfast.store import Store, space_name
+from ropewalk.history import Branch, History
+from ropewalk.store import Store, space_name
 
 
-class HoldfastClient(Client):
+class RopewalkClient(Client):
     """A branch of a history. It is handed the whole value, and not told what changed.
 
     All clients of a process share one store, with its connections and its cache. Each has
@@ -38,8 +38,8 @@ class HoldfastClient(Client):
     def read(self) -> Any:
         return self._history.value("main")
 
-    def another(self, name: str) -> HoldfastClient:
-        return HoldfastClient(self._store, name)
+    def another(self, name: str) -> RopewalkClient:
+        return RopewalkClient(self._store, name)
 
     def close(self) -> None:
         self._store.close()
@@ -47,4 +47,4 @@ class HoldfastClient(Client):
 
 def opened(place: Place) -> Client:
     """The first client of a process."""
-    return HoldfastClient(holdfast.open(place.url, durability=place.durability), place.branch)
+    return RopewalkClient(ropewalk.open(place.url, durability=place.durability), place.branch)

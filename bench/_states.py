@@ -1,15 +1,15 @@
-"""Where the benchmarks touch the states of Holdfast."""
+"""Where the benchmarks touch the states of Ropewalk."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from bench._holdfast import sqlite_store
 from bench._model import Place
+from bench._ropewalk import sqlite_store
 from bench.engines._held import VALUE, Held
-from holdfast import Versioned
-from holdfast.store import MemoryStore, Store
+from ropewalk import Versioned
+from ropewalk.store import MemoryStore, Store
 
 
 class VersionedState(Held):

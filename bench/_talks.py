@@ -1,4 +1,4 @@
-"""Where the benchmarks touch the threads of Holdfast."""
+"""Where the benchmarks touch the threads of Ropewalk."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from bench._clock import Stopwatch
-from bench._holdfast import sqlite_store
 from bench._model import Place
+from bench._ropewalk import sqlite_store
 from bench.engines._talk import Talk
-from holdfast import Message, ThreadCheckpointer
-from holdfast.store import MemoryStore, Store
+from ropewalk import Message, ThreadCheckpointer
+from ropewalk.store import MemoryStore, Store
 
 _CONFIG = {"thread_id": "bench", "user_id": "somebody"}
 

@@ -1,15 +1,15 @@
-"""Where the benchmarks touch Holdfast's timeline."""
+"""Where the benchmarks touch Ropewalk's timeline."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from bench._holdfast import file_store, sqlite_store
 from bench._model import Place
+from bench._ropewalk import file_store, sqlite_store
 from bench.engines._steps import Steps
-from holdfast.store import Store
-from holdfast.timeline import Timeline
+from ropewalk.store import Store
+from ropewalk.timeline import Timeline
 
 __all__ = ["TimelineSteps", "file_store", "sqlite_store"]
 

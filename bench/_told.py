@@ -7,10 +7,10 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-import holdfast
+import ropewalk
 from bench._model import Engine, Place
-from holdfast.coherence import Bus, CoherenceCore, State
-from holdfast.store import Store
+from ropewalk.coherence import Bus, CoherenceCore, State
+from ropewalk.store import Store
 
 ARTIFACT = "plan"
 TOPIC = "bench"
@@ -87,32 +87,32 @@ class Teller(Engine):
 
 def in_process(place: Place) -> Teller:
     """Clients of one process, on one store."""
-    from holdfast.coherence import InProcessBus
+    from ropewalk.coherence import InProcessBus
 
-    return Teller(holdfast.open("memory://"), InProcessBus())
+    return Teller(ropewalk.open("memory://"), InProcessBus())
 
 
 def over_postgres(place: Place) -> Teller:
     """Store and bus in one database."""
-    from holdfast.coherence import PostgresBus
+    from ropewalk.coherence import PostgresBus
 
-    return Teller(holdfast.open(place.url), PostgresBus(place.url), driver=place.url)
+    return Teller(ropewalk.open(place.url), PostgresBus(place.url), driver=place.url)
 
 
 def over_redis(place: Place) -> Teller:
     """Store and bus on one server."""
-    from holdfast.coherence import RedisBus
+    from ropewalk.coherence import RedisBus
 
-    return Teller(holdfast.open(place.url), RedisBus(place.url), driver=place.url)
+    return Teller(ropewalk.open(place.url), RedisBus(place.url), driver=place.url)
 
 
 def over_nats(place: Place) -> Teller:
     """An embedded store, with NATS as the bus."""
-    from holdfast.coherence import NatsBus
+    from ropewalk.coherence import NatsBus
 
-    return Teller(holdfast.open(str(place.folder / "store")), NatsBus(place.url), driver=place.url)
+    return Teller(ropewalk.open(str(place.folder / "store")), NatsBus(place.url), driver=place.url)
 
 
 def over_log(place: Place) -> Teller:
     """An embedded store, whose log is followed."""
-    return Teller(holdfast.open(place.url))
+    return Teller(ropewalk.open(place.url))

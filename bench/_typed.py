@@ -1,12 +1,12 @@
-"""Where the benchmarks touch Holdfast's typed state."""
+"""Where the benchmarks touch Ropewalk's typed state."""
 
 from __future__ import annotations
 
-from bench._holdfast import sqlite_store
 from bench._model import Place
+from bench._ropewalk import sqlite_store
 from bench.engines._checkpointed import Checkpointed
 from bench.engines._lines import Lines
-from holdfast import AgentState, Externalized, Inline, create_runtime
+from ropewalk import AgentState, Externalized, Inline, create_runtime
 
 
 class _State(AgentState):

@@ -14,8 +14,8 @@ from bench._registry import engines, scenarios
 
 
 def _version(info: EngineInfo) -> str | None:
-    if info.package == "holdfast":  # Not installed in every environment.
-        from holdfast import __version__
+    if info.package == "ropewalk":  # Not installed in every environment.
+        from ropewalk import __version__
 
         return __version__
     try:

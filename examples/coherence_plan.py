@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import holdfast
-from holdfast.coherence import CoherenceCore, CrashRecoveryConfig
+import ropewalk
+from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig
 
 TASKS = tuple(f"module-{number:02}" for number in range(1, 13))
 REVIEWERS = ("ann", "bob", "cy")
@@ -48,7 +48,7 @@ def finish(name: str, finding: str, plan: dict[str, Any]) -> dict[str, Any]:
 
 def review(url: str, name: str) -> None:
     """What a reviewer does: take a task, look at it, say what was found, until none is left."""
-    with holdfast.open(url) as store, shared(store) as artifacts:
+    with ropewalk.open(url) as store, shared(store) as artifacts:
         while True:
             plan = artifacts.edit(name, "plan", partial(take, name)).value
             task = plan["taken"].get(name)
@@ -60,7 +60,7 @@ def review(url: str, name: str) -> None:
 
 def hold(url: str, name: str) -> None:
     """What the first editor does: it holds the summary, and never gets to write it."""
-    with holdfast.open(url) as store, shared(store) as artifacts:
+    with ropewalk.open(url) as store, shared(store) as artifacts:
         artifacts.hold(name, "summary")
         print("held", flush=True)
         signal.pause()
@@ -74,7 +74,7 @@ def started(role: str, url: str, name: str) -> subprocess.Popen[str]:
 
 def plan(url: str) -> None:
     """The planner, which starts the others and looks at what they made."""
-    with holdfast.open(url) as store, shared(store) as artifacts:
+    with ropewalk.open(url) as store, shared(store) as artifacts:
         begin = {"open": list(TASKS), "taken": {}, "findings": []}
         # Whatever an earlier run has left: an agent that has not seen it, replaces it.
         artifacts.publish("planner", {"plan": begin, "summary": ""})
@@ -118,7 +118,7 @@ def main(arguments: list[str]) -> None:
         plan(arguments[0])
         return
     with tempfile.TemporaryDirectory() as folder:
-        plan(str(Path(folder) / "shared.holdfast"))
+        plan(str(Path(folder) / "shared.ropewalk"))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import sqlite3
 
-import holdfast
-from holdfast import TaskStartEvent, Versioned, current_state, events, view
+import ropewalk
+from ropewalk import TaskStartEvent, Versioned, current_state, events, view
 
 
-@holdfast.task
+@ropewalk.task
 def find_cafes(db: sqlite3.Connection, city: str) -> int:
     """The right way: the cursor lives and dies within one expression."""
     state = current_state()
@@ -25,7 +25,7 @@ def find_cafes(db: sqlite3.Connection, city: str) -> int:
     return len(state["cafes"])
 
 
-@holdfast.task
+@ropewalk.task
 def keep_the_cursor(db: sqlite3.Connection) -> None:
     """The wrong way: a cursor in the state is refused where it is assigned."""
     current_state()["cursor"] = db.execute("select name from cafes")
@@ -53,7 +53,7 @@ def main() -> None:
     print("\nA cursor in the state:")
     try:
         keep_the_cursor(db, state=state)
-    except holdfast.NotStorable as error:
+    except ropewalk.NotStorable as error:
         print(f"refused: {error}")
     assert "cursor" not in state, "the state is as it was"
 

@@ -1,10 +1,10 @@
 """Retrieval in LangGraph with its own checkpointer, whose checkpoints stay small.
 
-    pip install 'holdfast[langgraph]'
+    pip install 'ropewalk[langgraph]'
     python examples/langgraph_rag.py
 
 The same graph runs twice: with the documents in LangGraph's state, and with the documents
-in Holdfast and references in LangGraph's state. There is no model behind it, so that it
+in Ropewalk and references in LangGraph's state. There is no model behind it, so that it
 runs anywhere.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from typing import Any, TypedDict
 
-from holdfast import AgentState, Externalized, Inline, MemoryStore
+from ropewalk import AgentState, Externalized, Inline, MemoryStore
 
 QUESTIONS = (
     "How do tides work?",
@@ -88,8 +88,8 @@ def plain_graph(saver: Any) -> Any:
 
 
 def adapted_graph(saver: Any, store: Any) -> Any:
-    """The same graph, with documents in a store of Holdfast."""
-    from holdfast.adapters.langgraph import LangGraphAdapter
+    """The same graph, with documents in a store of Ropewalk."""
+    from ropewalk.adapters.langgraph import LangGraphAdapter
 
     adapter = LangGraphAdapter(RAGState, backend=store, inline_threshold_bytes=64 * 1024)
     return adapter.compile(build(adapter.schema(), adapter.wrap_node), checkpointer=saver)
@@ -106,7 +106,7 @@ def main() -> None:
     try:
         from langgraph.checkpoint.memory import InMemorySaver
     except ModuleNotFoundError:
-        sys.exit("this example runs graphs of LangGraph: pip install 'holdfast[langgraph]'")
+        sys.exit("this example runs graphs of LangGraph: pip install 'ropewalk[langgraph]'")
 
     store = MemoryStore()
     plain, small = InMemorySaver(), InMemorySaver()
@@ -120,9 +120,9 @@ def main() -> None:
     print(f"the same answers with references: {'yes' if same else 'NO'}")
     print(f"LangGraph's checkpointer holds   {_size(plain):>12,} bytes of documents and state")
     print(
-        f"beside Holdfast it holds         {_size(small):>12,} bytes, of {len(history)} checkpoints"
+        f"beside Ropewalk it holds         {_size(small):>12,} bytes, of {len(history)} checkpoints"
     )
-    print(f"and Holdfast holds               {store.stats().stored:>12,} bytes")
+    print(f"and Ropewalk holds               {store.stats().stored:>12,} bytes")
     first = oldest.values["docs"][0]["text"][:24]
     print(f"the oldest of them still loads {len(oldest.values['docs'])} documents: {first}...")
     sys.exit(0 if same else 1)

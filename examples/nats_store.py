@@ -21,7 +21,7 @@ from nats.js.api import KeyValueConfig
 from nats.js.errors import BadRequestError, KeyNotFoundError, KeyWrongLastSequenceError
 from nats.js.kv import KeyValue
 
-from holdfast import KVStore, Timeline
+from ropewalk import KVStore, Timeline
 
 R = TypeVar("R")
 SECONDS = 20.0
@@ -32,7 +32,7 @@ MOST_KEYS = 100_000  # That the server names in one answer.
 class NatsStore(KVStore):
     """A bucket of JetStream's key-value store. The client runs on an event loop of its own."""
 
-    def __init__(self, url: str, bucket: str = "holdfast") -> None:
+    def __init__(self, url: str, bucket: str = "ropewalk") -> None:
         self._name, self._closed = bucket, False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

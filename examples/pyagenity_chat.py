@@ -1,8 +1,8 @@
 """A conversation that outlives its process, in agentflow or in pyagenity.
 
-    pip install 'holdfast[agentflow]'         # or holdfast[pyagenity]; Python 3.12
-    python examples/pyagenity_chat.py chat.holdfast "a week in Rome"
-    python examples/pyagenity_chat.py chat.holdfast "two days in Oslo"
+    pip install 'ropewalk[agentflow]'         # or ropewalk[pyagenity]; Python 3.12
+    python examples/pyagenity_chat.py chat.ropewalk "a week in Rome"
+    python examples/pyagenity_chat.py chat.ropewalk "two days in Oslo"
 
 There is no model behind it, so that it runs anywhere: the one node of the graph answers.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import holdfast
+import ropewalk
 
 CONFIG = {"thread_id": "travel", "user_id": "alice"}
 
@@ -33,18 +33,18 @@ def open_chat(path: str) -> tuple[Any, Any]:
         from agentflow.core.state import AgentState
         from agentflow.utils import END
 
-        from holdfast.adapters.agentflow import HoldfastCheckpointer
+        from ropewalk.adapters.agentflow import RopewalkCheckpointer
     except ImportError:
         from pyagenity.graph import StateGraph
         from pyagenity.state import AgentState
         from pyagenity.utils import END
 
-        from holdfast.adapters.pyagenity import HoldfastCheckpointer
+        from ropewalk.adapters.pyagenity import RopewalkCheckpointer
 
     from pydantic import Field
 
     # A name of its own, so that it is read again wherever the class is then.
-    @holdfast.register(name="travel-state")
+    @ropewalk.register(name="travel-state")
     class TravelState(AgentState):
         places: list[str] = Field(default_factory=list)
 
@@ -52,7 +52,7 @@ def open_chat(path: str) -> tuple[Any, Any]:
     graph.add_node("answer", answer)
     graph.set_entry_point("answer")
     graph.add_edge("answer", END)
-    checkpointer: Any = HoldfastCheckpointer(path, types=[TravelState])
+    checkpointer: Any = RopewalkCheckpointer(path, types=[TravelState])
     return graph.compile(checkpointer=checkpointer), checkpointer
 
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from holdfast.coherence import InProcessBus, Subscription
+from ropewalk.coherence import InProcessBus, Subscription
 
 BUFFER = 4 * 1024 * 1024
 

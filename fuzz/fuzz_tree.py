@@ -9,7 +9,7 @@ import atheris
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-with atheris.instrument_imports(include=["holdfast"]):
+with atheris.instrument_imports(include=["ropewalk"]):
     from fuzz.mutations import Mutator
     from fuzz.trees import judge_object, tree_seeds
 

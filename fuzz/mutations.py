@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from ormsgpack import Ext
 
-from holdfast.codec import Codec, check_canonical, decode, encode
-from holdfast.codec._codes import Code
-from holdfast.codec._decoder import Decoder
-from holdfast.codec._msgpack import extension, pack, unpack
-from holdfast.errors import ClassChanged, FormatError, NotAllowed, NotStorable, UndeclaredClass
+from ropewalk.codec import Codec, check_canonical, decode, encode
+from ropewalk.codec._codes import Code
+from ropewalk.codec._decoder import Decoder
+from ropewalk.codec._msgpack import extension, pack, unpack
+from ropewalk.errors import ClassChanged, FormatError, NotAllowed, NotStorable, UndeclaredClass
 from tests.sample_types import (
     Coin,
     Color,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from holdfast.errors import FormatError, NewerFormat
-from holdfast.store import (
+from ropewalk.errors import FormatError, NewerFormat
+from ropewalk.store import (
     MAX_PAYLOAD,
     Header,
     Move,
@@ -23,8 +23,8 @@ from holdfast.store import (
     open_pack,
     seal_pack,
 )
-from holdfast.store._framing import Framed
-from holdfast.tree import Kind, make_object
+from ropewalk.store._framing import Framed
+from ropewalk.tree import Kind, make_object
 
 _BASE = b"the quick agent asks the slow tool again and again. " * 40
 _TARGET = bytes(range(32))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 
 from fuzz.mutations import EXPECTED
-from holdfast.codec._codes import Code
-from holdfast.codec._msgpack import pack, unpack
-from holdfast.errors import FormatError, InvalidInput, MissingObjects
-from holdfast.tree import Kind, ObjectId, TreeWriter, links
+from ropewalk.codec._codes import Code
+from ropewalk.codec._msgpack import pack, unpack
+from ropewalk.errors import FormatError, InvalidInput, MissingObjects
+from ropewalk.tree import Kind, ObjectId, TreeWriter, links
 from tests.sample_types import Money, Note, Open
 from tests.tree.support import Objects, small_nodes
 

@@ -26,7 +26,7 @@ __all__ = [
     "s3_url",
 ]
 
-SOAK = os.environ.get("HOLDFAST_SOAK", "") not in ("", "0")
+SOAK = os.environ.get("ROPEWALK_SOAK", "") not in ("", "0")
 
 # Machines are slow and noisy: no time limit, and no complaint about slow data.
 _COMMON = settings(
@@ -50,7 +50,7 @@ def memory_folder(tmp_path: Path) -> Iterator[Path]:
     if not os.access(memory, os.W_OK):
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(dir=memory, prefix="holdfast-") as made:
+    with tempfile.TemporaryDirectory(dir=memory, prefix="ropewalk-") as made:
         yield Path(made)
 
 

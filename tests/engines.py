@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from holdfast.store import FileStore, MemoryStore, SqliteStore, Store
+from ropewalk.store import FileStore, MemoryStore, SqliteStore, Store
 
 Opener: TypeAlias = Callable[[], Store]
 

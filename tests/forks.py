@@ -20,7 +20,7 @@ PATIENCE = 60
 """Seconds after which a child has failed."""
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
-_OURS = ("holdfast", "threading", "collections", "weakref")
+_OURS = ("ropewalk", "threading", "collections", "weakref")
 
 
 def code_of_child(work: Callable[[], object]) -> int:

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from holdfast.codec import default_registry
+from ropewalk.codec import default_registry
 
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

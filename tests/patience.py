@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from holdfast.errors import Unavailable
+from ropewalk.errors import Unavailable
 
 R = TypeVar("R")
 

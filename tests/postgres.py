@@ -22,7 +22,7 @@ from tests.servers import _free_port
 PATIENCE = 60.0
 """Seconds after which a server that does not answer has failed."""
 
-USER, PASSWORD = "holdfast", "s3cret/of:tests"
+USER, PASSWORD = "ropewalk", "s3cret/of:tests"
 _UNPRIVILEGED = ("postgres", "nobody")
 _ROOM = 2 * 1024**3
 _numbers = itertools.count(1)
@@ -212,7 +212,7 @@ def running_postgres() -> Iterator[Postgres]:
     """A server of one's own, which may be stopped and killed."""
     # What is left of a killed one may still write while its folder is removed.
     with tempfile.TemporaryDirectory(
-        prefix="holdfast-postgres-", dir=_roomy(), ignore_cleanup_errors=True
+        prefix="ropewalk-postgres-", dir=_roomy(), ignore_cleanup_errors=True
     ) as folder:
         server = Postgres(Path(folder))
         server.create()
@@ -226,7 +226,7 @@ def running_postgres() -> Iterator[Postgres]:
 @contextlib.contextmanager
 def running_pgbouncer(server: Postgres) -> Iterator[int]:
     """PgBouncer in transaction mode in front of a server; the port that it listens on."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-pgbouncer-") as made:
+    with tempfile.TemporaryDirectory(prefix="ropewalk-pgbouncer-") as made:
         folder, port = Path(made), _free_port()
         folder.chmod(0o755)
         settings = folder / "pgbouncer.ini"

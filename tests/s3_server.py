@@ -30,10 +30,10 @@ from tests.servers import _free_port
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = 60.0
-KEY, SECRET = "holdfast", "holdfast-secret"
+KEY, SECRET = "ropewalk", "ropewalk-secret"
 STRANGER, STRANGERS_SECRET = "stranger", "stranger-secret"
 """Somebody who may read and write, but not make buckets."""
-BUCKET = "holdfast"
+BUCKET = "ropewalk"
 
 _PORTS = ("master", "master.grpc", "volume", "volume.grpc", "filer", "filer.grpc", "s3", "s3.grpc")
 _TRIES = 5
@@ -141,7 +141,7 @@ def url_of(endpoint: str, prefix: str, user: str = f"{KEY}:{SECRET}", bucket: st
 @contextmanager
 def own_server() -> Iterator[Weed]:
     """A server for one test, which may kill it."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-s3-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="ropewalk-s3-", ignore_cleanup_errors=True) as folder:
         server = Weed(Path(folder))
         try:
             server.start()

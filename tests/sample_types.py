@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 import pydantic
 
-from holdfast.codec import register
+from ropewalk.codec import register
 
 T = TypeVar("T")
 

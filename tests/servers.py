@@ -105,7 +105,7 @@ S = TypeVar("S", bound=Server)
 @contextmanager
 def running(make: Callable[[int], S]) -> Iterator[S]:
     """A server, started on a free port and stopped at the end."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-server-") as folder:
+    with tempfile.TemporaryDirectory(prefix="ropewalk-server-") as folder:
         server, process = _start(make, Path(folder))
         try:
             yield server

@@ -6,18 +6,18 @@ import pickle
 
 import pytest
 
-from holdfast.errors import (
+from ropewalk.errors import (
     ArtifactHeld,
     GrantLost,
-    HoldfastError,
     LeaseHeld,
     MergeConflict,
     MissingObjects,
     NotFound,
     RefMoved,
+    RopewalkError,
     VersionConflict,
 )
-from holdfast.tree import PathConflict
+from ropewalk.tree import PathConflict
 
 ERRORS = [
     NotFound("there is no plan"),
@@ -32,7 +32,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_an_error_comes_back_whole_from_another_process(error: HoldfastError) -> None:
+def test_an_error_comes_back_whole_from_another_process(error: RopewalkError) -> None:
     found = pickle.loads(pickle.dumps(error))
 
     assert type(found) is type(error)

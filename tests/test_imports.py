@@ -1,4 +1,4 @@
-"""`import holdfast` stays light."""
+"""`import ropewalk` stays light."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 import pytest
 
 PUBLIC = [
-    "holdfast",
-    "holdfast.errors",
-    "holdfast.codec",
-    "holdfast.tree",
-    "holdfast.store",
-    "holdfast.history",
-    "holdfast.coherence",
+    "ropewalk",
+    "ropewalk.errors",
+    "ropewalk.codec",
+    "ropewalk.tree",
+    "ropewalk.store",
+    "ropewalk.history",
+    "ropewalk.coherence",
 ]
 
 FRAMEWORKS = {
@@ -54,7 +54,7 @@ COMMAND_LINE_AND_WEB = {
 }
 ASYNCHRONOUS = {"anyio", "asyncio", "concurrent", "trio"}
 TYPES_THAT_A_USER_MAY_BRING = {"msgspec", "numpy", "pydantic"}
-FOR_TESTS = {"holdfast.testing", "hypothesis", "pytest"}
+FOR_TESTS = {"ropewalk.testing", "hypothesis", "pytest"}
 SLOW_FALLBACKS = {"pyfastcdc.py"}
 
 HEAVY = (
@@ -90,7 +90,7 @@ def test_importing_the_core_loads_nothing_heavy(module: str) -> None:
 
 
 def test_the_check_would_notice_a_heavy_module() -> None:
-    loaded = modules_loaded_by("import holdfast, asyncio, sqlite3")
+    loaded = modules_loaded_by("import ropewalk, asyncio, sqlite3")
 
     assert {"asyncio", "sqlite3"} <= loaded & HEAVY
 

@@ -9,25 +9,25 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import errors
+import ropewalk
+from ropewalk import errors
 from tests.pages import python_blocks, run_page
 
 ROOT = Path(__file__).parent.parent
 MODULES = [
-    "holdfast",
-    "holdfast.codec",
-    "holdfast.tree",
-    "holdfast.store",
-    "holdfast.history",
-    "holdfast.recovery",
-    "holdfast.state",
-    "holdfast.state.kv",
-    "holdfast.threads",
-    "holdfast.adapters",
-    "holdfast.timeline",
-    "holdfast.cli",
-    "holdfast.testing",
+    "ropewalk",
+    "ropewalk.codec",
+    "ropewalk.tree",
+    "ropewalk.store",
+    "ropewalk.history",
+    "ropewalk.recovery",
+    "ropewalk.state",
+    "ropewalk.state.kv",
+    "ropewalk.threads",
+    "ropewalk.adapters",
+    "ropewalk.timeline",
+    "ropewalk.cli",
+    "ropewalk.testing",
 ]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FRAMEWORKS = ROOT / "docs/frameworks"
@@ -61,15 +61,15 @@ def test_the_examples_of_a_page_run(
     run_page(page, monkeypatch)
 
 
-@pytest.mark.parametrize("name", sorted(set(holdfast.__all__) - {"__version__"}))
+@pytest.mark.parametrize("name", sorted(set(ropewalk.__all__) - {"__version__"}))
 def test_a_public_name_has_a_docstring(name: str) -> None:
-    value = getattr(holdfast, name)
+    value = getattr(ropewalk, name)
 
-    assert inspect.getdoc(value), f"holdfast.{name} has no docstring"
+    assert inspect.getdoc(value), f"ropewalk.{name} has no docstring"
 
 
 def test_there_is_one_version() -> None:
-    assert metadata.version("holdfast") == holdfast.__version__
+    assert metadata.version("ropewalk") == ropewalk.__version__
 
 
 @pytest.mark.parametrize("name", errors.__all__)
@@ -94,7 +94,7 @@ def test_every_error_is_public_and_has_a_code_of_its_own() -> None:
     classes = [
         value
         for value in vars(errors).values()
-        if inspect.isclass(value) and issubclass(value, errors.HoldfastError)
+        if inspect.isclass(value) and issubclass(value, errors.RopewalkError)
     ]
 
     assert sorted(one.__name__ for one in classes) == sorted(errors.__all__)

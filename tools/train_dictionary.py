@@ -1,6 +1,6 @@
 """Make the built-in compression dictionary, from synthetic data only.
 
-    python tools/train_dictionary.py 1 src/holdfast/store/dictionaries/1.zdict
+    python tools/train_dictionary.py 1 src/ropewalk/store/dictionaries/1.zdict
 
 A dictionary is part of the stored format: a published number never changes. To
 improve it, train a new number, ship both, and write with the newer one.

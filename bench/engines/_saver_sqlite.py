@@ -1,4 +1,4 @@
-"""LangGraph's SqliteSaver, as durable as Holdfast: WAL, and synchronous = FULL."""
+"""LangGraph's SqliteSaver, as durable as Ropewalk: WAL, and synchronous = FULL."""
 
 from __future__ import annotations
 

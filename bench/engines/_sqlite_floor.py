@@ -17,7 +17,7 @@ _TABLES = (
 
 
 class Versions:
-    """Rows with pickled data, one for each commit. The checkpoint interval is Holdfast's."""
+    """Rows with pickled data, one for each commit. The checkpoint interval is Ropewalk's."""
 
     def __init__(self, place: Place) -> None:
         self._branch = place.branch

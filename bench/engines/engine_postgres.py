@@ -1,4 +1,4 @@
-"""Holdfast on Postgres, opened by its URL."""
+"""Ropewalk on Postgres, opened by its URL."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="engine-postgres",
-    label="Holdfast, Postgres",
+    label="Ropewalk, Postgres",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="one store with its pool for the clients of a process",
     server="postgres",
 )

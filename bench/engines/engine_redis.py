@@ -1,4 +1,4 @@
-"""Holdfast on Redis, opened by its URL."""
+"""Ropewalk on Redis, opened by its URL."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="engine-redis",
-    label="Holdfast, Redis",
+    label="Ropewalk, Redis",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="one store with its connections for the clients of a process",
     server="redis",
 )

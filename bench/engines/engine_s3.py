@@ -1,4 +1,4 @@
-"""Holdfast on S3, opened by its URL."""
+"""Ropewalk on S3, opened by its URL."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="engine-s3",
-    label="Holdfast, S3",
+    label="Ropewalk, S3",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="one store for the clients of a process; spaces are in the bucket, by conditional puts",
     server="s3",
 )

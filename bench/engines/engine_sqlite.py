@@ -1,4 +1,4 @@
-"""Holdfast on SQLite, opened by its URL."""
+"""Ropewalk on SQLite, opened by its URL."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="engine-sqlite",
-    label="Holdfast, SQLite",
+    label="Ropewalk, SQLite",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="the embedded store, for orientation: no server, and nothing to send",
     server="sqlite",
 )

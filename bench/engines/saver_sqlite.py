@@ -13,5 +13,5 @@ ENGINE = EngineInfo(
     package="langgraph-checkpoint-sqlite",
     imports="langgraph.checkpoint.sqlite",
     note="it sets WAL and leaves synchronous as SQLite was built; here it is set to FULL, as "
-    "Holdfast has it, so that an acknowledged checkpoint survives a power loss",
+    "Ropewalk has it, so that an acknowledged checkpoint survives a power loss",
 )

@@ -1,4 +1,4 @@
-"""Holdfast's CoherentStore, strategy access_count."""
+"""Ropewalk's CoherentStore, strategy access_count."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINE = EngineInfo(
     label="CoherentStore, access_count",
     open=_open,
     environment="peers",
-    package="holdfast",
-    imports="holdfast.adapters.langgraph",
+    package="ropewalk",
+    imports="ropewalk.adapters.langgraph",
     note="reads ask nobody 100 times, unless they are told",
 )

@@ -1,4 +1,4 @@
-"""Holdfast's CoherentStore, strategy broadcast."""
+"""Ropewalk's CoherentStore, strategy broadcast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINE = EngineInfo(
     label="CoherentStore, broadcast",
     open=_open,
     environment="peers",
-    package="holdfast",
-    imports="holdfast.adapters.langgraph",
+    package="ropewalk",
+    imports="ropewalk.adapters.langgraph",
     note="reads ask nobody while the log was followed within a second",
 )

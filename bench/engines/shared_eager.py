@@ -1,4 +1,4 @@
-"""Holdfast's CoherentStore, strategy eager."""
+"""Ropewalk's CoherentStore, strategy eager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINE = EngineInfo(
     label="CoherentStore, eager",
     open=_open,
     environment="peers",
-    package="holdfast",
-    imports="holdfast.adapters.langgraph",
+    package="ropewalk",
+    imports="ropewalk.adapters.langgraph",
     note="every read is confirmed; content is pushed",
 )

@@ -1,4 +1,4 @@
-"""Holdfast's CoherentStore, strategy lazy."""
+"""Ropewalk's CoherentStore, strategy lazy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINE = EngineInfo(
     label="CoherentStore, lazy",
     open=_open,
     environment="peers",
-    package="holdfast",
-    imports="holdfast.adapters.langgraph",
+    package="ropewalk",
+    imports="ropewalk.adapters.langgraph",
     note="the default: every read is confirmed",
 )

@@ -1,4 +1,4 @@
-"""Holdfast's CoherentStore, strategy lease."""
+"""Ropewalk's CoherentStore, strategy lease."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINE = EngineInfo(
     label="CoherentStore, lease",
     open=_open,
     environment="peers",
-    package="holdfast",
-    imports="holdfast.adapters.langgraph",
+    package="ropewalk",
+    imports="ropewalk.adapters.langgraph",
     note="reads ask nobody for 300 s, unless they are told",
 )

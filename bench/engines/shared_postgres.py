@@ -1,4 +1,4 @@
-"""Holdfast's CoherentStore, strategy lazy, on Postgres."""
+"""Ropewalk's CoherentStore, strategy lazy, on Postgres."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ENGINE = EngineInfo(
     label="CoherentStore, lazy, Postgres",
     open=_open,
     environment="peers",
-    package="holdfast",
-    imports="holdfast.adapters.langgraph",
+    package="ropewalk",
+    imports="ropewalk.adapters.langgraph",
     note="durable; every read is confirmed",
     server="postgres",
 )

@@ -1,4 +1,4 @@
-"""Holdfast's CoherentStore, strategy lazy, on SQLite."""
+"""Ropewalk's CoherentStore, strategy lazy, on SQLite."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ENGINE = EngineInfo(
     label="CoherentStore, lazy, SQLite",
     open=_open,
     environment="peers",
-    package="holdfast",
-    imports="holdfast.adapters.langgraph",
+    package="ropewalk",
+    imports="ropewalk.adapters.langgraph",
     note="durable; every read is confirmed",
     server="sqlite",
 )

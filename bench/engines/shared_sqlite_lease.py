@@ -1,4 +1,4 @@
-"""Holdfast's CoherentStore, strategy lease, on SQLite."""
+"""Ropewalk's CoherentStore, strategy lease, on SQLite."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ENGINE = EngineInfo(
     label="CoherentStore, lease, SQLite",
     open=_open,
     environment="peers",
-    package="holdfast",
-    imports="holdfast.adapters.langgraph",
+    package="ropewalk",
+    imports="ropewalk.adapters.langgraph",
     note="durable; reads ask nobody for 300 s, unless they are told",
     server="sqlite",
 )

@@ -1,4 +1,4 @@
-"""A thread of Holdfast in memory."""
+"""A thread of Ropewalk in memory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="threads-memory",
-    label="Holdfast, memory",
+    label="Ropewalk, memory",
     open=_open,
     environment="python-3.12",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="a commit for each message, with its history",
 )

@@ -1,4 +1,4 @@
-"""A thread of Holdfast on its embedded store, without a sync for each message."""
+"""A thread of Ropewalk on its embedded store, without a sync for each message."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="threads-relaxed",
-    label="Holdfast, SQLite, relaxed",
+    label="Ropewalk, SQLite, relaxed",
     open=_open,
     environment="python-3.12",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="relaxed: a power loss may take the last messages",
 )

@@ -1,4 +1,4 @@
-"""A thread of Holdfast on its embedded store."""
+"""A thread of Ropewalk on its embedded store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="threads-sqlite",
-    label="Holdfast, SQLite",
+    label="Ropewalk, SQLite",
     open=_open,
     environment="python-3.12",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="put_messages; durable: what was put survives a power loss",
 )

@@ -1,4 +1,4 @@
-"""A thread of Holdfast on its embedded store, awaited."""
+"""A thread of Ropewalk on its embedded store, awaited."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="threads-sqlite-async",
-    label="Holdfast, SQLite, awaited",
+    label="Ropewalk, SQLite, awaited",
     open=_open,
     environment="python-3.12",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="aput_messages; durable as well",
 )

@@ -1,4 +1,4 @@
-"""Holdfast's timeline on its store of plain files."""
+"""Ropewalk's timeline on its store of plain files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="timeline-files",
-    label="Holdfast, timeline, files",
+    label="Ropewalk, timeline, files",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="durable: a checkpoint that returned survives a power loss, in plain files",
 )

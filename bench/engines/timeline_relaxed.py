@@ -1,4 +1,4 @@
-"""Holdfast's timeline on its embedded store, not waiting for the disk."""
+"""Ropewalk's timeline on its embedded store, not waiting for the disk."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="timeline-relaxed",
-    label="Holdfast, timeline, SQLite, relaxed",
+    label="Ropewalk, timeline, SQLite, relaxed",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="a checkpoint that returned survives a kill; a power loss may take the last moments",
 )

@@ -1,4 +1,4 @@
-"""Holdfast's timeline on its embedded store."""
+"""Ropewalk's timeline on its embedded store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="timeline-sqlite",
-    label="Holdfast, timeline, SQLite",
+    label="Ropewalk, timeline, SQLite",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="durable: a checkpoint that returned survives a power loss",
 )

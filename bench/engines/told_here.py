@@ -16,7 +16,7 @@ ENGINE = EngineInfo(
     label="in process",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast.coherence",
+    package="ropewalk",
+    imports="ropewalk.coherence",
     note="two clients of one process, on a MemoryStore",
 )

@@ -16,8 +16,8 @@ ENGINE = EngineInfo(
     label="NATS",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast.coherence",
+    package="ropewalk",
+    imports="ropewalk.coherence",
     note="beside an embedded store",
     server="nats",
 )

@@ -16,8 +16,8 @@ ENGINE = EngineInfo(
     label="Postgres",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast.coherence",
+    package="ropewalk",
+    imports="ropewalk.coherence",
     note="LISTEN and NOTIFY, in the database of the store",
     server="postgres",
 )

@@ -16,8 +16,8 @@ ENGINE = EngineInfo(
     label="Redis",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast.coherence",
+    package="ropewalk",
+    imports="ropewalk.coherence",
     note="publish and subscribe, on the server of the store",
     server="redis",
 )

@@ -16,8 +16,8 @@ ENGINE = EngineInfo(
     label="SQLite",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast.coherence",
+    package="ropewalk",
+    imports="ropewalk.coherence",
     note="no bus: the log of the embedded store is followed",
     server="sqlite",
 )

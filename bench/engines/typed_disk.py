@@ -1,4 +1,4 @@
-"""Holdfast's `AgentState` with an externalized field, on its embedded store."""
+"""Ropewalk's `AgentState` with an externalized field, on its embedded store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="typed-disk",
-    label="Holdfast, AgentState, SQLite",
+    label="Ropewalk, AgentState, SQLite",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="durable; one externalized field, beside an inline number; the checkpoints, which "
     "belong to the user's framework, are lines of a file",
 )

@@ -1,4 +1,4 @@
-"""Holdfast's `Versioned` on its memory store."""
+"""Ropewalk's `Versioned` on its memory store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _open() -> Engine:
 
 ENGINE = EngineInfo(
     name="versioned",
-    label="Holdfast, Versioned, memory",
+    label="Ropewalk, Versioned, memory",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="bytes are all frames that were ever written, with the commits",
 )

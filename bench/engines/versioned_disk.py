@@ -1,4 +1,4 @@
-"""Holdfast's `Versioned` on its embedded store."""
+"""Ropewalk's `Versioned` on its embedded store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _open(place: Place) -> Engine:
 
 ENGINE = EngineInfo(
     name="versioned-disk",
-    label="Holdfast, Versioned, SQLite",
+    label="Ropewalk, Versioned, SQLite",
     open=_open,
     environment="ours",
-    package="holdfast",
-    imports="holdfast",
+    package="ropewalk",
+    imports="ropewalk",
     note="durable: a commit that returned survives a power loss",
 )

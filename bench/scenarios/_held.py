@@ -65,7 +65,7 @@ NOTES = (
 )
 DISK_NOTES = (
     "Bytes are the sizes of all files in the folder after the side was closed.",
-    "The targets are for Holdfast at its durable setting, although no peer waits for the disk as "
+    "The targets are for Ropewalk at its durable setting, although no peer waits for the disk as "
     "it does; the relaxed setting, which is that of diskcache, is judged beside it. AgentState "
     "is shown beside AgentRef, which does the same.",
 )

@@ -7,9 +7,9 @@ PEERS = ("kvgit", "agex", "agentref", "agentstateprotocol", "langgraph")
 FLOORS = ("pickle", "msgpack", "zstd")
 EVERY = (OURS, *PEERS, *FLOORS)
 
-OURS_ON_DISK = "holdfast-disk"
-FILES = "holdfast-files"
-TOLD_ON_DISK = "holdfast-told"
+OURS_ON_DISK = "ropewalk-disk"
+FILES = "ropewalk-files"
+TOLD_ON_DISK = "ropewalk-told"
 PEERS_ON_DISK = ("kvgit-disk", "agex-disk", "agentref-disk", "agentstateprotocol-disk")
 PICKLE_ON_DISK = "pickle-sqlite"
 BARE_ON_DISK = "bare-sqlite"
@@ -46,9 +46,9 @@ EVERY_TALK = (TALK, TALK_RELAXED, PEER_TALK)
 EVERY_TALK_ON_DISK = (TALK_ON_DISK, TALK_AWAITED, PEER_TALK_ON_DISK)
 
 NO_SAVER = "saver-none"
-OUR_SAVER = "saver-holdfast"
-OUR_SAVER_DELTA = "saver-holdfast-delta"
-OUR_SAVER_SERVED = "saver-holdfast-postgres"
+OUR_SAVER = "saver-ropewalk"
+OUR_SAVER_DELTA = "saver-ropewalk-delta"
+OUR_SAVER_SERVED = "saver-ropewalk-postgres"
 SAVER_MEMORY = "saver-memory"
 SAVER_SQLITE = "saver-sqlite"
 SAVER_DELTA = "saver-sqlite-delta"
@@ -61,7 +61,7 @@ SERVED_SAVERS = (OUR_SAVER_SERVED, SAVER_POSTGRES, SAVER_POOL)
 
 PLAIN_GRAPH = "graph-plain"
 PEER_GRAPH = "graph-agentref"
-OUR_GRAPH = "graph-holdfast"
+OUR_GRAPH = "graph-ropewalk"
 EVERY_GRAPH = (OUR_GRAPH, PLAIN_GRAPH, PEER_GRAPH)
 
 SHARED_MEMORY = "shared-memory"

@@ -26,11 +26,11 @@ STATE = Metric("state_ms", "CPU of get_state", "ms", 4)
 
 MESSAGES_NOTE = (
     "A message is about 1 KB and is made before the watch starts, as the side takes it: a Message "
-    "of Holdfast's or of pyagenity's, a dict for SQLiteSession. All sides run on the same Python."
+    "of Ropewalk's or of pyagenity's, a dict for SQLiteSession. All sides run on the same Python."
 )
 SEARCH_NOTE = (
     "A search is for one word that some message has, another word each time. The first one lets "
-    "Holdfast make its index of words; one after an append brings it up to date."
+    "Ropewalk make its index of words; one after an append brings it up to date."
 )
 
 

@@ -34,7 +34,7 @@ METRICS = (
 NOTES = (
     "Each checkpoint is handed the whole state, with a description and the name of its step; "
     "no side is told what changed. Per checkpoint is the median of a tenth.",
-    "Of Holdfast the durable setting is compared with both sides of the peer, although the "
+    "Of Ropewalk the durable setting is compared with both sides of the peer, although the "
     "peer's files are never synced; the relaxed setting is shown beside it.",
     "A side that stopped early is compared at the last twentieth that both reached, by the CPU "
     "and by the folder as it was there, with what is open.",

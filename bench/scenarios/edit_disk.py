@@ -48,7 +48,7 @@ SCENARIO = Scenario(
     ),
     notes=(
         *NOTES,
-        "A change is in turn a text of 460 characters, a flag or a number. Holdfast is shown "
+        "A change is in turn a text of 460 characters, a flag or a number. Ropewalk is shown "
         "twice: handed the whole value without being told what changed, as every peer is; and "
         "told the path, for which the peers have no way.",
     ),

@@ -56,7 +56,7 @@ SCENARIO = Scenario(
     ),
     notes=(
         *clients.NOTES,
-        "Holdfast is handed all documents at each commit and finds that only the counter "
+        "Ropewalk is handed all documents at each commit and finds that only the counter "
         "changed. PostgresSaver and the floors are told so, and never look at the documents.",
     ),
     order=330,

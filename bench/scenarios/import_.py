@@ -38,7 +38,7 @@ SCENARIO = Scenario(
     ),
     size={"starts": 15},
     quick={"starts": 5},
-    targets=(Target("added_ms", 60.0, "CPU added by `import holdfast`"),),
+    targets=(Target("added_ms", 60.0, "CPU added by `import ropewalk`"),),
     order=70,
     repeat=3,
 )

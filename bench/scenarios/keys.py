@@ -90,7 +90,7 @@ SCENARIO = Scenario(
         Target("cpu_ms", 2.0, "CPU per commit"),
     ),
     notes=(
-        "Holdfast, kvgit and agex are told the key that changed. The others have no keys: they "
+        "Ropewalk, kvgit and agex are told the key that changed. The others have no keys: they "
         "are handed their whole dict.",
     ),
     order=50,

@@ -68,7 +68,7 @@ SCENARIO = Scenario(
     ),
     notes=(
         *NOTES,
-        "Holdfast, kvgit and agex are told the key that changed, and so is the bare transaction. "
+        "Ropewalk, kvgit and agex are told the key that changed, and so is the bare transaction. "
         "The others have no keys: they are handed their whole dict.",
         OPENED,
     ),

@@ -24,7 +24,7 @@ MORE = (
 UNCHANGED = (
     "With a new handle for each round, which is what a program does that starts again for each "
     "step, a round opens the state, reads the value, sets the number, commits and closes.",
-    "Only Holdfast and agex look whether the value was changed. kvgit and AgentRef never do: a "
+    "Only Ropewalk and agex look whether the value was changed. kvgit and AgentRef never do: a "
     "change in place of which they are not told is lost, as the column says. AgentRef keeps the "
     "loaded object, so that its rounds with one handle do nothing but write a line, in which "
     "nothing can be below it; the target is judged beside agex, and beside all three.",

@@ -155,10 +155,10 @@ SCENARIO = Scenario(
         talks.MESSAGES_NOTE,
         talks.SEARCH_NOTE,
         "Both sides use WAL and synchronous = FULL, so that what was appended survives a power "
-        "loss: Holdfast sets it, SQLiteSession leaves it as SQLite was built, which the unit asks.",
+        "loss: Ropewalk sets it, SQLiteSession leaves it as SQLite was built, which the unit asks.",
         "In turns, blocks of 20 appends alternate with the peer's in one process and on one disk, "
         "because the times of syncs move with the machine. The ratio is of the sums.",
-        "SQLiteSession offers coroutines only, which run on threads of the event loop. Holdfast is "
+        "SQLiteSession offers coroutines only, which run on threads of the event loop. Ropewalk is "
         "measured as called, and awaited too.",
     ),
     order=410,

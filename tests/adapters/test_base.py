@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import pytest
 
-from holdfast import (
+from ropewalk import (
     AgentState,
     Externalized,
     FileStore,
@@ -21,12 +21,12 @@ from holdfast import (
     MemoryStore,
     auto_adapt,
 )
-from holdfast.adapters import Hydrated, StateAdapter, Update
-from holdfast.errors import InvalidInput, NotStorable, UnknownField
-from holdfast.history import History
-from holdfast.state import Runtime, append_items
-from holdfast.store._own import CONTENT_SPACE
-from holdfast.tree import Object
+from ropewalk.adapters import Hydrated, StateAdapter, Update
+from ropewalk.errors import InvalidInput, NotStorable, UnknownField
+from ropewalk.history import History
+from ropewalk.state import Runtime, append_items
+from ropewalk.store._own import CONTENT_SPACE
+from ropewalk.tree import Object
 
 
 class RAGState(AgentState):
@@ -234,8 +234,8 @@ def test_auto_adapt_takes_the_adapter_of_the_frameworks_own_module(
     class Own(StateAdapter):
         pass
 
-    module = ModuleType("holdfast.adapters.openai_agents")
-    module.__spec__ = copy.copy(sys.modules["holdfast.adapters"].__spec__)
+    module = ModuleType("ropewalk.adapters.openai_agents")
+    module.__spec__ = copy.copy(sys.modules["ropewalk.adapters"].__spec__)
     vars(module)["Adapter"] = Own
     monkeypatch.setitem(sys.modules, module.__name__, module)
 

@@ -8,15 +8,15 @@ from types import ModuleType
 
 import pytest
 
-from holdfast import (
+from ropewalk import (
     AmbiguousFrameworkError,
     Framework,
     MemoryStore,
     NoFrameworkDetectedError,
     detect_active_framework,
 )
-from holdfast.errors import InvalidInput
-from holdfast.state import Runtime, using
+from ropewalk.errors import InvalidInput
+from ropewalk.state import Runtime, using
 
 MODULES = {
     "langgraph": Framework.LANGGRAPH,
@@ -110,11 +110,11 @@ def test_an_unknown_name_is_refused_with_those_that_are_known(name: object) -> N
 
 def test_nothing_is_imported_to_find_out() -> None:
     program = (
-        "import sys, holdfast, holdfast.adapters\n"
-        "try: holdfast.detect_active_framework()\n"
-        "except holdfast.NoFrameworkDetectedError: pass\n"
-        "class S(holdfast.AgentState): pass\n"
-        "holdfast.auto_adapt(S, 'crewai')\n"
+        "import sys, ropewalk, ropewalk.adapters\n"
+        "try: ropewalk.detect_active_framework()\n"
+        "except ropewalk.NoFrameworkDetectedError: pass\n"
+        "class S(ropewalk.AgentState): pass\n"
+        "ropewalk.auto_adapt(S, 'crewai')\n"
         "names = 'langgraph llama_index autogen crewai deepagents agents asyncio'.split()\n"
         "assert not [name for name in names if name in sys.modules]\n"
     )

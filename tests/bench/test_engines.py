@@ -53,7 +53,7 @@ def started() -> Iterator[Started]:
         def of_side(name: str) -> Server:
             kind = registry.engines()[name].server
             if kind not in servers:
-                folder = stack.enter_context(TemporaryDirectory(prefix="holdfast-bench-"))
+                folder = stack.enter_context(TemporaryDirectory(prefix="ropewalk-bench-"))
                 servers[kind] = stack.enter_context(running(kind, Path(folder)))
             return servers[kind]
 

@@ -28,7 +28,7 @@ SCENARIO = Scenario(
     name="chat",
     title="A list grows",
     run=run_nothing,
-    engines=("holdfast", "pickle"),
+    engines=("ropewalk", "pickle"),
     metrics=(Metric("stored", "stored", "KB", 1), Metric("caught", "caught", "yes/no")),
     size={"messages": 10},
     quick={"messages": 1},
@@ -42,7 +42,7 @@ SCENARIO = Scenario(
 def outcome(stored: Sequence[float], caught: Sequence[float] = (1.0,)) -> Outcome:
     ours = Side({"stored": summarise(stored), "caught": summarise(caught)}, version="1.0")
     floor = Side({"stored": summarise([9.0])}, notes=["stopped at 3 messages by its time cap"])
-    return Outcome(SCENARIO, SCENARIO.size, len(stored), {"holdfast": ours, "pickle": floor})
+    return Outcome(SCENARIO, SCENARIO.size, len(stored), {"ropewalk": ours, "pickle": floor})
 
 
 def test_every_scenario_names_known_sides_and_metrics() -> None:
@@ -59,7 +59,7 @@ def test_every_peer_is_pinned_and_says_what_a_program_imports() -> None:
     for name, kind in KINDS.items():
         pinned = {line.split("==")[0] for line in requirements(kind.requirements.read_text())}
         found = [info for info in registry.engines().values() if info.environment == name]
-        peers = [info for info in found if info.package != "holdfast"]
+        peers = [info for info in found if info.package != "ropewalk"]
 
         assert {info.package for info in peers} <= pinned
         assert all(info.imports for info in peers)
@@ -119,7 +119,7 @@ def test_a_quick_run_judges_nothing() -> None:
 
 
 def test_a_side_of_ours_that_failed_is_not_measured() -> None:
-    failed = Outcome(SCENARIO, SCENARIO.size, 1, {"holdfast": Side(failure="it broke")})
+    failed = Outcome(SCENARIO, SCENARIO.size, 1, {"ropewalk": Side(failure="it broke")})
 
     results = {one.result for one in report.verdicts([failed], quick=False)}
     text = report.markdown([failed], registry.engines(), {}, quick=False)
@@ -130,7 +130,7 @@ def test_a_side_of_ours_that_failed_is_not_measured() -> None:
 
 def test_a_side_of_ours_that_failed_once_proves_nothing() -> None:
     mixed = outcome([1.0])
-    mixed.sides["holdfast"].failure = "it broke the second time"
+    mixed.sides["ropewalk"].failure = "it broke the second time"
 
     assert {one.result for one in report.verdicts([mixed], quick=False)} == {"not measured"}
 
@@ -148,7 +148,7 @@ def test_the_markdown_shows_median_spread_target_and_notes() -> None:
 def test_the_json_holds_every_value() -> None:
     whole = json.loads(json.dumps(report.document([outcome([1.0, 3.0])], {}, quick=False)))
 
-    stored = whole["scenarios"]["chat"]["sides"]["holdfast"]["figures"]["stored"]
+    stored = whole["scenarios"]["chat"]["sides"]["ropewalk"]["figures"]["stored"]
     assert stored == {"median": 2.0, "low": 1.0, "high": 3.0, "values": [1.0, 3.0]}
     assert [one["result"] for one in whole["targets"]] == ["pass", "pass"]
 
@@ -156,7 +156,7 @@ def test_the_json_holds_every_value() -> None:
 def beside(target: Target, ours: Sequence[float], **others: Sequence[float]) -> report.Verdict:
     """The verdict on a target; a side without figures has failed."""
     scenario = replace(SCENARIO, targets=(target,))
-    sides = {"holdfast": Side({"stored": summarise(ours)})}
+    sides = {"ropewalk": Side({"stored": summarise(ours)})}
     for name, values in others.items():
         figures = {"stored": summarise(values)} if values else {}
         sides[name] = Side(figures, failure=None if values else "it broke")
@@ -235,7 +235,7 @@ def test_a_miss_fails_only_a_strict_run(stored: float, strict: bool, code: int) 
 
 
 def test_a_run_in_which_ours_was_not_measured_fails() -> None:
-    failed = Outcome(SCENARIO, SCENARIO.size, 1, {"holdfast": Side(failure="it broke")})
+    failed = Outcome(SCENARIO, SCENARIO.size, 1, {"ropewalk": Side(failure="it broke")})
 
     assert command.exit_code(report.verdicts([failed], quick=False), strict=False) == 1
 

@@ -67,7 +67,7 @@ def test_our_savers_run_where_their_peers_do() -> None:
     infos = registry.engines()
 
     assert {infos[name].environment for name in EVERY_SAVER} == {"peers"}
-    assert infos[OUR_SAVER].package == "holdfast"
+    assert infos[OUR_SAVER].package == "ropewalk"
 
 
 def test_the_number_of_steps_can_be_chosen() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Timeline
+from ropewalk import Timeline
 from tests.cli.support import PAGE, script
 
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOLDFAST_STORE", "NO_COLOR", "FORCE_COLOR"):
+    for name in ("ROPEWALK_STORE", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -47,5 +47,5 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def agent(page: Path) -> Iterator[Timeline]:
     """The timeline of the page, for what a test wants to add or see."""
-    with Timeline("research-agent", page / ".holdfast") as timeline:
+    with Timeline("research-agent", page / ".ropewalk") as timeline:
         yield timeline

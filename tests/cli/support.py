@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from typer.testing import CliRunner
 
-from holdfast.cli._app import app
+from ropewalk.cli._app import app
 
-PROGRAM = [sys.executable, "-m", "holdfast"]
+PROGRAM = [sys.executable, "-m", "ropewalk"]
 
 # What the page of the mission does, with its import line changed.
 PAGE = """
-from holdfast import Timeline as AgentStateProtocol
+from ropewalk import Timeline as AgentStateProtocol
 
 agent = AgentStateProtocol("research-agent")
 agent.checkpoint(
@@ -74,7 +74,7 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONUTF8": "1", **more}
 
 
-_CHANGING = {"HOLDFAST_STORE", "NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS"}
+_CHANGING = {"ROPEWALK_STORE", "NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS"}
 
 
 def process(*arguments: str, cwd: Path, **more: Any) -> Done:
@@ -101,7 +101,7 @@ def script(source: str, cwd: Path) -> None:
 
 def here(*arguments: str, env: Mapping[str, str] | None = None) -> Done:
     """Run a command in this process, in the current folder."""
-    done = CliRunner().invoke(app, list(arguments), env=env, prog_name="holdfast")
+    done = CliRunner().invoke(app, list(arguments), env=env, prog_name="ropewalk")
     return Done(done.exit_code, done.stdout, done.stderr)
 
 
@@ -133,9 +133,9 @@ def terminal(*arguments: str, cwd: Path, **env: str) -> tuple[int, str]:
 def damage(page: Path) -> None:
     """Change a byte in an object of a store of plain files that takes the place of the page's."""
     here("migrate", "file://plain")
-    shutil.rmtree(page / ".holdfast")
-    (page / "plain").rename(page / ".holdfast")
-    found = [file for file in (page / ".holdfast/objects").rglob("*") if file.is_file()]
+    shutil.rmtree(page / ".ropewalk")
+    (page / "plain").rename(page / ".ropewalk")
+    found = [file for file in (page / ".ropewalk/objects").rglob("*") if file.is_file()]
     largest = max(found, key=lambda file: file.stat().st_size)
     largest.chmod(0o644)
     data = bytearray(largest.read_bytes())

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import Store, Timeline
-from holdfast.coherence import CoherenceCore
+import ropewalk
+from ropewalk import Store, Timeline
+from ropewalk.coherence import CoherenceCore
 from tests.cli.support import Done, environment, here, process
 
 LONG = "notes/" + "n" * 400
@@ -21,7 +21,7 @@ PLAN = ("--artifact", "plan")
 @pytest.fixture
 def store(empty: Path) -> Iterator[Store]:
     """The store of the current folder."""
-    with holdfast.open(empty / ".holdfast") as opened:
+    with ropewalk.open(empty / ".ropewalk") as opened:
         yield opened
 
 
@@ -86,7 +86,7 @@ def test_a_store_without_artifacts_lists_none(page: Path) -> None:
 
 
 def test_agents_says_that_there_are_artifacts(trip: CoherenceCore, store: Store) -> None:
-    hint = "and artifacts of set 'trip': `holdfast artifacts` lists them\n"
+    hint = "and artifacts of set 'trip': `ropewalk artifacts` lists them\n"
     assert on("agents").out == hint
     assert on("agents", "-q").out == on("agents", "--json").out == ""
 
@@ -164,15 +164,15 @@ def test_an_artifact_is_one_timeline(trip: CoherenceCore, more: tuple[str, str])
 def test_the_shell_completes_artifacts_and_sets(trip: CoherenceCore, empty: Path) -> None:
     def completed(line: str) -> list[str]:
         env = {
-            "_HOLDFAST_COMPLETE": "complete_bash",
+            "_ROPEWALK_COMPLETE": "complete_bash",
             "COMP_WORDS": line,
             "COMP_CWORD": str(len(line.split(" ")) - 1),
         }
         return process(cwd=empty, env=env).out.split()
 
-    assert completed("holdfast log --artifact pl") == ["plan"]
-    assert completed("holdfast artifacts --set t") == ["trip"]
-    assert completed("holdfast log --set none --artifact pl") == []
+    assert completed("ropewalk log --artifact pl") == ["plan"]
+    assert completed("ropewalk artifacts --set t") == ["trip"]
+    assert completed("ropewalk log --set none --artifact pl") == []
 
 
 # Its history.
@@ -276,10 +276,10 @@ def test_looking_at_artifacts_changes_no_byte(
 def test_other_commands_do_not_load_the_layer_of_artifacts(page: Path) -> None:
     program = (
         "import sys\n"
-        "from holdfast.cli._app import app\n"
+        "from ropewalk.cli._app import app\n"
         "for line in ('log', 'tree', 'agents', 'stats', 'threads', 'artifacts'):\n"
         "    app([line], standalone_mode=False)\n"
-        "print([name for name in sys.modules if name.startswith('holdfast.coherence')])\n"
+        "print([name for name in sys.modules if name.startswith('ropewalk.coherence')])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Timeline
+from ropewalk import Timeline
 from tests.cli.support import PAGE, PROGRAM, Done, environment, here, process, script
 
 
@@ -256,7 +256,7 @@ def test_a_store_is_checked_collected_counted_and_copied(page: Path) -> None:
     assert here("migrate", "file://copy").out.startswith("Copied ")
     assert here("log", "-q", "--store", "copy").out == here("log", "-q").out
     assert here("check", "--store", "file://copy").code == 0
-    assert here("migrate", ".holdfast").code == 5
+    assert here("migrate", ".ropewalk").code == 5
 
 
 def test_a_dry_run_deletes_nothing(page: Path) -> None:
@@ -284,4 +284,4 @@ def test_quiet_commands_say_nothing_if_all_went_well(page: Path) -> None:
 
 @pytest.mark.parametrize("command", ["--help", "-h", "--version"])
 def test_the_program_says_what_it_is(command: str) -> None:
-    assert "holdfast" in here(command).out
+    assert "ropewalk" in here(command).out

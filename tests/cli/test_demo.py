@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import tell_story
+from ropewalk.cli import tell_story
 from tests.cli.support import environment, here, process
 from tests.postgres import PASSWORD
 
@@ -25,7 +25,7 @@ def test_the_demo_needs_only_the_core_and_says_how_to_look(tmp_path: Path) -> No
         cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    command = next(line for line in done.stdout.splitlines() if "holdfast tree" in line)
+    command = next(line for line in done.stdout.splitlines() if "ropewalk tree" in line)
     assert "times less" in done.stdout
     told = process(*command.split()[1:], cwd=tmp_path)
     assert told.code == 0
@@ -42,7 +42,7 @@ def test_the_demo_can_be_told_again(empty: Path) -> None:
 
 
 def test_without_the_extra_the_program_says_what_to_install(tmp_path: Path) -> None:
-    program = WITHOUT + "from holdfast.cli import main; main()"
+    program = WITHOUT + "from ropewalk.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True,
         text=True, check=False,
@@ -50,7 +50,7 @@ def test_without_the_extra_the_program_says_what_to_install(tmp_path: Path) -> N
 
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "pip install 'holdfast[cli]'" in done.stderr
+    assert "pip install 'ropewalk[cli]'" in done.stderr
 
 
 def test_on_a_server_no_folder_is_measured_and_no_password_repeated(
@@ -59,6 +59,6 @@ def test_on_a_server_no_folder_is_measured_and_no_password_repeated(
     tell_story(postgres_url)
 
     told = capsys.readouterr().out
-    assert "folder" not in told and "see `holdfast stats`" in told
-    assert "HOLDFAST_STORE" in told and "--store" not in told
+    assert "folder" not in told and "see `ropewalk stats`" in told
+    assert "ROPEWALK_STORE" in told and "--store" not in told
     assert PASSWORD not in told

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Store, ThreadCheckpointer, Timeline, errors
-from holdfast.cli._app import app
-from holdfast.cli._errors import EXIT_CODES
-from holdfast.coherence import CoherenceCore
+from ropewalk import Store, ThreadCheckpointer, Timeline, errors
+from ropewalk.cli._app import app
+from ropewalk.cli._errors import EXIT_CODES
+from ropewalk.coherence import CoherenceCore
 from tests.cli.support import here
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ def test_every_verb_of_a_timeline_is_on_the_page() -> None:
 def test_the_help_of_a_command_is_short_and_has_an_example(command: str) -> None:
     text = here(command, "--help").out
 
-    assert f"Example: holdfast {command}" in " ".join(text.split())
+    assert f"Example: ropewalk {command}" in " ".join(text.split())
     assert len(text.splitlines()) < 45
 
 
@@ -80,7 +80,7 @@ def test_every_second_level_of_errors_has_an_exit_code_of_its_own() -> None:
     second = [
         one
         for _, one in inspect.getmembers(errors, inspect.isclass)
-        if errors.HoldfastError in one.__bases__
+        if errors.RopewalkError in one.__bases__
     ]
 
     assert sorted(one.__name__ for one in EXIT_CODES) == sorted(one.__name__ for one in second)
@@ -88,5 +88,5 @@ def test_every_second_level_of_errors_has_an_exit_code_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("kind", "code"), EXIT_CODES.items(), ids=str)
-def test_the_page_says_what_an_exit_code_means(kind: type[errors.HoldfastError], code: int) -> None:
+def test_the_page_says_what_an_exit_code_means(kind: type[errors.RopewalkError], code: int) -> None:
     assert f"| {code} | `{kind.__name__}`: " in PAGE

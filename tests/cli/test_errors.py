@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Timeline, errors
-from holdfast.cli import _looking
-from holdfast.cli._errors import EXIT_CODES, exit_code
-from holdfast.errors import HoldfastError
+from ropewalk import Timeline, errors
+from ropewalk.cli import _looking
+from ropewalk.cli._errors import EXIT_CODES, exit_code
+from ropewalk.errors import RopewalkError
 from tests.cli.support import PROGRAM, damage, environment, here, process
 from tests.store.users import as_nobody
 
@@ -38,7 +38,7 @@ def test_a_hostile_name_does_no_harm(page: Path, name: str) -> None:
     # A branch whose name could be a path is only a name, spelled otherwise where it is stored.
     assert codes <= ({0, 3, 4, 5} if name == "../x" else {3, 4})
     assert sorted(page.parent.iterdir()) == [page]
-    assert sorted(one.name for one in page.iterdir()) == [".holdfast", "run.session"]
+    assert sorted(one.name for one in page.iterdir()) == [".ropewalk", "run.session"]
     assert here("check").code == 0
 
 
@@ -65,7 +65,7 @@ def test_every_error_ends_with_the_code_of_its_second_level(name: str) -> None:
 
     second = [code for parent, code in EXIT_CODES.items() if issubclass(kind, parent)]
     assert exit_code(raised) == (second[0] if second else 70)
-    assert len(second) == (0 if kind is HoldfastError else 1)
+    assert len(second) == (0 if kind is RopewalkError else 1)
 
 
 def test_an_error_is_one_sentence_and_a_hint(empty: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(agent: Timeline, page: Path) ->
     agent.checkpoint({"noise": random.Random(1).randbytes(2_000_000)})
     here("export", "run.session")
     before = here("log", "-q").out
-    limited = f"ulimit -f 1000; exec {sys.executable} -m holdfast import run.session --name copy"
+    limited = f"ulimit -f 1000; exec {sys.executable} -m ropewalk import run.session --name copy"
     done = subprocess.run(
         ["/bin/sh", "-c", limited], cwd=page, env=environment(), capture_output=True,
         text=True, check=False,
@@ -167,7 +167,7 @@ def code_for_nobody(*arguments: str) -> str:
 
     def call() -> None:
         code = here(*arguments).code
-        raise type(f"Code{code}", (HoldfastError,), {})
+        raise type(f"Code{code}", (RopewalkError,), {})
 
     here(*arguments, "--store", "none")  # Loads what another user may not even read.
     return as_nobody(call)
@@ -205,13 +205,13 @@ def test_a_damaged_object_is_said_and_found(page: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"this is no database" * 100])
 def test_a_broken_database_is_said(page: Path, content: bytes) -> None:
-    for file in (page / ".holdfast").glob("store.db*"):
+    for file in (page / ".ropewalk").glob("store.db*"):
         file.unlink()
-    (page / ".holdfast/store.db").write_bytes(content)
+    (page / ".ropewalk/store.db").write_bytes(content)
 
     done = here("log")
     assert done.code == (6 if content else 4)
-    assert (page / ".holdfast/store.db").read_bytes() == content
+    assert (page / ".ropewalk/store.db").read_bytes() == content
 
 
 def test_a_file_that_is_no_store_and_one_that_is_no_session(page: Path) -> None:

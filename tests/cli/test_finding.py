@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Timeline
+from ropewalk import Timeline
 from tests.cli.support import here, script
 
 
@@ -26,8 +26,8 @@ def test_the_environment_names_a_store_and_an_option_goes_before_it(
     with Timeline("else", other) as timeline:
         timeline.checkpoint({}, description="Elsewhere")
 
-    assert "Elsewhere" in here("log", env={"HOLDFAST_STORE": other}).out
-    told = here("log", "--store", str(page / ".holdfast"), env={"HOLDFAST_STORE": other})
+    assert "Elsewhere" in here("log", env={"ROPEWALK_STORE": other}).out
+    told = here("log", "--store", str(page / ".ropewalk"), env={"ROPEWALK_STORE": other})
     assert "Parsed request" in told.out
 
 
@@ -45,7 +45,7 @@ def test_without_a_store_a_command_says_how_to_get_one(
     done = here(*arguments)
 
     assert done.code == 4
-    assert "holdfast init" in done.err
+    assert "ropewalk init" in done.err
     assert "--store" in done.err
     assert list(empty.iterdir()) == []
 
@@ -87,8 +87,8 @@ def test_a_store_without_timelines_says_so(empty: Path) -> None:
 
 
 def test_init_makes_a_store_once(empty: Path) -> None:
-    assert here("init").out == "Made a store in .holdfast\n"
-    assert here("init").out == "There is a store already in .holdfast\n"
+    assert here("init").out == "Made a store in .ropewalk\n"
+    assert here("init").out == "There is a store already in .ropewalk\n"
     assert here("init", "--store", "file://plain", "--json").record == {
         "store": "file://plain",
         "engine": "FileStore",
@@ -103,12 +103,12 @@ def test_a_store_in_memory_is_refused(empty: Path) -> None:
 
 def test_the_classes_of_other_programs_are_shown(page: Path) -> None:
     script(
-        "import holdfast, dataclasses\n"
-        "@holdfast.register(name='notes.Note')\n"
+        "import ropewalk, dataclasses\n"
+        "@ropewalk.register(name='notes.Note')\n"
         "@dataclasses.dataclass\n"
         "class Note:\n"
         "    text: str\n"
-        "agent = holdfast.Timeline('research-agent')\n"
+        "agent = ropewalk.Timeline('research-agent')\n"
         "agent.checkpoint({'note': Note('hello')})\n",
         page,
     )
@@ -123,14 +123,14 @@ def test_the_classes_of_other_programs_are_shown(page: Path) -> None:
 def test_a_store_of_plain_files_is_found_upwards_too(
     empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here("init", "--store", "file://.holdfast")
-    with Timeline("plain", empty / ".holdfast") as timeline:
+    here("init", "--store", "file://.ropewalk")
+    with Timeline("plain", empty / ".ropewalk") as timeline:
         timeline.checkpoint({"n": 1}, description="In plain files")
     (empty / "below").mkdir()
     monkeypatch.chdir(empty / "below")
 
     assert "In plain files" in here("log").out
-    assert not (empty / ".holdfast/store.db").exists()
+    assert not (empty / ".ropewalk/store.db").exists()
 
 
 def test_looking_changes_no_byte(page: Path) -> None:

@@ -14,9 +14,9 @@ from uuid import UUID
 import numpy
 import pytest
 
-from holdfast import Timeline
-from holdfast.cli._values import plain, same
-from holdfast.tree import ABSENT
+from ropewalk import Timeline
+from ropewalk.cli._values import plain, same
+from ropewalk.tree import ABSENT
 from tests.cli.support import Done, damage, here, process
 
 STEP = "id hash parents agent branch description logic_step status error time metadata"
@@ -85,7 +85,7 @@ def test_redo_import_and_demo_give_theirs(page: Path) -> None:
     assert sorted(here("redo", "--json").record) == sorted(OPERATION.split())
     told = here("import", "run.session", "--name", "copy", "--json").record
     assert told == {"agent": "copy", "checkpoints": 3}
-    assert here("demo", "--json").record == {"store": ".holdfast", "agent": "demo"}
+    assert here("demo", "--json").record == {"store": ".ropewalk", "agent": "demo"}
 
 
 def test_each_name_is_on_the_page() -> None:

@@ -7,8 +7,8 @@ import json
 import psycopg
 import pytest
 
-from holdfast import Timeline
-from holdfast import open as open_store
+from ropewalk import Timeline
+from ropewalk import open as open_store
 from tests.cli.support import here
 from tests.postgres import PASSWORD
 
@@ -48,7 +48,7 @@ def test_a_timeline_in_postgres_can_be_looked_at(
 ) -> None:
     with open_store(postgres_url) as store:
         Timeline("researcher", store=store).checkpoint({"x": 1}, description="Parsed request")
-    monkeypatch.setenv("HOLDFAST_STORE", postgres_url)
+    monkeypatch.setenv("ROPEWALK_STORE", postgres_url)
 
     assert "Parsed request" in here("log").out
     assert here("check", "--read-data").code == 0

@@ -1,4 +1,4 @@
-"""`holdfast replay`: what it says about recorded logs, and how it ends."""
+"""`ropewalk replay`: what it says about recorded logs, and how it ends."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli._replaying import INVARIANTS
-from holdfast.coherence._logs import _rules as rules
-from holdfast.coherence._logs._logs import Logs, record_to
+from ropewalk.cli._replaying import INVARIANTS
+from ropewalk.coherence._logs import _rules as rules
+from ropewalk.coherence._logs._logs import Logs, record_to
 from tests.cli.support import here, process
 
 FINDING = "invariant space artifact agent instance_id version message certain at"

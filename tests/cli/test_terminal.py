@@ -67,7 +67,7 @@ def test_errors_are_readable_on_a_terminal(page: Path) -> None:
 
 def test_an_old_encoding_gets_what_it_can_say(page: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "tree"],
+        [sys.executable, "-m", "ropewalk", "tree"],
         cwd=page,
         env={**environment(PYTHONIOENCODING="ascii"), "PYTHONUTF8": "0"},
         capture_output=True,
@@ -81,12 +81,12 @@ def test_an_old_encoding_gets_what_it_can_say(page: Path) -> None:
 def test_the_shell_completes_branches_and_agents(page: Path) -> None:
     def completed(line: str) -> str:
         env = {
-            "_HOLDFAST_COMPLETE": "complete_bash",
+            "_ROPEWALK_COMPLETE": "complete_bash",
             "COMP_WORDS": line,
             "COMP_CWORD": str(len(line.split(" ")) - 1),
         }
         return process(cwd=page, env=env).out
 
-    assert completed("holdfast switch re").split() == ["reviews-first"]
-    assert completed("holdfast log --agent re").split() == ["research-agent"]
-    assert "rollback" in completed("holdfast roll")
+    assert completed("ropewalk switch re").split() == ["reviews-first"]
+    assert completed("ropewalk log --agent re").split() == ["research-agent"]
+    assert "rollback" in completed("ropewalk roll")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Message, ThreadCheckpointer, Timeline
+from ropewalk import Message, ThreadCheckpointer, Timeline
 from tests.cli.support import Done, here, process
 
 ALICE = {"thread_id": "support-42", "user_id": "alice"}
@@ -35,7 +35,7 @@ def fill(chat: ThreadCheckpointer[Any]) -> None:
 def talked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a store that has only threads."""
     folder = tmp_path_factory.mktemp("threads")
-    with ThreadCheckpointer[Any](folder / ".holdfast") as chat:
+    with ThreadCheckpointer[Any](folder / ".ropewalk") as chat:
         fill(chat)
     return folder
 
@@ -52,7 +52,7 @@ def folder(talked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 @pytest.fixture
 def chat(folder: Path) -> Iterator[ThreadCheckpointer[Any]]:
     """The conversations, for what a test wants to add or see."""
-    with ThreadCheckpointer[Any](folder / ".holdfast") as opened:
+    with ThreadCheckpointer[Any](folder / ".ropewalk") as opened:
         yield opened
 
 
@@ -105,7 +105,7 @@ def test_timelines_that_are_no_threads_do_not_stand_in_the_way(
 
 
 def test_agents_says_that_there_are_threads(folder: Path) -> None:
-    assert here("agents").out == "and 3 threads: `holdfast threads` lists them\n"
+    assert here("agents").out == "and 3 threads: `ropewalk threads` lists them\n"
     assert here("agents", "-q").out == here("agents", "--json").out == ""
 
 
@@ -208,7 +208,7 @@ def test_a_thread_has_to_be_named(folder: Path) -> None:
     assert "'support-42'" in here("log", "--user", "alice").err
     assert here("log", "--user", "alice").code == 2
     assert here("messages").code == 2
-    assert "holdfast threads" in here("messages").err
+    assert "ropewalk threads" in here("messages").err
 
 
 @pytest.mark.parametrize("command", ["log", "messages"])
@@ -241,15 +241,15 @@ def test_agents_and_threads_stand_side_by_side(chat: ThreadCheckpointer[Any]) ->
 def test_the_shell_completes_threads_and_users(folder: Path) -> None:
     def completed(line: str) -> list[str]:
         env = {
-            "_HOLDFAST_COMPLETE": "complete_bash",
+            "_ROPEWALK_COMPLETE": "complete_bash",
             "COMP_WORDS": line,
             "COMP_CWORD": str(len(line.split(" ")) - 1),
         }
         return process(cwd=folder, env=env).out.split()
 
-    assert completed("holdfast log --user alice --thread su") == ["support-42"]
-    assert completed("holdfast messages --user al") == ["alice"]
-    assert completed("holdfast switch --user alice --thread support-42 ma") == ["main"]
+    assert completed("ropewalk log --user alice --thread su") == ["support-42"]
+    assert completed("ropewalk messages --user al") == ["alice"]
+    assert completed("ropewalk switch --user alice --thread support-42 ma") == ["main"]
 
 
 # Its history.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli._urls import shown_url
+from ropewalk.cli._urls import shown_url
 from tests.cli.support import here
 from tests.store.redis_servers import configured
 
@@ -14,7 +14,7 @@ SECRET = "hunter2"
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        (".holdfast", ".holdfast"),
+        (".ropewalk", ".ropewalk"),
         ("file:///a/b@c:d", "file:///a/b@c:d"),
         ("redis://host:1/0", "redis://host:1/0"),
         (f"redis://:{SECRET}@host:1/0?name=x", "redis://:***@host:1/0?name=x"),

@@ -16,8 +16,8 @@ from typing import Any
 import pydantic
 import pytest
 
-from holdfast.codec import Codec, decode, encode
-from holdfast.errors import FormatError, NotStorable
+from ropewalk.codec import Codec, decode, encode
+from ropewalk.errors import FormatError, NotStorable
 
 _LEFT = 20
 """Frames that a caller needs itself to report an error."""

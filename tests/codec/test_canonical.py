@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ormsgpack import Ext
 
-from holdfast.codec import check_canonical, decode, encode
-from holdfast.codec._codes import DEEP_NESTING, MAX_NESTED, Code
-from holdfast.codec._msgpack import array_header, extension, map_header, pack, unpack
-from holdfast.errors import FormatError
+from ropewalk.codec import check_canonical, decode, encode
+from ropewalk.codec._codes import DEEP_NESTING, MAX_NESTED, Code
+from ropewalk.codec._msgpack import array_header, extension, map_header, pack, unpack
+from ropewalk.errors import FormatError
 from tests.strategies import same, storable_values
 
 

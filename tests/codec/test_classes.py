@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast.codec import Codec, Registry, default_registry, encode, register
-from holdfast.codec._codes import Code
-from holdfast.codec._msgpack import extension, pack
-from holdfast.errors import ClassChanged, FormatError, InvalidInput, NotStorable, UndeclaredClass
+from ropewalk.codec import Codec, Registry, default_registry, encode, register
+from ropewalk.codec._codes import Code
+from ropewalk.codec._msgpack import extension, pack
+from ropewalk.errors import ClassChanged, FormatError, InvalidInput, NotStorable, UndeclaredClass
 from tests.sample_types import Color, Note, Point, Right
 
 
@@ -109,7 +109,7 @@ def test_an_undeclared_class_is_named_with_the_line_that_allows_it() -> None:
         Codec().decode(data)
 
     assert caught.value.name == "shop.models.Order"
-    assert "holdfast.register(Order, name='shop.models.Order')" in str(caught.value)
+    assert "ropewalk.register(Order, name='shop.models.Order')" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["x); import os; (", "a.b\nc", "a.", "list[int]"])
@@ -117,7 +117,7 @@ def test_the_line_that_allows_a_class_never_holds_foreign_code(name: str) -> Non
     with pytest.raises(UndeclaredClass) as caught:
         Codec().decode(_record(name, {}))
 
-    assert f"holdfast.register(TheClass, name={name!r})" in str(caught.value)
+    assert f"ropewalk.register(TheClass, name={name!r})" in str(caught.value)
 
 
 def test_a_name_stands_for_one_class() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.codec import decode, encode
+from ropewalk.codec import decode, encode
 from tests.sample_types import (
     Coin,
     Color,

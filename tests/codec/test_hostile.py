@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import Codec, decode
-from holdfast.codec._codes import Code
-from holdfast.codec._msgpack import extension, pack
-from holdfast.errors import NotAllowed, UndeclaredClass
+from ropewalk.codec import Codec, decode
+from ropewalk.codec._codes import Code
+from ropewalk.codec._msgpack import extension, pack
+from ropewalk.errors import NotAllowed, UndeclaredClass
 
 REPOSITORY = Path(__file__).parents[2]
 MEGABYTE = 1 << 20
@@ -49,10 +49,10 @@ HOSTILE_NAMES = [
 WATCHED = """
     import sys
 
-    from holdfast.codec import Codec, Registry
-    from holdfast.codec._codes import Code
-    from holdfast.codec._msgpack import extension, pack
-    from holdfast.errors import UndeclaredClass
+    from ropewalk.codec import Codec, Registry
+    from ropewalk.codec._codes import Code
+    from ropewalk.codec._msgpack import extension, pack
+    from ropewalk.errors import UndeclaredClass
 
     codecs = [Codec(), Codec(Registry()), Codec(pickle_key=bytes(16))]
     name = sys.argv[1]
@@ -109,9 +109,9 @@ LIMITED = """
 
     import numpy
 
-    from holdfast.codec import Codec, check_canonical
-    from holdfast.codec._decoder import Decoder
-    from holdfast.errors import FormatError
+    from ropewalk.codec import Codec, check_canonical
+    from ropewalk.codec._decoder import Decoder
+    from ropewalk.errors import FormatError
 
     data = pathlib.Path(sys.argv[1]).read_bytes()
     outcomes = []
@@ -225,8 +225,8 @@ def test_deep_values_are_refused_on_a_small_stack() -> None:
         import sys
         import threading
 
-        from holdfast.codec import encode
-        from holdfast.errors import NotStorable
+        from ropewalk.codec import encode
+        from ropewalk.errors import NotStorable
 
         sys.setrecursionlimit(100_000)
         refused = []
@@ -261,8 +261,8 @@ INTERRUPTED = """
     import signal
     import sys
 
-    from holdfast.codec import Codec, check_canonical, encode
-    from holdfast.codec._decoder import Decoder
+    from ropewalk.codec import Codec, check_canonical, encode
+    from ropewalk.codec._decoder import Decoder
 
     codec = Codec()
     value = [(1, (2, (3,))) for _ in range(20)]

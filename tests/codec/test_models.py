@@ -10,10 +10,10 @@ import pydantic
 import pytest
 from ormsgpack import Ext
 
-from holdfast.codec import Codec, decode, encode
-from holdfast.codec._codes import Code
-from holdfast.codec._msgpack import extension, pack
-from holdfast.errors import ClassChanged, NotStorable
+from ropewalk.codec import Codec, decode, encode
+from ropewalk.codec._codes import Code
+from ropewalk.codec._msgpack import extension, pack
+from ropewalk.errors import ClassChanged, NotStorable
 from tests.sample_types import Box, IntBox, Item, Open, Person
 from tests.strategies import same
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.codec import Field, parse_path, spell_path
-from holdfast.errors import InvalidInput
+from ropewalk.codec import Field, parse_path, spell_path
+from ropewalk.errors import InvalidInput
 
 STEPS = st.one_of(
     st.text(max_size=8), st.integers(), st.none(), st.booleans(), st.binary(max_size=4)

@@ -23,9 +23,9 @@ import ormsgpack
 import pydantic
 import pytest
 
-from holdfast.codec import Codec, encode
-from holdfast.codec._codes import DEEP_NESTING, MAX_NESTED
-from holdfast.errors import InvalidInput, NotStorable
+from ropewalk.codec import Codec, encode
+from ropewalk.codec._codes import DEEP_NESTING, MAX_NESTED
+from ropewalk.errors import InvalidInput, NotStorable
 from tests.sample_types import Color, Item, Note, Open, Person, Point, Slim
 from tests.strategies import same
 
@@ -414,7 +414,7 @@ def test_a_class_that_was_not_declared_is_refused_with_the_line_that_allows_it(v
         encode({"a": [value]})
 
     assert caught.value.path == 'value["a"][0]'
-    assert f"allow it with holdfast.register({name})" in str(caught.value)
+    assert f"allow it with ropewalk.register({name})" in str(caught.value)
     assert f"tests.codec.test_refusals.{name}" in str(caught.value)
 
 

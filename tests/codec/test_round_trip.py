@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.codec import Codec, check_canonical, decode, encode
-from holdfast.codec._msgpack import nesting_exceeds, pack, unpack
-from holdfast.codec._walk import Walk
+from ropewalk.codec import Codec, check_canonical, decode, encode
+from ropewalk.codec._msgpack import nesting_exceeds, pack, unpack
+from ropewalk.codec._walk import Walk
 from tests.strategies import arrays, float_from_bits, same, storable_keys, storable_values
 
 CODEC = Codec()

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import MemoryStore
-from holdfast.codec import Codec, Undeclared
-from holdfast.errors import InvalidInput, UndeclaredClass
-from holdfast.tree import TreeWriter, get, load
+from ropewalk import MemoryStore
+from ropewalk.codec import Codec, Undeclared
+from ropewalk.errors import InvalidInput, UndeclaredClass
+from ropewalk.tree import TreeWriter, get, load
 
 
 @dataclass

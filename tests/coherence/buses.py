@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from holdfast.coherence import Bus, NatsBus, PostgresBus, RedisBus
+from ropewalk.coherence import Bus, NatsBus, PostgresBus, RedisBus
 from tests.postgres import Postgres, running_postgres
 from tests.proxy import Proxy
 from tests.servers import Nats, Redis, _free_port, start_again
@@ -84,7 +84,7 @@ def killable(kind: str) -> Iterator[Killable | KillablePostgres]:
         with running_postgres() as postgres:
             yield KillablePostgres(postgres)
         return
-    with tempfile.TemporaryDirectory(prefix="holdfast-server-") as folder:
+    with tempfile.TemporaryDirectory(prefix="ropewalk-server-") as folder:
         server = Killable(Redis if kind == "redis" else Nats, Path(folder))
         server.start()
         try:
@@ -93,7 +93,7 @@ def killable(kind: str) -> Iterator[Killable | KillablePostgres]:
             server.kill()
 
 
-def open_bus(kind: str, url: str, prefix: str = "holdfast", *, patience: float = 5.0) -> Bus:
+def open_bus(kind: str, url: str, prefix: str = "ropewalk", *, patience: float = 5.0) -> Bus:
     """A bus over a server, which gives up a server that says nothing after so many seconds."""
     if kind == "redis":
         return RedisBus(url, prefix=prefix, patience=patience)

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-import holdfast
-from holdfast.coherence import CoherenceCore
-from holdfast.store import MemoryStore, Store
+import ropewalk
+from ropewalk.coherence import CoherenceCore
+from ropewalk.store import MemoryStore, Store
 from tests.coherence.outages import World
 from tests.coherence.runs import Run
 
@@ -41,11 +41,11 @@ def open_store(
         if engine == "memory":
             store: Store = memory.another()
         elif engine == "sqlite":
-            store = holdfast.SqliteStore(memory_folder / "store", durability="relaxed")
+            store = ropewalk.SqliteStore(memory_folder / "store", durability="relaxed")
         elif engine == "files":
-            store = holdfast.FileStore(memory_folder / "files", durability="relaxed")
+            store = ropewalk.FileStore(memory_folder / "files", durability="relaxed")
         else:
-            store = holdfast.open(url + ("?durability=relaxed" if engine == "redis" else ""))
+            store = ropewalk.open(url + ("?durability=relaxed" if engine == "redis" else ""))
         opened.append(store)
         return store
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.coherence._grants._grant import Grant
-from holdfast.coherence._grants._grants import Grants
-from holdfast.coherence._grants._hooks import Hooks
-from holdfast.coherence._grants._recovery import CrashRecoveryConfig, Reclaim
-from holdfast.errors import LeaseHeld, LeaseLost
-from holdfast.store import Fence, Lease, LeaseRecord, Store, ref_name, space_name, split_name
-from holdfast.testing._stores._base import Clock
+from ropewalk.coherence._grants._grant import Grant
+from ropewalk.coherence._grants._grants import Grants
+from ropewalk.coherence._grants._hooks import Hooks
+from ropewalk.coherence._grants._recovery import CrashRecoveryConfig, Reclaim
+from ropewalk.errors import LeaseHeld, LeaseLost
+from ropewalk.store import Fence, Lease, LeaseRecord, Store, ref_name, space_name, split_name
+from ropewalk.testing._stores._base import Clock
 
 SPACE = space_name("coherence", "shared")
 TIMEOUT = 9.0

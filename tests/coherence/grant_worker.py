@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from holdfast.coherence import CoherenceCore, CrashRecoveryConfig, Grant
-from holdfast.errors import HoldfastError
+from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig, Grant
+from ropewalk.errors import RopewalkError
 
 ROOT = Path(__file__).parent.parent.parent
 AGENT, ARTIFACT = "worker", "plan"
@@ -107,7 +107,7 @@ def _main(url: str, tick: str, heartbeat: str) -> None:
     for line in sys.stdin:
         try:
             _say(_do(core, grants, *line.split()))
-        except HoldfastError as error:
+        except RopewalkError as error:
             _say({"error": type(error).__name__, "trigger": getattr(error, "trigger", None)})
 
 

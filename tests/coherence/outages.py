@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from holdfast.coherence import CoherenceCore
-from holdfast.errors import Unavailable
-from holdfast.store import MemoryStore, Store
-from holdfast.store._wrapping import WrapperStore
-from holdfast.testing._stores._base import PATIENCE
+from ropewalk.coherence import CoherenceCore
+from ropewalk.errors import Unavailable
+from ropewalk.store import MemoryStore, Store
+from ropewalk.store._wrapping import WrapperStore
+from ropewalk.testing._stores._base import PATIENCE
 
 R = TypeVar("R")
 

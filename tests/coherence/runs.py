@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.coherence._logs._replaying import Replay, replay
+from ropewalk.coherence._logs._replaying import Replay, replay
 
 SECOND = 1_000_000
 
@@ -70,7 +70,7 @@ class Run:
 
     def _numbered(self, stream: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         schema = {"state_log": "state_log", "content_audit_log": "content_audit"}[stream]
-        same = {"instance_id": self.instance, "schema_version": f"holdfast.{schema}.v1"}
+        same = {"instance_id": self.instance, "schema_version": f"ropewalk.{schema}.v1"}
         begin = {
             "record": "begin", "stream": stream, "sequence_number": 0, "space": "team",
             "strategy": self.strategy, "bound_seconds": self.bound_seconds,

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.coherence import topic_of
-from holdfast.store import space_name
-from holdfast.testing._buses._contract import ready
+from ropewalk.coherence import topic_of
+from ropewalk.store import space_name
+from ropewalk.testing._buses._contract import ready
 from tests.coherence.buses import open_bus, proxied
 from tests.conftest import SOAK
 

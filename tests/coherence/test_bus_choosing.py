@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.coherence import (
+import ropewalk
+from ropewalk.coherence import (
     Bus,
     CoherenceCore,
     InProcessBus,
@@ -23,10 +23,10 @@ from holdfast.coherence import (
     space_topic,
     topic_of,
 )
-from holdfast.coherence._buses._choosing import Handle
-from holdfast.store import CachedStore, MemoryStore, PostgresStore, Store, space_name
-from holdfast.testing import BusContract
-from holdfast.testing._buses._contract import PATIENCE, BusOpener, Inbox, ready
+from ropewalk.coherence._buses._choosing import Handle
+from ropewalk.store import CachedStore, MemoryStore, PostgresStore, Store, space_name
+from ropewalk.testing import BusContract
+from ropewalk.testing._buses._contract import PATIENCE, BusOpener, Inbox, ready
 from tests.coherence.buses import proxied
 from tests.postgres import Postgres
 
@@ -87,8 +87,8 @@ def test_store_objects_on_the_same_memory_share_a_bus() -> None:
 
 
 def test_files_and_sqlite_get_a_bus_that_follows_the_log(tmp_path: Path) -> None:
-    for url in (str(tmp_path / "one.holdfast"), f"file://{tmp_path / 'two'}"):
-        with holdfast.open(url) as store:
+    for url in (str(tmp_path / "one.ropewalk"), f"file://{tmp_path / 'two'}"):
+        with ropewalk.open(url) as store:
             assert isinstance(chosen(store), LogBus)
 
 
@@ -97,12 +97,12 @@ def test_a_cache_in_front_changes_nothing() -> None:
 
 
 def test_redis_gets_its_own(redis_url: str) -> None:
-    with holdfast.open(f"{redis_url}?durability=relaxed") as store:
+    with ropewalk.open(f"{redis_url}?durability=relaxed") as store:
         assert isinstance(chosen(store), RedisBus)
 
 
 def test_postgres_gets_its_own(postgres_url: str) -> None:
-    with holdfast.open(postgres_url) as store:
+    with ropewalk.open(postgres_url) as store:
         assert isinstance(chosen(store), PostgresBus)
 
 
@@ -125,7 +125,7 @@ def test_postgres_behind_a_pooler_with_a_way_to_the_server_gets_its_own(
 
 
 def test_a_hundred_clients_share_the_connections(redis_url: str) -> None:
-    with proxied(f"{redis_url}?durability=relaxed") as (proxy, url), holdfast.open(url) as store:
+    with proxied(f"{redis_url}?durability=relaxed") as (proxy, url), ropewalk.open(url) as store:
         before = proxy.connections
         handles = [ready(choose_bus(store, SPACE)) for _ in range(100)]
         inboxes = [Inbox() for _ in handles]
@@ -193,19 +193,19 @@ class TestASharedBus(BusContract):
 class TestLogBus(BusContract):
     @pytest.fixture
     def open_bus(self, tmp_path: Path) -> Iterator[BusOpener]:
-        with holdfast.open(str(tmp_path / "log.holdfast")) as store:
+        with ropewalk.open(str(tmp_path / "log.ropewalk")) as store:
             bus = LogBus(store, SPACE)
             yield lambda: bus
 
 
 @pytest.fixture(params=["sqlite", "file"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    place = tmp_path / "store.holdfast"
+    place = tmp_path / "store.ropewalk"
     return str(place) if request.param == "sqlite" else f"file://{place}"
 
 
 def test_what_another_store_object_commits_is_told(url: str) -> None:
-    with holdfast.open(url) as one, holdfast.open(url) as two:
+    with ropewalk.open(url) as one, ropewalk.open(url) as two:
         writer = CoherenceCore(two, name=NAME)
         writer.write("alice", "plan", 1)
         bus, heard = choose_bus(one, SPACE), Heard()
@@ -225,8 +225,8 @@ def test_what_another_store_object_commits_is_told(url: str) -> None:
 
 @pytest.mark.parametrize("artifact", ["a/b", "..", "x" * 600, "a\nb", "~", "ü"])
 def test_an_artifact_of_any_name_is_told_of(tmp_path: Path, artifact: str) -> None:
-    url = str(tmp_path / "store.holdfast")
-    with holdfast.open(url) as one, holdfast.open(url) as two:
+    url = str(tmp_path / "store.ropewalk")
+    with ropewalk.open(url) as one, ropewalk.open(url) as two:
         writer = CoherenceCore(two, name=NAME)
         bus, heard = choose_bus(one, SPACE), Heard()
         bus.subscribe(topic_of(place_of(one, SPACE), artifact), heard)
@@ -239,7 +239,7 @@ def test_an_artifact_of_any_name_is_told_of(tmp_path: Path, artifact: str) -> No
 
 
 def test_everything_in_the_space_is_told_on_its_topic(url: str) -> None:
-    with holdfast.open(url) as one, holdfast.open(url) as two:
+    with ropewalk.open(url) as one, ropewalk.open(url) as two:
         writer = CoherenceCore(two, name=NAME)
         bus, heard = choose_bus(one, SPACE), Heard()
         bus.subscribe(space_topic(place_of(one, SPACE)), heard)
@@ -257,7 +257,7 @@ def test_everything_in_the_space_is_told_on_its_topic(url: str) -> None:
 
 
 def test_what_listeners_here_know_is_not_told_from_the_log(url: str) -> None:
-    with holdfast.open(url) as one, holdfast.open(url) as two:
+    with ropewalk.open(url) as one, ropewalk.open(url) as two:
         writer = CoherenceCore(two, name=NAME)
         writer.write("alice", "plan", 1)
         bus, heard = LogBus(one, SPACE), Heard()
@@ -273,7 +273,7 @@ def test_what_listeners_here_know_is_not_told_from_the_log(url: str) -> None:
 
 
 def test_a_bus_of_a_closed_store_ends(url: str) -> None:
-    store = holdfast.open(url)
+    store = ropewalk.open(url)
     bus = choose_bus(store, SPACE)
     bus.subscribe(TOPIC, Inbox())
     store.close()

@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from holdfast.coherence._buses._bus import Bus
-from holdfast.coherence._buses._local import InProcessBus
-from holdfast.coherence._buses._nats import NatsBus
-from holdfast.coherence._buses._postgres import PostgresBus
-from holdfast.coherence._buses._redis import RedisBus
-from holdfast.testing import BusContract, FaultyBus, RemoteBusContract
-from holdfast.testing._buses._contract import BusOpener
+from ropewalk.coherence._buses._bus import Bus
+from ropewalk.coherence._buses._local import InProcessBus
+from ropewalk.coherence._buses._nats import NatsBus
+from ropewalk.coherence._buses._postgres import PostgresBus
+from ropewalk.coherence._buses._redis import RedisBus
+from ropewalk.testing import BusContract, FaultyBus, RemoteBusContract
+from ropewalk.testing._buses._contract import BusOpener
 from tests.coherence.buses import cut, proxied
 from tests.proxy import Proxy
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.coherence import (
+import ropewalk
+from ropewalk.coherence import (
     STRATEGIES,
     Bus,
     CoherenceCore,
@@ -24,17 +24,17 @@ from holdfast.coherence import (
     place_of,
     topic_of,
 )
-from holdfast.store import MemoryStore, SqliteStore, space_name
+from ropewalk.store import MemoryStore, SqliteStore, space_name
 
 PATIENCE = 60.0
 WRITER = """
 import sys
-import holdfast
-from holdfast.coherence import CoherenceCore, NatsBus
+import ropewalk
+from ropewalk.coherence import CoherenceCore, NatsBus
 
 url, nats, strategy = sys.argv[1:]
 bus = NatsBus(nats) if nats else None
-core = CoherenceCore(holdfast.open(url), name="told", strategy=strategy, bus=bus)
+core = CoherenceCore(ropewalk.open(url), name="told", strategy=strategy, bus=bus)
 print("ready", flush=True)
 for line in sys.stdin:
     print(core.write("writer", "plan", line.strip()).version, flush=True)
@@ -116,7 +116,7 @@ def test_a_copy_ends_when_another_process_writes(strategy: str, place: tuple[str
     bus: Bus | None = NatsBus(nats) if nats else None
     ends = Ends()
     with (
-        holdfast.open(url) as store,
+        ropewalk.open(url) as store,
         CoherenceCore(store, name="told", strategy=strategy, bus=bus, state_log=ends) as core,
         writer(url, nats, strategy) as write,
     ):
@@ -153,7 +153,7 @@ def test_a_thousand_clients_of_one_store_hear_of_a_write() -> None:
 def test_a_client_that_reads_ever_more_artifacts_is_told_of_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("holdfast.coherence._hearing._MOST_TOPICS", 10)
+    monkeypatch.setattr("ropewalk.coherence._hearing._MOST_TOPICS", 10)
     memory, bus, ends = MemoryStore(), InProcessBus(), Ends()
     core = CoherenceCore(memory, strategy="lease", bus=bus, state_log=ends)
     other = CoherenceCore(memory.another(), strategy="lease", bus=bus)

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from holdfast.coherence import InProcessBus, topic_of
-from holdfast.store import space_name
+from ropewalk.coherence import InProcessBus, topic_of
+from ropewalk.store import space_name
 from tests.conftest import SOAK
 
 SPACE = space_name("coherence", "delivery")
@@ -102,7 +102,7 @@ def test_a_driver_that_is_missing_is_named_with_its_extra(
 ) -> None:
     program = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "import holdfast.coherence as coherence\n"
+        "import ropewalk.coherence as coherence\n"
         f"try: coherence.{bus}\n"
         "except ValueError as error: print(error)\n"
     )
@@ -110,4 +110,4 @@ def test_a_driver_that_is_missing_is_named_with_its_extra(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert f"pip install 'holdfast[{extra}]'" in done.stdout
+    assert f"pip install 'ropewalk[{extra}]'" in done.stdout

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from examples.udp_bus import UdpBus
-from holdfast.coherence import CoherenceCore
-from holdfast.store import MemoryStore
-from holdfast.testing import BusContract
-from holdfast.testing._buses._contract import PATIENCE, BusOpener
+from ropewalk.coherence import CoherenceCore
+from ropewalk.store import MemoryStore
+from ropewalk.testing import BusContract
+from ropewalk.testing._buses._contract import PATIENCE, BusOpener
 
 
 class TestUdpBus(BusContract):

@@ -8,12 +8,12 @@ from contextlib import closing
 
 import pytest
 
-from holdfast.coherence import Bus, CoherenceCore, InProcessBus, Subscription
-from holdfast.coherence._buses._bus import place_of, topic_of
-from holdfast.errors import InvalidInput
-from holdfast.store import MemoryStore, space_name
-from holdfast.testing import FaultyBus
-from holdfast.testing._buses._contract import PATIENCE, Inbox
+from ropewalk.coherence import Bus, CoherenceCore, InProcessBus, Subscription
+from ropewalk.coherence._buses._bus import place_of, topic_of
+from ropewalk.errors import InvalidInput
+from ropewalk.store import MemoryStore, space_name
+from ropewalk.testing import FaultyBus
+from ropewalk.testing._buses._contract import PATIENCE, Inbox
 
 SENT = [str(number).encode() for number in range(1000)]
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.coherence import Invalidation, Receiver, space_topic, topic_of
-from holdfast.coherence._buses._bus import MAX_MESSAGE_BYTES
-from holdfast.errors import FormatError, InvalidName
-from holdfast.store import space_name
+from ropewalk.coherence import Invalidation, Receiver, space_topic, topic_of
+from ropewalk.coherence._buses._bus import MAX_MESSAGE_BYTES
+from ropewalk.errors import FormatError, InvalidName
+from ropewalk.store import space_name
 
 MESSAGE = Invalidation("plan", 7, 5, 12, "alice", "instance-1", b"content")
 

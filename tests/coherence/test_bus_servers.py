@@ -15,7 +15,7 @@ import psycopg
 import pytest
 import redis
 
-from holdfast.coherence import (
+from ropewalk.coherence import (
     Bus,
     Invalidation,
     NatsBus,
@@ -24,9 +24,9 @@ from holdfast.coherence import (
     RedisBus,
     topic_of,
 )
-from holdfast.errors import InvalidInput
-from holdfast.store import space_name
-from holdfast.testing._buses._contract import PATIENCE, Inbox, reaches, ready, settle
+from ropewalk.errors import InvalidInput
+from ropewalk.store import space_name
+from ropewalk.testing._buses._contract import PATIENCE, Inbox, reaches, ready, settle
 from tests.coherence.buses import killable, open_bus, proxied
 from tests.postgres import Postgres
 from tests.proxy import Proxy
@@ -190,7 +190,7 @@ def test_what_strangers_say_on_redis_is_dropped(redis_url: str, prefix: str) -> 
 
 
 def test_what_strangers_say_on_postgres_is_dropped(postgres_url: str, prefix: str) -> None:
-    from holdfast.coherence._buses._postgres import _channel
+    from ropewalk.coherence._buses._postgres import _channel
 
     bus, heard = ready(PostgresBus(postgres_url, prefix=prefix)), Inbox()
     receiver = Receiver(lambda message: heard(message.artifact.encode()))
@@ -225,7 +225,7 @@ def test_a_bus_does_not_listen_through_a_pooler(
     postgres: Postgres, pgbouncer: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus = PostgresBus(postgres.url(port=pgbouncer))
-    with caplog.at_level("WARNING", "holdfast.coherence"):
+    with caplog.at_level("WARNING", "ropewalk.coherence"):
         bus.subscribe(TOPIC, Inbox())
         until = time.monotonic() + PATIENCE
         while "cannot listen" not in caplog.text and time.monotonic() < until:
@@ -265,7 +265,7 @@ def test_a_bus_shows_where_it_is_and_no_password() -> None:
 FORK = """
 import os, sys, threading, warnings
 warnings.simplefilter("ignore")
-from holdfast.coherence import InProcessBus
+from ropewalk.coherence import InProcessBus
 from tests.coherence.buses import open_bus
 
 kind, url, prefix = sys.argv[1:]

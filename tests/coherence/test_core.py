@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import CoherenceCore, State
-from holdfast.errors import InvalidInput, NotFound, StoreClosed
-from holdfast.store import MemoryStore
+from ropewalk.coherence import CoherenceCore, State
+from ropewalk.errors import InvalidInput, NotFound, StoreClosed
+from ropewalk.store import MemoryStore
 from tests.coherence.conftest import OpenCore
 
 

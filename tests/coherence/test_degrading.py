@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import CoherenceCore, CoherenceDegradedWarning, State
-from holdfast.errors import (
+from ropewalk.coherence import CoherenceCore, CoherenceDegradedWarning, State
+from ropewalk.errors import (
     ArtifactHeld,
     InvalidInput,
     NotFound,
@@ -20,11 +20,11 @@ from holdfast.errors import (
     Unavailable,
     VersionConflict,
 )
-from holdfast.testing._stores._base import PATIENCE
+from ropewalk.testing._stores._base import PATIENCE
 from tests.coherence.outages import World
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::holdfast.coherence.CoherenceDegradedWarning",
+    "ignore::ropewalk.coherence.CoherenceDegradedWarning",
 )
 
 
@@ -235,7 +235,7 @@ def test_a_client_that_nobody_closed_leaves_no_thread() -> None:
     made.store.away = True
     made.core.write("writer", "plan", 1)
     started = set(threading.enumerate()) - before
-    (thread,) = [one for one in started if one.name == "holdfast-degraded"]
+    (thread,) = [one for one in started if one.name == "ropewalk-degraded"]
 
     del made
     for _ in range(int(PATIENCE * 20)):  # It may be in the middle of a turn.

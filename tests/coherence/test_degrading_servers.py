@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import Artifact, CoherenceCore, CoherenceDegradedWarning
-from holdfast.errors import Unavailable
-from holdfast.store import PostgresStore, RedisStore, Store
-from holdfast.testing._stores._base import PATIENCE
+from ropewalk.coherence import Artifact, CoherenceCore, CoherenceDegradedWarning
+from ropewalk.errors import Unavailable
+from ropewalk.store import PostgresStore, RedisStore, Store
+from ropewalk.testing._stores._base import PATIENCE
 from tests.coherence.buses import killable
 
 LONG = 3600.0
@@ -50,7 +50,7 @@ def without_server(call: Callable[[], Any]) -> Any:
     return found
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.coherence.CoherenceDegradedWarning")
+@pytest.mark.filterwarnings("ignore::ropewalk.coherence.CoherenceDegradedWarning")
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 def test_nobody_waits_for_a_server_that_is_gone(kind: str) -> None:
     with killable(kind) as server, opened(kind, server.url) as store:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.coherence import CoherenceCore
-from holdfast.coherence._protocol import Directory, Version
-from holdfast.errors import NotFound
-from holdfast.store import MemoryStore
+from ropewalk.coherence import CoherenceCore
+from ropewalk.coherence._protocol import Directory, Version
+from ropewalk.errors import NotFound
+from ropewalk.store import MemoryStore
 
 
 def version(number: int) -> Version:

@@ -14,17 +14,17 @@ from typing import Any, TypeAlias
 import pytest
 import redis
 
-import holdfast
-from holdfast.codec import Codec
-from holdfast.coherence import CoherenceCore, CrashRecoveryConfig
-from holdfast.coherence._authorities._stored import StoredAuthority
-from holdfast.coherence._buses._bus import Invalidation
-from holdfast.coherence._hearing import Follower
-from holdfast.coherence._protocol import Directory, Entry, Version
-from holdfast.coherence._steady import steady
-from holdfast.errors import ArtifactHeld, Rewound
-from holdfast.store import MemoryStore
-from holdfast.testing._stores._base import PATIENCE, Clock
+import ropewalk
+from ropewalk.codec import Codec
+from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig
+from ropewalk.coherence._authorities._stored import StoredAuthority
+from ropewalk.coherence._buses._bus import Invalidation
+from ropewalk.coherence._hearing import Follower
+from ropewalk.coherence._protocol import Directory, Entry, Version
+from ropewalk.coherence._steady import steady
+from ropewalk.errors import ArtifactHeld, Rewound
+from ropewalk.store import MemoryStore
+from ropewalk.testing._stores._base import PATIENCE, Clock
 from tests.coherence.grant_clients import TIMEOUT, Client
 from tests.coherence.test_model import HandBus, HandSubscription
 from tests.store.redis_servers import configured
@@ -325,8 +325,8 @@ def test_readers_of_a_server_that_lost_its_last_moments_read_what_it_has() -> No
     with configured({"appendonly": "no"}) as server:
         place = f"{server.url}?durability=relaxed"
         with (
-            holdfast.open(place) as one,
-            holdfast.open(place) as two,
+            ropewalk.open(place) as one,
+            ropewalk.open(place) as two,
             CoherenceCore(one) as writer,
             CoherenceCore(two, strategy="broadcast", tick_seconds=0.2) as reader,
         ):

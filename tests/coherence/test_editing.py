@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import CoherenceCore
-from holdfast.errors import VersionConflict
+from ropewalk.coherence import CoherenceCore
+from ropewalk.errors import VersionConflict
 from tests.coherence.conftest import OpenCore
 
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.coherence import (
+from ropewalk.coherence import (
     InProcessBus,
     Invalidation,
     Subscription,
     space_topic,
     topic_of,
 )
-from holdfast.coherence._buses._fanout import Fanout
-from holdfast.store import space_name
+from ropewalk.coherence._buses._fanout import Fanout
+from ropewalk.store import space_name
 
 SPACE = space_name("coherence", "fanout")
 PATIENCE = 30.0
@@ -80,7 +80,7 @@ def hold_up(bus: RecordingBus, fanout: Fanout) -> None:
 
 
 def threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "holdfast-fanout"}
+    return {thread for thread in threading.enumerate() if thread.name == "ropewalk-fanout"}
 
 
 def test_what_is_told_is_published_on_the_artifacts_topic(
@@ -149,7 +149,7 @@ def test_what_the_bus_raises_is_counted_logged_once_and_not_raised(
     bus: RecordingBus, fanout: Fanout, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus.error = RuntimeError("on purpose")
-    with caplog.at_level(logging.WARNING, "holdfast.coherence"):
+    with caplog.at_level(logging.WARNING, "ropewalk.coherence"):
         for number in range(1, 4):
             fanout.tell(version(number))
             assert fanout.flush(PATIENCE)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import SqliteStore
-from holdfast.coherence import STRATEGIES, CoherenceCore
+from ropewalk import SqliteStore
+from ropewalk.coherence import STRATEGIES, CoherenceCore
 
 
 def in_child(work: Callable[[], bool]) -> bool:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.coherence import CoherenceCore, CrashRecoveryConfig, State
-from holdfast.coherence._logs._streams import _end_all
+from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig, State
+from ropewalk.coherence._logs._streams import _end_all
 from tests.coherence.conftest import OpenCore
 from tests.forks import PATIENCE, code_of_child, held, locks_of
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def brief_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a fork wait only for a moment for what is never free here."""
     for module in ("_forking", "_sqlite_forks"):
-        monkeypatch.setattr(f"holdfast.store.{module}._FORK_SECONDS", 0.02)
+        monkeypatch.setattr(f"ropewalk.store.{module}._FORK_SECONDS", 0.02)
 
 
 def work_with(core: CoherenceCore) -> bool:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence._grants._recovery import RECLAIM_HEARTBEAT, RECLAIM_MAX_HOLD
-from holdfast.errors import ArtifactHeld, GrantLost, InvalidInput, StoreClosed, Unavailable
-from holdfast.store import MemoryStore
-from holdfast.testing import Fault, FaultStore
-from holdfast.testing._stores._base import PATIENCE, Clock, in_threads
+from ropewalk.coherence._grants._recovery import RECLAIM_HEARTBEAT, RECLAIM_MAX_HOLD
+from ropewalk.errors import ArtifactHeld, GrantLost, InvalidInput, StoreClosed, Unavailable
+from ropewalk.store import MemoryStore
+from ropewalk.testing import Fault, FaultStore
+from ropewalk.testing._stores._base import PATIENCE, Clock, in_threads
 from tests.coherence.grant_clients import SPACE, TIMEOUT, Client
 
 PAST = TIMEOUT * 1.05 + 0.06  # A lease's time and the margin.

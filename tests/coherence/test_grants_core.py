@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import CoherenceCore, CrashRecoveryConfig, Grant, State
-from holdfast.errors import ArtifactHeld, GrantLost, InvalidInput, NotFound, VersionConflict
-from holdfast.store import MemoryStore
-from holdfast.testing._stores._base import PATIENCE, Clock
+from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig, Grant, State
+from ropewalk.errors import ArtifactHeld, GrantLost, InvalidInput, NotFound, VersionConflict
+from ropewalk.store import MemoryStore
+from ropewalk.testing._stores._base import PATIENCE, Clock
 from tests.coherence.conftest import OpenCore
 
 LONG = "a name that is longer than a name of a branch can be " * 8

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import MemoryStore
-from holdfast.coherence import CoherenceCore
-from holdfast.errors import InvalidInput, NotFound
+from ropewalk import MemoryStore
+from ropewalk.coherence import CoherenceCore
+from ropewalk.errors import InvalidInput, NotFound
 from tests.coherence.conftest import OpenCore
 
 LONG = "notes/" + "n" * 400
@@ -175,7 +175,7 @@ def test_the_log_of_others_costs_no_reads() -> None:
 
 
 def test_a_migrated_artifact_keeps_its_history() -> None:
-    from holdfast import migrate
+    from ropewalk import migrate
 
     source, target = MemoryStore(), MemoryStore()
     core = CoherenceCore(source)

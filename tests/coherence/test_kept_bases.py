@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.coherence import CoherenceCore
-from holdfast.errors import NotFound, Unavailable
+from ropewalk.coherence import CoherenceCore
+from ropewalk.errors import NotFound, Unavailable
 from tests.coherence.conftest import OpenWorld
 from tests.coherence.outages import World
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::holdfast.coherence.CoherenceDegradedWarning",
+    "ignore::ropewalk.coherence.CoherenceDegradedWarning",
 )
 
 

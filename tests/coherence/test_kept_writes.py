@@ -7,14 +7,14 @@ import warnings
 
 import pytest
 
-from holdfast.coherence import CoherenceDegradedWarning
-from holdfast.errors import NotFound, Unavailable, VersionConflict, WritesRefused
-from holdfast.testing._stores._base import PATIENCE
-from holdfast.tree import ABSENT
+from ropewalk.coherence import CoherenceDegradedWarning
+from ropewalk.errors import NotFound, Unavailable, VersionConflict, WritesRefused
+from ropewalk.testing._stores._base import PATIENCE
+from ropewalk.tree import ABSENT
 from tests.coherence.outages import World
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::holdfast.coherence.CoherenceDegradedWarning",
+    "ignore::ropewalk.coherence.CoherenceDegradedWarning",
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence._logs._logs import Logs
+from ropewalk.coherence._logs._logs import Logs
 from tests.coherence.log_records import WAIT, fetched, read, records_in
 
 
@@ -24,7 +24,7 @@ def test_a_raising_callback_breaks_nothing_and_is_told_once(
     def refuse(record: dict[str, Any]) -> None:
         raise RuntimeError("no")
 
-    caplog.set_level(logging.WARNING, "holdfast.coherence")
+    caplog.set_level(logging.WARNING, "ropewalk.coherence")
     with Logs(state_log=refuse, content_audit_log=seen.append) as logs:
         for version in range(10):
             fetched(logs, version)
@@ -103,7 +103,7 @@ def test_closing_says_how_much_a_slow_callback_has_not_got(
         go_on.wait(WAIT)
         seen.append(record)
 
-    caplog.set_level(logging.WARNING, "holdfast.coherence")
+    caplog.set_level(logging.WARNING, "ropewalk.coherence")
     logs = Logs(state_log=wait)
     for version in range(1, 8):
         fetched(logs, version)

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence._logs._logs import Logs, record_to
-from holdfast.coherence._logs._records import (
+from ropewalk.coherence._logs._logs import Logs, record_to
+from ropewalk.coherence._logs._records import (
     CONTENT_AUDIT_FIELDS,
     METRIC_FIELDS,
     STATE_LOG_FIELDS,
     StoreMetricEvent,
 )
-from holdfast.errors import InvalidInput, NotAllowed
+from ropewalk.errors import InvalidInput, NotAllowed
 from tests.coherence.log_records import WAIT, fetched, happened, read, records_in
 
 
@@ -40,7 +40,7 @@ def test_a_transition_has_the_twelve_fields_first_and_more_behind_them() -> None
         "content_hash": "ab12",
         "sequence_number": 1,
         "instance_id": "one",
-        "schema_version": "holdfast.state_log.v1",
+        "schema_version": "ropewalk.state_log.v1",
         "order": 1,
         "time": 0,
         "read_version": None,

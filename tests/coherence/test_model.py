@@ -15,9 +15,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast.coherence import CoherenceCore
-from holdfast.errors import NotFound, VersionConflict
-from holdfast.store import MemoryStore
+from ropewalk.coherence import CoherenceCore
+from ropewalk.errors import NotFound, VersionConflict
+from ropewalk.store import MemoryStore
 from tests.conftest import SOAK
 
 TTL, READS = 5.0, 3

@@ -21,17 +21,17 @@ from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
-from holdfast.coherence import (
+from ropewalk.coherence import (
     CoherenceCore,
     CoherenceDegradedWarning,
     CrashRecoveryConfig,
     InProcessBus,
     Subscription,
 )
-from holdfast.errors import Conflict, NotFound, Unavailable, VersionConflict
-from holdfast.store import MemoryStore, SqliteStore
-from holdfast.store._wrapping import WrapperStore
-from holdfast.testing import Clock, FaultyBus
+from ropewalk.errors import Conflict, NotFound, Unavailable, VersionConflict
+from ropewalk.store import MemoryStore, SqliteStore
+from ropewalk.store._wrapping import WrapperStore
+from ropewalk.testing import Clock, FaultyBus
 
 ROOT = Path(__file__).parent.parent.parent
 STRATEGIES = ("lazy", "eager", "lease", "access_count", "broadcast")
@@ -277,8 +277,8 @@ def test_a_swap_that_is_contended_fails_only_with_a_conflict_and_loses_nothing()
 
 _COUNTER = """
 import sys
-from holdfast.coherence import CoherenceCore
-from holdfast.store import SqliteStore
+from ropewalk.coherence import CoherenceCore
+from ropewalk.store import SqliteStore
 
 with SqliteStore(sys.argv[1], durability="relaxed") as store, CoherenceCore(store) as core:
     core.read(sys.argv[2], "count")

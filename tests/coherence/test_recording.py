@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import CoherenceCore, record_to, replay, validate_log
-from holdfast.coherence._protocol import Version
-from holdfast.coherence._reading import Reading
-from holdfast.coherence._rebasing import Rebasing
-from holdfast.coherence._wishes import Wanted
-from holdfast.errors import NotFound, VersionConflict
-from holdfast.store import MemoryStore
+from ropewalk.coherence import CoherenceCore, record_to, replay, validate_log
+from ropewalk.coherence._protocol import Version
+from ropewalk.coherence._reading import Reading
+from ropewalk.coherence._rebasing import Rebasing
+from ropewalk.coherence._wishes import Wanted
+from ropewalk.errors import NotFound, VersionConflict
+from ropewalk.store import MemoryStore
 from tests.coherence.outages import AwayStore
 
 
@@ -237,7 +237,7 @@ def test_the_same_increments_are_all_there_with_edit(tmp_path: Path) -> None:
 
 PROCESS = """
 import sys
-from holdfast.coherence import CoherenceCore, record_to, replay, validate_log
+from ropewalk.coherence import CoherenceCore, record_to, replay, validate_log
 from tests.coherence.test_recording import work
 
 store, folder, agent, seed = sys.argv[1:]
@@ -264,7 +264,7 @@ def test_processes_that_share_artifacts_break_nothing(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from holdfast.coherence import CoherenceCore, record_to
+from ropewalk.coherence import CoherenceCore, record_to
 from tests.coherence.test_recording import work
 
 core = CoherenceCore(sys.argv[1], **record_to(sys.argv[2]))
@@ -335,8 +335,8 @@ def test_agents_that_hold_an_artifact_by_turns_break_nothing(tmp_path: Path, whe
 
 HOLDER = """
 import os, signal, sys
-from holdfast.coherence import CoherenceCore, record_to
-from holdfast.coherence._grants._recovery import CrashRecoveryConfig
+from ropewalk.coherence import CoherenceCore, record_to
+from ropewalk.coherence._grants._recovery import CrashRecoveryConfig
 
 config = CrashRecoveryConfig(heartbeat_timeout_ticks=1)
 core = CoherenceCore(sys.argv[1], crash_recovery=config, tick_seconds=0.3, **record_to(sys.argv[2]))
@@ -412,7 +412,7 @@ def test_a_core_that_writes_on_whatever_there_is_is_found_out(
     assert [(one.invariant, one.agent) for one in done.findings] == [("lost-update", "b")]
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.coherence.CoherenceDegradedWarning")
+@pytest.mark.filterwarnings("ignore::ropewalk.coherence.CoherenceDegradedWarning")
 @pytest.mark.parametrize("lost", ["request", "reply"])
 def test_work_while_the_engine_is_away_is_marked_and_proves_nothing_wrong(
     tmp_path: Path, lost: str

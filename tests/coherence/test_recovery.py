@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence._grants._recovery import CrashRecoveryConfig, Sightings, silence_of
-from holdfast.errors import InvalidInput
-from holdfast.store import LeaseRecord
+from ropewalk.coherence._grants._recovery import CrashRecoveryConfig, Sightings, silence_of
+from ropewalk.errors import InvalidInput
+from ropewalk.store import LeaseRecord
 
 RECORD = LeaseRecord("grant/plan", "a@1", token=7, beat=0, duration=10.0)
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import CoherenceCore, CrashRecoveryConfig
-from holdfast.errors import ArtifactHeld, Unavailable
-from holdfast.store import PostgresStore, RedisStore, Store
-from holdfast.testing._stores._base import PATIENCE
+from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig
+from ropewalk.errors import ArtifactHeld, Unavailable
+from ropewalk.store import PostgresStore, RedisStore, Store
+from ropewalk.testing._stores._base import PATIENCE
 from tests.coherence.grant_worker import ARTIFACT, Worker
 from tests.postgres import running_postgres
 from tests.store.redis_servers import KEEPS_ALL, configured
@@ -30,7 +30,7 @@ RESTART = 120
 def url(request: pytest.FixtureRequest, memory_folder: Path) -> str:
     """The address of a store that processes share."""
     if request.param == "sqlite":
-        return str(memory_folder / "shared.holdfast")
+        return str(memory_folder / "shared.ropewalk")
     found = str(request.getfixturevalue(f"{request.param}_url"))
     return found + ("?durability=relaxed" if request.param == "redis" else "")
 
@@ -182,7 +182,7 @@ def servers() -> Iterator[Callable[[str], Any]]:
         yield one
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.coherence.CoherenceDegradedWarning")
+@pytest.mark.filterwarnings("ignore::ropewalk.coherence.CoherenceDegradedWarning")
 @pytest.mark.parametrize("engine", ["postgres", "redis"])
 def test_agents_go_on_while_their_server_is_restarted(
     servers: Callable[[str], Any], engine: str

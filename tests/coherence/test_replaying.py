@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.coherence._logs._logs import Logs, record_to
-from holdfast.coherence._logs._replaying import replay
-from holdfast.errors import InvalidInput, NotFound
+from ropewalk.coherence._logs._logs import Logs, record_to
+from ropewalk.coherence._logs._replaying import replay
+from ropewalk.errors import InvalidInput, NotFound
 from tests.coherence.runs import Run, found_in
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.coherence._logs._replaying import replay
+from ropewalk.coherence._logs._replaying import replay
 from tests.coherence.runs import Run, found_in
 
 # Several writers.

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import SqliteStore
-from holdfast.coherence import CoherenceCore
-from holdfast.errors import InvalidInput
-from holdfast.store import MemoryStore
+from ropewalk import SqliteStore
+from ropewalk.coherence import CoherenceCore
+from ropewalk.errors import InvalidInput
+from ropewalk.store import MemoryStore
 from tests.coherence.conftest import OpenCore
 
 

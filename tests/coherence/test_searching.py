@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import pytest
 
-from holdfast.codec import Codec
-from holdfast.coherence import CoherenceCore
-from holdfast.errors import InvalidInput
-from holdfast.store import MemoryStore
-from holdfast.store._wrapping import WrapperStore
-from holdfast.tree import ABSENT
+from ropewalk.codec import Codec
+from ropewalk.coherence import CoherenceCore
+from ropewalk.errors import InvalidInput
+from ropewalk.store import MemoryStore
+from ropewalk.store._wrapping import WrapperStore
+from ropewalk.tree import ABSENT
 
 R = TypeVar("R")
 

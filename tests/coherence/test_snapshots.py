@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from holdfast.coherence import CoherenceCore, State
-from holdfast.errors import NotFound
-from holdfast.store import MemoryStore
-from holdfast.testing import FaultStore
+from ropewalk.coherence import CoherenceCore, State
+from ropewalk.errors import NotFound
+from ropewalk.store import MemoryStore
+from ropewalk.testing import FaultStore
 
 
 def test_what_is_published_together_appears_together(core: CoherenceCore) -> None:

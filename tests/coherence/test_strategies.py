@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import STRATEGIES, Bound, CoherenceCore, Strategy, build_strategy
-from holdfast.coherence._protocol import Entry
-from holdfast.coherence._strategies import Lease
-from holdfast.errors import InvalidInput
-from holdfast.store import MemoryStore
+from ropewalk.coherence import STRATEGIES, Bound, CoherenceCore, Strategy, build_strategy
+from ropewalk.coherence._protocol import Entry
+from ropewalk.coherence._strategies import Lease
+from ropewalk.errors import InvalidInput
+from ropewalk.store import MemoryStore
 
 
 class Clock:

@@ -10,11 +10,11 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
-from holdfast.coherence import CoherenceCore
-from holdfast.coherence._logs._logs import Logs
-from holdfast.coherence._logs._records import StoreMetricEvent
-from holdfast.coherence._logs._telemetry import OpenTelemetryExporter, build_telemetry
-from holdfast.errors import InvalidInput
+from ropewalk.coherence import CoherenceCore
+from ropewalk.coherence._logs._logs import Logs
+from ropewalk.coherence._logs._records import StoreMetricEvent
+from ropewalk.coherence._logs._telemetry import OpenTelemetryExporter, build_telemetry
+from ropewalk.errors import InvalidInput
 
 
 class Meter:
@@ -41,7 +41,7 @@ class Meter:
         }
 
     def total(self, name: str) -> float:
-        return sum(value for _, value in self.points.get(f"holdfast.coherence.{name}", []))
+        return sum(value for _, value in self.points.get(f"ropewalk.coherence.{name}", []))
 
 
 def test_operations_hits_and_misses_are_counted() -> None:
@@ -53,7 +53,7 @@ def test_operations_hits_and_misses_are_counted() -> None:
 
     assert meter.total("operations") == 4
     assert (meter.total("cache_hits"), meter.total("cache_misses")) == (2, 1)
-    assert ({"operation": "put"}, 1) in meter.points["holdfast.coherence.operations"]
+    assert ({"operation": "put"}, 1) in meter.points["ropewalk.coherence.operations"]
 
 
 def test_however_many_agents_there_are_the_labels_stay_few() -> None:
@@ -66,7 +66,7 @@ def test_however_many_agents_there_are_the_labels_stay_few() -> None:
     labels = [one for points in meter.points.values() for one, _ in points]
     assert meter.total("operations") == 100
     assert {name for one in labels for name in one} == {"operation", "cache_hit"}
-    assert len(meter.points["holdfast.coherence.operations"]) == 2
+    assert len(meter.points["ropewalk.coherence.operations"]) == 2
 
 
 def test_the_names_of_agents_are_labels_if_that_is_asked_for() -> None:
@@ -74,7 +74,7 @@ def test_the_names_of_agents_are_labels_if_that_is_asked_for() -> None:
     with CoherenceCore(telemetry=meter.exporter) as core:
         core.write("a", "plan", {})
 
-    points = meter.points["holdfast.coherence.operations"]
+    points = meter.points["ropewalk.coherence.operations"]
     assert points == [({"operation": "put", "agent_name": "a"}, 1)]
 
 
@@ -173,5 +173,5 @@ def test_a_missing_package_is_named_with_its_extra(
         monkeypatch.delitem(sys.modules, one)
     monkeypatch.setitem(sys.modules, module, None)
 
-    with pytest.raises(InvalidInput, match=rf"pip install 'holdfast\[{extra}\]'"):
+    with pytest.raises(InvalidInput, match=rf"pip install 'ropewalk\[{extra}\]'"):
         build_telemetry(name)

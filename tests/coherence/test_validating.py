@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.coherence import CoherenceCore
-from holdfast.coherence._logs._logs import Logs
-from holdfast.coherence._logs._validating import Gap, SchemaMismatch, validate_log
-from holdfast.errors import InvalidInput
+from ropewalk.coherence import CoherenceCore
+from ropewalk.coherence._logs._logs import Logs
+from ropewalk.coherence._logs._validating import Gap, SchemaMismatch, validate_log
+from ropewalk.errors import InvalidInput
 
 
 def recorded(path: Path, count: int = 5, instance: str = "one") -> list[dict[str, Any]]:
@@ -144,11 +144,11 @@ def test_a_log_of_a_callback_that_lacks_its_beginning_is_a_gap(tmp_path: Path) -
 
 def test_another_version_of_the_fields_is_a_mismatch(tmp_path: Path) -> None:
     records = recorded(tmp_path / "log.jsonl")
-    records[2]["schema_version"] = "holdfast.state_log.v9"
+    records[2]["schema_version"] = "ropewalk.state_log.v9"
 
     _, mismatches = validate_log(written(tmp_path / "other.jsonl", records))
     assert mismatches == [
-        SchemaMismatch("state_log", "holdfast.state_log.v9", "holdfast.state_log.v1", 2)
+        SchemaMismatch("state_log", "ropewalk.state_log.v9", "ropewalk.state_log.v1", 2)
     ]
 
 
@@ -156,7 +156,7 @@ def test_the_version_that_is_expected_may_be_named(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     recorded(path, count=1)
 
-    _, mismatches = validate_log(path, schema_version="holdfast.state_log.v9")
+    _, mismatches = validate_log(path, schema_version="ropewalk.state_log.v9")
     assert [one.at_index for one in mismatches] == [0, 1, 2]
 
 

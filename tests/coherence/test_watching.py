@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import CoherenceCore
-from holdfast.errors import InvalidInput, NotFound, Rewound, StoreClosed
-from holdfast.store import MemoryStore
+from ropewalk.coherence import CoherenceCore
+from ropewalk.errors import InvalidInput, NotFound, Rewound, StoreClosed
+from ropewalk.store import MemoryStore
 from tests.coherence.conftest import OpenCore
 
 
@@ -127,7 +127,7 @@ def test_a_watcher_of_some_artifacts_ends_whatever_happens_to_others(
 
 
 def test_a_watcher_is_told_that_the_engine_went_back_in_time(tmp_path: Path) -> None:
-    place, copy = tmp_path / "shared.holdfast", tmp_path / "backup"
+    place, copy = tmp_path / "shared.ropewalk", tmp_path / "backup"
     with CoherenceCore(place) as core:
         core.write("planner", "plan", 1)
     shutil.copytree(place, copy)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import CoherenceCore, State
-from holdfast.errors import ArtifactHeld, InvalidInput, NotFound, NotStorable, VersionConflict
-from holdfast.tree import ABSENT
+from ropewalk.coherence import CoherenceCore, State
+from ropewalk.errors import ArtifactHeld, InvalidInput, NotFound, NotStorable, VersionConflict
+from ropewalk.tree import ABSENT
 from tests.coherence.conftest import OpenCore
 
 

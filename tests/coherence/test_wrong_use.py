@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.coherence import CoherenceCore
-from holdfast.errors import ArtifactHeld, InvalidInput, NotAllowed, VersionConflict
-from holdfast.store import MemoryStore
+from ropewalk.coherence import CoherenceCore
+from ropewalk.errors import ArtifactHeld, InvalidInput, NotAllowed, VersionConflict
+from ropewalk.store import MemoryStore
 
 
 async def coroutine_function(value: Any) -> Any:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from holdfast.errors import VersionConflict
+from ropewalk.errors import VersionConflict
 
 
 def count(suite: Any, adapter: Any, agent: str, times: int) -> None:

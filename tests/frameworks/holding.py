@@ -11,7 +11,7 @@ import sys
 import threading
 from importlib import import_module
 
-from holdfast.coherence import CrashRecoveryConfig
+from ropewalk.coherence import CrashRecoveryConfig
 
 
 def main(suite: str, place: str, agent: str) -> None:

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-import holdfast
-from holdfast.coherence import (
+import ropewalk
+from ropewalk.coherence import (
     CoherenceCore,
     CoherenceDegradedWarning,
     CrashRecoveryConfig,
     State,
 )
-from holdfast.errors import (
+from ropewalk.errors import (
     ArtifactHeld,
     Conflict,
     GrantLost,
@@ -30,8 +30,8 @@ from holdfast.errors import (
     Unavailable,
     VersionConflict,
 )
-from holdfast.store import MemoryStore
-from holdfast.store._wrapping import WrapperStore
+from ropewalk.store import MemoryStore
+from ropewalk.store._wrapping import WrapperStore
 from tests.conftest import SOAK
 from tests.frameworks.turn import ROOT
 
@@ -403,7 +403,7 @@ class SharingSuite:
         with self.adapter_class(place) as adapter:
             found = self.given(adapter, "reader", ["count"])
         assert found == {"count": {"n": self.processes * TIMES}}
-        with holdfast.open(place) as store:
+        with ropewalk.open(place) as store:
             assert store.check(read_data=True).ok
 
     def _counting(self, folder: Path, agent: str, times: int) -> subprocess.Popen[str]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import MemoryStore, Message, Store
-from holdfast.adapters._agentflow_types import named_classes
-from holdfast.errors import InvalidInput, NotStorable, UndeclaredClass
+import ropewalk
+from ropewalk import MemoryStore, Message, Store
+from ropewalk.adapters._agentflow_types import named_classes
+from ropewalk.errors import InvalidInput, NotStorable, UndeclaredClass
 from tests.frameworks.trip import Kit, Plan, Stage
 from tests.frameworks.turn import take_turn, turn_in_another_process
 
@@ -29,21 +29,21 @@ class Suite:
         if request.param == "memory":
             yield MemoryStore()
             return
-        with holdfast.open(tmp_path / "store") as store:
+        with ropewalk.open(tmp_path / "store") as store:
             yield store
 
     @pytest.fixture
     def checkpointer(self, store: Store) -> Any:
-        return self.kit.HoldfastCheckpointer(store, types=[self.kit.TripState])
+        return self.kit.RopewalkCheckpointer(store, types=[self.kit.TripState])
 
     @property
     def message(self) -> Any:
-        return self.kit.HoldfastCheckpointer.models.message
+        return self.kit.RopewalkCheckpointer.models.message
 
     @property
     def classes(self) -> dict[str, Any]:
         """The framework's classes by their names."""
-        state = self.kit.HoldfastCheckpointer.models.state
+        state = self.kit.RopewalkCheckpointer.models.state
         return {cls.__name__: cls for cls in named_classes([state])}
 
     def said(self, text: str, **fields: Any) -> Any:
@@ -52,7 +52,7 @@ class Suite:
 
 class InterfaceSuite(Suite):
     def test_it_is_a_checkpointer_of_the_framework(self) -> None:
-        made = self.kit.HoldfastCheckpointer()
+        made = self.kit.RopewalkCheckpointer()
 
         assert isinstance(made, self.kit.BaseCheckpointer)
         assert not getattr(type(made), "__abstractmethods__", ())
@@ -63,7 +63,7 @@ class InterfaceSuite(Suite):
 
         assert len(public) >= 30
         for name, method in public:
-            ours = inspect.signature(getattr(self.kit.HoldfastCheckpointer, name)).parameters
+            ours = inspect.signature(getattr(self.kit.RopewalkCheckpointer, name)).parameters
             theirs = inspect.signature(method).parameters
             assert list(ours)[: len(theirs)] == list(theirs), name
 
@@ -72,16 +72,16 @@ class InterfaceSuite(Suite):
 
         assert len(asked) >= 15
         for name, _ in asked:
-            assert inspect.iscoroutinefunction(getattr(self.kit.HoldfastCheckpointer, name)), name
+            assert inspect.iscoroutinefunction(getattr(self.kit.RopewalkCheckpointer, name)), name
 
     def test_it_closes_the_store_that_it_opened_and_no_other(self, tmp_path: Path) -> None:
         store = MemoryStore()
-        self.kit.HoldfastCheckpointer(store).release()
-        own = self.kit.HoldfastCheckpointer(tmp_path / "own")
+        self.kit.RopewalkCheckpointer(store).release()
+        own = self.kit.RopewalkCheckpointer(tmp_path / "own")
         asyncio.run(own.arelease())
 
         assert list(store.spaces("threads")) == []
-        with pytest.raises(holdfast.errors.StoreClosed):
+        with pytest.raises(ropewalk.errors.StoreClosed):
             own.get_state(CONFIG)
 
 
@@ -124,14 +124,14 @@ class StateSuite(Suite):
         self, checkpointer: Any, store: Store
     ) -> None:
         checkpointer.put_state(CONFIG, self.state())
-        stranger = self.kit.HoldfastCheckpointer(store)
+        stranger = self.kit.RopewalkCheckpointer(store)
 
         with pytest.raises(UndeclaredClass, match=r"types=\[MyState\]"):
             stranger.get_state(CONFIG)
 
     def test_the_class_may_be_named_in_brackets(self, checkpointer: Any, store: Store) -> None:
         checkpointer.put_state(CONFIG, self.state())
-        bracketed = self.kit.HoldfastCheckpointer[self.kit.TripState](store)
+        bracketed = self.kit.RopewalkCheckpointer[self.kit.TripState](store)
 
         assert type(bracketed.get_state(CONFIG)) is self.kit.TripState
 
@@ -396,7 +396,7 @@ class ThreadSuite(Suite):
             assert checkpointer.get_thread(other) is None
 
     def test_whom_the_framework_puts_in_for_nobody_is_nobody(self, checkpointer: Any) -> None:
-        nobody = self.kit.HoldfastCheckpointer.models.nobody
+        nobody = self.kit.RopewalkCheckpointer.models.nobody
         checkpointer.put_messages({**CONFIG, "user_id": nobody}, [self.said("hello")])
         info = self.kit.ThreadInfo(thread_id="trip", user_id=nobody, thread_name="n")
         checkpointer.put_thread({**CONFIG, "user_id": nobody}, info)
@@ -442,7 +442,7 @@ class GraphSuite(Suite):
         told = turn_in_another_process(
             self.kit, folder, config=CONFIG, say="go to Oslo", given=self.second_turn()
         )
-        with self.kit.HoldfastCheckpointer[self.kit.TripState](folder).threads as threads:
+        with self.kit.RopewalkCheckpointer[self.kit.TripState](folder).threads as threads:
             found = threads.list_messages(CONFIG, search="enjoy")
             state = threads.get_state(CONFIG)
 

@@ -87,7 +87,7 @@ def tell(checkpointer: Any, config: dict[str, Any], seen: int) -> dict[str, Any]
 
 def main(framework: str, folder: str, wanted: str) -> None:
     kit: Any = import_module(f"tests.frameworks.{framework}.graph")
-    checkpointer = kit.HoldfastCheckpointer(folder, types=[kit.TripState])
+    checkpointer = kit.RopewalkCheckpointer(folder, types=[kit.TripState])
     print(json.dumps(take_turn(kit, checkpointer, **json.loads(wanted))))
     checkpointer.release()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.history import Branch, History
-from holdfast.store import Store, space_name
+from ropewalk.history import Branch, History
+from ropewalk.store import Store, space_name
 from tests.engines import ENGINES, Opener, opening
 
 SPACE = space_name("test", "agent")

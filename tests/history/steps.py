@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.history import Commit, History
+from ropewalk.history import Commit, History
 
 
 def commit(history: History, value: Any, branch: str = "main", **fields: Any) -> Commit:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import MergeConflict
-from holdfast.history import Branch, History
-from holdfast.tree import TreeWriter, put
+from ropewalk.errors import MergeConflict
+from ropewalk.history import Branch, History
+from ropewalk.tree import TreeWriter, put
 from tests.history.steps import commit, forked
 
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from holdfast.errors import Unavailable
-from holdfast.history import _attempts as attempts
+from ropewalk.errors import Unavailable
+from ropewalk.history import _attempts as attempts
 
 
 def silent(sends: list[int], each: float, clock: list[float]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import (
+from ropewalk.errors import (
     Conflict,
     InvalidInput,
     MergeConflict,
@@ -16,9 +16,9 @@ from holdfast.errors import (
     Unavailable,
     WriteIdReused,
 )
-from holdfast.history import Branch, Commit, History
-from holdfast.store import REMEMBERED_WRITES, Store
-from holdfast.tree import Merger, TreeWriter, get, put, read_commit
+from ropewalk.history import Branch, Commit, History
+from ropewalk.store import REMEMBERED_WRITES, Store
+from ropewalk.tree import Merger, TreeWriter, get, put, read_commit
 from tests.engines import Opener
 from tests.history.conftest import SPACE
 from tests.history.steps import commit, state_of
@@ -404,7 +404,7 @@ def test_an_edit_can_begin_a_branch(history: History, main: Branch) -> None:
 
 
 def put_all(root: bytes | None, written: Any) -> Any:
-    from holdfast.tree import Edited
+    from ropewalk.tree import Edited
 
     assert root is None
     return Edited(written.root, written.objects, written.needs)

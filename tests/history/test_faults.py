@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import StoreFull
-from holdfast.history import History
-from holdfast.store import FileStore, MemoryStore, SqliteStore, Store
-from holdfast.testing import Fault, FaultStore, Outcome, fail_every_call
-from holdfast.testing._stores._base import SPACE
+from ropewalk.errors import StoreFull
+from ropewalk.history import History
+from ropewalk.store import FileStore, MemoryStore, SqliteStore, Store
+from ropewalk.testing import Fault, FaultStore, Outcome, fail_every_call
+from ropewalk.testing._stores._base import SPACE
 
 BEGIN: dict[str, Any] = {"task": "find cafes", "found": []}
 FOUND: dict[str, Any] = {"task": "find cafes", "found": ["Central"]}

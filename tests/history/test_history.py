@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import (
+from ropewalk.errors import (
     Conflict,
     InvalidInput,
     InvalidName,
@@ -15,9 +15,9 @@ from holdfast.errors import (
     NotFound,
     RefMoved,
 )
-from holdfast.history import At, Branch, History, Pin
-from holdfast.store import Store
-from holdfast.tree import Map, ObjectId, TreeWriter, load
+from ropewalk.history import At, Branch, History, Pin
+from ropewalk.store import Store
+from ropewalk.tree import Map, ObjectId, TreeWriter, load
 from tests.engines import Opener
 from tests.history.conftest import SPACE
 from tests.history.steps import commit, forked, state_of

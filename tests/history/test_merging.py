@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput, MergeConflict
-from holdfast.history import History
+from ropewalk.errors import InvalidInput, MergeConflict
+from ropewalk.history import History
 from tests.history.steps import commit, forked, state_of
 
 

@@ -18,11 +18,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdfast.errors import Conflict, MergeConflict, MissingObjects, NotFound
-from holdfast.history import Branch, Commit, History
-from holdfast.history._merging import DIFFERS
-from holdfast.store import FileStore, MemoryStore, SqliteStore, Store
-from holdfast.tree import ObjectId, put
+from ropewalk.errors import Conflict, MergeConflict, MissingObjects, NotFound
+from ropewalk.history import Branch, Commit, History
+from ropewalk.history._merging import DIFFERS
+from ropewalk.store import FileStore, MemoryStore, SqliteStore, Store
+from ropewalk.tree import ObjectId, put
 from tests.conftest import SOAK
 from tests.history.conftest import SPACE
 

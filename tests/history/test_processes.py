@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.history import History
-from holdfast.store import SqliteStore
+from ropewalk.history import History
+from ropewalk.store import SqliteStore
 from tests.conftest import SOAK
 from tests.fairness import WAITED, expect_fair
 from tests.history.workers import SPACE, START

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import Conflict, InvalidInput, MissingObjects, NotFound, RefMoved
-from holdfast.history import Branch, History
+from ropewalk.errors import Conflict, InvalidInput, MissingObjects, NotFound, RefMoved
+from ropewalk.history import Branch, History
 from tests.history.steps import commit, forked, state_of
 
 

@@ -21,9 +21,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-from holdfast.errors import MergeConflict
-from holdfast.history import Branch, History
-from holdfast.store import SqliteStore, space_name
+from ropewalk.errors import MergeConflict
+from ropewalk.history import Branch, History
+from ropewalk.store import SqliteStore, space_name
 from tests.fairness import Stillness, waited
 
 SPACE = space_name("test", "shared")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput
-from holdfast.recovery import (
+from ropewalk.errors import InvalidInput
+from ropewalk.recovery import (
     AlternativePathStrategy,
     DegradeGracefully,
     Failure,

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from holdfast.state import Versioned
-from holdfast.store import Store
+from ropewalk.state import Versioned
+from ropewalk.store import Store
 from tests.engines import ENGINES, Opener, opening
 
 StateOpener: TypeAlias = Callable[..., Versioned]

@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, assert_type
 
 import pytest
 
-from holdfast import AgentState, ContentRef, Externalized, Inline, InlineSizeExceeded, MemoryStore
-from holdfast.errors import FieldNotSet, InvalidInput, NotStorable, UnknownField
-from holdfast.state import Runtime, StateField, append_items, create_runtime, default
-from holdfast.tree import Object, ObjectId
+from ropewalk import AgentState, ContentRef, Externalized, Inline, InlineSizeExceeded, MemoryStore
+from ropewalk.errors import FieldNotSet, InvalidInput, NotStorable, UnknownField
+from ropewalk.state import Runtime, StateField, append_items, create_runtime, default
+from ropewalk.tree import Object, ObjectId
 
 
 class RAGState(AgentState):
@@ -447,7 +447,7 @@ def _bytes(store: MemoryStore) -> int:
 
 
 def test_a_state_goes_on_after_its_old_content_was_collected(store: CountingStore) -> None:
-    from holdfast.state import release
+    from ropewalk.state import release
 
     state = RAGState(backend=store, docs=[{"id": n} for n in range(5000)])
     docs = state.docs
@@ -571,13 +571,13 @@ def test_a_checkpoint_goes_through_json_and_back(state: RAGState) -> None:
     checkpoint = state.to_checkpoint_dict()
 
     assert list(checkpoint) == ["question", "docs", "citations"]
-    assert list(checkpoint["docs"]) == ["holdfast_ref"]
+    assert list(checkpoint["docs"]) == ["ropewalk_ref"]
     assert again(state) == state
 
 
 @pytest.mark.parametrize(
     "place",
-    [[{"id": 1}], "text", None, {}, {"holdfast_ref": None}, {"holdfast_ref": {"hash": "x"}}],
+    [[{"id": 1}], "text", None, {}, {"ropewalk_ref": None}, {"ropewalk_ref": {"hash": "x"}}],
     ids=repr,
 )
 def test_the_place_of_an_externalized_field_takes_nothing_but_a_reference(place: object) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import ormsgpack
 import pytest
 
-from holdfast import (
+from ropewalk import (
     AgentState,
     ContentRef,
     Externalized,
@@ -26,7 +26,7 @@ from holdfast import (
     UnresolvedReferenceError,
     migrate,
 )
-from holdfast.errors import (
+from ropewalk.errors import (
     Conflict,
     DamagedObject,
     InvalidInput,
@@ -35,10 +35,10 @@ from holdfast.errors import (
     StoreClosed,
     Unavailable,
 )
-from holdfast.history import History
-from holdfast.state import prune_expired, release, using
-from holdfast.state._typed._runtime import Runtime
-from holdfast.store._own import CONTENT_SPACE as CONTENT
+from ropewalk.history import History
+from ropewalk.state import prune_expired, release, using
+from ropewalk.state._typed._runtime import Runtime
+from ropewalk.store._own import CONTENT_SPACE as CONTENT
 from tests.state import workers
 
 HASH = "ab" * 32
@@ -126,7 +126,7 @@ def test_a_hostile_hash_is_refused_for_every_use(store: MemoryStore, hash: Any) 
     makers: list[Callable[[], object]] = [
         lambda: ContentRef(hash, "memory", "list", 3),
         lambda: ContentRef.from_dict(fields(hash=hash)),
-        lambda: Docs.from_checkpoint_dict({"docs": {"holdfast_ref": fields(hash=hash)}}),
+        lambda: Docs.from_checkpoint_dict({"docs": {"ropewalk_ref": fields(hash=hash)}}),
         lambda: release(hash, store),
     ]
     if isinstance(hash, str):

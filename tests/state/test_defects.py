@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from holdfast import (
+from ropewalk import (
     AgentState,
     ContentRef,
     Externalized,
@@ -31,19 +31,19 @@ from holdfast import (
     Store,
     migrate,
 )
-from holdfast.adapters import StateAdapter
-from holdfast.errors import (
+from ropewalk.adapters import StateAdapter
+from ropewalk.errors import (
     Corrupt,
     DamagedObject,
-    HoldfastError,
     InvalidInput,
     MissingContent,
     NotStorable,
+    RopewalkError,
 )
-from holdfast.history import History
-from holdfast.state import Runtime, append_items, merge_keys, release, validate_checkpoint
-from holdfast.store._own import CONTENT_SPACE
-from holdfast.tree import Kind, make_object
+from ropewalk.history import History
+from ropewalk.state import Runtime, append_items, merge_keys, release, validate_checkpoint
+from ropewalk.store._own import CONTENT_SPACE
+from ropewalk.tree import Kind, make_object
 from tests.state import workers
 
 Point = namedtuple("Point", "x y")
@@ -227,7 +227,7 @@ def test_there_is_never_a_reference_to_a_reference(store: Store) -> None:
 def test_what_looks_like_a_reference_in_user_content_is_content(store: Store) -> None:
     ref = Held(backend=store, value="secret").ref("value")
     adapter = StateAdapter(Held, backend=store)
-    for lookalike in (ref.to_dict(), {"holdfast_ref": ref.to_dict()}):
+    for lookalike in (ref.to_dict(), {"ropewalk_ref": ref.to_dict()}):
         for value in ([lookalike], {"deep": {"er": lookalike}}):
             assert back(store, value) == value
             assert adapter.hydrate(adapter.externalize({"value": value}))["value"] == value
@@ -316,7 +316,7 @@ def test_no_reference_leads_out_of_the_store(tmp_path: Path) -> None:
         for hash in (f"xx{secret}", "../secret", str(secret), "xx" + str(secret)[:62]):
             place = {"hash": hash, "backend_id": "file", "type_name": "bytes", "size_bytes": 6}
             with pytest.raises(InvalidInput):
-                Held.from_checkpoint_dict({"value": {"holdfast_ref": place}}, backend=store)
+                Held.from_checkpoint_dict({"value": {"ropewalk_ref": place}}, backend=store)
             with pytest.raises(InvalidInput):
                 release(ContentRef(hash, "file", "bytes", 6), store)
 
@@ -330,7 +330,7 @@ def test_reading_content_runs_no_code(tmp_path: Path, store: Store) -> None:
 
     made = make_object(Kind.VALUE, pickle.dumps(Evil()))
     store.commit(CONTENT_SPACE, [made])
-    with suppress(HoldfastError):
+    with suppress(RopewalkError):
         ContentRef(made.id.hex(), store.backend_id, "Evil", 1).resolve(store)
 
     assert not (tmp_path / "ran").exists()
@@ -342,7 +342,7 @@ def test_reading_content_runs_no_code(tmp_path: Path, store: Store) -> None:
 _PUT_FOR_EVER = """
 import sys, json, random
 from tests.state.test_defects import Held
-from holdfast import {engine} as Engine
+from ropewalk import {engine} as Engine
 store = Engine(sys.argv[1])
 for n in range(10**6):
     state = Held(backend=store, raw=random.Random(n).randbytes(500_000))
@@ -386,7 +386,7 @@ def test_a_value_that_is_put_while_others_are_let_go_and_collected_stays(store: 
             while not stop.is_set():
                 release(Held(backend=store, value=["others"] * 500).ref("value"), store)
                 store.gc(recent=1)
-        except HoldfastError as error:
+        except RopewalkError as error:
             failures.append(error)
 
     thread = threading.Thread(target=let_go)

@@ -16,8 +16,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.errors import InvalidInput, NotFound
-from holdfast.state import (
+from ropewalk.errors import InvalidInput, NotFound
+from ropewalk.state import (
     ActionEvent,
     Described,
     Event,
@@ -32,7 +32,7 @@ from holdfast.state import (
     record,
     task,
 )
-from holdfast.store import MemoryStore, SqliteStore
+from ropewalk.store import MemoryStore, SqliteStore
 
 KINDS = [TaskStartEvent, ActionEvent, OutputEvent, SuccessEvent]
 

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
-import holdfast
-from holdfast import MemoryStore, MergeConflict, Versioned
-from holdfast.errors import NotSaved
-from holdfast.state import State
+import ropewalk
+from ropewalk import MemoryStore, MergeConflict, Versioned
+from ropewalk.errors import NotSaved
+from ropewalk.state import State
 
 Change = Callable[[State], None]
 
@@ -130,7 +130,7 @@ def test_a_transaction_begins_with_what_was_not_committed(store: MemoryStore) ->
 
 
 def test_tasks_that_count_at_the_same_time_lose_nothing_silently(store: MemoryStore) -> None:
-    @holdfast.task
+    @ropewalk.task
     async def visit(state: State) -> None:
         count(state)
         await asyncio.sleep(0)
@@ -156,9 +156,9 @@ def test_a_commit_is_found_by_the_beginning_of_its_hash(store: MemoryStore) -> N
 
     assert state.checkout(first[:7])["n"] == 0
     assert state.diff(first[:12])[0].path == ("n",)
-    with pytest.raises(holdfast.NotFound):
+    with pytest.raises(ropewalk.NotFound):
         state.checkout("000000")
-    with pytest.raises(holdfast.NotFound):
+    with pytest.raises(ropewalk.NotFound):
         state.checkout(first[:5])
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentState, Cache, Externalized, FileStore
-from holdfast.errors import InvalidInput, MissingContent, NotStorable
-from holdfast.state import Live, State, Versioned, events, task, view
+from ropewalk import AgentState, Cache, Externalized, FileStore
+from ropewalk.errors import InvalidInput, MissingContent, NotStorable
+from ropewalk.state import Live, State, Versioned, events, task, view
 from tests.store.key_values import DictKV
 
 KEY = b"k" * 32

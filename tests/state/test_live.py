@@ -8,8 +8,8 @@ from collections.abc import MutableMapping
 
 import pytest
 
-from holdfast.errors import InvalidInput, InvalidName
-from holdfast.state import Live, State
+from ropewalk.errors import InvalidInput, InvalidName
+from ropewalk.state import Live, State
 
 
 def test_a_live_state_is_a_mutable_mapping() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentState as AgentRefState
-from holdfast import (
+from ropewalk import AgentState as AgentRefState
+from ropewalk import (
     AmbiguousFrameworkError,
     ContentRef,
     Externalized,
@@ -21,11 +21,11 @@ from holdfast import (
     auto_adapt,
     detect_active_framework,
 )
-from holdfast import FileStore as FilesystemCAS
-from holdfast import MemoryStore as InMemoryCAS
-from holdfast import SqliteStore as OtherCAS
-from holdfast import migrate as migrate_cas
-from holdfast.adapters import StateAdapter
+from ropewalk import FileStore as FilesystemCAS
+from ropewalk import MemoryStore as InMemoryCAS
+from ropewalk import SqliteStore as OtherCAS
+from ropewalk import migrate as migrate_cas
+from ropewalk.adapters import StateAdapter
 
 
 @pytest.fixture(autouse=True)
@@ -190,4 +190,4 @@ def test_older_checkpoints_hydrate_while_the_content_exists(blobs: FilesystemCAS
     for n, checkpoint in enumerate(checkpoints):
         old = RAGState.from_checkpoint_dict(checkpoint, backend=blobs)
         assert [doc["id"] for doc in old.docs] == list(range(n + 1))
-    assert isinstance(ContentRef.from_dict(checkpoints[0]["docs"]["holdfast_ref"]), ContentRef)
+    assert isinstance(ContentRef.from_dict(checkpoints[0]["docs"]["ropewalk_ref"]), ContentRef)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast as agent
-from holdfast import (
+import ropewalk as agent
+from ropewalk import (
     ActionEvent,
     Cache,
     Disk,
@@ -24,7 +24,7 @@ from holdfast import (
     events,
     view,
 )
-from holdfast.errors import NotFound, NotStorable
+from ropewalk.errors import NotFound, NotStorable
 
 
 def test_no_state() -> None:

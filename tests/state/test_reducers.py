@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import AgentState, ContentRef, Externalized, Inline, MemoryStore
-from holdfast.adapters import StateAdapter
-from holdfast.errors import InvalidInput, MissingContent, NotStorable
-from holdfast.state import append_items, merge_keys, release, replace_value
-from holdfast.tree import Object
+from ropewalk import AgentState, ContentRef, Externalized, Inline, MemoryStore
+from ropewalk.adapters import StateAdapter
+from ropewalk.errors import InvalidInput, MissingContent, NotStorable
+from ropewalk.state import append_items, merge_keys, release, replace_value
+from ropewalk.tree import Object
 
 
 class Merged(AgentState):
@@ -113,7 +113,7 @@ def test_a_reduced_reference_equals_that_of_the_whole_value(
     place = adapter.reducers()["docs"](*updates)
 
     whole = Merged(backend=store, docs=left + right).ref("docs")
-    assert ContentRef.from_dict(place["holdfast_ref"]) == whole
+    assert ContentRef.from_dict(place["ropewalk_ref"]) == whole
     assert store.check(read_data=True).ok
 
 
@@ -164,7 +164,7 @@ def test_an_update_that_cannot_be_stored_is_refused(adapter: StateAdapter) -> No
 
 def test_content_that_is_gone_is_missing(adapter: StateAdapter, store: CountingStore) -> None:
     left = adapter.externalize({"docs": list(range(1000))})["docs"]
-    release(ContentRef.from_dict(left["holdfast_ref"]), store)
+    release(ContentRef.from_dict(left["ropewalk_ref"]), store)
     store.gc(recent=1)
 
     with pytest.raises(MissingContent):

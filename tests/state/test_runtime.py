@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from ropewalk import (
     AgentState,
     Codec,
     ContentRef,
@@ -21,9 +21,9 @@ from holdfast import (
     create_runtime,
     get_config,
 )
-from holdfast.errors import InlineSizeExceeded, InvalidInput, MissingContent, UnknownField
-from holdfast.state import Framework, Runtime, using, validate_checkpoint, validate_state
-from holdfast.state._typed import _runtime as process
+from ropewalk.errors import InlineSizeExceeded, InvalidInput, MissingContent, UnknownField
+from ropewalk.state import Framework, Runtime, using, validate_checkpoint, validate_state
+from ropewalk.state._typed import _runtime as process
 
 
 class Small(AgentState):
@@ -154,7 +154,7 @@ def test_a_codec_of_the_runtime_is_used() -> None:
         def __init__(self, x: int) -> None:
             self.x = x
 
-    from holdfast.codec import Registry
+    from ropewalk.codec import Registry
 
     registry = Registry()
     registry.register(Point, encode=lambda point: point.x, decode=Point)
@@ -167,10 +167,10 @@ def test_a_codec_of_the_runtime_is_used() -> None:
 
 def test_importing_and_configuring_makes_no_store_of_the_process() -> None:
     program = (
-        "import holdfast\n"
-        "from holdfast.state._typed import _runtime\n"
-        "store = holdfast.MemoryStore()\n"
-        "holdfast.create_runtime(backend=store)\n"
+        "import ropewalk\n"
+        "from ropewalk.state._typed import _runtime\n"
+        "store = ropewalk.MemoryStore()\n"
+        "ropewalk.create_runtime(backend=store)\n"
         "assert _runtime._process.runtime is None\n"
     )
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.errors import (
+import ropewalk
+from ropewalk.errors import (
     InvalidInput,
     InvalidName,
     MergeConflict,
@@ -25,7 +25,7 @@ from holdfast.errors import (
     NotStorable,
     Unavailable,
 )
-from holdfast.state import (
+from ropewalk.state import (
     ActionEvent,
     FailEvent,
     Live,
@@ -39,8 +39,8 @@ from holdfast.state import (
     record,
     task,
 )
-from holdfast.store import MemoryStore
-from holdfast.testing import Fault, FaultStore
+from ropewalk.store import MemoryStore
+from ropewalk.testing import Fault, FaultStore
 
 
 @task
@@ -408,8 +408,8 @@ def test_what_a_function_returns_is_given_as_it_is(state: State) -> None:
 
 
 def test_the_names_are_at_the_top() -> None:
-    assert holdfast.task is task and holdfast.record is record
-    assert holdfast.current_state is current_state and holdfast.Live is Live
+    assert ropewalk.task is task and ropewalk.record is record
+    assert ropewalk.current_state is current_state and ropewalk.Live is Live
 
 
 # Failure.
@@ -978,7 +978,7 @@ def test_a_call_that_is_cancelled_while_it_is_saved_is_saved() -> None:
 
 PROCESS = """
 import sys
-from holdfast import Versioned, current_state, task
+from ropewalk import Versioned, current_state, task
 
 @task
 def append(item):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import HoldfastError, NotSaved
-from holdfast.state import State, SuccessEvent, Versioned, events, task
-from holdfast.store import MemoryStore, Store
-from holdfast.testing import Outcome, fail_every_call
+from ropewalk.errors import NotSaved, RopewalkError
+from ropewalk.state import State, SuccessEvent, Versioned, events, task
+from ropewalk.store import MemoryStore, Store
+from ropewalk.testing import Outcome, fail_every_call
 
 ITEMS = ["a", "b", "stop", "c"]
 
@@ -59,7 +59,7 @@ class Agent:
                 pass
             except NotSaved as error:
                 self.unsure.append(str(error.result))
-            except HoldfastError:
+            except RopewalkError:
                 # The function did not begin, or it failed itself when it read something.
                 assert item not in self.ended
             else:
@@ -114,7 +114,7 @@ def test_the_error_of_a_function_is_never_hidden_by_that_of_the_store() -> None:
             raised.remove(error)  # It is the same one.
             raised.append(error)
             return
-        except HoldfastError:
+        except RopewalkError:
             assert not raised
             raise
         raise AssertionError("the error was lost")

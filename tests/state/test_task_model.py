@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.state import FailEvent, State, SuccessEvent, Versioned, events, task
-from holdfast.store import MemoryStore
+from ropewalk.state import FailEvent, State, SuccessEvent, Versioned, events, task
+from ropewalk.store import MemoryStore
 
 KEYS = st.sampled_from(["a", "b", "c"])
 VALUES = st.integers(0, 9) | st.lists(st.integers(0, 9), max_size=3) | st.text(max_size=3)

@@ -9,9 +9,9 @@ from contextvars import Context
 
 import pytest
 
-import holdfast
-from holdfast.errors import InvalidInput
-from holdfast.state import State, Versioned
+import ropewalk
+from ropewalk.errors import InvalidInput
+from ropewalk.state import State, Versioned
 
 
 async def within(state: Versioned, other: Callable[[], Awaitable[object]]) -> object:
@@ -94,7 +94,7 @@ def test_a_handle_of_its_own_lets_each_task_have_a_transaction() -> None:
 def test_a_call_by_another_task_does_not_join_a_transaction() -> None:
     state, outside = Versioned(), Context()
 
-    @holdfast.task
+    @ropewalk.task
     async def work(state: State) -> None:
         state["three"] = 3
 

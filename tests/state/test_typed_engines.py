@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from ropewalk import (
     AgentState,
     CachedStore,
     Externalized,
@@ -19,9 +19,9 @@ from holdfast import (
     SqliteStore,
     Store,
 )
-from holdfast.errors import MissingContent
-from holdfast.state import Runtime, prune_expired, release
-from holdfast.store import KeyValueStore
+from ropewalk.errors import MissingContent
+from ropewalk.state import Runtime, prune_expired, release
+from ropewalk.store import KeyValueStore
 from tests.store.key_values import DictKV
 
 ENGINES: dict[str, Callable[[Path], Store]] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from holdfast import AgentState, Externalized, Inline, MemoryStore, Store
-from holdfast.errors import HoldfastError
-from holdfast.state import prune_expired, release
-from holdfast.testing import Outcome, fail_every_call
+from ropewalk import AgentState, Externalized, Inline, MemoryStore, Store
+from ropewalk.errors import RopewalkError
+from ropewalk.state import prune_expired, release
+from ropewalk.testing import Outcome, fail_every_call
 
 
 class Work(AgentState):
@@ -31,7 +31,7 @@ class Agent:
             try:
                 state.assign(step=step, docs=[step] * 500, page="x" * step)
                 state.docs.append("in place")
-            except HoldfastError:
+            except RopewalkError:
                 # What is visible is what was, or all of what was assigned.
                 assert state.to_hydrated_dict().get("step") in (before.get("step"), step)
                 raise

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from holdfast import AgentState, Externalized, Inline, MemoryStore
-from holdfast.codec import encode
-from holdfast.state import Runtime
+from ropewalk import AgentState, Externalized, Inline, MemoryStore
+from ropewalk.codec import encode
+from ropewalk.state import Runtime
 from tests.conftest import SOAK
 
 _NAMES = st.sampled_from(["small", "large", "other"])

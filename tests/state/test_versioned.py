@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput, InvalidName, NotStorable, PathNotFound
-from holdfast.state import Versioned
+from ropewalk.errors import InvalidInput, InvalidName, NotStorable, PathNotFound
+from ropewalk.state import Versioned
 from tests.state.conftest import StateOpener
 from tests.state.large import messages, sentence
 
@@ -210,7 +210,7 @@ def test_the_key_that_holds_the_namespaces_is_reserved(state: Versioned) -> None
     state.namespace("agent")["a"] = 1
     state.commit()
 
-    for reserved in ["holdfast:namespaces"]:
+    for reserved in ["ropewalk:namespaces"]:
         with pytest.raises(InvalidInput, match="reserved"):
             state[reserved] = 1
         with pytest.raises(KeyError):

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.errors import MergeConflict
-from holdfast.state import Versioned
-from holdfast.store import MemoryStore
-from holdfast.testing import FaultStore
+from ropewalk.errors import MergeConflict
+from ropewalk.state import Versioned
+from ropewalk.store import MemoryStore
+from ropewalk.testing import FaultStore
 
 R = TypeVar("R")
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.errors import Full, StoreFull, Unavailable
-from holdfast.state import Versioned
-from holdfast.store import MemoryStore, Store
-from holdfast.store._wrapping import WrapperStore
+from ropewalk.errors import Full, StoreFull, Unavailable
+from ropewalk.state import Versioned
+from ropewalk.store import MemoryStore, Store
+from ropewalk.store._wrapping import WrapperStore
 from tests.conftest import SOAK
 from tests.state.large import messages, sentence
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import Codec, Registry
-from holdfast.state import Versioned
-from holdfast.store import MemoryStore
-from holdfast.store._decide import Batch
-from holdfast.store._records import Operation
-from holdfast.store._wrapping import WrapperStore
-from holdfast.tree import ObjectId
+from ropewalk.codec import Codec, Registry
+from ropewalk.state import Versioned
+from ropewalk.store import MemoryStore
+from ropewalk.store._decide import Batch
+from ropewalk.store._records import Operation
+from ropewalk.store._wrapping import WrapperStore
+from ropewalk.tree import ObjectId
 from tests.conftest import SOAK
 from tests.state.large import messages, sentence
 

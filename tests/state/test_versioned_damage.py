@@ -11,18 +11,18 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from holdfast.errors import (
+from ropewalk.errors import (
     Corrupt,
     DamagedObject,
-    HoldfastError,
     MissingObjects,
     NotFound,
     PathNotFound,
+    RopewalkError,
 )
-from holdfast.state import Versioned
-from holdfast.store import FileStore, SqliteStore, Store
-from holdfast.tree import ObjectId
-from holdfast.tree._parts import linked
+from ropewalk.state import Versioned
+from ropewalk.store import FileStore, SqliteStore, Store
+from ropewalk.tree import ObjectId
+from ropewalk.tree._parts import linked
 from tests.state.large import messages, sentence
 from tests.store.test_files import FileContract
 from tests.store.test_sqlite import SqliteContract
@@ -139,7 +139,7 @@ def test_a_commit_on_a_harmed_state_takes_nothing_else_away(
                 state = Versioned(store)
                 state["key 50"] = "changed"
                 state.commit()
-            except HoldfastError:
+            except RopewalkError:
                 continue
             again = Versioned(store)
             for key, value in {**CONTENT, "key 50": "changed"}.items():

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.errors import Full, MergeConflict, StoreFull, Unavailable
-from holdfast.state import Versioned
-from holdfast.store import FileStore, MemoryStore, SqliteStore, Store
-from holdfast.testing import Fault, FaultStore
+from ropewalk.errors import Full, MergeConflict, StoreFull, Unavailable
+from ropewalk.state import Versioned
+from ropewalk.store import FileStore, MemoryStore, SqliteStore, Store
+from ropewalk.testing import Fault, FaultStore
 from tests.conftest import SOAK
 from tests.state.large import messages
 
@@ -477,7 +477,7 @@ def stopped_at_line(stop: int) -> bool:
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal lines
-        if "/holdfast/" not in frame.f_code.co_filename:
+        if "/ropewalk/" not in frame.f_code.co_filename:
             return None
         if event == "line" and frame.f_code.co_filename.endswith(TRACED):
             lines += 1

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import default_codec
-from holdfast.state import Versioned
+from ropewalk.codec import default_codec
+from ropewalk.state import Versioned
 from tests.conftest import SOAK
 from tests.state.large import messages, sentence
 
@@ -102,8 +102,8 @@ def traced(stop: int, act: Callable[[], object], call: Callable[[], object]) -> 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal lines
         name = frame.f_code.co_filename
-        if "/holdfast/tree/" not in name and "/holdfast/codec/" not in name:
-            return trace if "/holdfast/" in name else None
+        if "/ropewalk/tree/" not in name and "/ropewalk/codec/" not in name:
+            return trace if "/ropewalk/" in name else None
         if event == "line":
             lines += 1
             if lines == stop:

@@ -18,10 +18,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdfast.codec import default_codec
-from holdfast.errors import MergeConflict
-from holdfast.state import Versioned
-from holdfast.store import MemoryStore
+from ropewalk.codec import default_codec
+from ropewalk.errors import MergeConflict
+from ropewalk.state import Versioned
+from ropewalk.store import MemoryStore
 from tests.conftest import SOAK
 from tests.state.large import messages, sentence
 

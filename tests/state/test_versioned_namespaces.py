@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput, InvalidName, MergeConflict
-from holdfast.state import Versioned
+from ropewalk.errors import InvalidInput, InvalidName, MergeConflict
+from ropewalk.state import Versioned
 from tests.state.conftest import StateOpener
 from tests.state.large import messages
 
@@ -128,7 +128,7 @@ def test_a_name_that_is_no_name_is_refused(state: Versioned, name: Any) -> None:
         state.namespace(name)
 
 
-@pytest.mark.parametrize("name", ["a/b", "a.b", "holdfast:namespaces", "ü", " ", "x" * 200])
+@pytest.mark.parametrize("name", ["a/b", "a.b", "ropewalk:namespaces", "ü", " ", "x" * 200])
 def test_any_text_is_a_name(state: Versioned, open_state: StateOpener, name: str) -> None:
     state.namespace(name)["a"] = 1
     state.commit()
@@ -140,7 +140,7 @@ def test_any_text_is_a_name(state: Versioned, open_state: StateOpener, name: str
 
 def test_the_reserved_key_is_reserved_in_namespaces_too(state: Versioned) -> None:
     with pytest.raises(InvalidInput, match="reserved"):
-        state.namespace("a")["holdfast:namespaces"] = 1
+        state.namespace("a")["ropewalk:namespaces"] = 1
 
 
 def test_namespaces_that_two_writers_made_at_once_are_merged(open_state: StateOpener) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.state import Versioned
+from ropewalk.state import Versioned
 from tests.conftest import SOAK
 from tests.state.large import messages
 from tests.state.versioned_workers import ENGINES, RULES, shown

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from holdfast.codec import Codec, Registry
-from holdfast.state import Versioned
-from holdfast.store import MemoryStore
+from ropewalk.codec import Codec, Registry
+from ropewalk.state import Versioned
+from ropewalk.store import MemoryStore
 from tests.conftest import SOAK
 from tests.state.large import messages, sentence
 

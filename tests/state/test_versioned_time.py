@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import (
+from ropewalk.errors import (
     Conflict,
     InvalidInput,
     MergeConflict,
@@ -14,8 +14,8 @@ from holdfast.errors import (
     NotStorable,
     StoreClosed,
 )
-from holdfast.state import Checkout, Versioned
-from holdfast.store import SqliteStore, Store
+from ropewalk.state import Checkout, Versioned
+from ropewalk.store import SqliteStore, Store
 from tests.engines import Opener
 from tests.state.conftest import StateOpener
 from tests.state.large import messages

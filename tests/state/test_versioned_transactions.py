@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput, MergeConflict, NotStorable
-from holdfast.state import Versioned
+from ropewalk.errors import InvalidInput, MergeConflict, NotStorable
+from ropewalk.state import Versioned
 from tests.state.conftest import StateOpener
 from tests.state.large import messages
 

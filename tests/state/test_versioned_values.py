@@ -14,9 +14,9 @@ import numpy
 import pydantic
 import pytest
 
-from holdfast.errors import Corrupt, NotAllowed, NotStorable, UndeclaredClass
-from holdfast.state import Versioned
-from holdfast.store import Store
+from ropewalk.errors import Corrupt, NotAllowed, NotStorable, UndeclaredClass
+from ropewalk.state import Versioned
+from ropewalk.store import Store
 from tests.state.conftest import StateOpener
 from tests.state.large import messages, sentence
 

@@ -13,9 +13,9 @@ import numpy
 import pydantic
 import pytest
 
-from holdfast.errors import InvalidInput, MergeConflict, WriteIdReused
-from holdfast.state import Versioned
-from holdfast.tree import Merger
+from ropewalk.errors import InvalidInput, MergeConflict, WriteIdReused
+from ropewalk.state import Versioned
+from ropewalk.tree import Merger
 from tests.sample_types import Color
 from tests.state.conftest import StateOpener
 from tests.state.large import messages

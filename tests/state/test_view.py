@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.codec import Codec
-from holdfast.errors import InvalidInput, PathNotFound
-from holdfast.state import Live, State, Versioned, task, view
-from holdfast.state._views._render import estimate
-from holdfast.store import MemoryStore
-from holdfast.testing import FaultStore
+from ropewalk.codec import Codec
+from ropewalk.errors import InvalidInput, PathNotFound
+from ropewalk.state import Live, State, Versioned, task, view
+from ropewalk.state._views._render import estimate
+from ropewalk.store import MemoryStore
+from ropewalk.testing import FaultStore
 
 DOCS = [{"title": f"Doc {at}", "body": "word " * 20 * at, "tags": ["a", "b"]} for at in range(50)]
 
@@ -71,7 +71,7 @@ def test_namespaces_are_shown_after_the_keys(state: State) -> None:
     assert shown[0] == "zebra: 1"
     assert shown[1].startswith("namespace 'sub'")
     assert "k: 2" in view(state) and "k: [3]" in view(state)
-    assert "holdfast:namespaces" not in view(state)
+    assert "ropewalk:namespaces" not in view(state)
 
 
 def test_a_namespace_can_be_viewed(state: State) -> None:
@@ -361,7 +361,7 @@ def test_the_path_of_the_whole_shows_all(state: State, focus: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "focus", ["absent", ("holdfast:namespaces",), "docs[99]", "docs[0].absent", "docs.absent"]
+    "focus", ["absent", ("ropewalk:namespaces",), "docs[99]", "docs[0].absent", "docs.absent"]
 )
 def test_a_path_that_leads_nowhere_is_not_found(state: State, focus: Any) -> None:
     state["docs"] = DOCS

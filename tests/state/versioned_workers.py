@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.state import Versioned
-from holdfast.store import FileStore, SqliteStore
+from ropewalk.state import Versioned
+from ropewalk.store import FileStore, SqliteStore
 from tests.state.large import messages
 
 ENGINES: dict[str, type[SqliteStore | FileStore]] = {"sqlite": SqliteStore, "files": FileStore}

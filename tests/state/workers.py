@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from holdfast import AgentState, Externalized, FileStore, Inline, SqliteStore, Store
+from ropewalk import AgentState, Externalized, FileStore, Inline, SqliteStore, Store
 
 ROOT = Path(__file__).parent.parent.parent
 ENGINES: dict[str, type[FileStore | SqliteStore]] = {"files": FileStore, "sqlite": SqliteStore}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import CachedStore, PostgresStore, RedisStore, Store
-from holdfast.testing import FaultStore
+from ropewalk.store import CachedStore, PostgresStore, RedisStore, Store
+from ropewalk.testing import FaultStore
 from tests.engines import ENGINES, opening
 
 _WRAPPERS: dict[str, Callable[[Store], Store]] = {"cached": CachedStore, "faulty": FaultStore}

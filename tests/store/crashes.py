@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from holdfast.store import Move, Operation, Ref, Store, ref_name
-from holdfast.testing import CrashState
-from holdfast.testing._stores._base import OTHER_SPACE, SPACE, noise
-from holdfast.tree import Kind, Object, ObjectId, make_object
+from ropewalk.store import Move, Operation, Ref, Store, ref_name
+from ropewalk.testing import CrashState
+from ropewalk.testing._stores._base import OTHER_SPACE, SPACE, noise
+from ropewalk.tree import Kind, Object, ObjectId, make_object
 
 Note: TypeAlias = Callable[[str, object], None]
 

@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.history import History
-from holdfast.store import Operation, Store
-from holdfast.testing import CrashState
-from holdfast.testing._stores._base import SPACE
+from ropewalk.history import History
+from ropewalk.store import Operation, Store
+from ropewalk.testing import CrashState
+from ropewalk.testing._stores._base import SPACE
 from tests.store.crashes import Note
 
 MAIN = "main"

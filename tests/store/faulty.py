@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from holdfast.errors import Conflict
-from holdfast.store import (
+from ropewalk.errors import Conflict
+from ropewalk.store import (
     Batch,
     Decision,
     Facts,
@@ -22,8 +22,8 @@ from holdfast.store import (
     View,
     decide,
 )
-from holdfast.store._memory import _Space
-from holdfast.tree import ObjectId
+from ropewalk.store._memory import _Space
+from ropewalk.tree import ObjectId
 
 
 class IgnoresExpected(MemoryStore):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from holdfast.store import Durability, KVStore
+from ropewalk.store import Durability, KVStore
 
 
 class DictKV(KVStore):

@@ -14,9 +14,9 @@ import resource
 import sys
 from collections.abc import Callable
 
-from holdfast.store import FileStore, Move, SqliteStore, Store, migrate
-from holdfast.testing._stores._base import MAIN, SPACE
-from holdfast.tree import TreeWriter, make_commit
+from ropewalk.store import FileStore, Move, SqliteStore, Store, migrate
+from ropewalk.testing._stores._base import MAIN, SPACE
+from ropewalk.tree import TreeWriter, make_commit
 
 ENGINES: dict[str, Callable[[str], Store]] = {
     "sqlite": lambda folder: SqliteStore(folder, durability="relaxed"),

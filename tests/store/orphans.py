@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from holdfast.errors import MissingObjects
-from holdfast.store import Move, Store
-from holdfast.store._own import manifest
-from holdfast.testing._stores._base import MAIN, SPACE
-from holdfast.tree import Object
+from ropewalk.errors import MissingObjects
+from ropewalk.store import Move, Store
+from ropewalk.store._own import manifest
+from ropewalk.testing._stores._base import MAIN, SPACE
+from ropewalk.tree import Object
 from tests.store.test_key_value_races import KEPT, NEW_SPACE, NEXT, OLD, TOP, Stepping
 
 ROOF = manifest([TOP.id], None)

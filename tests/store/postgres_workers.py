@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import holdfast
-from holdfast.errors import Unavailable
-from holdfast.store import Move, PostgresStore, Store
-from holdfast.testing._stores._base import MAIN, SPACE, value
+import ropewalk
+from ropewalk.errors import Unavailable
+from ropewalk.store import Move, PostgresStore, Store
+from ropewalk.testing._stores._base import MAIN, SPACE, value
 from tests.store.workers import collect, say, share, together
 from tests.store.workers import write as write_chunks
 
@@ -48,7 +48,7 @@ def write(store: Store, name: str) -> None:
 
 def branch(store: Store, name: str, count: str) -> None:
     """Add lines to a list on one branch that others add to at the same time."""
-    state = holdfast.Versioned(store, name="shared", mergers={"log": "append"})
+    state = ropewalk.Versioned(store, name="shared", mergers={"log": "append"})
     say("ready")
     sys.stdin.readline()
     for number in range(int(count)):

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from holdfast import KVStore
+from ropewalk import KVStore
 
 PAGE = Path(__file__).parents[2] / "docs/in-depth/own-storage.md"
 

@@ -76,7 +76,7 @@ def configured(settings: Mapping[str, str]) -> Iterator[Configured]:
     """
     memory = Path("/dev/shm")
     place = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=place, prefix="holdfast-server-") as folder:
+    with tempfile.TemporaryDirectory(dir=place, prefix="ropewalk-server-") as folder:
         server = Configured(Path(folder), settings)
         server.start()
         try:

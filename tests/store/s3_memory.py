@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import md5
 from typing import Any, ClassVar, TypeVar
 
-from holdfast.errors import Unavailable
-from holdfast.store import S3Store
-from holdfast.store._s3_bucket import Bucket, Got
-from holdfast.store._s3_url import Place
+from ropewalk.errors import Unavailable
+from ropewalk.store import S3Store
+from ropewalk.store._s3_bucket import Bucket, Got
+from ropewalk.store._s3_url import Place
 
 A = TypeVar("A")
 R = TypeVar("R")

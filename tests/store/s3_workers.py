@@ -15,10 +15,10 @@ import os
 import sys
 import time
 
-from holdfast.errors import Unavailable
-from holdfast.store import Move, S3Store
-from holdfast.testing._stores._base import SPACE
-from holdfast.tree import Kind, make_object
+from ropewalk.errors import Unavailable
+from ropewalk.store import Move, S3Store
+from ropewalk.testing._stores._base import SPACE
+from ropewalk.tree import Kind, make_object
 from tests.store import workers
 from tests.store.workers import say
 

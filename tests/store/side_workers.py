@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.store import SqliteStore
+from ropewalk.store import SqliteStore
 
 SCOPE = "scope"
 

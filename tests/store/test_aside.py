@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import StoreClosed
-from holdfast.store import Scratch, Store, TextIndex, Within
+from ropewalk.errors import StoreClosed
+from ropewalk.store import Scratch, Store, TextIndex, Within
 from tests.store.asides import NAMES, opened
 
 ALL = Within(1_000_000)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import MemoryStore, SqliteStore, Store
-from holdfast.testing._stores._base import PATIENCE, SPACE, point, value
+from ropewalk.store import MemoryStore, SqliteStore, Store
+from ropewalk.testing._stores._base import PATIENCE, SPACE, point, value
 from tests.store.test_files import fork
 
 

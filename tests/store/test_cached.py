@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.errors import InvalidInput, MissingObjects, StoreClosed
-from holdfast.store import CachedStore, FileStore, MemoryStore, Move, SqliteStore, Store
-from holdfast.testing import Fault, FaultStore, StoreContract
-from holdfast.testing._stores._base import (
+import ropewalk
+from ropewalk.errors import InvalidInput, MissingObjects, StoreClosed
+from ropewalk.store import CachedStore, FileStore, MemoryStore, Move, SqliteStore, Store
+from ropewalk.testing import Fault, FaultStore, StoreContract
+from ropewalk.testing._stores._base import (
     MAIN,
     PATIENCE,
     SPACE,
@@ -25,7 +25,7 @@ from holdfast.testing._stores._base import (
     noise,
     value,
 )
-from holdfast.tree import ObjectId
+from ropewalk.tree import ObjectId
 from tests.store.test_sqlite import SqliteContract
 
 
@@ -240,7 +240,7 @@ def test_what_it_deleted_is_missing_although_the_reply_was_lost() -> None:
     cached.commit(SPACE, [one])
     cached.condemn([one.id])
 
-    with pytest.raises(holdfast.Unavailable):
+    with pytest.raises(ropewalk.Unavailable):
         cached.delete([one.id])
 
     with pytest.raises(MissingObjects):
@@ -330,7 +330,7 @@ def test_what_is_deleted_while_it_is_read_does_not_stay() -> None:
 def test_care_sees_the_store_and_not_the_cache() -> None:
     memory = MemoryStore()
     cached = CachedStore(memory)
-    written = holdfast.TreeWriter().write({"a": list(range(2000))})
+    written = ropewalk.TreeWriter().write({"a": list(range(2000))})
     cached.commit(SPACE, written.objects, moves=[Move(MAIN, None, written.root)])
     cached.read([one.id for one in written.objects])
     lost = written.objects[0].id
@@ -410,15 +410,15 @@ def test_what_is_held_is_not_read_when_the_store_behind_was_closed(cached: Cache
 
 
 def test_an_agent_works_on_a_cache(tmp_path: Path) -> None:
-    store = holdfast.Cache(holdfast.Disk(tmp_path / "s"), max_bytes=64 * 1024 * 1024)
-    with holdfast.Timeline("agent", store=store) as agent:
+    store = ropewalk.Cache(ropewalk.Disk(tmp_path / "s"), max_bytes=64 * 1024 * 1024)
+    with ropewalk.Timeline("agent", store=store) as agent:
         for step in range(10):
             agent.checkpoint({"step": step, "notes": ["note"] * step})
         agent.rollback()
 
         assert agent.get_state() == {"step": 8, "notes": ["note"] * 8}
     store.close()
-    with holdfast.Disk(tmp_path / "s") as again:
+    with ropewalk.Disk(tmp_path / "s") as again:
         assert again.check(read_data=True).ok
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput, InvalidName
-from holdfast.store import Fence, FileStore, MemoryStore, Move, SqliteStore, Store
-from holdfast.testing._stores._base import MAIN, SPACE, value
-from holdfast.tree import make_object
+from ropewalk.errors import InvalidInput, InvalidName
+from ropewalk.store import Fence, FileStore, MemoryStore, Move, SqliteStore, Store
+from ropewalk.testing._stores._base import MAIN, SPACE, value
+from ropewalk.tree import make_object
 
 
 @pytest.fixture

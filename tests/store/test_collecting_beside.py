@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.store import MemoryStore, Move
-from holdfast.store._records import Operation
-from holdfast.testing._stores._base import MAIN, SPACE, value
-from holdfast.tree import ObjectId
+from ropewalk.store import MemoryStore, Move
+from ropewalk.store._records import Operation
+from ropewalk.testing._stores._base import MAIN, SPACE, value
+from ropewalk.tree import ObjectId
 
 ENOUGH = 50
 

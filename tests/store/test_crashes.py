@@ -9,17 +9,17 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from holdfast.errors import HoldfastError
-from holdfast.store import FileStore, SqliteStore
-from holdfast.store import _file_spaces as spaces
-from holdfast.store import _sqlite_connections as connections
-from holdfast.store import _sqlite_database as database
-from holdfast.store import _sqlite_index as index
-from holdfast.store import _sqlite_packs as packs
-from holdfast.testing import Journal, RecordingFilesystem, crash_states, recording
-from holdfast.testing._crashes._journal import Removed, Synced
-from holdfast.testing._stores._base import SPACE, in_threads, noise
-from holdfast.tree import Kind, make_object
+from ropewalk.errors import RopewalkError
+from ropewalk.store import FileStore, SqliteStore
+from ropewalk.store import _file_spaces as spaces
+from ropewalk.store import _sqlite_connections as connections
+from ropewalk.store import _sqlite_database as database
+from ropewalk.store import _sqlite_index as index
+from ropewalk.store import _sqlite_packs as packs
+from ropewalk.testing import Journal, RecordingFilesystem, crash_states, recording
+from ropewalk.testing._crashes._journal import Removed, Synced
+from ropewalk.testing._stores._base import SPACE, in_threads, noise
+from ropewalk.tree import Kind, make_object
 from tests.conftest import SOAK
 from tests.store.crashes import Work
 from tests.store.crashing_history import HistoryWork
@@ -145,7 +145,7 @@ def test_the_campaign_finds_a_database_that_never_syncs(
 ) -> None:
     monkeypatch.setattr(database, "_SYNCHRONOUS", {"full": "OFF", "relaxed": "OFF"})
 
-    with pytest.raises((AssertionError, HoldfastError)):
+    with pytest.raises((AssertionError, RopewalkError)):
         campaign(SqliteStore, "full", Work, 1, 100, memory_folder)
 
 
@@ -154,7 +154,7 @@ def test_the_campaign_finds_files_that_are_removed_too_early(
 ) -> None:
     monkeypatch.setattr(database, "_THROUGH", "PRAGMA synchronous = NORMAL")
 
-    with pytest.raises((AssertionError, HoldfastError)):
+    with pytest.raises((AssertionError, RopewalkError)):
         campaign(SqliteStore, "relaxed", Work, 0, 200, memory_folder)
 
 
@@ -163,7 +163,7 @@ def test_the_campaign_finds_a_relaxed_collection_that_does_not_sync_logs(
 ) -> None:
     monkeypatch.setattr(FileStore, "_sync_logs", lambda self: None)
 
-    with pytest.raises((AssertionError, HoldfastError)):
+    with pytest.raises((AssertionError, RopewalkError)):
         campaign(FileStore, "relaxed", Work, 1, 200, memory_folder)
 
 
@@ -197,5 +197,5 @@ def test_the_campaign_finds_a_disk_that(
 ) -> None:
     broken = disk(Journal(memory_folder / "work"))
 
-    with pytest.raises((AssertionError, HoldfastError)):
+    with pytest.raises((AssertionError, RopewalkError)):
         campaign(engine, "full", Work, 1, 200, memory_folder, broken)

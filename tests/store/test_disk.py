@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import Cache, CachedStore, Disk, History, Memory, MemoryStore, SqliteStore
-from holdfast.errors import InvalidInput, StoreFull
-from holdfast.history import Commit
-from holdfast.testing._stores._base import SPACE, noise
+import ropewalk
+from ropewalk import Cache, CachedStore, Disk, History, Memory, MemoryStore, SqliteStore
+from ropewalk.errors import InvalidInput, StoreFull
+from ropewalk.history import Commit
+from ropewalk.testing._stores._base import SPACE, noise
 
 LIMIT = 400_000
 
@@ -42,7 +42,7 @@ def test_a_disk_is_the_store_that_a_path_opens(tmp_path: Path) -> None:
     with Disk(tmp_path / "s") as store:
         made = store.header.store_id
 
-    with holdfast.open(tmp_path / "s") as opened:
+    with ropewalk.open(tmp_path / "s") as opened:
         assert opened.header.store_id == made
 
 
@@ -63,7 +63,7 @@ def state(step: int) -> dict[str, object]:
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_at_the_limit_a_commit_is_refused_and_nothing_is_lost(tmp_path: Path, cached: bool) -> None:
-    disk: holdfast.Store = Disk(tmp_path / "s", size_limit=LIMIT)
+    disk: ropewalk.Store = Disk(tmp_path / "s", size_limit=LIMIT)
     with Cache(disk) if cached else disk as store:
         history = History(store, SPACE)
         done = fill(history)

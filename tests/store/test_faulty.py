@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.store import MemoryStore
+from ropewalk.store import MemoryStore
 from tests.store.faulty import FAULTY
 
 pytest_plugins = ["pytester"]
 
 SUITE = """
 import pytest
-from holdfast.testing import StoreContract
+from ropewalk.testing import StoreContract
 from tests.store.faulty import {fault}
 
 class TestFaulty(StoreContract):

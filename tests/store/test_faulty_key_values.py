@@ -11,7 +11,7 @@ pytest_plugins = ["pytester"]
 
 SUITE = """
 import pytest
-from holdfast.testing import KVStoreContract
+from ropewalk.testing import KVStoreContract
 from tests.store.{module} import {fault}
 
 class TestFaulty(KVStoreContract):

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.errors import InvalidInput, RefMoved, StoreFull
-from holdfast.store import FileStore, Move, Store, ref_name, space_name
-from holdfast.store import _file_objects as objects
-from holdfast.store import _file_spaces as spaces
-from holdfast.store._file_paths import OBJECTS, condemned_path, folder_name, object_path
-from holdfast.store._file_usage import folder_bytes
-from holdfast.store._filesystem import Filesystem
-from holdfast.testing import StoreContract
-from holdfast.testing._stores._base import (
+import ropewalk
+from ropewalk.errors import InvalidInput, RefMoved, StoreFull
+from ropewalk.store import FileStore, Move, Store, ref_name, space_name
+from ropewalk.store import _file_objects as objects
+from ropewalk.store import _file_spaces as spaces
+from ropewalk.store._file_paths import OBJECTS, condemned_path, folder_name, object_path
+from ropewalk.store._file_usage import folder_bytes
+from ropewalk.store._filesystem import Filesystem
+from ropewalk.testing import StoreContract
+from ropewalk.testing._stores._base import (
     MAIN,
     SPACE,
     Opener,
@@ -31,7 +31,7 @@ from holdfast.testing._stores._base import (
     point,
     value,
 )
-from holdfast.tree import ObjectId
+from ropewalk.tree import ObjectId
 
 
 class FileContract(StoreContract):
@@ -91,11 +91,11 @@ def in_child(check: Callable[[], bool]) -> bool:
 @pytest.mark.parametrize("spelled", ["{}", "localhost{}"])
 def test_a_url_opens_a_folder(tmp_path: Path, spelled: str) -> None:
     place = str(tmp_path / "my%20agent").replace("my%20", "my%20%2520")
-    with holdfast.open("file://" + spelled.format(place)) as store:
+    with ropewalk.open("file://" + spelled.format(place)) as store:
         store.commit(SPACE)
 
     with FileStore(tmp_path / "my %20agent") as again:
-        assert isinstance(store, holdfast.FileStore)
+        assert isinstance(store, ropewalk.FileStore)
         assert again.spaces() == [SPACE]
 
 
@@ -104,11 +104,11 @@ def test_a_url_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "x").mkdir()
     monkeypatch.chdir(tmp_path)
 
-    with holdfast.open(url) as store:
+    with ropewalk.open(url) as store:
         monkeypatch.chdir("/")  # A store stays where it was opened.
         store.commit(SPACE)
 
-    assert (tmp_path / "agent" / "holdfast.json").is_file()
+    assert (tmp_path / "agent" / "ropewalk.json").is_file()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_url_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 )
 def test_a_url_that_names_no_folder_here_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="file://"):
-        holdfast.open(url)
+        ropewalk.open(url)
 
 
 def test_durability_is_a_word_that_exists(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_what_is_in_the_folder_can_be_looked_at(store: FileStore) -> None:
     store.close()
 
     assert files(store.path) == [
-        "epoch.json", "holdfast.json", "lock", "lock.turn",
+        "epoch.json", "ropewalk.json", "lock", "lock.turn",
         f"objects/{one.id.hex()[:2]}/{one.id.hex()[2:]}",
         "spaces/test/one/leases.json", "spaces/test/one/log",
     ]  # fmt: skip
@@ -269,7 +269,7 @@ def test_a_garbage_snapshot_is_passed_over(
 
 
 def test_metadata_comes_back_as_it_was(store: FileStore) -> None:
-    given: dict[str, holdfast.store.Scalar] = {
+    given: dict[str, ropewalk.store.Scalar] = {
         "none": None, "true": True, "int": -(2**63), "large": 2**64 - 1, "float": -0.0,
         "tiny": 5e-324, "inf": float("inf"), "bytes": b"\x00\xff", "text": "grüße\n\u2028🌍",
         "": "", "one": 1, "one.0": 1.0,
@@ -386,7 +386,7 @@ def test_only_old_temporary_files_are_removed(store: FileStore) -> None:
 def test_a_large_collection_goes_in_portions(
     store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.store._files._CHANGED_AT_A_TIME", 7)
+    monkeypatch.setattr("ropewalk.store._files._CHANGED_AT_A_TIME", 7)
     many = [value(f"number {number}") for number in range(30)]
     store.commit(SPACE, many)
     ids = [one.id for one in many]

@@ -14,26 +14,26 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import (
+from ropewalk.errors import (
     Corrupt,
     DamagedObject,
     FormatError,
-    HoldfastError,
     MissingObjects,
     NewerFormat,
     NotAllowed,
+    RopewalkError,
     StoreClosed,
     StoreFull,
     Unavailable,
 )
-from holdfast.history import History
-from holdfast.store import FileStore, Move, ref_name, space_name
-from holdfast.store import _file_spaces as spaces
-from holdfast.store._file_log import encode_witness, seal
-from holdfast.store._file_paths import object_path
-from holdfast.store._filesystem import Filesystem
-from holdfast.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point
-from holdfast.tree import Kind, Object, make_object
+from ropewalk.history import History
+from ropewalk.store import FileStore, Move, ref_name, space_name
+from ropewalk.store import _file_spaces as spaces
+from ropewalk.store._file_log import encode_witness, seal
+from ropewalk.store._file_paths import object_path
+from ropewalk.store._filesystem import Filesystem
+from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point
+from ropewalk.tree import Kind, Object, make_object
 from tests.store.users import as_nobody
 
 
@@ -155,24 +155,24 @@ def test_an_unfinished_creation_is_ended(tmp_path: Path) -> None:
         b"{}",
         b"[1]",
         noise(100),
-        b'{"holdfast": 5}',
-        b'{"holdfast": "file store", "layout": 1}',
-        b'{"holdfast": "file store", "layout": 1, "format": 1, "algorithm": "x", "store_id": 5}',
+        b'{"ropewalk": 5}',
+        b'{"ropewalk": "file store", "layout": 1}',
+        b'{"ropewalk": "file store", "layout": 1, "format": 1, "algorithm": "x", "store_id": 5}',
     ],
 )
 def test_a_garbage_header_is_no_store(folder: Path, content: bytes) -> None:
-    (folder / "holdfast.json").write_bytes(content)
+    (folder / "ropewalk.json").write_bytes(content)
 
-    with pytest.raises(FormatError, match=r"holdfast\.json is not the header"):
+    with pytest.raises(FormatError, match=r"ropewalk\.json is not the header"):
         FileStore(folder)
 
 
 @pytest.mark.parametrize("field", ["layout", "format"])
 def test_a_newer_format_is_refused(folder: Path, field: str) -> None:
-    path = folder / "holdfast.json"
+    path = folder / "ropewalk.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {field: 2}))
 
-    with pytest.raises(NewerFormat, match="Install a newer Holdfast"):
+    with pytest.raises(NewerFormat, match="Install a newer Ropewalk"):
         FileStore(folder)
 
 
@@ -445,7 +445,7 @@ def test_a_folder_that_may_not_be_written_can_be_read() -> None:
     [(errno.ENOSPC, StoreFull), (errno.EROFS, NotAllowed), (errno.EIO, Unavailable)],
 )
 def test_a_commit_that_fails_anywhere_has_not_happened(
-    tmp_path: Path, number: int, expected: type[HoldfastError]
+    tmp_path: Path, number: int, expected: type[RopewalkError]
 ) -> None:
     """Whichever of its steps fails: nothing moved, and the same commit works afterwards."""
     two = chunk(noise(300, 2))
@@ -468,11 +468,11 @@ def test_a_commit_that_fails_anywhere_has_not_happened(
     assert steps > 5
 
 
-def commit_two(store: FileStore, two: Object) -> HoldfastError | None:
+def commit_two(store: FileStore, two: Object) -> RopewalkError | None:
     move = Move(MAIN, chunk("one").id, two.id)
     try:
         store.commit(SPACE, [two, chunk("three")], moves=[move], write_id="w")
-    except HoldfastError as error:
+    except RopewalkError as error:
         return error
     return None
 
@@ -508,10 +508,10 @@ def test_who_cannot_say_whether_a_commit_happened_says_that(tmp_path: Path) -> N
 
 LIMITED = """
 import resource, signal, sys
-from holdfast.errors import StoreFull
-from holdfast.store import FileStore
+from ropewalk.errors import StoreFull
+from ropewalk.store import FileStore
 from tests.store.test_files_errors import LARGE, chunk
-from holdfast.testing._stores._base import SPACE, point
+from ropewalk.testing._stores._base import SPACE, point
 
 store = FileStore(sys.argv[1])
 point(store, chunk("one"))

@@ -11,8 +11,8 @@ import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.errors import FormatError, InvalidInput
-from holdfast.store import (
+from ropewalk.errors import FormatError, InvalidInput
+from ropewalk.store import (
     MAX_DEPTH,
     MAX_PAYLOAD,
     decode_frame,
@@ -22,9 +22,9 @@ from holdfast.store import (
     frame_depth,
     parse_header,
 )
-from holdfast.store._dictionaries import CURRENT, dictionary_bytes
-from holdfast.testing._stores._base import in_threads
-from holdfast.tree import Kind, ObjectId, object_id
+from ropewalk.store._dictionaries import CURRENT, dictionary_bytes
+from ropewalk.testing._stores._base import in_threads
+from ropewalk.tree import Kind, ObjectId, object_id
 
 KINDS = st.sampled_from(list(Kind))
 PAYLOADS = st.one_of(

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import DamagedObject, MissingObjects
-from holdfast.store import MAX_DEPTH, Framed, FrameWriter, encode_delta, encode_whole, frame_depth
-from holdfast.store._framing import Known
-from holdfast.store._reading import read_bases, read_objects
-from holdfast.testing._stores._base import growing, noise, value
-from holdfast.tree import Kind, Object, ObjectId
+from ropewalk.errors import DamagedObject, MissingObjects
+from ropewalk.store import MAX_DEPTH, Framed, FrameWriter, encode_delta, encode_whole, frame_depth
+from ropewalk.store._framing import Known
+from ropewalk.store._reading import read_bases, read_objects
+from ropewalk.testing._stores._base import growing, noise, value
+from ropewalk.tree import Kind, Object, ObjectId
 
 
 class Shelf:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.store import KeyValueStore, Store
-from holdfast.store._key_value_cells import object_key
-from holdfast.testing import KVStoreContract, StoreContract
-from holdfast.testing._key_values import KVOpener
-from holdfast.testing._stores._base import Opener
-from holdfast.tree import ObjectId
+from ropewalk.store import KeyValueStore, Store
+from ropewalk.store._key_value_cells import object_key
+from ropewalk.testing import KVStoreContract, StoreContract
+from ropewalk.testing._key_values import KVOpener
+from ropewalk.testing._stores._base import Opener
+from ropewalk.tree import ObjectId
 from tests.store.key_values import DictKV, KeptKV
 
 

@@ -14,14 +14,14 @@ from typing import ClassVar, NamedTuple
 
 import pytest
 
-from holdfast.errors import Corrupt, MissingObjects
-from holdfast.store import Batch, KeyValueStore, Move, Presence, Store
-from holdfast.store._key_value_cells import Cell, decode_cell, object_key
-from holdfast.store._key_value_objects import Objects
-from holdfast.store._own import manifest
-from holdfast.store._record_store import Moment
-from holdfast.testing._stores._base import MAIN, PATIENCE, SPACE
-from holdfast.tree import Object, ObjectId, TreeWriter
+from ropewalk.errors import Corrupt, MissingObjects
+from ropewalk.store import Batch, KeyValueStore, Move, Presence, Store
+from ropewalk.store._key_value_cells import Cell, decode_cell, object_key
+from ropewalk.store._key_value_objects import Objects
+from ropewalk.store._own import manifest
+from ropewalk.store._record_store import Moment
+from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE
+from ropewalk.tree import Object, ObjectId, TreeWriter
 from tests.conftest import SOAK
 from tests.store.key_values import DictKV
 

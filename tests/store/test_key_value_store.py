@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast import History, Timeline
-from holdfast.errors import (
+import ropewalk
+from ropewalk import History, Timeline
+from ropewalk.errors import (
     Corrupt,
     FormatError,
-    HoldfastError,
     InvalidInput,
     NewerFormat,
+    RopewalkError,
     StoreClosed,
     StoreFull,
     Unavailable,
 )
-from holdfast.state import kv as kv_module
-from holdfast.store import (
+from ropewalk.state import kv as kv_module
+from ropewalk.store import (
     KeyValueStore,
     KVStore,
     MemoryStore,
@@ -33,7 +33,7 @@ from holdfast.store import (
     migrate,
     ref_name,
 )
-from holdfast.store._key_value_cells import (
+from ropewalk.store._key_value_cells import (
     EPOCH,
     HEADER,
     LOGS,
@@ -43,10 +43,10 @@ from holdfast.store._key_value_cells import (
     object_key,
     seal,
 )
-from holdfast.store._key_value_records import decode_page, decode_record, decode_refs
-from holdfast.store._records import Header
-from holdfast.testing._stores._base import MAIN, OTHER_SPACE, SPACE, growing, in_threads, value
-from holdfast.tree import TreeWriter
+from ropewalk.store._key_value_records import decode_page, decode_record, decode_refs
+from ropewalk.store._records import Header
+from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, growing, in_threads, value
+from ropewalk.tree import TreeWriter
 from tests.conftest import SOAK
 from tests.store.key_values import DictKV, KeptKV
 
@@ -71,7 +71,7 @@ def seen(store: Store) -> tuple[object, ...]:
 
 def test_the_interface_has_four_methods_to_supply() -> None:
     assert KVStore.__abstractmethods__ == {"get", "set", "keys", "compare_and_set"}
-    assert holdfast.KVStore is kv_module.KVStore is KVStore
+    assert ropewalk.KVStore is kv_module.KVStore is KVStore
     with pytest.raises(TypeError, match="abstract"):
         KVStore()  # type: ignore[abstract]
 
@@ -147,14 +147,14 @@ def test_a_store_takes_the_options_of_references() -> None:
 
 
 def test_other_keys_are_left_alone() -> None:
-    kv = DictKV({"mine": b"1", "holdfast": b"2", "hold": b"3", "object/": b"4"})
+    kv = DictKV({"mine": b"1", "ropewalk": b"2", "hold": b"3", "object/": b"4"})
     others = dict(kv.data)
     store = kv.as_store()
     numbered(store, 40)
     store.gc(recent=1)
 
     assert {key: kv.data[key] for key in others} == others
-    assert all(key.startswith("holdfast/") for key in kv.data.keys() - others)
+    assert all(key.startswith("ropewalk/") for key in kv.data.keys() - others)
 
 
 def test_an_agent_lives_on_a_key_value_store() -> None:
@@ -558,7 +558,7 @@ def test_an_answer_that_is_neither_yes_nor_no_is_refused(given: Any) -> None:
         Wrong().as_store()
 
 
-@pytest.mark.parametrize("given", [[b"holdfast/header"], ["other"], [5]])
+@pytest.mark.parametrize("given", [[b"ropewalk/header"], ["other"], [5]])
 def test_keys_that_were_not_asked_for_are_refused(given: Any) -> None:
     class Wrong(DictKV):
         def keys(self, prefix: str) -> Any:
@@ -568,7 +568,7 @@ def test_keys_that_were_not_asked_for_are_refused(given: Any) -> None:
         Wrong().as_store()
 
 
-@pytest.mark.parametrize("given", [None, [b"x"], {"other": b"x"}, {b"holdfast/": b"x"}])
+@pytest.mark.parametrize("given", [None, [b"x"], {"other": b"x"}, {b"ropewalk/": b"x"}])
 def test_values_that_were_not_asked_for_are_refused(given: Any) -> None:
     class Wrong(DictKV):
         def get_many(self, keys: Iterable[str]) -> Any:
@@ -605,7 +605,7 @@ def test_a_key_that_is_named_twice_is_one_key() -> None:
 
 
 def test_a_swap_that_never_succeeds_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.store._record_store._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("ropewalk.store._record_store._BUSY_SECONDS", 0.05)
 
     class Never(DictKV):
         stuck = False
@@ -669,7 +669,7 @@ def damaged_ways(data: Mapping[str, bytes], key: str) -> list[bytes | None]:
 def whatever(call: Callable[[], object]) -> object:
     try:
         return call()
-    except HoldfastError as error:
+    except RopewalkError as error:
         return error
 
 
@@ -697,7 +697,7 @@ def test_damage_anywhere_is_an_error_or_no_difference_and_never_another_answer()
 
     good = answers(lambda: DictKV(data).as_store())
     keys = sorted(data)
-    some = [key for key in keys if not key.startswith(("holdfast/object/", LOGS))]
+    some = [key for key in keys if not key.startswith(("ropewalk/object/", LOGS))]
     some += [object_key(id) for id in ids] + [key for key in keys if key.startswith(LOGS)][::6]
     for key in keys if SOAK else some:
         for bad in damaged_ways(data, key):
@@ -711,7 +711,7 @@ def test_damage_anywhere_is_an_error_or_no_difference_and_never_another_answer()
                 continue  # A space that is not there has no operations, which is an answer.
             if len(found) > 1:
                 for one, expected in zip(found, good, strict=True):
-                    assert isinstance(one, HoldfastError) or one == expected, (key, bad)
+                    assert isinstance(one, RopewalkError) or one == expected, (key, bad)
 
 
 PLAIN = st.recursive(
@@ -751,13 +751,13 @@ def test_a_check_names_what_is_no_object() -> None:
     kv = DictKV()
     store = kv.as_store()
     store.commit(SPACE, [TreeWriter().write("x").objects[0]])
-    (key,) = [key for key in kv.data if key.startswith("holdfast/object/")]
+    (key,) = [key for key in kv.data if key.startswith("ropewalk/object/")]
     kv.data[key] = b"?"
-    kv.data["holdfast/object/nonsense"] = b"A"
+    kv.data["ropewalk/object/nonsense"] = b"A"
 
     problems = store.check(read_data=True).problems
 
-    assert {one.subject for one in problems} == {key, "holdfast/object/nonsense"}
+    assert {one.subject for one in problems} == {key, "ropewalk/object/nonsense"}
     assert list(store.scan()) == []
 
 
@@ -766,7 +766,7 @@ def test_an_object_whose_cell_is_damaged_can_be_written_again() -> None:
     store = kv.as_store()
     one = value("one")
     store.commit(SPACE, [one])
-    (key,) = [key for key in kv.data if key.startswith("holdfast/object/")]
+    (key,) = [key for key in kv.data if key.startswith("ropewalk/object/")]
     kv.data[key] = b"?"
     with pytest.raises(Corrupt):
         store.read([one.id])

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.store import Capabilities, MemoryStore, Store, space_name
-from holdfast.testing import StoreContract
-from holdfast.testing._stores._base import SPACE, Opener, growing, noise, value
-from holdfast.tree import ObjectId
+from ropewalk.store import Capabilities, MemoryStore, Store, space_name
+from ropewalk.testing import StoreContract
+from ropewalk.testing._stores._base import SPACE, Opener, growing, noise, value
+from ropewalk.tree import ObjectId
 
 
 class TestMemoryStore(StoreContract):

@@ -8,8 +8,8 @@ import tracemalloc
 
 import pytest
 
-from holdfast.store import Within
-from holdfast.store._aside_memory import MemoryScratch, MemoryTextIndex
+from ropewalk.store import Within
+from ropewalk.store._aside_memory import MemoryScratch, MemoryTextIndex
 
 ALL = Within(100_000)
 

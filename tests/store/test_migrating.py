@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.errors import (
+import ropewalk
+from ropewalk.errors import (
     Conflict,
     DamagedObject,
     InvalidInput,
@@ -21,15 +21,15 @@ from holdfast.errors import (
     StoreFull,
     Unavailable,
 )
-from holdfast.history import History
-from holdfast.store import FileStore, MemoryStore, Migrated, Move, SqliteStore, Store, ref_name
-from holdfast.store import _copying as copying
-from holdfast.store._collecting import operations
-from holdfast.store._own import OWN_SPACE
-from holdfast.testing import Fault, FaultStore, Outcome, fail_every_call
-from holdfast.testing._stores._base import OTHER_SPACE, PATIENCE, SPACE, growing
-from holdfast.testing._stores._care import all_ids, drop, long, step
-from holdfast.tree import (
+from ropewalk.history import History
+from ropewalk.store import FileStore, MemoryStore, Migrated, Move, SqliteStore, Store, ref_name
+from ropewalk.store import _copying as copying
+from ropewalk.store._collecting import operations
+from ropewalk.store._own import OWN_SPACE
+from ropewalk.testing import Fault, FaultStore, Outcome, fail_every_call
+from ropewalk.testing._stores._base import OTHER_SPACE, PATIENCE, SPACE, growing
+from ropewalk.testing._stores._care import all_ids, drop, long, step
+from ropewalk.tree import (
     Commit,
     Kind,
     Object,
@@ -122,7 +122,7 @@ def test_everything_arrives(pair: tuple[Store, Store]) -> None:
     source, target = pair
     head = fill(source)
 
-    done = holdfast.migrate(source, target)
+    done = ropewalk.migrate(source, target)
 
     assert done.objects == len(all_ids(source)) and done.present == 0
     assert all_ids(target) == all_ids(source) | {ref.target for ref in target.refs(OWN_SPACE)}
@@ -137,7 +137,7 @@ def test_frames_arrive_as_they_were(pair: tuple[Store, Store]) -> None:
     fill(source)
     assert any(base is not None for _, base in stored(source).values())
 
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
 
     arrived = stored(target)
     assert {id: arrived[id] for id in stored(source)} == stored(source)
@@ -148,12 +148,12 @@ def test_a_second_run_copies_nothing_and_a_later_one_only_what_is_new(
 ) -> None:
     source, target = pair
     head = fill(source)
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
     before = all_ids(source)
 
-    assert holdfast.migrate(source, target) == Migrated(0, 0, len(before), 2, 0, (), ())
+    assert ropewalk.migrate(source, target) == Migrated(0, 0, len(before), 2, 0, (), ())
     step(source, "main", long(1), head)
-    done = holdfast.migrate(source, target)
+    done = ropewalk.migrate(source, target)
 
     new = all_ids(source) - before
     assert (done.objects, done.operations) == (len(new), 1)
@@ -170,13 +170,13 @@ def test_what_was_undone_or_collected_shortens_the_log_but_not_the_refs(
     source.gc(recent=3)
     assert source.view(SPACE).sequence > 3
 
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
 
     assert refs(target) == refs(source)
     followed = log(target)[1:]
     assert followed == log(source)[-len(followed) :] and len(followed) >= 3
     assert load(head.root, target.read) == load(head.root, source.read)
-    assert holdfast.migrate(source, target).operations == 0
+    assert ropewalk.migrate(source, target).operations == 0
     assert target.check(read_data=True).problems == ()
 
 
@@ -188,8 +188,8 @@ def test_the_target_answers_to_the_names_of_the_source(make: Make) -> None:
     )
     fill(first)
 
-    holdfast.migrate(first, second)
-    holdfast.migrate(second, third)
+    ropewalk.migrate(first, second)
+    ropewalk.migrate(second, third)
 
     again = make("sqlite", "third")
     for name in ("old", "older", "./ \x01", "second", "third"):
@@ -203,7 +203,7 @@ def test_a_name_that_the_target_was_opened_with_is_kept_in_it(tmp_path: Path) ->
     fill(source)
 
     with SqliteStore(tmp_path / "target", backend_aliases=["old"]) as target:
-        holdfast.migrate(source, target)
+        ropewalk.migrate(source, target)
 
     with SqliteStore(tmp_path / "target") as again:
         assert again.answers_to("old")
@@ -218,7 +218,7 @@ def test_another_history_in_the_target_is_refused_before_anything_is_copied(
     before = all_ids(target)
 
     with pytest.raises(Conflict, match=SPACE):
-        holdfast.migrate(source, target)
+        ropewalk.migrate(source, target)
 
     assert all_ids(target) == before and target.spaces() == [SPACE]
 
@@ -232,7 +232,7 @@ def test_another_history_that_ends_at_the_same_refs_is_no_obstacle(
     target.commit(SPACE)
     target.commit(SPACE, [*written.objects, made], moves=[Move(BRANCH, None, head.id)])
 
-    done = holdfast.migrate(source, target)
+    done = ropewalk.migrate(source, target)
 
     assert (done.objects, done.operations) == (0, 0)
 
@@ -242,7 +242,7 @@ def test_other_spaces_of_the_target_stay_as_they_are(source: Store, target: Stor
     target.commit("team/other", written.objects, moves=[Move(BRANCH, None, written.root)])
     fill(source)
 
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
 
     assert refs(target) == refs(source) | {"team/other": {BRANCH: written.root}}
 
@@ -259,14 +259,14 @@ def test_a_missing_object_is_named_and_what_was_copied_stays(pair: tuple[Store, 
     lose(source, head.root)
 
     with pytest.raises(MissingObjects) as raised:
-        holdfast.migrate(source, target)
+        ropewalk.migrate(source, target)
 
     assert raised.value.ids == (head.root,)
     assert BRANCH in raised.value.__notes__[0] and "keep_going" in raised.value.__notes__[0]
     assert all_ids(source) <= all_ids(target)
     assert target.gc(recent=1).freed == 0
     source.commit(SPACE, TreeWriter().write(long(1)).objects)
-    assert holdfast.migrate(source, target).lost == ()
+    assert ropewalk.migrate(source, target).lost == ()
     assert refs(target) == refs(source)
     assert target.check(read_data=True).problems == ()
 
@@ -277,7 +277,7 @@ def test_what_is_whole_can_be_brought_without_what_is_not(pair: tuple[Store, Sto
     other = step(source, "other", long(2), None)
     lose(source, head.root)
 
-    done = holdfast.migrate(source, target, keep_going=True)
+    done = ropewalk.migrate(source, target, keep_going=True)
 
     assert done.left == (f"{SPACE}/{BRANCH}",)
     assert [(one.code, one.subject) for one in done.lost] == [("missing-object", head.root.hex())]
@@ -285,7 +285,7 @@ def test_what_is_whole_can_be_brought_without_what_is_not(pair: tuple[Store, Sto
     assert target.check(read_data=True).problems == ()
     assert target.gc(recent=1).freed == 0
     source.commit(SPACE, TreeWriter().write(long(1)).objects)
-    assert holdfast.migrate(source, target).left == ()
+    assert ropewalk.migrate(source, target).left == ()
     assert refs(target) == refs(source)
     assert target.check(read_data=True).problems == ()
 
@@ -293,11 +293,11 @@ def test_what_is_whole_can_be_brought_without_what_is_not(pair: tuple[Store, Sto
 def test_what_the_source_has_lost_since_is_taken_from_the_target(source: Store) -> None:
     target = MemoryStore()
     head = fill(source)
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
     lose(source, head.root)
     head = step(source, "main", long(1), head)
 
-    done = holdfast.migrate(source, target)
+    done = ropewalk.migrate(source, target)
 
     assert (done.lost, done.left) == ((), ())
     assert refs(target) == refs(source)
@@ -317,11 +317,11 @@ def test_a_damaged_object_is_named_and_never_copied(source: Store, target: Store
     flip(source, head.root)
 
     with pytest.raises(DamagedObject) as raised:
-        holdfast.migrate(source, target)
+        ropewalk.migrate(source, target)
 
     assert raised.value.id == head.root
     assert all_ids(target) & all_ids(source) == all_ids(source) - {head.root}
-    done = holdfast.migrate(source, target, keep_going=True)
+    done = ropewalk.migrate(source, target, keep_going=True)
     assert [one.code for one in done.lost] == ["damaged-object"] and len(done.left) == 1
 
 
@@ -333,7 +333,7 @@ def test_damage_that_no_ref_leads_to_is_listed_and_stops_nothing(
     source.commit(SPACE, loose.objects)
     flip(source, loose.root)
 
-    done = holdfast.migrate(source, target)
+    done = ropewalk.migrate(source, target)
 
     assert [one.subject for one in done.lost] == [loose.root.hex()] and done.left == ()
     assert target.check(read_data=True).problems == ()
@@ -347,7 +347,7 @@ def test_a_collection_of_the_target_costs_nothing_that_arrived(pair: tuple[Store
     def collect(what: str, done: int) -> None:
         freed.append(target.gc(recent=1).freed)
 
-    done = holdfast.migrate(source, target, progress=collect)
+    done = ropewalk.migrate(source, target, progress=collect)
 
     assert freed and sum(freed) == 0
     assert done.objects == len(all_ids(source))
@@ -370,7 +370,7 @@ def test_collections_of_the_target_in_the_midst_of_it_harm_nothing(
     collector = threading.Thread(target=collect)
     collector.start()
     try:
-        holdfast.migrate(source, target)
+        ropewalk.migrate(source, target)
     finally:
         ended.set()
         collector.join()
@@ -389,7 +389,7 @@ def test_what_a_collection_took_before_refs_needed_it_is_copied_again(
     def collect(what: str, done: int) -> None:
         freed.append(target.gc(recent=1).freed)
 
-    done = holdfast.migrate(source, target, progress=collect)
+    done = ropewalk.migrate(source, target, progress=collect)
 
     assert sum(freed) == done.objects == len(all_ids(source))
     assert refs(target) == refs(source) | {"team/other": {}}
@@ -401,15 +401,15 @@ def test_a_migration_that_ends_at_any_step_is_finished_by_the_next(make: Make) -
     fill(source, steps=3)
     drop(source, "other", step(source, "other", long(3), None))
     steps: list[str] = []
-    holdfast.migrate(source, MemoryStore(), progress=lambda what, done: steps.append(what))
+    ropewalk.migrate(source, MemoryStore(), progress=lambda what, done: steps.append(what))
     assert set(steps) == {"copying", "replaying"}
 
     target = MemoryStore()
     for last in range(len(steps)):
         with suppress(StopIteration):
-            holdfast.migrate(source, target, progress=stopping(last))
+            ropewalk.migrate(source, target, progress=stopping(last))
         assert target.check(read_data=True).problems == ()
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
 
     assert refs(target) == refs(source) and log(target) == log(source)
     assert target.check(read_data=True).problems == ()
@@ -433,7 +433,7 @@ def test_whatever_call_of_the_target_fails_the_next_run_finishes(source: Store) 
 
     calls = fail_every_call(
         lambda: MemoryStore(backend_id="target").another,
-        lambda target: holdfast.migrate(source, target),
+        lambda target: ropewalk.migrate(source, target),
         check,
     )
 
@@ -448,18 +448,18 @@ def test_whatever_call_of_the_source_fails_the_next_run_finishes(
     fill(source, steps=2)
     source.gc(recent=2)
     counted = FaultStore(source)
-    holdfast.migrate(counted, MemoryStore())
+    ropewalk.migrate(counted, MemoryStore())
 
     for number in range(1, len(counted.calls) + 1):
         target = MemoryStore()
         with pytest.raises(Unavailable):
-            holdfast.migrate(FaultStore(source, [make_fault(number)]), target)
+            ropewalk.migrate(FaultStore(source, [make_fault(number)]), target)
         assert target.check(read_data=True).problems == ()
         assert_arrives(source, target)
 
 
 def assert_arrives(source: Store, target: Store) -> None:
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
     assert refs(target) == refs(source)
     followed = log(target)[1:]
     assert followed == log(source)[-len(followed) :] and len(followed) == 3
@@ -484,7 +484,7 @@ def test_a_source_that_collects_meanwhile_is_migrated_as_it_is_then(
             step(source, "main", long(4), None)
             assert source.gc(recent=1).freed > 10
 
-    done = holdfast.migrate(source, target, progress=change)
+    done = ropewalk.migrate(source, target, progress=change)
 
     assert changed and done.left == ()
     assert refs(target) == refs(source)
@@ -509,12 +509,12 @@ def test_a_source_that_is_written_meanwhile_arrives_as_it_was_at_some_moment(
     writer.start()
     turns: list[int] = []
     for _ in range(4):
-        holdfast.migrate(source, target)
+        ropewalk.migrate(source, target)
         migrated.set()
         turns.append(History(target, SPACE).value()["turn"])
         assert target.check(read_data=True).problems == ()
     writer.join()
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
 
     assert turns == sorted(turns)
     assert refs(target) == refs(source) and log(target) == log(source)
@@ -527,11 +527,11 @@ def test_a_full_target_collects_first_and_then_says_so(source: Store) -> None:
     roomy, tight = MemoryStore(size_limit=2 * every), MemoryStore(size_limit=every // 2)
     roomy.commit("team/old", [make_object(Kind.CHUNK, random.Random(1).randbytes(every * 3 // 2))])
 
-    holdfast.migrate(source, roomy)
+    ropewalk.migrate(source, roomy)
 
     assert refs(roomy) == refs(source) | {"team/old": {}}
     with pytest.raises(StoreFull):
-        holdfast.migrate(source, tight)
+        ropewalk.migrate(source, tight)
     assert tight.check(read_data=True).problems == ()
 
 
@@ -543,8 +543,8 @@ def test_a_write_id_that_was_used_again_long_after_is_no_obstacle(make: Make) ->
     source.commit(SPACE, write_id="again")
     source.commit(SPACE, operation={"n": float("nan")})
 
-    assert holdfast.migrate(source, target).operations == 303
-    assert holdfast.migrate(source, target).operations == 0
+    assert ropewalk.migrate(source, target).operations == 303
+    assert ropewalk.migrate(source, target).operations == 0
     assert target.view(SPACE).sequence == 303
 
 
@@ -557,7 +557,7 @@ def test_what_a_killed_collection_condemned_in_the_target_is_brought_again(
     target.condemn(every, collection=5)
     target.raise_epochs()
 
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
 
     assert target.missing(every) == []
     assert refs(target) == refs(source) | {"team/other": {}}
@@ -574,7 +574,7 @@ def test_what_nothing_needed_in_the_source_can_be_collected_in_the_target(
     garbage = needed - all_ids(source)
     source.commit(SPACE, TreeWriter().write(long(9)).objects)
 
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
     target.gc()
 
     assert garbage and not garbage & all_ids(target)
@@ -585,14 +585,14 @@ def test_what_nothing_needed_in_the_source_can_be_collected_in_the_target(
 def test_the_twin_migrates_too(source: Store, target: Store) -> None:
     fill(source)
 
-    done = asyncio.run(holdfast.amigrate(source, target))
+    done = asyncio.run(ropewalk.amigrate(source, target))
 
     assert done.objects == len(all_ids(source)) and refs(target) == refs(source)
 
 
 def test_only_stores_can_be_migrated(source: Store) -> None:
     with pytest.raises(InvalidInput, match="two stores"):
-        holdfast.migrate(source, "target")  # type: ignore[arg-type]
+        ropewalk.migrate(source, "target")  # type: ignore[arg-type]
 
 
 def test_undo_and_redo_go_on_in_the_target(pair: tuple[Store, Store]) -> None:
@@ -607,7 +607,7 @@ def test_undo_and_redo_go_on_in_the_target(pair: tuple[Store, Store]) -> None:
     history.undo()
     source.gc(recent=4)
 
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
 
     assert target.view(SPACE).sequence < source.view(SPACE).sequence
     there = History(target, SPACE)
@@ -627,7 +627,7 @@ def test_an_undo_of_what_was_not_replayed_names_nothing(source: Store, target: S
     source.gc(recent=1)
     history.undo(1)
 
-    holdfast.migrate(source, target)
+    ropewalk.migrate(source, target)
 
     assert [one.metadata.get("undoes") for one in source.operations(SPACE)][-2:] == [None, 1]
     assert [one.metadata.get("undoes") for one in target.operations(SPACE)][-2:] == [None, 0]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import Store
-from holdfast.testing._stores._base import SPACE
+from ropewalk.store import Store
+from ropewalk.testing._stores._base import SPACE
 from tests.conftest import SOAK
 from tests.store.migration_workers import ENGINES
 

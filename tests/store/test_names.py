@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidName
-from holdfast.store import (
+from ropewalk.errors import InvalidName
+from ropewalk.store import (
     MAX_NAME_BYTES,
     decode_part,
     encode_part,

@@ -15,11 +15,11 @@ from nats.js.api import KeyValueConfig
 from nats.js.errors import KeyWrongLastSequenceError
 
 from examples.nats_store import NatsStore
-from holdfast import Timeline, Unavailable
-from holdfast.store import KeyValueStore
-from holdfast.testing import KVStoreContract
-from holdfast.testing._key_values import KVOpener
-from holdfast.testing._stores._base import Opener
+from ropewalk import Timeline, Unavailable
+from ropewalk.store import KeyValueStore
+from ropewalk.testing import KVStoreContract
+from ropewalk.testing._key_values import KVOpener
+from ropewalk.testing._stores._base import Opener
 from tests.store.test_key_value import KeyValueStoreContract
 
 EXAMPLE = Path(__file__).parents[2] / "examples/nats_store.py"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import Corrupt, MissingObjects, Unavailable
-from holdfast.store import Framed, KeyValueStore, Move, Store, Stored, _key_value_store, _s3
-from holdfast.store._key_value_cells import Cell
-from holdfast.store._order import Below, lowest_first
-from holdfast.store._s3_catalog import Catalog
-from holdfast.testing._stores._base import MAIN, SPACE
-from holdfast.tree import Object
+from ropewalk.errors import Corrupt, MissingObjects, Unavailable
+from ropewalk.store import Framed, KeyValueStore, Move, Store, Stored, _key_value_store, _s3
+from ropewalk.store._key_value_cells import Cell
+from ropewalk.store._order import Below, lowest_first
+from ropewalk.store._s3_catalog import Catalog
+from ropewalk.testing._stores._base import MAIN, SPACE
+from ropewalk.tree import Object
 from tests.conftest import SOAK
 from tests.store.key_values import DictKV
 from tests.store.orphans import Campaign

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import FormatError
-from holdfast.store import (
+from ropewalk.errors import FormatError
+from ropewalk.store import (
     FOOTER_SIZE,
     Framed,
     build_pack,
@@ -16,7 +16,7 @@ from holdfast.store import (
     read_index,
     seal_pack,
 )
-from holdfast.testing._stores._base import value
+from ropewalk.testing._stores._base import value
 
 FRAMES = st.lists(
     st.builds(
@@ -77,4 +77,4 @@ def test_any_bytes_are_a_pack_or_a_format_error(data: bytes) -> None:
     with pytest.raises(FormatError):
         open_pack(data)
     with pytest.raises(FormatError):
-        open_pack(data + b"HFP\x01")
+        open_pack(data + b"RWP\x01")

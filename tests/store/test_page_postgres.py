@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import AgentState as AgentRefState
-from holdfast import ContentRef, Externalized, Inline
-from holdfast import FileStore as FilesystemCAS
-from holdfast import MemoryStore as InMemoryCAS
-from holdfast import PostgresStore as PostgresCAS
-from holdfast import migrate as migrate_cas
-from holdfast.adapters import StateAdapter as LangGraphAdapter
-from holdfast.errors import MissingContent, UnresolvedReferenceError
-from holdfast.state import Runtime, using
+from ropewalk import AgentState as AgentRefState
+from ropewalk import ContentRef, Externalized, Inline
+from ropewalk import FileStore as FilesystemCAS
+from ropewalk import MemoryStore as InMemoryCAS
+from ropewalk import PostgresStore as PostgresCAS
+from ropewalk import migrate as migrate_cas
+from ropewalk.adapters import StateAdapter as LangGraphAdapter
+from ropewalk.errors import MissingContent, UnresolvedReferenceError
+from ropewalk.state import Runtime, using
 
 
 class RAGState(AgentRefState):

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.store import PostgresStore, Store
-from holdfast.testing import StoreContract
-from holdfast.testing._stores._base import Opener
-from holdfast.tree import ObjectId
+from ropewalk.store import PostgresStore, Store
+from ropewalk.testing import StoreContract
+from ropewalk.testing._stores._base import Opener
+from ropewalk.tree import ObjectId
 from tests.postgres import Postgres
 
 _numbers = itertools.count(1)

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-import holdfast
-from holdfast.errors import (
+import ropewalk
+from ropewalk.errors import (
     FormatError,
-    HoldfastError,
     InvalidInput,
     NewerFormat,
     NotAllowed,
     NotFound,
+    RopewalkError,
     Unavailable,
 )
-from holdfast.store import PostgresStore
-from holdfast.testing._stores._base import SPACE, point, value
+from ropewalk.store import PostgresStore
+from ropewalk.testing._stores._base import SPACE, point, value
 from tests.postgres import PASSWORD, Postgres, running_postgres
 from tests.servers import _free_port
 
@@ -34,14 +34,14 @@ def database(postgres_url: str) -> str:
     return postgres_url.rpartition("/")[2]
 
 
-def refused(dsn: str, **options: object) -> HoldfastError:
-    with pytest.raises(HoldfastError) as caught:
+def refused(dsn: str, **options: object) -> RopewalkError:
+    with pytest.raises(RopewalkError) as caught:
         PostgresStore(dsn, connect_timeout=2.0, **options)  # type: ignore[arg-type]
     return caught.value
 
 
 def test_a_wrong_password_names_user_and_password(postgres: Postgres) -> None:
-    error = refused(f"postgresql://holdfast:{SECRET}@127.0.0.1:{postgres.port}/postgres")
+    error = refused(f"postgresql://ropewalk:{SECRET}@127.0.0.1:{postgres.port}/postgres")
 
     assert isinstance(error, NotAllowed)
     assert "Check the user and the password" in str(error)
@@ -110,10 +110,10 @@ def test_no_secret_is_ever_shown(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     dsn = {
-        "password": f"postgresql://holdfast:{SECRET}@127.0.0.1:{postgres.port}/postgres",
-        "database": f"postgresql://holdfast:{SECRET}@127.0.0.1:{postgres.port}/nosuch",
-        "port": f"postgresql://holdfast:{SECRET}@127.0.0.1:{_free_port()}/postgres",
-        "typo": f"postgresql://holdfast:{SECRET}@127.0.0.1:{postgres.port}/postgres?x",
+        "password": f"postgresql://ropewalk:{SECRET}@127.0.0.1:{postgres.port}/postgres",
+        "database": f"postgresql://ropewalk:{SECRET}@127.0.0.1:{postgres.port}/nosuch",
+        "port": f"postgresql://ropewalk:{SECRET}@127.0.0.1:{_free_port()}/postgres",
+        "typo": f"postgresql://ropewalk:{SECRET}@127.0.0.1:{postgres.port}/postgres?x",
     }[path]
     error = refused(dsn)
 
@@ -133,17 +133,17 @@ def test_without_the_driver_the_extra_is_named() -> None:
     program = """
 import sys
 sys.modules["psycopg"] = None
-import holdfast
+import ropewalk
 try:
-    holdfast.open("postgresql://localhost/app")
-except holdfast.InvalidInput as error:
+    ropewalk.open("postgresql://localhost/app")
+except ropewalk.InvalidInput as error:
     print(error)
 """
     said = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout
 
-    assert "pip install 'holdfast[postgres]'" in said
+    assert "pip install 'ropewalk[postgres]'" in said
 
 
 # Schemas.
@@ -161,11 +161,11 @@ def test_two_schemas_hold_two_stores(postgres_url: str) -> None:
 
 
 def test_a_url_may_name_the_schema_and_the_durability(postgres_url: str) -> None:
-    with holdfast.open(f"{postgres_url}?schema=team-a&connect_timeout=5") as store:
+    with ropewalk.open(f"{postgres_url}?schema=team-a&connect_timeout=5") as store:
         assert isinstance(store, PostgresStore)
         assert (store.schema, store.durability) == ("team-a", "full")
         point(store, value("x"))
-    with holdfast.open(
+    with ropewalk.open(
         f"{postgres_url}?durability=relaxed&schema=team-a".replace("postgresql:", "postgres:")
     ) as again:
         assert (again.durability, again.spaces()) == ("relaxed", [SPACE])
@@ -178,11 +178,11 @@ def test_a_name_that_no_schema_has_is_refused(schema: str) -> None:
 
 
 def test_nothing_is_made_unless_that_is_wanted(postgres_url: str) -> None:
-    with pytest.raises(NotFound, match="holdfast init"):
+    with pytest.raises(NotFound, match="ropewalk init"):
         PostgresStore(postgres_url, create=False)
 
     with psycopg.connect(postgres_url) as look:
-        found = look.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'holdfast'").fetchall()
+        found = look.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'ropewalk'").fetchall()
         assert found == []
 
 
@@ -229,7 +229,7 @@ def test_a_newer_layout_is_refused(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store:
         store._ask("UPDATE {s}.facts SET layout = 3")
 
-    with pytest.raises(NewerFormat, match="Install a newer Holdfast"):
+    with pytest.raises(NewerFormat, match="Install a newer Ropewalk"):
         PostgresStore(postgres_url)
 
 
@@ -243,21 +243,21 @@ def test_a_layout_from_before_the_first_release_is_refused(postgres_url: str) ->
 
 def test_tables_that_vanish_are_named_with_what_to_do(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store, psycopg.connect(postgres_url) as other:
-        other.execute("DROP TABLE holdfast.refs")
+        other.execute("DROP TABLE ropewalk.refs")
         other.commit()
 
-        with pytest.raises(FormatError, match="holdfast init"):
+        with pytest.raises(FormatError, match="ropewalk init"):
             store.ref(SPACE, "branch/main")
 
 
 def test_functions_that_are_missing_are_made_again(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store, psycopg.connect(postgres_url) as other:
         point(store, value("before"))
-        other.execute("DROP FUNCTION holdfast.commit_2, holdfast.frames_1")
+        other.execute("DROP FUNCTION ropewalk.commit_2, ropewalk.frames_1")
         other.commit()
     with (
         PostgresStore(postgres_url, create=False) as store,
-        pytest.raises(FormatError, match="holdfast init"),
+        pytest.raises(FormatError, match="ropewalk init"),
     ):
         store.read([value("before").id])
 
@@ -435,4 +435,4 @@ def test_options_that_make_no_sense_are_refused() -> None:
         with pytest.raises(InvalidInput):
             PostgresStore(**given)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="size_limit"):
-        holdfast.open("postgresql://localhost/app", size_limit=1000)
+        ropewalk.open("postgresql://localhost/app", size_limit=1000)

@@ -14,12 +14,12 @@ from psycopg.waiting import Ready, Wait
 from psycopg_pool import ConnectionPool, PoolTimeout
 from psycopg_pool.pool import AddConnection, ShrinkPool
 
-from holdfast.errors import NotAllowed, Unavailable
-from holdfast.store import Move, PostgresStore, _haste
-from holdfast.store._postgres_errors import TimedOut
-from holdfast.store._postgres_pool import _Pool, _until
-from holdfast.testing import fail_every_call
-from holdfast.testing._stores._base import MAIN, PATIENCE, SPACE, point, value
+from ropewalk.errors import NotAllowed, Unavailable
+from ropewalk.store import Move, PostgresStore, _haste
+from ropewalk.store._postgres_errors import TimedOut
+from ropewalk.store._postgres_pool import _Pool, _until
+from ropewalk.testing import fail_every_call
+from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, point, value
 from tests.patience import patiently
 from tests.postgres import Postgres
 from tests.proxy import Proxy
@@ -184,7 +184,7 @@ def test_opening_a_store_whose_connection_is_cut_says_so(url: str, proxy: Proxy)
 
 def test_opening_a_store_that_is_being_made_ends(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as other:
-        other.execute("SELECT pg_advisory_lock(hashtext('holdfast \"holdfast\"'))")
+        other.execute("SELECT pg_advisory_lock(hashtext('ropewalk \"ropewalk\"'))")
 
         with pytest.raises(Unavailable, match="did not answer within 1 seconds"):
             PostgresStore(postgres_url, timeout=SHORT)
@@ -218,7 +218,7 @@ def test_a_failed_statement_leaves_the_pool_as_it_was(
 def test_a_refused_commit_leaves_no_transaction_and_no_gap(
     store: PostgresStore, postgres: Postgres, postgres_url: str
 ) -> None:
-    from holdfast.errors import MissingObjects, RefMoved
+    from ropewalk.errors import MissingObjects, RefMoved
 
     one = value("one")
     with pytest.raises(RefMoved):
@@ -267,7 +267,7 @@ def test_a_lock_that_others_hold_ends_in_bounded_time(
 
     put_one(postgres_url)
     with psycopg.connect(postgres_url) as other:
-        other.execute('SELECT 1 FROM "holdfast".spaces FOR UPDATE')
+        other.execute('SELECT 1 FROM "ropewalk".spaces FOR UPDATE')
         with pytest.raises(Unavailable):
             point(hasty, value("two"), expected=value("one").id)
 

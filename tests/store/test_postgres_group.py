@@ -12,12 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.errors import RefMoved, Unavailable
-from holdfast.store import Move, Operation, PostgresStore
-from holdfast.store._decide import Batch
-from holdfast.store._postgres_commit import Answer, write_key
-from holdfast.testing._stores._base import MAIN, PATIENCE, growing, value
-from holdfast.tree import Object
+from ropewalk.errors import RefMoved, Unavailable
+from ropewalk.store import Move, Operation, PostgresStore
+from ropewalk.store._decide import Batch
+from ropewalk.store._postgres_commit import Answer, write_key
+from ropewalk.testing._stores._base import MAIN, PATIENCE, growing, value
+from ropewalk.tree import Object
 from tests.postgres import Postgres
 
 FIRST = "test/first"
@@ -51,7 +51,7 @@ def schema() -> str:
 
 @pytest.fixture
 def store(postgres: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
-    monkeypatch.setattr("holdfast.store._postgres_group._PATIENCE", PATIENCE)
+    monkeypatch.setattr("ropewalk.store._postgres_group._PATIENCE", PATIENCE)
     with Slow(postgres.url(), schema=schema) as opened:
         yield opened
 
@@ -295,7 +295,7 @@ def test_a_group_with_a_space_that_is_held_up_goes_one_by_one(
 def test_who_waits_for_a_leader_that_does_not_come_back_goes_ahead(
     store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.store._postgres_group._PATIENCE", 0.01)
+    monkeypatch.setattr("ropewalk.store._postgres_group._PATIENCE", 0.01)
     first, *others = spaces
     stuck = in_background(lambda: first.go_on(value("first")))
     until(lambda: store._group._leader is not None)
@@ -331,7 +331,7 @@ def test_what_takes_long_to_fail_is_told_to_all(
         raise Unavailable("for the test")
 
     monkeypatch.setattr(store._group, "_send", fail)
-    monkeypatch.setattr("holdfast.store._postgres_group._SOON", -1.0)
+    monkeypatch.setattr("ropewalk.store._postgres_group._SOON", -1.0)
     first, *others = spaces
     works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
 
@@ -363,7 +363,7 @@ def test_watchers_are_told_of_a_commit_that_went_with_others(
 def test_a_leader_waits_for_those_who_were_there_the_last_time(
     store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.store._postgres_group._LONGEST", PATIENCE)
+    monkeypatch.setattr("ropewalk.store._postgres_group._LONGEST", PATIENCE)
     _, one, other, *_ = spaces
     group = store._group
     group._expected, group._took = 2, 2 * PATIENCE
@@ -394,8 +394,8 @@ def test_writes_that_share_a_number_are_told_apart(
     def same(batch: Batch, attempt: int = 0) -> bytes:
         return write_key(batch, attempt) if attempt else bytes(8)
 
-    monkeypatch.setattr("holdfast.store._postgres_commit.write_key", same)
-    monkeypatch.setattr("holdfast.store._postgres_group.write_key", same)
+    monkeypatch.setattr("ropewalk.store._postgres_commit.write_key", same)
+    monkeypatch.setattr("ropewalk.store._postgres_group.write_key", same)
     first, *others = spaces
     works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
     run_together(store, first, works)

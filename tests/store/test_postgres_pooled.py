@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.store import PostgresStore, Store
-from holdfast.testing._stores._asynchronous import AsynchronousContract
-from holdfast.testing._stores._base import SPACE, Opener, point, value
-from holdfast.testing._stores._collection import CollectionContract
-from holdfast.testing._stores._commits import CommitContract
-from holdfast.testing._stores._concurrency import ConcurrencyContract
-from holdfast.testing._stores._leases import LeaseContract
-from holdfast.testing._stores._objects import ObjectContract
-from holdfast.testing._stores._watching import WatchContract
-from holdfast.tree import ObjectId
+from ropewalk.store import PostgresStore, Store
+from ropewalk.testing._stores._asynchronous import AsynchronousContract
+from ropewalk.testing._stores._base import SPACE, Opener, point, value
+from ropewalk.testing._stores._collection import CollectionContract
+from ropewalk.testing._stores._commits import CommitContract
+from ropewalk.testing._stores._concurrency import ConcurrencyContract
+from ropewalk.testing._stores._leases import LeaseContract
+from ropewalk.testing._stores._objects import ObjectContract
+from ropewalk.testing._stores._watching import WatchContract
+from ropewalk.tree import ObjectId
 from tests.postgres import Postgres
 from tests.store.test_postgres import damage
 

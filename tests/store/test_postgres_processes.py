@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import holdfast
-from holdfast.store import PostgresStore
-from holdfast.testing._stores._base import MAIN, SPACE
+import ropewalk
+from ropewalk.store import PostgresStore
+from ropewalk.testing._stores._base import MAIN, SPACE
 from tests.conftest import SOAK
 from tests.postgres import Postgres, running_postgres
 from tests.store.postgres_workers import start, start_all
@@ -33,10 +33,10 @@ def own_server() -> Iterator[Postgres]:
 def test_eight_processes_on_one_branch_lose_nothing(postgres_url: str) -> None:
     each = 30 if SOAK else 4
     with PostgresStore(postgres_url) as store:
-        state = holdfast.Versioned(store, name="shared", mergers={"log": "append"})
+        state = ropewalk.Versioned(store, name="shared", mergers={"log": "append"})
         state["log"] = []
         state.commit()
-    calls = [("branch", postgres_url, "holdfast", n, each) for n in range(PROCESSES)]
+    calls = [("branch", postgres_url, "ropewalk", n, each) for n in range(PROCESSES)]
     workers = start_all(calls)
 
     for worker in workers:
@@ -46,14 +46,14 @@ def test_eight_processes_on_one_branch_lose_nothing(postgres_url: str) -> None:
     assert [worker.returncode for worker in workers] == [0] * PROCESSES
     assert [len(output.splitlines()) for output in outputs] == [each] * PROCESSES
     with PostgresStore(postgres_url) as store:
-        log = holdfast.Versioned(store, name="shared")["log"]
+        log = ropewalk.Versioned(store, name="shared")["log"]
         assert sorted(log) == sorted(f"{n} {i}" for n in range(PROCESSES) for i in range(each))
         assert store.check(read_data=True).ok
 
 
 def test_processes_and_threads_that_share_a_ref_leave_no_gap(postgres_url: str) -> None:
     PostgresStore(postgres_url).close()
-    calls = [("share", postgres_url, "holdfast", f"p{n}", 2, TOTAL) for n in range(4)]
+    calls = [("share", postgres_url, "ropewalk", f"p{n}", 2, TOTAL) for n in range(4)]
     workers = start_all(calls)
 
     for worker in workers:
@@ -70,7 +70,7 @@ def test_a_killed_writer_takes_nothing_that_was_acknowledged(postgres_url: str) 
     told: dict[int, bytes] = {}
     PostgresStore(postgres_url).close()
     for number in range(CLIENT_KILLS):
-        worker = start("write", postgres_url, "holdfast", f"round {number}")
+        worker = start("write", postgres_url, "ropewalk", f"round {number}")
         begin(worker)
         told |= kill_after(worker, choose.randrange(1, 30))
 
@@ -91,8 +91,8 @@ def test_a_killed_collection_beside_a_killed_writer_harms_nothing(postgres_url: 
     for number in range(COLLECTIONS):
         workers = start_all(
             [
-                ("write_chunks", postgres_url, "holdfast", number),
-                ("collect", postgres_url, "holdfast"),
+                ("write_chunks", postgres_url, "ropewalk", number),
+                ("collect", postgres_url, "ropewalk"),
             ]
         )
         writer, collector = workers
@@ -117,7 +117,7 @@ def test_a_killed_collection_beside_a_killed_writer_harms_nothing(postgres_url: 
 def test_a_killed_server_takes_nothing_that_was_acknowledged(own_server: Postgres) -> None:
     url, choose = own_server.new_database(), random.Random(7)
     PostgresStore(url).close()
-    worker = start("write", url, "holdfast", "writer")
+    worker = start("write", url, "ropewalk", "writer")
     begin(worker)
     lines: list[str] = []
     for _ in range(SERVER_KILLS):
@@ -136,7 +136,7 @@ def test_a_killed_server_takes_nothing_that_was_acknowledged(own_server: Postgre
 def test_threads_of_a_client_survive_restarts(own_server: Postgres) -> None:
     url = own_server.new_database()
     PostgresStore(url).close()
-    worker = start("together", url, "holdfast", 4)
+    worker = start("together", url, "ropewalk", 4)
     begin(worker)
     lines = lines_of(worker, 20)
     own_server.stop()

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import holdfast
-from holdfast.errors import StoreClosed
-from holdfast.store import Move, Operation, PostgresStore
-from holdfast.testing._stores._base import PATIENCE, SPACE, growing, in_threads, point, value
+import ropewalk
+from ropewalk.errors import StoreClosed
+from ropewalk.store import Move, Operation, PostgresStore
+from ropewalk.testing._stores._base import PATIENCE, SPACE, growing, in_threads, point, value
 from tests.postgres import Postgres
 from tests.proxy import Proxy
 
@@ -233,8 +233,8 @@ def test_closing_ends_threads_and_connections(postgres: Postgres, schema: str) -
 
 def test_a_state_on_postgres_is_shared_by_two_handles(postgres: Postgres, schema: str) -> None:
     url = f"{postgres.url()}?schema={schema}"
-    with holdfast.open(url) as one, holdfast.open(url) as two:
-        first, second = holdfast.Versioned(one), holdfast.Versioned(two)
+    with ropewalk.open(url) as one, ropewalk.open(url) as two:
+        first, second = ropewalk.Versioned(one), ropewalk.Versioned(two)
         first["notes"] = ["a"]
         first.commit()
         second.refresh()

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import pytest
 
-from holdfast.store import FileStore, SqliteStore, Store
-from holdfast.testing._stores._base import MAIN, SPACE
+from ropewalk.store import FileStore, SqliteStore, Store
+from ropewalk.testing._stores._base import MAIN, SPACE
 from tests.conftest import SOAK
 from tests.fairness import WAITED, expect_fair
 from tests.store.workers import ENGINES

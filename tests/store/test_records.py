@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import FormatError, NewerFormat
-from holdfast.store import (
+from ropewalk.errors import FormatError, NewerFormat
+from ropewalk.store import (
     Header,
     Move,
     Operation,
@@ -99,4 +99,4 @@ def test_a_format_that_is_not_ours_is_refused() -> None:
     with pytest.raises(FormatError):
         decode_header(ormsgpack.packb(["sqlite", 1, "sha256", b""]))
     with pytest.raises(FormatError):
-        decode_header(ormsgpack.packb(["holdfast", 0, "sha256", b""]))
+        decode_header(ormsgpack.packb(["ropewalk", 0, "sha256", b""]))

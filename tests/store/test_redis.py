@@ -17,22 +17,22 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-import holdfast
-from holdfast import History, Timeline
-from holdfast.errors import (
+import ropewalk
+from ropewalk import History, Timeline
+from ropewalk.errors import (
     Conflict,
     Corrupt,
-    HoldfastError,
     InvalidInput,
     MissingObjects,
     NewerFormat,
     NotFound,
     RefMoved,
+    RopewalkError,
     StoreClosed,
     StoreFull,
     Unavailable,
 )
-from holdfast.store import (
+from ropewalk.store import (
     CachedStore,
     Fence,
     MemoryStore,
@@ -42,11 +42,11 @@ from holdfast.store import (
     encode_header,
     ref_name,
 )
-from holdfast.store import _redis_commit as committing
-from holdfast.store import _redis_objects as objects
-from holdfast.store._records import Header
-from holdfast.testing import StoreContract
-from holdfast.testing._stores._base import (
+from ropewalk.store import _redis_commit as committing
+from ropewalk.store import _redis_objects as objects
+from ropewalk.store._records import Header
+from ropewalk.testing import StoreContract
+from ropewalk.testing._stores._base import (
     MAIN,
     OTHER_SPACE,
     PATIENCE,
@@ -55,12 +55,12 @@ from holdfast.testing._stores._base import (
     in_threads,
     noise,
 )
-from holdfast.tree import Kind, Object, ObjectId, make_object
+from ropewalk.tree import Kind, Object, ObjectId, make_object
 from tests.conftest import SOAK
 from tests.store.redis_servers import KEEPS_ALL, Configured, client, configured
 from tests.store.test_room import LIMIT, fill, state
 
-ROOT = "{holdfast:default}"
+ROOT = "{ropewalk:default}"
 
 
 def value(content: str | bytes, base: ObjectId | None = None) -> Object:
@@ -162,7 +162,7 @@ class Pair:
             return type(error).__name__, error.ids
         except RefMoved as error:
             return type(error).__name__, (error.name, error.expected, error.actual)
-        except HoldfastError as error:
+        except RopewalkError as error:
             return type(error).__name__, str(error)
 
     def step(self) -> None:
@@ -246,9 +246,9 @@ def test_a_store_on_redis_decides_as_a_store_in_memory_does(
 def test_other_keys_of_the_database_are_left_alone(redis_url: str) -> None:
     with client(redis_url) as other:
         other.set("mine", "1")
-        other.set("{holdfast:default}", "2")
-        other.set("{holdfast:default2}:frames", "3")
-        other.rpush("holdfast", "4")
+        other.set("{ropewalk:default}", "2")
+        other.set("{ropewalk:default2}:frames", "3")
+        other.rpush("ropewalk", "4")
         others = set(other.keys())
 
         with relaxed(redis_url) as store:
@@ -260,9 +260,9 @@ def test_other_keys_of_the_database_are_left_alone(redis_url: str) -> None:
         ours = set(other.keys()) - others
         assert ours and all(key.startswith(f"{ROOT}:".encode()) for key in ours)
         assert other.get("mine") == b"1"
-        assert other.get("{holdfast:default}") == b"2"
-        assert other.get("{holdfast:default2}:frames") == b"3"
-        assert other.lrange("holdfast", 0, -1) == [b"4"]
+        assert other.get("{ropewalk:default}") == b"2"
+        assert other.get("{ropewalk:default2}:frames") == b"3"
+        assert other.lrange("ropewalk", 0, -1) == [b"4"]
 
 
 def test_two_stores_in_one_database_know_nothing_of_each_other(redis_url: str) -> None:
@@ -566,14 +566,14 @@ def test_a_mark_is_not_found_across_two_others(store: RedisStore, redis_url: str
 
 
 def test_a_store_is_opened_by_url(redis_url: str) -> None:
-    with holdfast.open(redis_url, durability="relaxed") as store:
+    with ropewalk.open(redis_url, durability="relaxed") as store:
         assert isinstance(store, RedisStore) and store.name == "default"
         Timeline("agent", store=store).checkpoint({"step": 1})
 
-    with holdfast.open(f"{redis_url}?durability=relaxed", create=False) as again:
+    with ropewalk.open(f"{redis_url}?durability=relaxed", create=False) as again:
         assert Timeline("agent", store=again).get_state() == {"step": 1}
         assert again.backend_id == "redis"
-    with holdfast.open(f"{redis_url}?name=x&durability=relaxed", size_limit=10**6) as other:
+    with ropewalk.open(f"{redis_url}?name=x&durability=relaxed", size_limit=10**6) as other:
         assert isinstance(other, RedisStore) and other.name == "x"
         assert other.size_limit == 10**6 and other.spaces() == []
 
@@ -581,10 +581,10 @@ def test_a_store_is_opened_by_url(redis_url: str) -> None:
 def test_a_socket_of_the_machine_is_opened_by_url(tmp_path: Path) -> None:
     path = tmp_path / "redis.sock"
     with configured({"unixsocket": str(path)}):
-        with holdfast.open(f"unix://{path}", durability="relaxed") as store:
+        with ropewalk.open(f"unix://{path}", durability="relaxed") as store:
             store.commit(SPACE)
 
-        with holdfast.open(f"unix://{path}?db=0&durability=relaxed") as again:
+        with ropewalk.open(f"unix://{path}?db=0&durability=relaxed") as again:
             assert again.spaces() == [SPACE]
 
 
@@ -782,7 +782,7 @@ def test_the_thread_that_listens_ends_with_the_last_watcher(redis_url: str) -> N
         for _ in range(3):
             assert next(store.watch(SPACE, timeout=1.0)).sequence == 1
         until = time.monotonic() + PATIENCE
-        while any(thread.name == "holdfast-redis" for thread in threading.enumerate()):
+        while any(thread.name == "ropewalk-redis" for thread in threading.enumerate()):
             assert time.monotonic() < until
             time.sleep(0.01)
 

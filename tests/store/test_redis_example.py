@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from holdfast import Timeline, Unavailable
-from holdfast.store import KeyValueStore
-from holdfast.testing import KVStoreContract
-from holdfast.testing._key_values import KVOpener
-from holdfast.testing._stores._base import MAIN, SPACE, Opener
+from ropewalk import Timeline, Unavailable
+from ropewalk.store import KeyValueStore
+from ropewalk.testing import KVStoreContract
+from ropewalk.testing._key_values import KVOpener
+from ropewalk.testing._stores._base import MAIN, SPACE, Opener
 from tests.conftest import SOAK
 from tests.store.redis_example import redis_store, source
 from tests.store.test_key_value import KeyValueStoreContract

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import redis
 
-from holdfast.errors import (
+from ropewalk.errors import (
     Corrupt,
     MissingObjects,
     StoreFull,
     Unavailable,
 )
-from holdfast.store import Move, RedisStore, Store
-from holdfast.store import _redis_objects as objects
-from holdfast.store._redis_errors import from_redis
-from holdfast.testing._stores._base import MAIN, PATIENCE, SPACE, noise
-from holdfast.tree import Kind, Object, make_object
+from ropewalk.store import Move, RedisStore, Store
+from ropewalk.store import _redis_objects as objects
+from ropewalk.store._redis_errors import from_redis
+from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, noise
+from ropewalk.tree import Kind, Object, make_object
 from tests.patience import patiently
 from tests.proxy import Proxy
 from tests.servers import Redis

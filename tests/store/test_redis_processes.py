@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.history import History
-from holdfast.store import RedisStore, Store
-from holdfast.testing import fail_every_call
-from holdfast.testing._stores._base import MAIN, SPACE
+from ropewalk.history import History
+from ropewalk.store import RedisStore, Store
+from ropewalk.testing import fail_every_call
+from ropewalk.testing._stores._base import MAIN, SPACE
 from tests.conftest import SOAK
 from tests.history.test_faults import VALUES, Agent
 from tests.store.redis_servers import KEEPS_ALL, Configured, configured

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.errors import HoldfastError, InvalidInput, NotAllowed, Unavailable
-from holdfast.store import Move, RedisStore
-from holdfast.store._redis_address import read_address
-from holdfast.store._redis_durability import Settings, judge
-from holdfast.testing._stores._base import MAIN, SPACE, value
+import ropewalk
+from ropewalk.errors import InvalidInput, NotAllowed, RopewalkError, Unavailable
+from ropewalk.store import Move, RedisStore
+from ropewalk.store._redis_address import read_address
+from ropewalk.store._redis_durability import Settings, judge
+from ropewalk.testing._stores._base import MAIN, SPACE, value
 from tests.servers import _free_port
 from tests.store.redis_servers import KEEPS_ALL, Configured, client, configured
 
@@ -105,7 +105,7 @@ def test_a_server_that_is_too_old_is_refused() -> None:
 
 
 def test_full_is_refused_by_a_server_that_keeps_nothing(redis_url: str) -> None:
-    for opening in (RedisStore, holdfast.open):
+    for opening in (RedisStore, ropewalk.open):
         with pytest.raises(NotAllowed, match="appendonly is no"):
             opening(redis_url)
     with client(redis_url) as other:
@@ -149,7 +149,7 @@ def guarded() -> Iterator[Configured]:
     """A server with a password, and users that may do less."""
     with configured({"requirepass": SECRET}) as server:
         with client(with_user(server, f":{SECRET}")) as admin:
-            keys = ("~{holdfast:default}*", "resetchannels", "&{holdfast:default}*")
+            keys = ("~{ropewalk:default}*", "resetchannels", "&{ropewalk:default}*")
             run = ("+@read", "+@write", "+@scripting", "+publish", "+subscribe", "+ping", "+info")
             for name, rules in {
                 "special": (f">{SPECIAL}", "~*", "&*", "+@all"),
@@ -266,7 +266,7 @@ def test_a_server_that_is_no_redis_is_said() -> None:
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        with pytest.raises(HoldfastError) as caught:
+        with pytest.raises(RopewalkError) as caught:
             RedisStore(f"redis://:{SECRET}@127.0.0.1:{server.server_port}/0", timeout=5)
     finally:
         server.shutdown()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import InvalidInput, StoreFull
-from holdfast.history import History
-from holdfast.store import FileStore, MemoryStore, Store
+from ropewalk.errors import InvalidInput, StoreFull
+from ropewalk.history import History
+from ropewalk.store import FileStore, MemoryStore, Store
 
 LIMIT = 600_000
 SPACE = "test/room"

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.history import History
-from holdfast.store import S3Store, Store
-from holdfast.store._s3_cells import PACKS
-from holdfast.testing import StoreContract
-from holdfast.testing._stores._base import SPACE
-from holdfast.tree import ObjectId
+from ropewalk.history import History
+from ropewalk.store import S3Store, Store
+from ropewalk.store._s3_cells import PACKS
+from ropewalk.testing import StoreContract
+from ropewalk.testing._stores._base import SPACE
+from ropewalk.tree import ObjectId
 
 
 class TestContract(StoreContract):
@@ -33,7 +33,7 @@ def test_a_copy_with_packs_last_is_whole_although_others_write(s3_url: str) -> N
             branch.commit({"number": number})
 
         for folder in ("refs", "space", "refs", "log", "catalog", "index", "header", "pack"):
-            for key, _ in store._bucket.listing("holdfast"):
+            for key, _ in store._bucket.listing("ropewalk"):
                 if key.split("/")[1] != folder:
                     continue
                 found = store._bucket.get(key)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.errors import HoldfastError, NotAllowed, Unavailable
-from holdfast.history import History
-from holdfast.store import Move, S3Store, Store
-from holdfast.store._s3_catalog import CATALOG
-from holdfast.testing import Fault, fail_every_call
-from holdfast.testing._every_call import FAULTS
-from holdfast.testing._stores._base import MAIN, SPACE, value
+from ropewalk.errors import NotAllowed, RopewalkError, Unavailable
+from ropewalk.history import History
+from ropewalk.store import Move, S3Store, Store
+from ropewalk.store._s3_catalog import CATALOG
+from ropewalk.testing import Fault, fail_every_call
+from ropewalk.testing._every_call import FAULTS
+from ropewalk.testing._stores._base import MAIN, SPACE, value
 from tests.conftest import SOAK
 from tests.history.test_faults import VALUES, Agent
 from tests.s3_server import url_of
@@ -142,7 +142,7 @@ def test_bytes_that_come_back_are_not_taken_for_the_same_version() -> None:
         lease = fast.acquire(SPACE, "lease/one", "a", 10)
         fast.release(lease)
 
-    with pytest.raises(HoldfastError):
+    with pytest.raises(RopewalkError):
         slow.commit(SPACE, moves=[Move(MAIN, value("absent").id, None)])
 
     assert slow.commit(SPACE).sequence == 2
@@ -229,7 +229,7 @@ def test_a_new_process_reads_many_packs_with_few_requests() -> None:
 
     assert len(bucket.requests) < 100
     store.gc(recent=1)
-    packs = [key for key in data if key.startswith("holdfast/pack/")]
+    packs = [key for key in data if key.startswith("ropewalk/pack/")]
     assert len(packs) < 5
     assert again.check(read_data=True).ok
     assert History(again, SPACE).value()["step"] == 299

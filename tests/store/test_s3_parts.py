@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import FormatError
-from holdfast.store import Framed, Move, encode_delta, encode_whole, space_name
-from holdfast.store._key_value_cells import page_key, refs_key, space_key
-from holdfast.store._s3_catalog import Catalog, Mark, State, decode_catalog, encode_catalog
-from holdfast.store._s3_cells import key_of, place_of
-from holdfast.store._s3_packs import (
+from ropewalk.errors import FormatError
+from ropewalk.store import Framed, Move, encode_delta, encode_whole, space_name
+from ropewalk.store._key_value_cells import page_key, refs_key, space_key
+from ropewalk.store._s3_catalog import Catalog, Mark, State, decode_catalog, encode_catalog
+from ropewalk.store._s3_cells import key_of, place_of
+from ropewalk.store._s3_packs import (
     epoch_of,
     name_before,
     pack_name,
@@ -23,8 +23,8 @@ from holdfast.store._s3_packs import (
     seal,
     time_of,
 )
-from holdfast.testing._stores._base import MAIN, SPACE, growing, value
-from holdfast.tree import Kind, object_id
+from ropewalk.testing._stores._base import MAIN, SPACE, growing, value
+from ropewalk.tree import Kind, object_id
 from tests.store.s3_memory import MemoryBucket, MemoryS3Store
 
 A, B = (object_id(Kind.CHUNK, text) for text in (b"a" * 300, b"a" * 300 + b"b"))

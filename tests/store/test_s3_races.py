@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from holdfast.errors import Corrupt, MissingObjects
-from holdfast.store import Batch, Move, Presence
-from holdfast.store._record_store import Moment
-from holdfast.testing._stores._base import MAIN, SPACE
-from holdfast.tree import ObjectId
+from ropewalk.errors import Corrupt, MissingObjects
+from ropewalk.store import Batch, Move, Presence
+from ropewalk.store._record_store import Moment
+from ropewalk.testing._stores._base import MAIN, SPACE
+from ropewalk.tree import ObjectId
 from tests.conftest import SOAK
 from tests.store.s3_memory import MemoryBucket, MemoryS3Store
 from tests.store.test_key_value_races import CASES, KEPT, OLD, Case, Stepping, cases, write

@@ -7,17 +7,17 @@ from urllib.parse import quote
 
 import pytest
 
-import holdfast
-from holdfast.errors import Corrupt, InvalidInput, NotAllowed, NotFound, Unavailable
-from holdfast.history import History
-from holdfast.store import PostgresStore, S3Store, Store
-from holdfast.testing import StoreContract
-from holdfast.testing._stores._base import SPACE
-from holdfast.testing._stores._collection import CollectionContract
-from holdfast.testing._stores._commits import CommitContract
-from holdfast.testing._stores._concurrency import ConcurrencyContract
-from holdfast.testing._stores._leases import LeaseContract
-from holdfast.testing._stores._names import NameContract
+import ropewalk
+from ropewalk.errors import Corrupt, InvalidInput, NotAllowed, NotFound, Unavailable
+from ropewalk.history import History
+from ropewalk.store import PostgresStore, S3Store, Store
+from ropewalk.testing import StoreContract
+from ropewalk.testing._stores._base import SPACE
+from ropewalk.testing._stores._collection import CollectionContract
+from ropewalk.testing._stores._commits import CommitContract
+from ropewalk.testing._stores._concurrency import ConcurrencyContract
+from ropewalk.testing._stores._leases import LeaseContract
+from ropewalk.testing._stores._names import NameContract
 from tests.conftest import SOAK
 from tests.postgres import Postgres
 from tests.proxy import Proxy
@@ -43,7 +43,7 @@ def test_spaces_are_in_the_database_and_objects_in_the_bucket(
         branch = History(store, SPACE).open()
         for step in range(40):
             branch.commit({"step": step})
-        keys = {key.split("/")[1] for key, _ in store._bucket.listing("holdfast")}
+        keys = {key.split("/")[1] for key, _ in store._bucket.listing("ropewalk")}
     with S3Store(s3_url, refs=postgres_url, create=False) as again:
         assert History(again, SPACE).value() == {"step": 39}
         assert again.check(read_data=True).ok
@@ -78,7 +78,7 @@ def test_a_bucket_without_its_database_is_refused(
 
 def test_refs_can_stand_in_the_url_and_are_not_shown(s3_url: str, postgres_url: str) -> None:
     url = f"{s3_url}{'&' if '?' in s3_url else '?'}refs={quote(postgres_url, safe='')}"
-    with holdfast.open(url) as store:
+    with ropewalk.open(url) as store:
         store.commit("team/agent")
         told = f"{store!r} {store}"
 
@@ -98,7 +98,7 @@ def test_refs_for_a_store_that_keeps_its_own_are_refused(s3_url: str, postgres_u
 def test_a_database_without_its_bucket_is_refused(s3_url: str, postgres_url: str) -> None:
     with S3Store(s3_url, refs=postgres_url) as store:
         History(store, SPACE).open().commit({"a": 1})
-        store._bucket.delete([key for key, _ in store._bucket.listing("holdfast")])
+        store._bucket.delete([key for key, _ in store._bucket.listing("ropewalk")])
 
     with pytest.raises(Corrupt, match="do not belong together"):
         S3Store(s3_url, refs=postgres_url)

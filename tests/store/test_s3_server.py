@@ -16,19 +16,19 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import holdfast
-from holdfast.errors import (
-    HoldfastError,
+import ropewalk
+from ropewalk.errors import (
     InvalidInput,
     NotAllowed,
     NotFound,
+    RopewalkError,
     StoreFull,
     Unavailable,
 )
-from holdfast.history import History
-from holdfast.store import CachedStore, Move, S3Store, Store
-from holdfast.testing._stores._base import MAIN, SPACE, in_threads, value
-from holdfast.tree import Kind, make_object
+from ropewalk.history import History
+from ropewalk.store import CachedStore, Move, S3Store, Store
+from ropewalk.testing._stores._base import MAIN, SPACE, in_threads, value
+from ropewalk.tree import Kind, make_object
 from tests.conftest import SOAK
 from tests.patience import PATIENCE, patiently
 from tests.proxy import Proxy
@@ -221,7 +221,7 @@ def test_a_collection_that_has_long_logs_to_follow_comes_to_its_end(s3_url: str)
 def test_a_forked_process_is_told_to_spawn(s3_url: str) -> None:
     script = (
         "import os, sys\n"
-        "from holdfast.store import S3Store\n"
+        "from ropewalk.store import S3Store\n"
         "store = S3Store(sys.argv[1])\n"
         "child = os.fork()\n"
         "if child == 0:\n"
@@ -323,9 +323,9 @@ def test_a_reply_that_is_lost_on_the_way_is_recognised(proxy: Proxy) -> None:
 # What is wrong with a URL, and with who asks.
 
 
-def refused(url: str, **options: object) -> HoldfastError:
+def refused(url: str, **options: object) -> RopewalkError:
     """What is said when a store is opened; no secret is in it."""
-    with pytest.raises(HoldfastError) as caught:
+    with pytest.raises(RopewalkError) as caught:
         S3Store(url, timeout=2, **options)  # type: ignore[arg-type]
     shown: BaseException | None = caught.value
     while shown is not None:
@@ -352,10 +352,10 @@ def test_a_bucket_that_does_not_exist_is_not_found(s3_endpoint: str) -> None:
 def test_a_store_that_does_not_exist_is_not_made_unasked(s3_url: str) -> None:
     assert isinstance(refused(s3_url, create=False), NotFound)
     with pytest.raises(NotFound):
-        holdfast.open(s3_url, create=False)
+        ropewalk.open(s3_url, create=False)
 
-    holdfast.open(s3_url).close()
-    holdfast.open(s3_url, create=False).close()
+    ropewalk.open(s3_url).close()
+    ropewalk.open(s3_url, create=False).close()
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "http://nowhere.invalid"])
@@ -394,7 +394,7 @@ def test_a_url_with_a_typo_is_refused(url: str, reason: str) -> None:
 
 def test_a_size_limit_is_refused(s3_url: str) -> None:
     with pytest.raises(InvalidInput, match="quota"):
-        holdfast.open(s3_url, size_limit=10**9)
+        ropewalk.open(s3_url, size_limit=10**9)
 
 
 def test_no_secret_is_shown(s3_url: str) -> None:
@@ -477,7 +477,7 @@ class IgnoresConditions(BaseHTTPRequestHandler):
     ],
 )
 def test_what_a_server_says_names_the_setting_and_is_not_quoted(
-    status: int, code: str, kind: type[HoldfastError], hint: str
+    status: int, code: str, kind: type[RopewalkError], hint: str
 ) -> None:
     said = f"<Error><Code>{code}</Code><Message>your secret is secret</Message></Error>".encode()
     refuses = {"do_GET": lambda handler: handler._answer(status, said)}
@@ -515,9 +515,9 @@ def test_a_server_that_ignores_conditions_is_refused() -> None:
 def test_a_lost_header_is_not_taken_for_an_empty_store(s3_url: str) -> None:
     with S3Store(s3_url) as store:
         store.commit(SPACE, [value("one")])
-        store._bucket.delete(["holdfast/header"])
+        store._bucket.delete(["ropewalk/header"])
 
-    with pytest.raises(holdfast.Corrupt, match="header"):
+    with pytest.raises(ropewalk.Corrupt, match="header"):
         S3Store(s3_url)
 
 
@@ -527,9 +527,9 @@ def test_a_pack_that_is_gone_is_missed_and_nothing_else(s3_url: str) -> None:
         store.commit(SPACE, [first], moves=[Move("branch/first", None, first.id)])
         store.commit(SPACE, [second], moves=[Move("branch/second", None, second.id)])
         (copy,) = store._index.copies(first.id)
-        store._bucket.delete([f"holdfast/pack/{copy.pack}"])
+        store._bucket.delete([f"ropewalk/pack/{copy.pack}"])
     with S3Store(s3_url) as again:
-        with pytest.raises(holdfast.NotFound):
+        with pytest.raises(ropewalk.NotFound):
             again.read([first.id])
         assert again.read([second.id]) == [second]
         assert [one.code for one in again.check().problems] == ["missing-object"]
@@ -540,7 +540,7 @@ def test_a_pack_that_is_torn_is_named_by_a_check(s3_url: str) -> None:
         one = value("one")
         store.commit(SPACE, [one])
         (copy,) = store._index.copies(one.id)
-        store._bucket.put(f"holdfast/pack/{copy.pack}", b"torn")
+        store._bucket.put(f"ropewalk/pack/{copy.pack}", b"torn")
     with S3Store(s3_url) as again:
         problems = again.check().problems
 

@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.errors import StoreClosed
-from holdfast.store import PostgresStore, RedisStore, TextIndex, Within
-from holdfast.store import _postgres_beside as beside
+from ropewalk.errors import StoreClosed
+from ropewalk.store import PostgresStore, RedisStore, TextIndex, Within
+from ropewalk.store import _postgres_beside as beside
 from tests.postgres import Postgres, running_postgres
 from tests.store.redis_servers import client
 
@@ -198,8 +198,8 @@ def test_values_are_keys_that_the_server_forgets(redis_url: str) -> None:
             assert second.scratch().keys() == []
         server = client(redis_url)
 
-        assert 0 < server.pttl("{holdfast:team}:scratch:key") <= 60_000
-        assert server.pttl("{holdfast:team}:scratch:other") > 0
+        assert 0 < server.pttl("{ropewalk:team}:scratch:key") <= 60_000
+        assert server.pttl("{ropewalk:team}:scratch:other") > 0
         assert one.check(read_data=True).ok
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
-from holdfast.store import MemoryStore, Move, SqliteStore, Store, _sqlite_collection, _sqlite_index
-from holdfast.store import _sqlite_packs as packs
-from holdfast.store._sqlite_entries import read_entries
-from holdfast.testing import StoreContract
-from holdfast.testing._stores._base import (
+import ropewalk
+from ropewalk.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
+from ropewalk.store import MemoryStore, Move, SqliteStore, Store, _sqlite_collection, _sqlite_index
+from ropewalk.store import _sqlite_packs as packs
+from ropewalk.store._sqlite_entries import read_entries
+from ropewalk.testing import StoreContract
+from ropewalk.testing._stores._base import (
     MAIN,
     SPACE,
     Opener,
@@ -29,7 +29,7 @@ from holdfast.testing._stores._base import (
     point,
     value,
 )
-from holdfast.tree import ObjectId
+from ropewalk.tree import ObjectId
 
 LARGE = value(noise(packs.LARGE + 1, seed=1))
 LARGER = value(noise(packs.LARGE + 2, seed=2))
@@ -109,38 +109,38 @@ def store(tmp_path: Path) -> SqliteStore:
 def test_nothing_opens_a_folder_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    with holdfast.open() as store:
+    with ropewalk.open() as store:
         store.commit(SPACE)
         monkeypatch.chdir("/")  # A store stays where it was opened.
         assert store.spaces() == [SPACE]
 
-    assert (tmp_path / ".holdfast" / "store.db").is_file()
+    assert (tmp_path / ".ropewalk" / "store.db").is_file()
 
 
 @pytest.mark.parametrize("make", [str, Path])
 def test_a_path_opens_a_store_in_a_folder(make: Callable[[Path], str], tmp_path: Path) -> None:
-    with holdfast.open(make(tmp_path / "my%20 agent?.holdfast")) as store:
+    with ropewalk.open(make(tmp_path / "my%20 agent?.ropewalk")) as store:
         store.commit(SPACE)
 
-    with holdfast.open(tmp_path / "my%20 agent?.holdfast") as again:
-        assert isinstance(again, holdfast.SqliteStore)
+    with ropewalk.open(tmp_path / "my%20 agent?.ropewalk") as again:
+        assert isinstance(again, ropewalk.SqliteStore)
         assert again.spaces() == [SPACE]
 
 
 def test_memory_is_a_store_too() -> None:
-    with holdfast.open("memory://") as store:
+    with ropewalk.open("memory://") as store:
         assert isinstance(store, MemoryStore)
 
 
 @pytest.mark.parametrize("url", ["mysql://host", "memory://x", "://", "", b"x", 5])
 def test_what_no_engine_opens_is_refused(url: object) -> None:
     with pytest.raises(InvalidInput):
-        holdfast.open(url)  # type: ignore[arg-type]
+        ropewalk.open(url)  # type: ignore[arg-type]
 
 
 def test_a_refusal_names_what_there_is() -> None:
     with pytest.raises(InvalidInput, match=r"mysql://.*a path.*memory://"):
-        holdfast.open("mysql://host/name")
+        ropewalk.open("mysql://host/name")
 
 
 def test_durability_is_a_word_that_exists(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_a_second_store_object_is_seen_by_who_watches(store: SqliteStore) -> Non
 def test_a_large_collection_goes_in_portions(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.store._sqlite._CHANGED_AT_A_TIME", 7)
+    monkeypatch.setattr("ropewalk.store._sqlite._CHANGED_AT_A_TIME", 7)
     many = [value(f"number {number}") for number in range(30)]
     store.commit(SPACE, many)
     ids = [one.id for one in many]

@@ -15,7 +15,7 @@ from typing import Literal
 
 import pytest
 
-from holdfast.errors import (
+from ropewalk.errors import (
     Corrupt,
     FormatError,
     NewerFormat,
@@ -24,9 +24,9 @@ from holdfast.errors import (
     StoreFull,
     Unavailable,
 )
-from holdfast.store import Header, SqliteStore, encode_header
-from holdfast.store import _sqlite_packs as packs
-from holdfast.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, value
+from ropewalk.store import Header, SqliteStore, encode_header
+from ropewalk.store import _sqlite_packs as packs
+from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, value
 from tests.store.users import as_nobody
 
 

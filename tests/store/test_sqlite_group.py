@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import Corrupt, NotAllowed, RefMoved, Unavailable
-from holdfast.store import Move, Operation, SqliteStore, _sqlite_database
-from holdfast.store._sqlite_group import Member, Transaction, run_members
-from holdfast.testing._stores._base import MAIN, PATIENCE, SPACE, value
+from ropewalk.errors import Corrupt, NotAllowed, RefMoved, Unavailable
+from ropewalk.store import Move, Operation, SqliteStore, _sqlite_database
+from ropewalk.store._sqlite_group import Member, Transaction, run_members
+from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, value
 
 
 class Interrupted(BaseException):
@@ -115,7 +115,7 @@ def test_who_waits_is_taken_along_in_order(store: SqliteStore, sizes: list[int])
 def test_a_group_is_bounded(
     store: SqliteStore, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.store._sqlite_group.MOST_MEMBERS", 2)
+    monkeypatch.setattr("ropewalk.store._sqlite_group.MOST_MEMBERS", 2)
 
     results = run_together(store, [commit(store, f"{number}") for number in range(5)])
 

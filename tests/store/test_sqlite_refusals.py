@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import HoldfastError, StoreFull
-from holdfast.store import SqliteStore
-from holdfast.store import _sqlite_connections as connections
-from holdfast.store import _sqlite_index as index
-from holdfast.testing import CrashState, Journal, Mark, recording
+from ropewalk.errors import RopewalkError, StoreFull
+from ropewalk.store import SqliteStore
+from ropewalk.store import _sqlite_connections as connections
+from ropewalk.store import _sqlite_index as index
+from ropewalk.testing import CrashState, Journal, Mark, recording
 from tests.conftest import SOAK
 from tests.store.crashes import Work
 
@@ -33,7 +33,7 @@ class Refusal:
         return self.code if self.steps == self.at else 0
 
 
-def work(folder: Path, refusal: Refusal) -> tuple[Journal, HoldfastError | None]:
+def work(folder: Path, refusal: Refusal) -> tuple[Journal, RopewalkError | None]:
     """Do the same work as always; what ended it."""
     journal = Journal(folder)
     journal.refuse = refusal
@@ -46,7 +46,7 @@ def work(folder: Path, refusal: Refusal) -> tuple[Journal, HoldfastError | None]
 
     try:
         Work(open_store, journal.mark, 1).run(STEPS)
-    except HoldfastError as error:
+    except RopewalkError as error:
         return journal, error
     finally:
         for store in opened:
@@ -54,7 +54,7 @@ def work(folder: Path, refusal: Refusal) -> tuple[Journal, HoldfastError | None]
     return journal, None
 
 
-def check(journal: Journal, error: HoldfastError | None) -> None:
+def check(journal: Journal, error: RopewalkError | None) -> None:
     marks = tuple(step for step in journal.steps if isinstance(step, Mark))
     told = sum(mark.name == "ack" for mark in marks)
     with SqliteStore(journal.folder / "store") as store:

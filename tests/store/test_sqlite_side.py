@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import StoreClosed
-from holdfast.store import Move, SqliteStore, Within, _sqlite_side
-from holdfast.store import _sqlite_words as words_module
-from holdfast.store._sqlite_side import FILE
-from holdfast.tree import Map
+from ropewalk.errors import StoreClosed
+from ropewalk.store import Move, SqliteStore, Within, _sqlite_side
+from ropewalk.store import _sqlite_words as words_module
+from ropewalk.store._sqlite_side import FILE
+from ropewalk.tree import Map
 from tests.store.users import as_nobody
 
 ALL = Within(1000)
@@ -291,7 +291,7 @@ def test_positions_may_be_large_but_not_too_large(folder: Path) -> None:
 
 
 def test_values_do_not_fill_the_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.store import _sqlite_scratch
+    from ropewalk.store import _sqlite_scratch
 
     monkeypatch.setattr(_sqlite_scratch, "_MOST_BYTES", 10_000)
     monkeypatch.setattr(_sqlite_scratch, "_TIDIED_EVERY", 1)

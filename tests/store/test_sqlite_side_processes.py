@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import SqliteStore, Within
+from ropewalk.store import SqliteStore, Within
 from tests.conftest import SOAK
 from tests.store.side_workers import SCOPE
 

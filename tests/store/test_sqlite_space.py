@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import InvalidInput, StoreFull
-from holdfast.store import Move, SqliteStore
-from holdfast.store import _sqlite_packs as packs
-from holdfast.store._sqlite_schema import used_bytes
-from holdfast.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, value
+from ropewalk.errors import InvalidInput, StoreFull
+from ropewalk.store import Move, SqliteStore
+from ropewalk.store import _sqlite_packs as packs
+from ropewalk.store._sqlite_schema import used_bytes
+from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, value
 
 LIMIT = 400_000
 KEPT = value(noise(1000, seed=1))

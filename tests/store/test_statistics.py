@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.history import History
-from holdfast.store import MemoryStore
-from holdfast.tree import ObjectId
+from ropewalk.history import History
+from ropewalk.store import MemoryStore
+from ropewalk.tree import ObjectId
 
 
 class CountingStore(MemoryStore):

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable
 
-from holdfast.errors import HoldfastError
+from ropewalk.errors import RopewalkError
 
 NOBODY = 65534
 
@@ -23,7 +23,7 @@ def as_nobody(call: Callable[[], object]) -> str:
                 os.setgid(NOBODY)
                 os.setuid(NOBODY)
             call()
-        except HoldfastError as error:
+        except RopewalkError as error:
             os.write(theirs, type(error).__name__.encode())
         except BaseException as error:  # noqa: BLE001 - the test shows it
             os.write(theirs, f"unexpected {error!r}".encode())

@@ -22,10 +22,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from holdfast.errors import RefMoved
-from holdfast.store import FileStore, KeyValueStore, Move, RedisStore, SqliteStore, Store
-from holdfast.testing._stores._base import MAIN, SPACE, value
-from holdfast.tree import Kind, make_object
+from ropewalk.errors import RefMoved
+from ropewalk.store import FileStore, KeyValueStore, Move, RedisStore, SqliteStore, Store
+from ropewalk.testing._stores._base import MAIN, SPACE, value
+from ropewalk.tree import Kind, make_object
 from tests.fairness import Stillness, waited
 from tests.store.redis_example import redis_store
 

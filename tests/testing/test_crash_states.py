@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from holdfast.errors import InvalidInput
-from holdfast.store import MemoryStore, SqliteStore
-from holdfast.store._filesystem import Filesystem
-from holdfast.testing import Journal, RecordingFilesystem, crash_states, recording
-from holdfast.testing._crashes._journal import Cut, Made, Removed, Synced, SyncedNames, Wrote
-from holdfast.testing._crashes._replay import Image, Replay
-from holdfast.testing._stores._base import SPACE, value
+from ropewalk.errors import InvalidInput
+from ropewalk.store import MemoryStore, SqliteStore
+from ropewalk.store._filesystem import Filesystem
+from ropewalk.testing import Journal, RecordingFilesystem, crash_states, recording
+from ropewalk.testing._crashes._journal import Cut, Made, Removed, Synced, SyncedNames, Wrote
+from ropewalk.testing._crashes._replay import Image, Replay
+from ropewalk.testing._stores._base import SPACE, value
 
 OLD, NEW = b"old" * 500, b"new" * 500
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import StoreFull, Unavailable
-from holdfast.store import FileStore, MemoryStore, Move, SqliteStore, Store, ref_name
-from holdfast.store import _collecting as collecting
-from holdfast.store import _sqlite_packs as packs
-from holdfast.testing import Fault, Outcome, fail_every_call
-from holdfast.testing._stores._base import MAIN, SPACE, noise
-from holdfast.tree import Kind, Object, make_object
+from ropewalk.errors import StoreFull, Unavailable
+from ropewalk.store import FileStore, MemoryStore, Move, SqliteStore, Store, ref_name
+from ropewalk.store import _collecting as collecting
+from ropewalk.store import _sqlite_packs as packs
+from ropewalk.testing import Fault, Outcome, fail_every_call
+from ropewalk.testing._stores._base import MAIN, SPACE, noise
+from ropewalk.tree import Kind, Object, make_object
 
 SIDE = ref_name("branch", "side")
 

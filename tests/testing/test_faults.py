@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import InvalidInput, StoreClosed, StoreFull, Unavailable
-from holdfast.store import Engine, MemoryStore, Move, SqliteStore, Store, ref_name
-from holdfast.store._wrapping import WrapperStore
-from holdfast.testing import Fault, FaultStore, StoreContract
-from holdfast.testing._faults import METHODS
-from holdfast.testing._stores._base import MAIN, SPACE, Opener, in_threads, noise, point, value
-from holdfast.tree import Kind, ObjectId, make_object
+from ropewalk.errors import InvalidInput, StoreClosed, StoreFull, Unavailable
+from ropewalk.store import Engine, MemoryStore, Move, SqliteStore, Store, ref_name
+from ropewalk.store._wrapping import WrapperStore
+from ropewalk.testing import Fault, FaultStore, StoreContract
+from ropewalk.testing._faults import METHODS
+from ropewalk.testing._stores._base import MAIN, SPACE, Opener, in_threads, noise, point, value
+from ropewalk.tree import Kind, ObjectId, make_object
 from tests.store.test_sqlite import SqliteContract
 
 ONE, TWO = value("one"), value("two")

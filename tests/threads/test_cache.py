@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import MemoryStore
-from holdfast.threads import ThreadCheckpointer
+from ropewalk import MemoryStore
+from ropewalk.threads import ThreadCheckpointer
 
 CONFIG = {"thread_id": "t"}
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput, StoreClosed
-from holdfast.store import MemoryStore, SqliteStore
-from holdfast.testing._stores._base import in_threads
-from holdfast.threads import Message, ThreadCheckpointer, _cache, _checkpointer
+from ropewalk.errors import InvalidInput, StoreClosed
+from ropewalk.store import MemoryStore, SqliteStore
+from ropewalk.testing._stores._base import in_threads
+from ropewalk.threads import Message, ThreadCheckpointer, _cache, _checkpointer
 
 T = {"thread_id": "t"}
 
@@ -26,14 +26,14 @@ def test_without_a_store_it_is_in_memory() -> None:
 
 @pytest.mark.parametrize("kind", [str, Path])
 def test_a_path_is_opened_and_released(tmp_path: Path, kind: Callable[[Path], Any]) -> None:
-    chat: ThreadCheckpointer[Any] = ThreadCheckpointer(kind(tmp_path / "chat.holdfast"))
+    chat: ThreadCheckpointer[Any] = ThreadCheckpointer(kind(tmp_path / "chat.ropewalk"))
     chat.put_state(T, 1)
     assert isinstance(chat.store, SqliteStore)
     chat.release()
 
     with pytest.raises(StoreClosed):
         chat.put_state(T, 2)
-    with ThreadCheckpointer[Any](tmp_path / "chat.holdfast") as again:
+    with ThreadCheckpointer[Any](tmp_path / "chat.ropewalk") as again:
         assert again.get_state(T) == 1
 
 
@@ -127,7 +127,7 @@ def test_what_was_cached_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_codec_is_given_whole() -> None:
-    from holdfast.codec import Codec
+    from ropewalk.codec import Codec
 
     with ThreadCheckpointer[Any](codec=Codec()) as chat:
         chat.put_state(T, 1)

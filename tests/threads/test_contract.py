@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.store import FileStore, MemoryStore, PostgresStore, RedisStore, S3Store, SqliteStore
-from holdfast.testing import ThreadContract
-from holdfast.testing._threads._base import Opener
-from holdfast.threads import ThreadCheckpointer
+from ropewalk.store import FileStore, MemoryStore, PostgresStore, RedisStore, S3Store, SqliteStore
+from ropewalk.testing import ThreadContract
+from ropewalk.testing._threads._base import Opener
+from ropewalk.threads import ThreadCheckpointer
 from tests.postgres import Postgres
 
 _numbers = itertools.count(1)

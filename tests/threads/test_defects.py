@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 
-from holdfast.store import MemoryStore, SqliteStore
-from holdfast.testing._stores._base import in_threads
-from holdfast.threads import ImagePart, Message, TextPart, ThreadCheckpointer, ThreadInfo
+from ropewalk.store import MemoryStore, SqliteStore
+from ropewalk.testing._stores._base import in_threads
+from ropewalk.threads import ImagePart, Message, TextPart, ThreadCheckpointer, ThreadInfo
 
 T = {"thread_id": "t"}
 FACE = pytest.mark.parametrize("face", ["sync", "async"])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import HoldfastError, MessageNotFound
-from holdfast.store import MemoryStore, Store
-from holdfast.testing import Outcome, fail_every_call
-from holdfast.threads import Message, ThreadCheckpointer
+from ropewalk.errors import MessageNotFound, RopewalkError
+from ropewalk.store import MemoryStore, Store
+from ropewalk.testing import Outcome, fail_every_call
+from ropewalk.threads import Message, ThreadCheckpointer
 
 T = {"thread_id": "t", "user_id": "u"}
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -73,7 +73,7 @@ class Talker:
                 if not again:
                     raise
                 return  # It was deleted the first time, and only the reply was lost.
-            except HoldfastError:
+            except RopewalkError:
                 self.failed += 1
                 if again == self.tries - 1:
                     raise
@@ -112,7 +112,7 @@ def test_messages_whose_reply_was_lost_are_there_once_when_put_again() -> None:
             for _ in range(3):
                 try:
                     chat.put_messages(T, batch)
-                except HoldfastError:
+                except RopewalkError:
                     continue
                 break
 
@@ -138,9 +138,9 @@ def test_reading_that_failed_can_be_done_again() -> None:
                 assert chat.get_state(T) == {"step": 1}
                 assert len(chat.list_threads(T)) == 1
                 return [str(one.id) for page in pages for one in page]
-            except HoldfastError:
+            except RopewalkError:
                 continue
-        raise HoldfastError("it failed twice")
+        raise RopewalkError("it failed twice")
 
     def fresh() -> Callable[[], Store]:
         memory = MemoryStore()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.store import MemoryStore
-from holdfast.store._wrapping import WrapperStore
-from holdfast.threads import Message, ThreadCheckpointer
-from holdfast.tree import ObjectId
+from ropewalk.store import MemoryStore
+from ropewalk.store._wrapping import WrapperStore
+from ropewalk.threads import Message, ThreadCheckpointer
+from ropewalk.tree import ObjectId
 from tests.conftest import SOAK
 
 COUNT = 100_000 if SOAK else 30_000

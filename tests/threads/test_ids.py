@@ -7,11 +7,11 @@ import sys
 import threading
 import time
 
-from holdfast.threads._ids import Ticks, new_id
+from ropewalk.threads._ids import Ticks, new_id
 
 FORKED = """
 import os
-from holdfast.threads import _ids
+from ropewalk.threads import _ids
 
 _ids._ticks._lock.acquire()  # as another thread would, at the moment of the fork
 read, write = os.pipe()

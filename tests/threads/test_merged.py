@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import MemoryStore, Timeline
-from holdfast.errors import FormatError, InvalidInput, MessageNotFound, NotFound
-from holdfast.threads import Message, ThreadCheckpointer
+from ropewalk import MemoryStore, Timeline
+from ropewalk.errors import FormatError, InvalidInput, MessageNotFound, NotFound
+from ropewalk.threads import Message, ThreadCheckpointer
 
 MAIN: dict[str, Any] = {"thread_id": "t", "branch": "main"}
 SIDE: dict[str, Any] = {"thread_id": "t", "branch": "side"}

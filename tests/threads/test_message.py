@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import Codec
-from holdfast.errors import InvalidInput
-from holdfast.threads import (
+from ropewalk.codec import Codec
+from ropewalk.errors import InvalidInput
+from ropewalk.threads import (
     AudioPart,
     ImagePart,
     Message,

@@ -20,9 +20,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdfast.errors import MessageNotFound
-from holdfast.store import MemoryStore
-from holdfast.threads import Message, ThreadCheckpointer
+from ropewalk.errors import MessageNotFound
+from ropewalk.store import MemoryStore
+from ropewalk.threads import Message, ThreadCheckpointer
 from tests.conftest import SOAK
 from tests.tree.support import small_nodes
 
@@ -102,7 +102,7 @@ class ThreadBesideLists(RuleBasedStateMachine):
         self.stack = ExitStack()
         self.stack.enter_context(small_nodes())
         for name, number in {"_changes.LAG": 5, "_search._FEW": 3, "_search._BATCH": 4}.items():
-            self.stack.enter_context(mock.patch(f"holdfast.threads.{name}", number))
+            self.stack.enter_context(mock.patch(f"ropewalk.threads.{name}", number))
         self.store = MemoryStore()
         self.chats = [ThreadCheckpointer[Any](self.store) for _ in range(2)]
         self.branches: dict[str, list[Held]] = {"main": []}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import MemoryStore, SqliteStore
-from holdfast.errors import InvalidInput
-from holdfast.threads import Message, TextPart, ThreadCheckpointer
-from holdfast.threads._paging import make_cursor
-from holdfast.timeline import Timeline
+from ropewalk import MemoryStore, SqliteStore
+from ropewalk.errors import InvalidInput
+from ropewalk.threads import Message, TextPart, ThreadCheckpointer
+from ropewalk.threads._paging import make_cursor
+from ropewalk.timeline import Timeline
 
 T = {"thread_id": "t"}
 

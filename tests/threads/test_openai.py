@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from holdfast.codec import Codec
-from holdfast.errors import InvalidInput
-from holdfast.threads import (
+from ropewalk.codec import Codec
+from ropewalk.errors import InvalidInput
+from ropewalk.threads import (
     AudioPart,
     ImagePart,
     Message,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast.threads import Message, ThreadCheckpointer, ThreadInfo
+from ropewalk.threads import Message, ThreadCheckpointer, ThreadInfo
 
 CONFIG = {"thread_id": "t1"}
 STATE = {"step": 1}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput
-from holdfast.threads import AudioPart, ImagePart, OtherPart, TextPart, ToolCall, ToolResult, Usage
+from ropewalk.errors import InvalidInput
+from ropewalk.threads import AudioPart, ImagePart, OtherPart, TextPart, ToolCall, ToolResult, Usage
 
 WRONG: list[Callable[[], Any]] = [
     lambda: TextPart(5),  # type: ignore[arg-type]

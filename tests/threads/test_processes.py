@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.threads import ThreadCheckpointer
+from ropewalk.threads import ThreadCheckpointer
 from tests.conftest import SOAK
 from tests.threads.workers import T, begin, start
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.store import Move, Store, TextIndex, Within
-from holdfast.store._aside_memory import MemoryTextIndex
-from holdfast.threads._search import _STAMP, ALL, Part, Searcher
-from holdfast.threads._words import Query, matches
-from holdfast.tree import Edited, Map
+from ropewalk.store import Move, Store, TextIndex, Within
+from ropewalk.store._aside_memory import MemoryTextIndex
+from ropewalk.threads._search import _STAMP, ALL, Part, Searcher
+from ropewalk.threads._words import Query, matches
+from ropewalk.tree import Edited, Map
 from tests.engines import opening
 from tests.store.asides import NAMES, opened
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import Conflict, InvalidInput, MessageNotFound, NotFound, RefMoved
-from holdfast.testing._stores._base import in_threads
-from holdfast.threads import Message, ThreadCheckpointer
+from ropewalk.errors import Conflict, InvalidInput, MessageNotFound, NotFound, RefMoved
+from ropewalk.testing._stores._base import in_threads
+from ropewalk.threads import Message, ThreadCheckpointer
 from tests.conftest import SOAK
 from tests.engines import opening
 

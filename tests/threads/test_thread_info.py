@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import Codec
-from holdfast.errors import InvalidInput
-from holdfast.threads import ThreadInfo, as_thread_info
+from ropewalk.codec import Codec
+from ropewalk.errors import InvalidInput
+from ropewalk.threads import ThreadInfo, as_thread_info
 
 AT = datetime(2025, 1, 31, 12, tzinfo=UTC)
 FULL = ThreadInfo("t", "A trip", 7, {"tags": ["a"]}, AT, AT)

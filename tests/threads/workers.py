@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast.threads import ThreadCheckpointer
+from ropewalk.threads import ThreadCheckpointer
 
 ROOT = Path(__file__).parent.parent.parent
 T = {"thread_id": "shared", "user_id": "team"}

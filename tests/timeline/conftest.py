@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from holdfast.timeline import Timeline
+from ropewalk.timeline import Timeline
 from tests.engines import ENGINES, opening
 
 Opener: TypeAlias = Callable[..., Timeline]

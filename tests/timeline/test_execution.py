@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput, NotSaved, NotStorable, StoreFull, Unavailable
-from holdfast.recovery import RetryWithBackoff
-from holdfast.store import MemoryStore
-from holdfast.testing import Fault, FaultStore
-from holdfast.timeline import (
+from ropewalk.errors import InvalidInput, NotSaved, NotStorable, StoreFull, Unavailable
+from ropewalk.recovery import RetryWithBackoff
+from ropewalk.store import MemoryStore
+from ropewalk.testing import Fault, FaultStore
+from ropewalk.timeline import (
     CheckpointStatus,
     Middleware,
     Timeline,
@@ -424,7 +424,7 @@ def test_without_a_timeline_the_default_one_is_used() -> None:
 
     assert result == {"n": 2}
     assert checkpoint.agent == "default"
-    assert Path(".holdfast").is_dir()
+    assert Path(".ropewalk").is_dir()
 
 
 def test_an_answer_that_was_lost_makes_no_second_step() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from holdfast.errors import NotSaved
-from holdfast.store import MemoryStore, Store
-from holdfast.testing import Outcome, fail_every_call
-from holdfast.timeline import Timeline
+from ropewalk.errors import NotSaved
+from ropewalk.store import MemoryStore, Store
+from ropewalk.testing import Outcome, fail_every_call
+from ropewalk.timeline import Timeline
 
 DONE = {"orders": 1, "retried": True}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import MemoryStore
-from holdfast.errors import FormatError, Full, NotAllowed, NotFound
-from holdfast.timeline import CheckpointStatus, Timeline, _sessions
-from holdfast.tree import ObjectId
+from ropewalk import MemoryStore
+from ropewalk.errors import FormatError, Full, NotAllowed, NotFound
+from ropewalk.timeline import CheckpointStatus, Timeline, _sessions
+from ropewalk.tree import ObjectId
 
 
 @pytest.fixture

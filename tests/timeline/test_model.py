@@ -16,9 +16,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdfast.errors import Conflict, InvalidInput, MergeConflict, NotFound
-from holdfast.store import MemoryStore
-from holdfast.timeline import Checkpoint, CheckpointStatus, Timeline
+from ropewalk.errors import Conflict, InvalidInput, MergeConflict, NotFound
+from ropewalk.store import MemoryStore
+from ropewalk.timeline import Checkpoint, CheckpointStatus, Timeline
 
 KEYS = st.sampled_from("abcd")
 NAMES = st.sampled_from(["one", "two", "three"])

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import FileStore, SqliteStore
-from holdfast import Timeline as AgentStateProtocol
-from holdfast.recovery import CompositeStrategy, DegradeGracefully, RetryWithBackoff
-from holdfast.timeline import Middleware as AgentStateProtocolMiddleware
-from holdfast.timeline import checkpoint_context, forget_agents
-from holdfast.timeline import step as agentstateprotocol_step
+from ropewalk import FileStore, SqliteStore
+from ropewalk import Timeline as AgentStateProtocol
+from ropewalk.recovery import CompositeStrategy, DegradeGracefully, RetryWithBackoff
+from ropewalk.timeline import Middleware as AgentStateProtocolMiddleware
+from ropewalk.timeline import checkpoint_context, forget_agents
+from ropewalk.timeline import step as agentstateprotocol_step
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import (
+from ropewalk.errors import (
     Conflict,
     InvalidInput,
     InvalidName,
@@ -18,8 +18,8 @@ from holdfast.errors import (
     NotStorable,
     PathNotFound,
 )
-from holdfast.store import MemoryStore
-from holdfast.timeline import CheckpointStatus, Timeline
+from ropewalk.store import MemoryStore
+from ropewalk.timeline import CheckpointStatus, Timeline
 from tests.timeline.conftest import Opener
 
 
@@ -206,7 +206,7 @@ def test_an_id_may_be_shortened_as_long_as_it_is_unique(agent: Timeline) -> None
 
 
 def test_a_beginning_that_several_share_is_refused(agent: Timeline) -> None:
-    from holdfast.timeline import _finding
+    from ropewalk.timeline import _finding
 
     ids = steps(agent, 40)
     shared = next(id[:1] for id in ids if sum(one[:1] == id[:1] for one in ids) > 1)
@@ -506,7 +506,7 @@ def test_a_session_that_is_none_or_torn_is_refused(agent: Timeline, tmp_path: An
         with MemoryStore() as store:
             assert store.spaces() == []
     bad.write_bytes(whole[:6] + b"\x63" + whole[7:])
-    with MemoryStore() as store, pytest.raises(Exception, match="newer Holdfast"):
+    with MemoryStore() as store, pytest.raises(Exception, match="newer Ropewalk"):
         Timeline.import_session(bad, store)
     with MemoryStore() as store, pytest.raises(NotFound):
         Timeline.import_session(tmp_path / "nowhere", store)

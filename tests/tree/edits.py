@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast.codec import Field, Path, encode, format_path
+from ropewalk.codec import Field, Path, encode, format_path
 from tests.sample_types import Item, Money, Note, Person, Point, Slim
 from tests.tree.support import parts_of
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pydantic
 
-from holdfast.codec import Field, Path, default_codec
-from holdfast.tree import ABSENT, Change, Edited, ObjectId, links, make_object
-from holdfast.tree._runs import Overlap, Step, combine, hunks_of, new_items, single
+from ropewalk.codec import Field, Path, default_codec
+from ropewalk.tree import ABSENT, Change, Edited, ObjectId, links, make_object
+from ropewalk.tree._runs import Overlap, Step, combine, hunks_of, new_items, single
 from tests.sample_types import Item, Note, Person, Point, Slim, Spot
 from tests.tree.support import Objects
 

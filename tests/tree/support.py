@@ -12,9 +12,9 @@ from unittest import mock
 import numpy as np
 import pyfastcdc
 
-from holdfast.codec import Codec
-from holdfast.errors import MissingObjects
-from holdfast.tree import (
+from ropewalk.codec import Codec
+from ropewalk.errors import MissingObjects
+from ropewalk.tree import (
     Kind,
     Object,
     ObjectId,
@@ -25,7 +25,7 @@ from holdfast.tree import (
     load,
     make_object,
 )
-from holdfast.tree._layout import Root
+from ropewalk.tree._layout import Root
 
 
 class Objects(dict[ObjectId, Object]):
@@ -102,7 +102,7 @@ _SMALL_CUTTER = partial(
 )
 
 
-_TREE = "holdfast.tree."
+_TREE = "ropewalk.tree."
 
 
 @contextlib.contextmanager

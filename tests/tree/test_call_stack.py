@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from holdfast.errors import FormatError, HoldfastError, NotStorable
-from holdfast.tree import Map, diff, get, insert, load, merge, put, remove
+from ropewalk.errors import FormatError, NotStorable, RopewalkError
+from ropewalk.tree import Map, diff, get, insert, load, merge, put, remove
 from tests.tree.support import Objects, stored
 
 _LARGE = 90
@@ -97,7 +97,7 @@ def test_a_deep_value_from_a_deep_call_stack_works_or_is_refused(
     calls: Calls, name: str, margin: int
 ) -> None:
     call = calls[name]
-    with contextlib.suppress(HoldfastError):
+    with contextlib.suppress(RopewalkError):
         found = _from(_room(margin), call)
 
         assert name != "contains" or found is True
@@ -117,6 +117,6 @@ def test_writing_names_the_call_stack(calls: Calls, name: str) -> None:
 
 def test_what_was_refused_at_the_end_of_the_call_stack_works_above_it(calls: Calls) -> None:
     for call in calls.values():
-        with contextlib.suppress(HoldfastError):
+        with contextlib.suppress(RopewalkError):
             _from(_room(60), call)
         call()

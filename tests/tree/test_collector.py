@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.errors import FormatError
-from holdfast.tree import Kind, ObjectId, TreeWriter
+from ropewalk.errors import FormatError
+from ropewalk.tree import Kind, ObjectId, TreeWriter
 from tests.tree.support import Objects
 
 RECORDS = 30_000

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import FormatError, InvalidInput
-from holdfast.tree import Commit, Kind, links, make_commit, make_object, read_commit
-from holdfast.tree._commits import MAX_COMMIT_BYTES
+from ropewalk.errors import FormatError, InvalidInput
+from ropewalk.tree import Commit, Kind, links, make_commit, make_object, read_commit
+from ropewalk.tree._commits import MAX_COMMIT_BYTES
 
 ROOT, PARENT, OTHER = b"r" * 32, b"p" * 32, b"o" * 32
 

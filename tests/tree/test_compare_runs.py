@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.tree import _runs
-from holdfast.tree._compare import differing, hunks
-from holdfast.tree._container import Container, open_part, part_of
-from holdfast.tree._runs import (
+from ropewalk.tree import _runs
+from ropewalk.tree._compare import differing, hunks
+from ropewalk.tree._container import Container, open_part, part_of
+from ropewalk.tree._runs import (
     Hunk,
     Overlap,
     combine,
@@ -22,7 +22,7 @@ from holdfast.tree._runs import (
     split,
     split_nodes,
 )
-from holdfast.tree._shortest import kept_items
+from ropewalk.tree._shortest import kept_items
 from tests.tree.naive import encode
 from tests.tree.support import Objects, small_nodes, stored
 

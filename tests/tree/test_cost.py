@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.tree import Kind, Object, TreeWriter, Written, links
+from ropewalk.tree import Kind, Object, TreeWriter, Written, links
 from tests.sample_types import Note, Person
 from tests.tree.edits import Editor
 from tests.tree.support import History, size_of
@@ -263,7 +263,7 @@ def test_a_writer_that_forgot_writes_everything() -> None:
 
 
 def test_a_writer_does_not_remember_versions_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.tree._writer._STALE", 50)
+    monkeypatch.setattr("ropewalk.tree._writer._STALE", 50)
     history, value = History(), {"messages": _messages(20), "text": ""}
     for step in range(200):
         value["text"] = _text(20_000, step)

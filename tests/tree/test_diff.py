@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.codec import Field
-from holdfast.tree import Change, Map, ObjectId, diff
+from ropewalk.codec import Field
+from ropewalk.tree import Change, Map, ObjectId, diff
 from tests.sample_types import Note, Person, Point
 from tests.strategies import same, storable_values
 from tests.tree.naive import Maker, apply_changes, content, diff_kinds, identical, keep, token

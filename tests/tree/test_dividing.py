@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.codec import Codec, Registry, encode
-from holdfast.tree import Kind, Object, TreeWriter
-from holdfast.tree._dividing import Share, divide
+from ropewalk.codec import Codec, Registry, encode
+from ropewalk.tree import Kind, Object, TreeWriter
+from ropewalk.tree._dividing import Share, divide
 
 
 def written(value: object, codec: Codec | None = None) -> dict[bytes, Object]:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from holdfast.codec import Field, Path
-from holdfast.errors import InvalidInput, NotStorable, PathNotFound
-from holdfast.tree import Edited, Map, ObjectId, get, insert, put, remove
+from ropewalk.codec import Field, Path
+from ropewalk.errors import InvalidInput, NotStorable, PathNotFound
+from ropewalk.tree import Edited, Map, ObjectId, get, insert, put, remove
 from tests.sample_types import Coin, Note, Open, Person, Point, Slim, Spot, Word
 from tests.strategies import same, storable_values
 from tests.tree.naive import Maker, encode, fields_of, is_record, keep, with_fields

@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from holdfast.errors import NotStorable
-from holdfast.tree import TreeWriter
+from ropewalk.errors import NotStorable
+from ropewalk.tree import TreeWriter
 from tests.strategies import same
 from tests.tree.edits import Editor, paths_of, slots
 from tests.tree.support import Objects, mutable_objects, root_of, small_nodes

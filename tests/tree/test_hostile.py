@@ -11,11 +11,11 @@ from ormsgpack import Ext
 
 from fuzz.mutations import Mutator
 from fuzz.trees import judge_object, tree_seeds
-from holdfast.codec import encode
-from holdfast.codec._codes import Code
-from holdfast.codec._msgpack import extension, pack, unpack
-from holdfast.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotAllowed
-from holdfast.tree import Kind, ObjectId, links
+from ropewalk.codec import encode
+from ropewalk.codec._codes import Code
+from ropewalk.codec._msgpack import extension, pack, unpack
+from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotAllowed
+from ropewalk.tree import Kind, ObjectId, links
 from tests.conftest import SOAK
 from tests.tree.edits import Editor
 from tests.tree.support import Objects, stored

@@ -12,11 +12,11 @@ from ormsgpack import Ext
 
 from fuzz.mutations import Mutator
 from fuzz.trees import SOUND, tree_seeds
-from holdfast.codec import Field
-from holdfast.codec._codes import Code
-from holdfast.codec._msgpack import pack
-from holdfast.errors import FormatError, HoldfastError
-from holdfast.tree import (
+from ropewalk.codec import Field
+from ropewalk.codec._codes import Code
+from ropewalk.codec._msgpack import pack
+from ropewalk.errors import FormatError, RopewalkError
+from ropewalk.tree import (
     Kind,
     Map,
     ObjectId,
@@ -28,7 +28,7 @@ from holdfast.tree import (
     put,
     remove,
 )
-from holdfast.tree._layout import Root
+from ropewalk.tree._layout import Root
 from tests.conftest import SOAK
 from tests.sample_types import Money, Note, Open, Person
 from tests.tree.edits import Editor
@@ -178,7 +178,7 @@ def _attempts(
 
 def _judge(attempts: Iterable[Callable[[], object]]) -> None:
     for attempt in attempts:
-        with contextlib.suppress(HoldfastError):
+        with contextlib.suppress(RopewalkError):
             attempt()
 
 

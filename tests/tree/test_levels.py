@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.codec import encode
-from holdfast.codec._codes import Code
-from holdfast.errors import FormatError
-from holdfast.tree import Kind, Object, links, make_object
-from holdfast.tree._builder import Builder
-from holdfast.tree._cuts import (
+from ropewalk.codec import encode
+from ropewalk.codec._codes import Code
+from ropewalk.errors import FormatError
+from ropewalk.tree import Kind, Object, links, make_object
+from ropewalk.tree._builder import Builder
+from ropewalk.tree._cuts import (
     INLINE_MAX,
     KEY_MAX,
     NODE_MAX,
@@ -24,8 +24,8 @@ from holdfast.tree._cuts import (
     cuts_after,
     mark,
 )
-from holdfast.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, layout_of
-from holdfast.tree._levels import Rebuilt, Span, View, in_turn, rebuild
+from ropewalk.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, layout_of
+from ropewalk.tree._levels import Rebuilt, Span, View, in_turn, rebuild
 from tests.tree.support import Objects, small_nodes
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.errors import FormatError, InvalidInput, NotFound, NotStorable, PathNotFound
-from holdfast.tree import Edited, Kind, Map, ObjectId, get, make_object, put, remove
+from ropewalk.errors import FormatError, InvalidInput, NotFound, NotStorable, PathNotFound
+from ropewalk.tree import Edited, Kind, Map, ObjectId, get, make_object, put, remove
 from tests.sample_types import Note, Word
 from tests.strategies import same, storable_keys, storable_values
 from tests.tree.naive import encode, keep

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast.errors import NotStorable
-from holdfast.tree import Map, Object, ObjectId
+from ropewalk.errors import NotStorable
+from ropewalk.tree import Map, Object, ObjectId
 
 
 class Objects:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.codec import Codec
-from holdfast.tree import ABSENT, ObjectId
-from holdfast.tree._map_writer import MapWriter, Shelf, Slot
+from ropewalk.codec import Codec
+from ropewalk.tree import ABSENT, ObjectId
+from ropewalk.tree._map_writer import MapWriter, Shelf, Slot
 from tests.tree.support import Objects
 
 CODEC = Codec()

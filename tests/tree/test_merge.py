@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.codec import Field
-from holdfast.errors import InvalidInput, MergeConflict
-from holdfast.tree import ABSENT, Map, ObjectId, get, merge
+from ropewalk.codec import Field
+from ropewalk.errors import InvalidInput, MergeConflict
+from ropewalk.tree import ABSENT, Map, ObjectId, get, merge
 from tests.sample_types import Note, Person, Point
 from tests.strategies import same
 from tests.tree.naive import Maker, NaiveMerge, content, keep, token

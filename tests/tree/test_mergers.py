@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.codec import Field
-from holdfast.errors import InvalidInput, MergeConflict, NotStorable
-from holdfast.tree import ABSENT, CannotMerge, Merger
+from ropewalk.codec import Field
+from ropewalk.errors import InvalidInput, MergeConflict, NotStorable
+from ropewalk.tree import ABSENT, CannotMerge, Merger
 from tests.sample_types import Note, Point, Word
 from tests.strategies import same
 from tests.tree.support import small_nodes

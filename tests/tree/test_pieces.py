@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.codec import default_codec
-from holdfast.tree import TreeWriter
-from holdfast.tree._layout import Entry
-from holdfast.tree._levels import Span
-from holdfast.tree._mirrors import SequenceMirror
-from holdfast.tree._pieces import PIECE_MAX, Digest, Piece, cut_pieces, splice, starts_of
+from ropewalk.codec import default_codec
+from ropewalk.tree import TreeWriter
+from ropewalk.tree._layout import Entry
+from ropewalk.tree._levels import Span
+from ropewalk.tree._mirrors import SequenceMirror
+from ropewalk.tree._pieces import PIECE_MAX, Digest, Piece, cut_pieces, splice, starts_of
 from tests.tree.edits import Editor
 from tests.tree.support import History, root_of, small_nodes
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import FormatError, NotStorable
-from holdfast.tree import Kind, Map, Object, ObjectId
+from ropewalk.errors import FormatError, NotStorable
+from ropewalk.tree import Kind, Map, Object, ObjectId
 from tests.tree.naive import encode, keep
 from tests.tree.support import Objects, small_nodes
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import NotStorable
-from holdfast.tree import TreeWriter
-from holdfast.tree._cuts import KEY_MAX
+from ropewalk.errors import NotStorable
+from ropewalk.tree import TreeWriter
+from ropewalk.tree._cuts import KEY_MAX
 from tests.sample_types import Money, Note, Open, Person, Point
 from tests.tree.support import History, root_of
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.codec import Codec, check_canonical
-from holdfast.tree import Kind, TreeWriter
+from ropewalk.codec import Codec, check_canonical
+from ropewalk.tree import Kind, TreeWriter
 from tests.sample_types import Coin, Item, Money, Note, Open, Person, Point, Slim, Spot
 from tests.strategies import same, storable_atoms, storable_keys, storable_values
 from tests.tree.support import (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import default_codec
-from holdfast.errors import MissingObjects, NotStorable
-from holdfast.tree._tracked import Drafted, Tracked
+from ropewalk.codec import default_codec
+from ropewalk.errors import MissingObjects, NotStorable
+from ropewalk.tree._tracked import Drafted, Tracked
 from tests.conftest import SOAK
 from tests.strategies import same
 from tests.tree.edits import Editor

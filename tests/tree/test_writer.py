@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import Codec, Registry
-from holdfast.errors import InvalidInput, MissingObjects, NotStorable
-from holdfast.tree import Edited, Kind, TreeWriter, links, load
+from ropewalk.codec import Codec, Registry
+from ropewalk.errors import InvalidInput, MissingObjects, NotStorable
+from ropewalk.tree import Edited, Kind, TreeWriter, links, load
 from tests.tree.support import Objects, stored
 
 

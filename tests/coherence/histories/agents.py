@@ -18,8 +18,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.coherence import Artifact, CoherenceCore, Grant
-from holdfast.errors import Conflict, NotFound, Unavailable
+from ropewalk.coherence import Artifact, CoherenceCore, Grant
+from ropewalk.errors import Conflict, NotFound, Unavailable
 from tests.coherence.histories.recording import (
     ABSENT,
     BROKEN,

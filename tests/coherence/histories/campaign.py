@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.coherence import CoherenceCore
-from holdfast.errors import Unavailable
-from holdfast.store import Store
+from ropewalk.coherence import CoherenceCore
+from ropewalk.errors import Unavailable
+from ropewalk.store import Store
 from tests.coherence.histories.agents import STARTS, Watched, after, begun
 from tests.coherence.histories.recording import Operation, Record, Recorder, Version, load
 from tests.coherence.histories.worker import FAULTS, PATIENCE, Settings, open_store, sharing

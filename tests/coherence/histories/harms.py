@@ -16,8 +16,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.store import Move, Store, ref_name, space_name
-from holdfast.tree import TreeWriter
+from ropewalk.store import Move, Store, ref_name, space_name
+from ropewalk.tree import TreeWriter
 from tests.coherence.buses import proxied
 from tests.coherence.histories.campaign import DEAF, Campaign, Network, Process
 from tests.coherence.histories.recording import OK, THINKING, Operation, load

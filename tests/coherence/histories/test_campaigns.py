@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.coherence import replay
+from ropewalk.coherence import replay
 from tests.coherence.histories.accounts import account, expect_harm, expect_work
 from tests.coherence.histories.agents import STARTS, Watched
 from tests.coherence.histories.campaign import (
@@ -33,8 +33,8 @@ from tests.postgres import Postgres, running_postgres
 from tests.store.redis_servers import KEEPS_ALL, Configured, configured
 
 SKEW = 0.1
-SECONDS = float(os.environ.get("HOLDFAST_SECONDS") or (120.0 if SOAK else 1.0))
-SEED = os.environ.get("HOLDFAST_SEED") or ("9" if not SOAK else str(random.randrange(10**6)))
+SECONDS = float(os.environ.get("ROPEWALK_SECONDS") or (120.0 if SOAK else 1.0))
+SEED = os.environ.get("ROPEWALK_SEED") or ("9" if not SOAK else str(random.randrange(10**6)))
 MIXED = tuple(PARAMETERS)
 """Agents with different strategies share artifacts too."""
 NAMES = {**{name: (name,) for name in PARAMETERS}, "mixed": MIXED}
@@ -146,7 +146,7 @@ def run_and_check(
     counts = account(campaign, record)
     (tmp_path / "account.json").write_text(json.dumps(counts))
 
-    told = f"HOLDFAST_SEED={SEED} gives this run again, {campaign.told}"
+    told = f"ROPEWALK_SEED={SEED} gives this run again, {campaign.told}"
     assert trouble == [], told
     assert [str(one) for one in check(record)][:20] == [], told
     expect_work(record)
@@ -180,5 +180,5 @@ def test_every_promise_holds_among_threads(strategy: str, tmp_path: Path) -> Non
     operations = load(tmp_path.glob("*.history"))
     record = Record(operations, tuple(versions_told(operations)))
 
-    assert [str(one) for one in check(record)][:20] == [], f"HOLDFAST_SEED={SEED}"
+    assert [str(one) for one in check(record)][:20] == [], f"ROPEWALK_SEED={SEED}"
     expect_work(record)

@@ -25,9 +25,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast.coherence import CoherenceCore, CrashRecoveryConfig, choose_bus, record_to
-from holdfast.store import FileStore, PostgresStore, RedisStore, SqliteStore, Store, space_name
-from holdfast.testing import FaultyBus
+from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig, choose_bus, record_to
+from ropewalk.store import FileStore, PostgresStore, RedisStore, SqliteStore, Store, space_name
+from ropewalk.testing import FaultyBus
 from tests.coherence.histories.agents import MERGERS, Agent, Reader
 from tests.coherence.histories.recording import Recorder
 from tests.patience import patiently

@@ -16,10 +16,10 @@ from agentflow.utils.thread_info import ThreadInfo
 from injectq import InjectQ
 from pydantic import Field
 
-from holdfast.adapters.agentflow import HoldfastCheckpointer
+from ropewalk.adapters.agentflow import RopewalkCheckpointer
 from tests.frameworks.trip import Plan, Stage, answer, plan
 
-__all__ = ["BaseCheckpointer", "HoldfastCheckpointer", "ThreadInfo", "TripState", "Undeclared"]
+__all__ = ["BaseCheckpointer", "RopewalkCheckpointer", "ThreadInfo", "TripState", "Undeclared"]
 
 
 class TripState(AgentState):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import MemoryStore, Store
-from holdfast.errors import NotStorable
+from ropewalk import MemoryStore, Store
+from ropewalk.errors import NotStorable
 from tests.frameworks import suites
 from tests.frameworks.agentflow import graph
 from tests.frameworks.suites import CONFIG
@@ -36,7 +36,7 @@ class TestState(suites.StateSuite):
         made = datetime(2026, 1, 2, 3, 4, 5)
         for message, time in zip(state.context, (made, None), strict=True):
             message.timestamp = time  # As 0.3.3 had it; nothing checks what is assigned.
-        earlier: Any = graph.HoldfastCheckpointer(checkpointer.threads.store)
+        earlier: Any = graph.RopewalkCheckpointer(checkpointer.threads.store)
         declare_as_it_was(earlier)
         earlier.put_state(CONFIG, state)
         found = checkpointer.get_state(CONFIG)
@@ -58,7 +58,7 @@ class TestMessages(suites.MessageSuite):
     kit = graph
 
     def test_parsed_content_of_a_declared_class_comes_back(self, store: Store) -> None:
-        checkpointer: Any = graph.HoldfastCheckpointer(store, types=[Booking])
+        checkpointer: Any = graph.RopewalkCheckpointer(store, types=[Booking])
         message = self.said("two nights", parsed_content=Booking(nights=2))
         checkpointer.put_messages(CONFIG, [message])
         found = checkpointer.get_message(CONFIG)
@@ -80,7 +80,7 @@ class TestGraph(suites.GraphSuite):
     kit = graph
 
     def test_compiling_a_graph_declares_its_state(self, store: Store) -> None:
-        checkpointer: Any = graph.HoldfastCheckpointer(store)
+        checkpointer: Any = graph.RopewalkCheckpointer(store)
         told = take_turn(graph, checkpointer, CONFIG, "go to Rome")
 
         assert told["class"] == "TripState" and checkpointer.state_type is graph.TripState
@@ -193,7 +193,7 @@ class TestOwners(suites.Suite):
     kit = graph
 
     def test_the_owner_of_a_thread_is_found_whoever_asks(self) -> None:
-        checkpointer: Any = graph.HoldfastCheckpointer(MemoryStore())
+        checkpointer: Any = graph.RopewalkCheckpointer(MemoryStore())
         for thread_id, user in [("t1", "alice"), (2, 42), ("t3", None), ("gone", "bob")]:
             config = {"thread_id": thread_id, "user_id": user}
             checkpointer.put_messages(config, [self.said("hello")])
@@ -206,7 +206,7 @@ class TestOwners(suites.Suite):
         assert checkpointer.get_thread_owner("gone") is None
 
     def test_a_thread_id_of_several_users_has_no_one_owner(self) -> None:
-        checkpointer: Any = graph.HoldfastCheckpointer(MemoryStore())
+        checkpointer: Any = graph.RopewalkCheckpointer(MemoryStore())
         for user in ("alice", "bob"):
             checkpointer.put_messages({**CONFIG, "user_id": user}, [self.said("hello")])
 

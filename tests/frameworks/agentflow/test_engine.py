@@ -49,7 +49,7 @@ def test_a_question_is_answered_in_another_process(tmp_path: Path) -> None:
 def test_a_run_is_stopped_from_another_process_and_goes_on_in_a_third(tmp_path: Path) -> None:
     running = start(graph, tmp_path, config={**CONFIG, "waits": True}, say="go to Rome")
     wait_for_the_first_node(running)
-    checkpointer: Any = graph.HoldfastCheckpointer(tmp_path)
+    checkpointer: Any = graph.RopewalkCheckpointer(tmp_path)
     answer = graph.build(checkpointer).stop(CONFIG)
     told = finish(running)
     checkpointer.release()

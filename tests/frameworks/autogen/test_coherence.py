@@ -24,8 +24,8 @@ from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
-from holdfast.adapters.autogen import CoherenceAdapter, CoherentAgent
-from holdfast.errors import InvalidInput, NotFound, VersionConflict
+from ropewalk.adapters.autogen import CoherenceAdapter, CoherentAgent
+from ropewalk.errors import InvalidInput, NotFound, VersionConflict
 from tests.frameworks.sharing import SharingSuite
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-_DATA = tempfile.TemporaryDirectory(prefix="holdfast-crewai-")
+_DATA = tempfile.TemporaryDirectory(prefix="ropewalk-crewai-")
 os.environ |= {
     "CREWAI_DISABLE_TELEMETRY": "true",
     "CREWAI_DISABLE_TRACKING": "true",

@@ -8,7 +8,7 @@ from typing import Any
 from crewai import Agent, BaseLLM, Crew, Task
 from pydantic import PrivateAttr
 
-from holdfast.adapters.crewai import CoherenceAdapter
+from ropewalk.adapters.crewai import CoherenceAdapter
 
 Answer = Callable[[str], str]
 

@@ -12,8 +12,8 @@ import pytest
 from crewai import Task, TaskOutput
 from pydantic import BaseModel
 
-from holdfast.adapters.crewai import CoherenceAdapter, CoherentTask
-from holdfast.errors import ArtifactHeld, InvalidInput, NotFound
+from ropewalk.adapters.crewai import CoherenceAdapter, CoherentTask
+from ropewalk.errors import ArtifactHeld, InvalidInput, NotFound
 from tests.frameworks.crewai.crews import agent_of, crew_of, task_of
 from tests.frameworks.sharing import SharingSuite
 

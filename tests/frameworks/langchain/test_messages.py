@@ -26,9 +26,9 @@ from langchain_core.messages import (
     ToolMessageChunk,
 )
 
-from holdfast.adapters.langchain import from_langchain, to_langchain
-from holdfast.errors import InvalidInput, NotStorable
-from holdfast.threads import (
+from ropewalk.adapters.langchain import from_langchain, to_langchain
+from ropewalk.errors import InvalidInput, NotStorable
+from ropewalk.threads import (
     ImagePart,
     Message,
     TextPart,
@@ -223,7 +223,7 @@ def test_any_message_comes_back_as_it_was(
     assert_comes_back(message)
 
 
-class TestWhatHoldfastSees:
+class TestWhatRopewalkSees:
     @pytest.mark.parametrize(
         ("cls", "role"),
         [
@@ -433,6 +433,6 @@ class TestWhatIsRefused:
 
 
 def test_nothing_else_imports_langchain() -> None:
-    program = "import sys, holdfast.adapters; sys.exit('langchain_core' in sys.modules)"
+    program = "import sys, ropewalk.adapters; sys.exit('langchain_core' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

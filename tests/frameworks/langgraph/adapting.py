@@ -14,10 +14,10 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 
-from holdfast import AgentState, Externalized, Inline, MemoryStore
-from holdfast.adapters.langgraph import LangGraphAdapter
-from holdfast.store import Store
-from holdfast.tree import Object
+from ropewalk import AgentState, Externalized, Inline, MemoryStore
+from ropewalk.adapters.langgraph import LangGraphAdapter
+from ropewalk.store import Store
+from ropewalk.tree import Object
 
 MARKER = "a payload that no checkpoint may hold"
 DURABILITIES = ("sync", "async", "exit")

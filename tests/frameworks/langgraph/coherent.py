@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias, TypedDict
 
 from langgraph.store.base import BaseStore
 
-from holdfast.adapters.langgraph import CoherentStore
+from ropewalk.adapters.langgraph import CoherentStore
 
 PLANNER = ("planner", "shared")
 REVIEWER = ("reviewer", "shared")

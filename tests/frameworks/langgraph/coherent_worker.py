@@ -2,7 +2,7 @@
 
     python -m tests.frameworks.langgraph.coherent_worker PLACE AGENT STRATEGY TIMES TICK_SECONDS
 
-PLACE is a path or URL; after `base:` it is that of a `HoldfastStore` which is wrapped, and
+PLACE is a path or URL; after `base:` it is that of a `RopewalkStore` which is wrapped, and
 after `official:` that of LangGraph's own `PostgresStore`.
 
 It says `ready`, and does what lines that come in say: `count` adds 1 to a shared item so many
@@ -23,8 +23,8 @@ from typing import Any
 from langgraph.store.base import BaseStore
 from langgraph.store.postgres import PostgresStore
 
-from holdfast.adapters.langgraph import CoherentStore, HoldfastStore
-from holdfast.errors import VersionConflict
+from ropewalk.adapters.langgraph import CoherentStore, RopewalkStore
+from ropewalk.errors import VersionConflict
 
 SCOPE = "shared"
 PATIENT, HASTY = 6.0, 0.1
@@ -82,7 +82,7 @@ def opened(
     with ExitStack() as stack:
         base: BaseStore | None = None
         if kind == "base":
-            base, where = stack.enter_context(HoldfastStore(rest)), None
+            base, where = stack.enter_context(RopewalkStore(rest)), None
         elif kind == "official":
             base, where = stack.enter_context(PostgresStore.from_conn_string(rest)), rest
         else:

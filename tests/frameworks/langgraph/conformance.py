@@ -30,7 +30,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 from tests.frameworks.langgraph.delta_clauses import OURS, UPSTREAM
 from tests.frameworks.langgraph.engines import ENGINES, places, saver_at
 from tests.frameworks.langgraph.families import FAMILIES, SyncFamily
@@ -55,7 +55,7 @@ PACKAGES = (
     "langgraph-checkpoint-postgres",
     "langgraph",
     "langchain-core",
-    "holdfast",
+    "ropewalk",
 )
 
 
@@ -120,7 +120,7 @@ def page(ours: Results, official: Results, when: datetime) -> str:
     lines = [
         "# Conformance to LangGraph",
         "",
-        "`HoldfastSaver` on every engine, asked by LangGraph's own suite for checkpointers, "
+        "`RopewalkSaver` on every engine, asked by LangGraph's own suite for checkpointers, "
         f"`langgraph-checkpoint-conformance` {version(PACKAGES[0])}. The suite asks only "
         "asynchronous methods; the rows `sync` are the synchronous ones, called through a class "
         f"whose asynchronous methods call them. The last capability, `{DELTA}`, is not in that "
@@ -129,7 +129,7 @@ def page(ours: Results, official: Results, when: datetime) -> str:
         "(`tests/frameworks/langgraph/delta_clauses.py`).",
         "",
         "`make conformance` runs it all again and writes this page. `make test` runs the rows of "
-        f"`HoldfastSaver` too, and counts: {suite} of {suite} and {delta} of {delta} for each.",
+        f"`RopewalkSaver` too, and counts: {suite} of {suite} and {delta} of {delta} for each.",
         "",
         *_table("engine", ours),
         "",
@@ -166,8 +166,8 @@ def _row(engine: str, family: str, result: Result) -> str:
 
 
 @asynccontextmanager
-async def ours(engine: str, address: Callable[[], str]) -> AsyncIterator[HoldfastSaver]:
-    """A HoldfastSaver on a new place."""
+async def ours(engine: str, address: Callable[[], str]) -> AsyncIterator[RopewalkSaver]:
+    """A RopewalkSaver on a new place."""
     with saver_at(engine, address()) as saver:
         yield saver
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 from langgraph.store.memory import InMemoryStore
 
-from holdfast.adapters.langgraph import CoherentStore, HoldfastSaver
+from ropewalk.adapters.langgraph import CoherentStore, RopewalkSaver
 from tests.frameworks.langgraph.coherent import Open
 from tests.frameworks.langgraph.engines import QUICK, local_address, saver_at
 from tests.frameworks.langgraph.families import FAMILIES, AsyncFamily
@@ -38,14 +38,14 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def saver(engine: str, address_of: Addresses) -> Iterator[HoldfastSaver]:
+def saver(engine: str, address_of: Addresses) -> Iterator[RopewalkSaver]:
     """A checkpointer on an empty store."""
     with saver_at(engine, address_of(engine)) as made:
         yield made
 
 
 @pytest.fixture(params=FAMILIES)
-def either(request: pytest.FixtureRequest, saver: HoldfastSaver) -> Iterator[Any]:
+def either(request: pytest.FixtureRequest, saver: RopewalkSaver) -> Iterator[Any]:
     """The same, whose synchronous methods may be the asynchronous ones in disguise."""
     if request.param == "sync":
         yield saver

@@ -11,8 +11,8 @@ from typing import Any
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 
-from holdfast import FileStore
-from holdfast.adapters.langgraph import LangGraphAdapter
+from ropewalk import FileStore
+from ropewalk.adapters.langgraph import LangGraphAdapter
 from tests.frameworks.langgraph.adapting import RAGState, docs, thread
 
 

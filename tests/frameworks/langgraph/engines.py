@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeAlias
 
-import holdfast.store
-from holdfast.adapters.langgraph import HoldfastSaver
-from holdfast.store import CachedStore, Store
+import ropewalk.store
+from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.store import CachedStore, Store
 from tests.postgres import running_postgres
 from tests.s3_server import own_server, url_of
 from tests.servers import Redis, running
@@ -33,14 +33,14 @@ def open_store(engine: str, address: str) -> Store:
     durability: Literal["relaxed"] | None = (
         None if engine in ("memory", "postgres", "s3") else "relaxed"
     )
-    store = holdfast.store.open(address, durability=durability)
+    store = ropewalk.store.open(address, durability=durability)
     return CachedStore(store) if engine == "cached" else store
 
 
 @contextmanager
-def saver_at(engine: str, address: str, **options: Any) -> Iterator[HoldfastSaver]:
+def saver_at(engine: str, address: str, **options: Any) -> Iterator[RopewalkSaver]:
     """A checkpointer on the store there; both are closed at the end."""
-    with open_store(engine, address) as store, HoldfastSaver(store, **options) as saver:
+    with open_store(engine, address) as store, RopewalkSaver(store, **options) as saver:
         yield saver
 
 
@@ -63,7 +63,7 @@ def places(engine: str) -> Iterator[NewAddress]:
             endpoint = stack.enter_context(own_server()).endpoint
             yield lambda: url_of(endpoint, f"place-{next(_numbers)}")
         else:
-            folder = stack.enter_context(TemporaryDirectory(prefix="holdfast-langgraph-"))
+            folder = stack.enter_context(TemporaryDirectory(prefix="ropewalk-langgraph-"))
             yield lambda: local_address(engine, Path(folder))
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-from holdfast.adapters.langgraph import HoldfastStore
-from holdfast.errors import VersionConflict
+from ropewalk.adapters.langgraph import RopewalkStore
+from ropewalk.errors import VersionConflict
 
 COUNTERS = ("counters",)
 
 
-def count(memory: HoldfastStore, times: int) -> None:
+def count(memory: RopewalkStore, times: int) -> None:
     """Add 1 so many times, each time to what was read."""
     done = 0
     while done < times:
@@ -29,7 +29,7 @@ def count(memory: HoldfastStore, times: int) -> None:
 
 def main() -> None:
     place, times = sys.argv[1:]
-    with HoldfastStore(place) as memory:
+    with RopewalkStore(place) as memory:
         memory.position()
         print("ready", flush=True)
         sys.stdin.readline()

@@ -21,7 +21,7 @@ from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
 from langgraph.types import CachePolicy, Command, interrupt
 
-from holdfast import (
+from ropewalk import (
     AgentState,
     Externalized,
     FileStore,
@@ -30,9 +30,9 @@ from holdfast import (
     MemoryStore,
     auto_adapt,
 )
-from holdfast.adapters.langgraph import HoldfastSaver, LangGraphAdapter
-from holdfast.errors import InvalidInput, MissingContent, NotStorable
-from holdfast.state import Runtime, append_items, default, prune_expired
+from ropewalk.adapters.langgraph import LangGraphAdapter, RopewalkSaver
+from ropewalk.errors import InvalidInput, MissingContent, NotStorable
+from ropewalk.state import Runtime, append_items, default, prune_expired
 from tests.frameworks.langgraph.adapting import (
     MARKER,
     CountingStore,
@@ -393,8 +393,8 @@ def test_content_of_checkpoints_lives_while_nodes_run_and_ends_when_its_time_is_
 
 
 def _expiries(store: MemoryStore) -> list[int]:
-    from holdfast.history import History
-    from holdfast.store._own import CONTENT_SPACE
+    from ropewalk.history import History
+    from ropewalk.store._own import CONTENT_SPACE
 
     return [one.expires_at or 0 for one in History(store, CONTENT_SPACE).pins()]
 
@@ -466,7 +466,7 @@ def test_what_cannot_be_stored_fails_at_the_node_and_says_where(adapter: LangGra
         chain(adapter, give).compile().invoke({"question": "?"})
 
 
-@pytest.mark.parametrize("saver", [InMemorySaver, HoldfastSaver])
+@pytest.mark.parametrize("saver", [InMemorySaver, RopewalkSaver])
 def test_a_thread_goes_on_with_any_checkpointer(saver: Any, adapter: LangGraphAdapter) -> None:
     def ask(state: Any) -> dict[str, Any]:
         return {"docs": [*state["docs"], interrupt("what?")], "notes": ["asked"]}
@@ -720,7 +720,7 @@ def test_a_state_is_a_dict_in_every_way_that_loads(adapter: LangGraphAdapter) ->
 def test_the_adapters_of_langgraph_say_what_they_need() -> None:
     code = (
         "import sys; sys.modules['langgraph'] = None; sys.modules['langchain_core'] = None\n"
-        "import holdfast.adapters.langgraph as ours\n"
+        "import ropewalk.adapters.langgraph as ours\n"
         "try: ours.LangGraphAdapter\n"
         "except ImportError as error: print(error)"
     )
@@ -728,4 +728,4 @@ def test_the_adapters_of_langgraph_say_what_they_need() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
 
-    assert "pip install 'holdfast[langgraph]'" in said
+    assert "pip install 'ropewalk[langgraph]'" in said

@@ -22,9 +22,9 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, RetryPolicy, Send, StreamWriter, interrupt
 from pydantic import BaseModel
 
-from holdfast import AgentState, Externalized, Inline, MemoryStore
-from holdfast.adapters.langgraph import LangGraphAdapter
-from holdfast.errors import InvalidInput
+from ropewalk import AgentState, Externalized, Inline, MemoryStore
+from ropewalk.adapters.langgraph import LangGraphAdapter
+from ropewalk.errors import InvalidInput
 from tests.frameworks.langgraph.adapting import (
     DURABILITIES,
     MARKER,

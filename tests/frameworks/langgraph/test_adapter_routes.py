@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Overwrite, Send, StateUpdate, interrupt
 
-from holdfast.adapters.langgraph import LangGraphAdapter
+from ropewalk.adapters.langgraph import LangGraphAdapter
 from tests.frameworks.langgraph.adapting import (
     DURABILITIES,
     MARKER,
@@ -306,7 +306,7 @@ def test_no_payload_reaches_a_checkpoint(
         route(adapter, saver, durability)
         found = stored()
 
-    assert b"holdfast_ref" in found
+    assert b"ropewalk_ref" in found
     assert MARKER.encode() not in found
 
 
@@ -344,7 +344,7 @@ def test_no_payload_reaches_a_checkpoint_of_an_asynchronous_run(
 
     found = asyncio.run(run())
 
-    assert b"holdfast_ref" in found
+    assert b"ropewalk_ref" in found
     assert MARKER.encode() not in found
 
 

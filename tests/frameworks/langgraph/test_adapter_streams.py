@@ -14,8 +14,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, StreamWriter, interrupt
 
-from holdfast import AgentState, ContentRef, Externalized, Inline
-from holdfast.adapters.langgraph import LangGraphAdapter
+from ropewalk import AgentState, ContentRef, Externalized, Inline
+from ropewalk.adapters.langgraph import LangGraphAdapter
 from tests.frameworks.langgraph.adapting import CountingStore, chain, docs, make, thread
 
 
@@ -58,7 +58,7 @@ def test_a_plainly_compiled_graph_gives_references_that_can_be_hydrated(
 ) -> None:
     result = chain(adapter, retrieve, answer).compile().invoke({"question": "?"})
 
-    assert list(result["docs"]) == ["holdfast_ref"]
+    assert list(result["docs"]) == ["ropewalk_ref"]
     assert adapter.hydrate(result)["docs"] == docs()
 
 
@@ -105,7 +105,7 @@ def test_the_streams_for_debugging_have_references(graph: Any) -> None:
     for mode in ("debug", "tasks", "checkpoints"):
         chunks = list(graph.stream({"question": "?"}, thread(mode), stream_mode=mode))
 
-        assert "holdfast_ref" in str(chunks)
+        assert "ropewalk_ref" in str(chunks)
         assert docs()[0]["text"] not in str(chunks)
 
 

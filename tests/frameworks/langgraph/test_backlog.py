@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import pytest
 from langgraph.graph import START, StateGraph
 
-from holdfast.adapters.langgraph import HoldfastSaver
-from holdfast.errors import InvalidInput, NotStorable
-from holdfast.store import MemoryStore
-from holdfast.store._wrapping import WrapperStore
+from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.errors import InvalidInput, NotStorable
+from ropewalk.store import MemoryStore
+from ropewalk.store._wrapping import WrapperStore
 from tests.frameworks.langgraph.graphs import Log, line_graph, thread
 
 R = TypeVar("R")
@@ -40,7 +40,7 @@ def most_ahead(store: SlowStore, backlog: int, enough: int = STEPS) -> int:
 
     The store may store something once so many steps are `enough`.
     """
-    with store, HoldfastSaver(store, backlog=backlog) as saver:
+    with store, RopewalkSaver(store, backlog=backlog) as saver:
         graph = line_graph(saver, STEPS)
         ahead = []
         for ran, _ in enumerate(graph.stream({"log": []}, thread(recursion_limit=2 * STEPS)), 1):
@@ -64,7 +64,7 @@ def test_a_graph_runs_ahead_of_a_store_as_far_as_it_may() -> None:
     assert most_ahead(store, backlog=64, enough=20) >= 20
 
 
-def test_nothing_is_behind_once_a_graph_has_ended(saver: HoldfastSaver) -> None:
+def test_nothing_is_behind_once_a_graph_has_ended(saver: RopewalkSaver) -> None:
     line_graph(saver).invoke({"log": []}, thread())
 
     assert saver.lag == 0
@@ -73,11 +73,11 @@ def test_nothing_is_behind_once_a_graph_has_ended(saver: HoldfastSaver) -> None:
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "many"])
 def test_another_bound_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInput, match="backlog"):
-        HoldfastSaver(backlog=wrong)
+        RopewalkSaver(backlog=wrong)
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_what_cannot_be_stored_fails_with_its_place(saver: HoldfastSaver, durability: Any) -> None:
+def test_what_cannot_be_stored_fails_with_its_place(saver: RopewalkSaver, durability: Any) -> None:
     def bad(state: Log) -> dict[str, Any]:
         return {"log": ["fine", {"deep": [lambda: None]}]}
 
@@ -101,7 +101,7 @@ def test_a_put_that_fails_stops_no_graph() -> None:
     builder.add_edge(START, names[0])
     for before, after in itertools.pairwise(names):
         builder.add_edge(before, after)
-    with HoldfastSaver(backlog=1) as saver:
+    with RopewalkSaver(backlog=1) as saver:
         graph = builder.compile(checkpointer=saver)
 
         with pytest.raises(NotStorable):
@@ -109,5 +109,5 @@ def test_a_put_that_fails_stops_no_graph() -> None:
 
 
 def test_a_version_that_is_none_is_refused() -> None:
-    with HoldfastSaver() as saver, pytest.raises(InvalidInput, match="whole number"):
+    with RopewalkSaver() as saver, pytest.raises(InvalidInput, match="whole number"):
         saver.get_next_version("abc", None)

@@ -43,10 +43,10 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.store.base import Item, SearchItem
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
-from holdfast.adapters.langgraph._codec import GraphCodec
-from holdfast.adapters.langgraph._types import GraphTypes, UnknownTypeWarning
-from holdfast.codec import Codec
-from holdfast.errors import NotStorable, UndeclaredClass
+from ropewalk.adapters.langgraph._codec import GraphCodec
+from ropewalk.adapters.langgraph._types import GraphTypes, UnknownTypeWarning
+from ropewalk.codec import Codec
+from ropewalk.errors import NotStorable, UndeclaredClass
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, 6, datetime.UTC)
 CALL = {"name": "add", "args": {"a": [1, 2]}, "id": "c1", "type": "tool_call"}
@@ -527,7 +527,7 @@ def _made_elsewhere(source: str) -> bytes:
         module = types.ModuleType("elsewhere")
         sys.modules["elsewhere"] = module
         exec({textwrap.dedent(source)!r}, module.__dict__)
-        from holdfast.adapters.langgraph._codec import GraphCodec
+        from ropewalk.adapters.langgraph._codec import GraphCodec
         sys.stdout.buffer.write(GraphCodec().encode(module.value))
         """
     )
@@ -622,8 +622,8 @@ def test_whoever_knows_classes_is_asked_only_for_unknown_ones() -> None:
 STRESS = """
 import random, sys, threading
 from langchain_core.messages import AIMessage, HumanMessage
-from holdfast.adapters.langgraph._codec import GraphCodec
-from holdfast.codec import Codec
+from ropewalk.adapters.langgraph._codec import GraphCodec
+from ropewalk.codec import Codec
 
 sys.setswitchinterval(1e-6)
 codec = GraphCodec()

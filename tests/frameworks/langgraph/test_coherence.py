@@ -19,9 +19,9 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 from pydantic import BaseModel
 
-from holdfast.adapters.langgraph import CoherenceAdapter, HoldfastSaver
-from holdfast.coherence import State
-from holdfast.errors import InvalidInput, NotFound, VersionConflict
+from ropewalk.adapters.langgraph import CoherenceAdapter, RopewalkSaver
+from ropewalk.coherence import State
+from ropewalk.errors import InvalidInput, NotFound, VersionConflict
 from tests.frameworks.sharing import SharingSuite
 
 
@@ -124,7 +124,7 @@ def test_what_is_no_artifact_goes_to_the_graph(adapter: CoherenceAdapter) -> Non
 
 def test_an_artifact_is_in_no_checkpoint(adapter: CoherenceAdapter) -> None:
     config: RunnableConfig = {"configurable": {"thread_id": "one"}}
-    with HoldfastSaver() as saver:
+    with RopewalkSaver() as saver:
         graph = graph_of(add_step(adapter, "planner")).compile(checkpointer=saver)
         graph.invoke({"log": []}, config)
         values = graph.get_state(config).values

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.langgraph import CoherentStore
-from holdfast.coherence import record_to, replay
-from holdfast.errors import VersionConflict
+from ropewalk.adapters.langgraph import CoherentStore
+from ropewalk.coherence import record_to, replay
+from ropewalk.errors import VersionConflict
 
 AGENTS = ["a", "b", "c", "d"]
 

@@ -14,7 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from langsmith import Client, traceable, tracing_context
 from langsmith.run_helpers import get_current_run_tree
 
-from holdfast.coherence import CoherenceCore
+from ropewalk.coherence import CoherenceCore
 
 
 class Listener(ThreadingHTTPServer):
@@ -94,10 +94,10 @@ def test_what_a_node_does_with_artifacts_is_sent_with_its_run(
         graph.compile().invoke({"step": 0})
 
     review_told, revise_told = listener.metadata["review"], listener.metadata["revise"]
-    assert review_told["holdfast.operations"] == review_told["holdfast.reads"] == 2
-    assert review_told["holdfast.cache_hit_rate"] == 0.5
-    assert review_told["holdfast.agent_name"] == "reviewer"
-    assert (revise_told["holdfast.operation"], revise_told["holdfast.reads"]) == ("put", 0)
+    assert review_told["ropewalk.operations"] == review_told["ropewalk.reads"] == 2
+    assert review_told["ropewalk.cache_hit_rate"] == 0.5
+    assert review_told["ropewalk.agent_name"] == "reviewer"
+    assert (revise_told["ropewalk.operation"], revise_told["ropewalk.reads"]) == ("put", 0)
 
 
 def test_runs_are_counted_apart(core: CoherenceCore, listener: Listener) -> None:
@@ -112,7 +112,7 @@ def test_runs_are_counted_apart(core: CoherenceCore, listener: Listener) -> None
     with tracing_context(enabled=True, client=listener.client):
         told = [read(3), read(1)]
 
-    assert [one["holdfast.reads"] for one in told] == [3, 1]
+    assert [one["ropewalk.reads"] for one in told] == [3, 1]
 
 
 def test_asynchronous_reads_are_those_of_their_run(core: CoherenceCore, listener: Listener) -> None:
@@ -129,7 +129,7 @@ def test_asynchronous_reads_are_those_of_their_run(core: CoherenceCore, listener
     with tracing_context(enabled=True, client=listener.client):
         told = asyncio.run(both())
 
-    assert [one["holdfast.reads"] for one in told] == [1, 1]
+    assert [one["ropewalk.reads"] for one in told] == [1, 1]
 
 
 def test_without_a_run_nothing_is_done(core: CoherenceCore) -> None:

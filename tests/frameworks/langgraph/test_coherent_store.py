@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage
 from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from holdfast.adapters.langgraph import CoherentStore, StoreItem, StoreSearchItem
-from holdfast.adapters.langgraph._coherent_names import artifact_name, scope_prefix, split_artifact
-from holdfast.coherence import CoherenceCore, CoherenceDegradedWarning, replay
-from holdfast.errors import (
+from ropewalk.adapters.langgraph import CoherentStore, StoreItem, StoreSearchItem
+from ropewalk.adapters.langgraph._coherent_names import artifact_name, scope_prefix, split_artifact
+from ropewalk.coherence import CoherenceCore, CoherenceDegradedWarning, replay
+from ropewalk.errors import (
     ArtifactHeld,
     InvalidInput,
     NotStorable,
@@ -26,7 +26,7 @@ from holdfast.errors import (
     Unavailable,
     VersionConflict,
 )
-from holdfast.store import MemoryStore
+from ropewalk.store import MemoryStore
 from tests.coherence.outages import AwayStore
 from tests.frameworks.langgraph.coherent import PLANNER, REVIEWER
 
@@ -208,7 +208,7 @@ def test_a_search_for_everything_shows_who_wrote_it(store: CoherentStore) -> Non
     assert [one.namespace for one in store.search(())] == [REVIEWER, PLANNER]
 
 
-def test_filters_are_those_of_holdfast_store(store: CoherentStore) -> None:
+def test_filters_are_those_of_ropewalk_store(store: CoherentStore) -> None:
     for number in range(30):
         store.put(PLANNER, f"k{number}", {"number": number, "odd": number % 2 == 1})
     wanted = {"$and": [{"odd": True}, {"number": {"$lt": 25}}]}
@@ -356,7 +356,7 @@ def test_an_asynchronous_holder_writes_alone(store: CoherentStore) -> None:
     assert [one.agent for one in store.core.search("tester", "shared/")] == ["planner"]
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.coherence.CoherenceDegradedWarning")
+@pytest.mark.filterwarnings("ignore::ropewalk.coherence.CoherenceDegradedWarning")
 def test_an_item_of_an_engine_that_is_away_bears_a_mark() -> None:
     memory = MemoryStore()
     engine = AwayStore(memory.another())

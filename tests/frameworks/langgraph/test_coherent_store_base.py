@@ -16,10 +16,10 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 
-from holdfast.adapters.langgraph import CoherentStore, HoldfastStore
-from holdfast.errors import NotFound, Unavailable, VersionConflict
-from holdfast.store import MemoryStore
-from holdfast.testing import Fault, FaultStore
+from ropewalk.adapters.langgraph import CoherentStore, RopewalkStore
+from ropewalk.errors import NotFound, Unavailable, VersionConflict
+from ropewalk.store import MemoryStore
+from ropewalk.testing import Fault, FaultStore
 
 PLANNER = ("planner", "shared")
 REVIEWER = ("reviewer", "shared")
@@ -29,14 +29,14 @@ HOME = ("shared", "shared")
 Wrap: TypeAlias = Callable[..., CoherentStore]
 
 
-@pytest.fixture(params=["InMemoryStore", "HoldfastStore", "PostgresStore"])
+@pytest.fixture(params=["InMemoryStore", "RopewalkStore", "PostgresStore"])
 def base(request: pytest.FixtureRequest) -> Iterator[BaseStore]:
     """A store that knows nothing of coherence."""
     match request.param:
         case "InMemoryStore":
             yield InMemoryStore()
-        case "HoldfastStore":
-            yield HoldfastStore()
+        case "RopewalkStore":
+            yield RopewalkStore()
         case _:
             url = request.getfixturevalue("postgres_url")
             with PostgresStore.from_conn_string(url) as store:
@@ -317,20 +317,20 @@ def test_values_that_another_store_changes_have_one_version(postgres_url: str) -
     assert second.version == 1
 
 
-def test_exact_values_stay_exact_in_a_holdfast_store() -> None:
+def test_exact_values_stay_exact_in_a_ropewalk_store() -> None:
     value = {"when": datetime(2026, 1, 2, tzinfo=UTC), "pair": (1, b"x")}
-    store = CoherentStore(base=HoldfastStore())
+    store = CoherentStore(base=RopewalkStore())
     store.put(PLANNER, "plan", value)
     found: Any = store.get(REVIEWER, "plan")
 
     assert (found.value, found.version) == (value, 1)
 
 
-def test_a_holdfast_store_shares_its_versions_with_other_processes(memory_folder: Path) -> None:
-    with HoldfastStore(memory_folder / "store") as one, CoherentStore(base=one) as store:
+def test_a_ropewalk_store_shares_its_versions_with_other_processes(memory_folder: Path) -> None:
+    with RopewalkStore(memory_folder / "store") as one, CoherentStore(base=one) as store:
         store.put(PLANNER, "plan", {"n": 1})
         store.put(PLANNER, "plan", {"n": 2})
-    with HoldfastStore(memory_folder / "store") as other, CoherentStore(base=other) as store:
+    with RopewalkStore(memory_folder / "store") as other, CoherentStore(base=other) as store:
         found: Any = store.get(REVIEWER, "plan")
 
     assert (found.value, found.version) == ({"n": 2}, 2)
@@ -413,7 +413,7 @@ def test_an_item_that_is_not_there_is_found_out_without_looking_at_all_others() 
         assert set(versions.calls[before:]) == {"ref"}
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.coherence.CoherenceDegradedWarning")
+@pytest.mark.filterwarnings("ignore::ropewalk.coherence.CoherenceDegradedWarning")
 def test_an_item_whose_version_cannot_be_confirmed_bears_a_mark() -> None:
     base, cable = InMemoryStore(), FaultStore(MemoryStore())
     with CoherentStore(base=base, store=cable, on_error="degrade") as store:

@@ -11,10 +11,10 @@ import pytest
 from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 
-from holdfast.adapters.langgraph import CoherentStore
-from holdfast.coherence import CrashRecoveryConfig
-from holdfast.errors import ArtifactHeld, GrantLost
-from holdfast.store import MemoryStore
+from ropewalk.adapters.langgraph import CoherentStore
+from ropewalk.coherence import CrashRecoveryConfig
+from ropewalk.errors import ArtifactHeld, GrantLost
+from ropewalk.store import MemoryStore
 
 PLANNER = ("planner", "shared")
 REVIEWER = ("reviewer", "shared")

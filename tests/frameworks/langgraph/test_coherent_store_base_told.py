@@ -11,10 +11,10 @@ from langgraph.store.base import InvalidNamespaceError, PutOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import PostgresStore
 
-from holdfast.adapters.langgraph import CoherentStore, HoldfastStore
-from holdfast.coherence import replay
-from holdfast.errors import InvalidInput, StoreClosed, Unavailable
-from holdfast.store import MemoryStore
+from ropewalk.adapters.langgraph import CoherentStore, RopewalkStore
+from ropewalk.coherence import replay
+from ropewalk.errors import InvalidInput, StoreClosed, Unavailable
+from ropewalk.store import MemoryStore
 from tests.frameworks.sharing import AwayStore
 
 PLANNER = ("planner", "shared")
@@ -31,7 +31,7 @@ def pair(found: Any) -> tuple[Any, int]:
 
 
 def test_an_edit_gives_an_item_the_end_that_a_put_would() -> None:
-    base = HoldfastStore(ttl={"default_ttl": 30})
+    base = RopewalkStore(ttl={"default_ttl": 30})
     store = CoherentStore(base=base)
     store.edit(PLANNER, "new", lambda value: value, default={"n": 0})
     store.put(PLANNER, "old", {"n": 0}, ttl=None)
@@ -168,7 +168,7 @@ def test_a_recorded_run_has_nothing_to_find_although_keys_are_reordered(
 # While the engine is away.
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.coherence.CoherenceDegradedWarning")
+@pytest.mark.filterwarnings("ignore::ropewalk.coherence.CoherenceDegradedWarning")
 def test_the_last_value_known_is_served_while_the_engine_of_both_is_away() -> None:
     engine = AwayStore(MemoryStore())
     with CoherentStore(store=engine, ttl={}, on_error="degrade") as store:

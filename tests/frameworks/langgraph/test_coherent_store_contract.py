@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from langgraph.store.base import BaseStore
 
-from holdfast.adapters.langgraph import CoherentStore, HoldfastStore
-from holdfast.store import MemoryStore
-from holdfast.testing import BaseStoreContract
-from holdfast.testing._langgraph_stores._base import Opener
+from ropewalk.adapters.langgraph import CoherentStore, RopewalkStore
+from ropewalk.store import MemoryStore
+from ropewalk.testing import BaseStoreContract
+from ropewalk.testing._langgraph_stores._base import Opener
 
 MINUTE = 60_000_000
 
@@ -87,7 +87,7 @@ class TestWithIndexAndTtl(BaseStoreContract):
         return open_one
 
 
-class TestOnHoldfastStore(TestWithIndexAndTtl):
+class TestOnRopewalkStore(TestWithIndexAndTtl):
     def wait(self, store: BaseStore, minutes: float) -> None:
         expiry = store._contents._base._expiry
         before = expiry.clock
@@ -97,5 +97,5 @@ class TestOnHoldfastStore(TestWithIndexAndTtl):
     def open_store(self) -> Opener:
         shared = MemoryStore()
         return lambda **options: CoherentStore(
-            identity="config", base=HoldfastStore(shared, **options)
+            identity="config", base=RopewalkStore(shared, **options)
         )

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.langgraph import CoherentStore
-from holdfast.coherence import CrashRecoveryConfig
-from holdfast.errors import InvalidInput
+from ropewalk.adapters.langgraph import CoherentStore
+from ropewalk.coherence import CrashRecoveryConfig
+from ropewalk.errors import InvalidInput
 from tests.frameworks.turn import ROOT
 from tests.pages import run_page
 

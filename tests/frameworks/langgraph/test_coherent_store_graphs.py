@@ -19,8 +19,8 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Send
 
-from holdfast.adapters.langgraph import CoherentStore, HoldfastSaver
-from holdfast.adapters.langgraph._coherent_identity import running_agent
+from ropewalk.adapters.langgraph import CoherentStore, RopewalkSaver
+from ropewalk.adapters.langgraph._coherent_identity import running_agent
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -67,7 +67,7 @@ def reviewed() -> StateGraph[Any, Any, Any, Any]:
 @pytest.mark.parametrize("strategy", ["lazy", "eager", "lease", "access_count", "broadcast"])
 def test_agents_of_a_graph_share_an_artifact(strategy: str, place: Any) -> None:
     with CoherentStore(strategy, store=place) as store:
-        graph = reviewed().compile(store=store, checkpointer=HoldfastSaver())
+        graph = reviewed().compile(store=store, checkpointer=RopewalkSaver())
         given = graph.invoke({}, {"configurable": {"thread_id": "t"}})
         found: Any = store.get(("anybody", "shared"), "plan")
 

@@ -16,8 +16,8 @@ from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.store.base import BaseStore, PutOp
 from langgraph.types import RetryPolicy, Send
 
-from holdfast.adapters.langgraph import HoldfastSaver, _coherent_lines
-from holdfast.errors import VersionConflict
+from ropewalk.adapters.langgraph import RopewalkSaver, _coherent_lines
+from ropewalk.errors import VersionConflict
 from tests.frameworks.langgraph.coherent import MANY, PLACE, Open, Work, add_one, number_in
 
 
@@ -146,7 +146,7 @@ def test_conversations_side_by_side_take_nothing_away(open_store: Open) -> None:
     builder.add_node("say", say)
     builder.add_edge(START, "look")
     builder.add_edge("look", "say")
-    graph = builder.compile(store=store, checkpointer=HoldfastSaver(), interrupt_before=["say"])
+    graph = builder.compile(store=store, checkpointer=RopewalkSaver(), interrupt_before=["say"])
     threads: Any = [{"configurable": {"thread_id": one, "agent": "ann"}} for one in ("t1", "t2")]
     for thread in threads:
         graph.invoke({}, thread)

@@ -18,8 +18,8 @@ from langgraph.config import get_store
 from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
 
-from holdfast.adapters.langgraph import CoherentStore
-from holdfast.errors import VersionConflict
+from ropewalk.adapters.langgraph import CoherentStore
+from ropewalk.errors import VersionConflict
 from tests.conftest import SOAK
 from tests.frameworks.langgraph.coherent import PLACE
 

@@ -13,8 +13,8 @@ from langgraph.config import get_store
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 
-from holdfast.adapters.langgraph import HoldfastSaver
-from holdfast.errors import VersionConflict
+from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.errors import VersionConflict
 from tests.frameworks.langgraph.coherent import (
     MANY,
     PLACE,
@@ -482,7 +482,7 @@ def test_an_agent_puts_what_another_one_of_its_run_got(open_store: Open) -> None
     builder = StateGraph(Counting)
     builder.add_sequence([look, say])
     builder.add_edge(START, "look")
-    held = builder.compile(store=store, checkpointer=HoldfastSaver(), interrupt_before=["say"])
+    held = builder.compile(store=store, checkpointer=RopewalkSaver(), interrupt_before=["say"])
     thread: Any = {"configurable": {"thread_id": "t"}}
     held.invoke({}, thread)
     store.edit(at("boss"), "n", lambda _: {"n": 9})
@@ -506,7 +506,7 @@ def test_what_a_conversation_loads_anew_it_may_save(open_store: Open) -> None:
     builder = StateGraph(Counting)
     builder.add_sequence([load, save])
     builder.add_edge(START, "load")
-    graph = builder.compile(store=store, checkpointer=HoldfastSaver())
+    graph = builder.compile(store=store, checkpointer=RopewalkSaver())
     for turn in range(1, 4):
         graph.invoke({}, {"configurable": {"thread_id": "t"}})
         store.edit(PLACE, "n", lambda value: {"n": value["n"] + 10})

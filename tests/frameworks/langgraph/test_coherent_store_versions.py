@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.langgraph import CoherentStore
-from holdfast.errors import InvalidInput, NotFound, VersionConflict
+from ropewalk.adapters.langgraph import CoherentStore
+from ropewalk.errors import InvalidInput, NotFound, VersionConflict
 from tests.frameworks.langgraph.coherent import PLANNER, REVIEWER
 
 

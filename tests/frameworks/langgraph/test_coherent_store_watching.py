@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from langgraph.store.memory import InMemoryStore
 
-from holdfast.adapters.langgraph import CoherentStore, ItemChange
-from holdfast.errors import InvalidInput, NotFound
+from ropewalk.adapters.langgraph import CoherentStore, ItemChange
+from ropewalk.errors import InvalidInput, NotFound
 from tests.frameworks.langgraph.coherent import PLANNER, REVIEWER
 
 
@@ -93,7 +93,7 @@ def test_a_task_may_watch(store: CoherentStore) -> None:
 
 
 def test_what_another_client_puts_is_told(tmp_path: Path) -> None:
-    place = tmp_path / "shared.holdfast"
+    place = tmp_path / "shared.ropewalk"
     with CoherentStore(store=place) as here, CoherentStore(store=place) as there:
         changes = here.watch(REVIEWER)
         writer = threading.Thread(target=there.put, args=(PLANNER, "plan", {"step": 1}))

@@ -13,8 +13,8 @@ import pytest
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from holdfast.adapters.langgraph import HoldfastSaver
-from holdfast.errors import InvalidInput, ThreadConflict
+from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.errors import InvalidInput, ThreadConflict
 from tests.frameworks.langgraph.conftest import Addresses
 from tests.frameworks.langgraph.engines import ENGINES, saver_at
 from tests.frameworks.langgraph.graphs import thread
@@ -114,7 +114,7 @@ def test_a_run_that_was_overtaken_is_kept_aside(
 
 @pytest.mark.parametrize("on_conflict", ["raise", "branch"])
 def test_a_fork_that_was_asked_for_is_no_conflict(on_conflict: Any) -> None:
-    with HoldfastSaver(on_conflict=on_conflict) as saver:
+    with RopewalkSaver(on_conflict=on_conflict) as saver:
         graph = race(saver)
         graph.invoke({"log": ["more"]}, thread())
         old = next(one for one in graph.get_state_history(thread()) if one.next == ("second",))
@@ -129,7 +129,7 @@ def test_a_fork_that_was_asked_for_is_no_conflict(on_conflict: Any) -> None:
 
 @pytest.mark.parametrize("on_conflict", ["raise", "branch"])
 def test_turns_one_after_another_are_no_conflict(on_conflict: Any) -> None:
-    with HoldfastSaver(on_conflict=on_conflict) as saver:
+    with RopewalkSaver(on_conflict=on_conflict) as saver:
         graph = race(saver)
         for number in range(5):
             state = graph.invoke({"log": [f"turn {number}"]}, thread())
@@ -141,7 +141,7 @@ def test_turns_one_after_another_are_no_conflict(on_conflict: Any) -> None:
 
 def test_ten_asynchronous_runs_that_try_again_lose_no_turn() -> None:
     async def talk() -> list[str]:
-        with HoldfastSaver(on_conflict="raise") as saver:
+        with RopewalkSaver(on_conflict="raise") as saver:
             graph = racing_graph(saver, lambda: None)
 
             async def insist(number: int) -> None:
@@ -163,4 +163,4 @@ def test_ten_asynchronous_runs_that_try_again_lose_no_turn() -> None:
 
 def test_another_word_for_conflicts_is_refused() -> None:
     with pytest.raises(InvalidInput, match="on_conflict"):
-        HoldfastSaver(on_conflict="merge")  # type: ignore[arg-type]
+        RopewalkSaver(on_conflict="merge")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 from tests.conftest import SOAK
 from tests.frameworks.langgraph.conftest import Addresses
 from tests.frameworks.langgraph.engines import saver_at
@@ -47,7 +47,7 @@ def lines_of(runs: Path) -> list[str]:
     return runs.read_text().splitlines()
 
 
-def finished_tasks(saver: HoldfastSaver, graph: Any) -> tuple[int, set[str]]:
+def finished_tasks(saver: RopewalkSaver, graph: Any) -> tuple[int, set[str]]:
     """The step that comes next, and the nodes of it whose writes are stored."""
     state = graph.get_state(thread())
     found = saver.get_tuple(thread())
@@ -56,7 +56,7 @@ def finished_tasks(saver: HoldfastSaver, graph: Any) -> tuple[int, set[str]]:
     return state.metadata["step"] + 1, {one.name for one in state.tasks if one.id in stored}
 
 
-def check_that_writes_came_first(saver: HoldfastSaver) -> None:
+def check_that_writes_came_first(saver: RopewalkSaver) -> None:
     """Whatever checkpoint another one follows has the writes of all tasks that led to that."""
     newest, *older = saver.list(thread())
     for one in older:
@@ -93,7 +93,7 @@ def test_what_sync_acknowledged_is_there_after_a_kill(
         check_the_end(saver, runs)
 
 
-def check_the_end(saver: HoldfastSaver, runs: Path) -> None:
+def check_the_end(saver: RopewalkSaver, runs: Path) -> None:
     """Go on for a round or two, and see that every node counted once."""
     found = saver.get_tuple(thread())
     number = 0 if found is None else found.checkpoint["channel_values"].get("number", 0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 from tests.frameworks.langgraph.conftest import Addresses
 from tests.frameworks.langgraph.engines import ENGINES, saver_at
 from tests.frameworks.langgraph.graphs import delta_graph, history, thread
@@ -32,7 +32,7 @@ def expected(turns: int) -> list[str]:
 
 
 @everywhere
-def test_a_delta_channel_is_replayed(saver: HoldfastSaver) -> None:
+def test_a_delta_channel_is_replayed(saver: RopewalkSaver) -> None:
     graph = delta_graph(saver)
     talk(graph)
 
@@ -40,7 +40,7 @@ def test_a_delta_channel_is_replayed(saver: HoldfastSaver) -> None:
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_it_has_the_history_that_langgraph_gives_it(saver: HoldfastSaver, durability: Any) -> None:
+def test_it_has_the_history_that_langgraph_gives_it(saver: RopewalkSaver, durability: Any) -> None:
     def run(given: Any) -> list[Any]:
         graph = delta_graph(given)
         for turn in range(4):
@@ -63,7 +63,7 @@ def test_it_goes_on_in_another_object(engine: str, address_of: Addresses) -> Non
 
 
 @everywhere
-def test_it_survives_prune(saver: HoldfastSaver) -> None:
+def test_it_survives_prune(saver: RopewalkSaver) -> None:
     graph = delta_graph(saver)
     talk(graph)
     before = graph.get_state(thread())
@@ -77,7 +77,7 @@ def test_it_survives_prune(saver: HoldfastSaver) -> None:
 
 
 @pytest.mark.parametrize("keep", [1, 2, 5, 9, 100])
-def test_all_that_prune_keeps_can_be_read(saver: HoldfastSaver, keep: int) -> None:
+def test_all_that_prune_keeps_can_be_read(saver: RopewalkSaver, keep: int) -> None:
     graph = delta_graph(saver)
     talk(graph)
     before = list(graph.get_state_history(thread()))[:keep]
@@ -89,7 +89,7 @@ def test_all_that_prune_keeps_can_be_read(saver: HoldfastSaver, keep: int) -> No
 
 
 @everywhere
-def test_a_copy_has_all_of_it_and_goes_its_own_way(saver: HoldfastSaver) -> None:
+def test_a_copy_has_all_of_it_and_goes_its_own_way(saver: RopewalkSaver) -> None:
     graph = delta_graph(saver)
     talk(graph)
     saver.copy_thread("t", "u")
@@ -105,7 +105,7 @@ def test_a_copy_has_all_of_it_and_goes_its_own_way(saver: HoldfastSaver) -> None
 
 @pytest.mark.parametrize("gone", [["r6"], ["r5", "r6"], ["r4", "r5", "r6"]])
 def test_without_its_last_runs_a_thread_is_as_before_them(
-    saver: HoldfastSaver, gone: list[str]
+    saver: RopewalkSaver, gone: list[str]
 ) -> None:
     graph = delta_graph(saver)
     talk(graph)
@@ -120,7 +120,7 @@ def test_without_its_last_runs_a_thread_is_as_before_them(
 
 @pytest.mark.parametrize("gone", [["r0"], ["r2"], ["r3", "r4"], ["r0", "r1", "r2", "r3"]])
 def test_the_values_of_later_runs_survive_without_earlier_ones(
-    saver: HoldfastSaver, gone: list[str]
+    saver: RopewalkSaver, gone: list[str]
 ) -> None:
     graph = delta_graph(saver)
     talk(graph)
@@ -138,7 +138,7 @@ def test_the_values_of_later_runs_survive_without_earlier_ones(
     assert after == before
 
 
-def test_a_fork_replays_its_own_past(saver: HoldfastSaver) -> None:
+def test_a_fork_replays_its_own_past(saver: RopewalkSaver) -> None:
     def travel(given: Any) -> list[Any]:
         graph = delta_graph(given)
         talk(graph, turns=3)
@@ -150,7 +150,7 @@ def test_a_fork_replays_its_own_past(saver: HoldfastSaver) -> None:
     assert travel(saver) == travel(InMemorySaver())
 
 
-def test_asynchronous_deltas(saver: HoldfastSaver) -> None:
+def test_asynchronous_deltas(saver: RopewalkSaver) -> None:
     graph = delta_graph(saver)
 
     async def converse() -> Any:

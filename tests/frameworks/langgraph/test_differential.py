@@ -14,7 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 from tests.conftest import SOAK
 from tests.frameworks.langgraph.graphs import extend, history, thread
 
@@ -146,7 +146,7 @@ def without_ids(result: Any) -> Any:
 @FEW
 @given(layers, calls)
 def test_ours_and_langgraphs_own_agree(spec: Any, wanted: Any) -> None:
-    with HoldfastSaver() as saver:
+    with RopewalkSaver() as saver:
         ours, official = build(spec, saver), build(spec, InMemorySaver())
         for call in wanted:
             assert without_ids(act(ours, call)) == without_ids(act(official, call))

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 from tests.frameworks.langgraph.conftest import Addresses
 from tests.frameworks.langgraph.engines import ENGINES, QUICK, saver_at
 from tests.frameworks.langgraph.graphs import (
@@ -32,7 +32,7 @@ def said(turn: int) -> dict[str, Any]:
 
 
 @everywhere
-def test_a_chat_remembers_its_turns(saver: HoldfastSaver) -> None:
+def test_a_chat_remembers_its_turns(saver: RopewalkSaver) -> None:
     graph = chat_graph(saver)
     for turn in range(4):
         state = graph.invoke(said(turn), thread())
@@ -47,7 +47,7 @@ def test_a_chat_remembers_its_turns(saver: HoldfastSaver) -> None:
 
 
 @everywhere
-def test_an_asynchronous_chat_remembers_its_turns(saver: HoldfastSaver) -> None:
+def test_an_asynchronous_chat_remembers_its_turns(saver: RopewalkSaver) -> None:
     graph = chat_graph(saver)
 
     async def talk() -> tuple[Any, Any, int]:
@@ -73,7 +73,7 @@ def test_a_chat_goes_on_where_another_object_left_it(engine: str, address_of: Ad
     ]  # fmt: skip
 
 
-def test_messages_are_replaced_and_removed(saver: HoldfastSaver) -> None:
+def test_messages_are_replaced_and_removed(saver: RopewalkSaver) -> None:
     graph = chat_graph(saver)
     graph.invoke(said(0), thread())
     graph.invoke({"messages": [HumanMessage("changed", id="human-0")]}, thread())
@@ -84,7 +84,7 @@ def test_messages_are_replaced_and_removed(saver: HoldfastSaver) -> None:
 
 
 @everywhere
-def test_an_agent_calls_tools_and_remembers_them(saver: HoldfastSaver) -> None:
+def test_an_agent_calls_tools_and_remembers_them(saver: RopewalkSaver) -> None:
     def weather(place: str) -> str:
         """Tell the weather."""
         return f"sun in {place}"
@@ -111,7 +111,7 @@ def test_an_agent_calls_tools_and_remembers_them(saver: HoldfastSaver) -> None:
 
 
 @everywhere
-def test_branches_beside_each_other_are_gathered(saver: HoldfastSaver) -> None:
+def test_branches_beside_each_other_are_gathered(saver: RopewalkSaver) -> None:
     graph = fan_graph(saver)
     state = graph.invoke({"items": [3, 1, 2]}, thread())
 
@@ -119,7 +119,7 @@ def test_branches_beside_each_other_are_gathered(saver: HoldfastSaver) -> None:
     assert history(graph, thread()) == history(_beside(fan_graph, {"items": [3, 1, 2]}), thread())
 
 
-def test_a_failed_branch_runs_again_and_the_finished_ones_do_not(saver: HoldfastSaver) -> None:
+def test_a_failed_branch_runs_again_and_the_finished_ones_do_not(saver: RopewalkSaver) -> None:
     failing = [2]
     graph = fan_graph(saver, failing)
     with pytest.raises(ValueError, match="2 fails"):
@@ -135,7 +135,7 @@ def test_a_failed_branch_runs_again_and_the_finished_ones_do_not(saver: Holdfast
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("engine", [*QUICK, "postgres"])
-def test_every_durability_ends_in_the_same_state(saver: HoldfastSaver, durability: str) -> None:
+def test_every_durability_ends_in_the_same_state(saver: RopewalkSaver, durability: str) -> None:
     graph = line_graph(saver, 5)
     official = line_graph(InMemorySaver(), 5)
     for turn in range(3):
@@ -148,7 +148,7 @@ def test_every_durability_ends_in_the_same_state(saver: HoldfastSaver, durabilit
 
 
 @pytest.mark.parametrize("durability", ["sync", "async"])
-def test_a_step_is_stored_while_the_graph_goes_on(saver: HoldfastSaver, durability: str) -> None:
+def test_a_step_is_stored_while_the_graph_goes_on(saver: RopewalkSaver, durability: str) -> None:
     graph = line_graph(saver, 4)
     seen = []
     for _ in graph.stream({"log": []}, thread(), durability=durability, stream_mode="updates"):
@@ -161,7 +161,7 @@ def test_a_step_is_stored_while_the_graph_goes_on(saver: HoldfastSaver, durabili
 
 
 @everywhere
-def test_functions_keep_what_their_tasks_returned(saver: HoldfastSaver) -> None:
+def test_functions_keep_what_their_tasks_returned(saver: RopewalkSaver) -> None:
     ran = []
 
     @task
@@ -186,7 +186,7 @@ def test_functions_keep_what_their_tasks_returned(saver: HoldfastSaver) -> None:
     assert sorted(ran) == [0, 1, 2, 3, 4]
 
 
-def test_a_stream_of_checkpoints_names_what_is_stored(saver: HoldfastSaver) -> None:
+def test_a_stream_of_checkpoints_names_what_is_stored(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     events = list(graph.stream({"log": []}, thread(), stream_mode="checkpoints"))
     stored = list(saver.list(thread()))
@@ -196,7 +196,7 @@ def test_a_stream_of_checkpoints_names_what_is_stored(saver: HoldfastSaver) -> N
     ]
 
 
-def test_ten_threads_know_nothing_of_each_other(saver: HoldfastSaver) -> None:
+def test_ten_threads_know_nothing_of_each_other(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     for number in range(10):
         graph.invoke({"log": [f"thread {number}"]}, thread(number))

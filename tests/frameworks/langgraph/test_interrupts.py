@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.types import Command, interrupt
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 from tests.frameworks.langgraph.conftest import Addresses
 from tests.frameworks.langgraph.engines import ENGINES, QUICK, saver_at
 from tests.frameworks.langgraph.graphs import (
@@ -33,7 +33,7 @@ def waiting(graph: Any, config: Any) -> dict[str, Any]:
 
 
 @everywhere
-def test_several_questions_are_answered_by_a_map(saver: HoldfastSaver) -> None:
+def test_several_questions_are_answered_by_a_map(saver: RopewalkSaver) -> None:
     graph = asking_graph(saver)
     graph.invoke({"log": []}, thread())
     first = waiting(graph, thread())
@@ -46,7 +46,7 @@ def test_several_questions_are_answered_by_a_map(saver: HoldfastSaver) -> None:
     assert graph.get_state(thread()).next == ()
 
 
-def test_questions_are_answered_one_by_one(saver: HoldfastSaver) -> None:
+def test_questions_are_answered_one_by_one(saver: RopewalkSaver) -> None:
     graph, official = asking_graph(saver), asking_graph(InMemorySaver())
     for each in (graph, official):
         each.invoke({"log": []}, thread())
@@ -72,7 +72,7 @@ def test_a_question_is_answered_through_another_object(engine: str, address_of: 
     assert state["log"] == ["once yes", "twice yes yes"]
 
 
-def test_asynchronous_graphs_ask_and_are_answered(saver: HoldfastSaver) -> None:
+def test_asynchronous_graphs_ask_and_are_answered(saver: RopewalkSaver) -> None:
     graph = asking_graph(saver)
 
     async def talk() -> Any:
@@ -86,7 +86,7 @@ def test_asynchronous_graphs_ask_and_are_answered(saver: HoldfastSaver) -> None:
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_a_question_survives_every_durability(saver: HoldfastSaver, durability: Any) -> None:
+def test_a_question_survives_every_durability(saver: RopewalkSaver, durability: Any) -> None:
     graph = asking_graph(saver)
     graph.invoke({"log": []}, thread(), durability=durability)
     asked = waiting(graph, thread())
@@ -102,7 +102,7 @@ def test_a_question_survives_every_durability(saver: HoldfastSaver, durability: 
     assert state["log"] == ["once yes", "twice yes yes"]
 
 
-def test_a_graph_stops_before_and_after_nodes(saver: HoldfastSaver) -> None:
+def test_a_graph_stops_before_and_after_nodes(saver: RopewalkSaver) -> None:
     graph = line_graph(saver, 4, interrupt_before=["n1"], interrupt_after=["n2"])
     stops = []
     given: Any = {"log": ["start"]}
@@ -117,7 +117,7 @@ def test_a_graph_stops_before_and_after_nodes(saver: HoldfastSaver) -> None:
     assert state["log"] == ["start", "n0", "n1", "n2", "n3"]
 
 
-def test_an_answer_is_kept_when_the_node_fails_after_it(saver: HoldfastSaver) -> None:
+def test_an_answer_is_kept_when_the_node_fails_after_it(saver: RopewalkSaver) -> None:
     failing = [True]
 
     @task
@@ -140,7 +140,7 @@ def test_an_answer_is_kept_when_the_node_fails_after_it(saver: HoldfastSaver) ->
 
 
 @pytest.mark.parametrize("engine", [*QUICK, "postgres"])
-def test_an_agent_asks_inside_a_tool(saver: HoldfastSaver) -> None:
+def test_an_agent_asks_inside_a_tool(saver: RopewalkSaver) -> None:
     def book(place: str) -> str:
         """Book a trip."""
         return f"booked {place}" if interrupt(f"book {place}?") else "left it"
@@ -155,7 +155,7 @@ def test_an_agent_asks_inside_a_tool(saver: HoldfastSaver) -> None:
     assert [one.content for one in state["messages"]] == ["go", "", "booked Oslo", "Done."]
 
 
-def test_a_state_is_changed_while_a_question_waits(saver: HoldfastSaver) -> None:
+def test_a_state_is_changed_while_a_question_waits(saver: RopewalkSaver) -> None:
     graph = line_graph(saver, 2, interrupt_before=["n1"])
     graph.invoke({"log": ["start"]}, thread())
     graph.update_state(thread(), {"log": ["by hand"]})

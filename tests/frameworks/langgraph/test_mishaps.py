@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 
-from holdfast.adapters.langgraph import HoldfastSaver
-from holdfast.adapters.langgraph import _reading as reading
-from holdfast.adapters.langgraph._entries import Address
-from holdfast.adapters.langgraph._requests import Put
-from holdfast.adapters.langgraph._thread import GraphThread
-from holdfast.errors import NotStorable, UndeclaredClass
+from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.adapters.langgraph import _reading as reading
+from ropewalk.adapters.langgraph._entries import Address
+from ropewalk.adapters.langgraph._requests import Put
+from ropewalk.adapters.langgraph._thread import GraphThread
+from ropewalk.errors import NotStorable, UndeclaredClass
 from tests.frameworks.langgraph.checkpoints import checkpoint_of, config_of, metadata_of, put
 
 LINES = [f"line {number} " + "x" * 200 for number in range(300)]
@@ -39,7 +39,7 @@ class Secretive(Exception):
 
 def read(path: Path, channel: str = "a") -> Any:
     """A channel of the newest checkpoint, as another program reads it."""
-    with HoldfastSaver(path) as saver:
+    with RopewalkSaver(path) as saver:
         found = saver.get_tuple(config_of())
     assert found is not None
     return found.checkpoint["channel_values"][channel]
@@ -52,7 +52,7 @@ def put_of(values: dict[str, Any]) -> Put:
 
 def test_a_value_that_raises_when_it_is_stored_harms_no_other_checkpoint(tmp_path: Path) -> None:
     longer = [*LINES, "new" * 2000]
-    with HoldfastSaver(tmp_path / "s") as saver:
+    with RopewalkSaver(tmp_path / "s") as saver:
         put(saver, config_of(), {"a": LINES})
         both = [put_of({"a": longer}), put_of({"a": longer, "b": Secretive()})]
         with pytest.raises(ValueError, match="no text"):
@@ -67,7 +67,7 @@ def test_a_value_that_raises_when_it_is_stored_harms_no_other_checkpoint(tmp_pat
 def test_a_run_that_stops_while_it_encodes_leaves_nothing_half_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with HoldfastSaver(tmp_path / "s") as saver:
+    with RopewalkSaver(tmp_path / "s") as saver:
         put(saver, config_of(), {"a": LINES})
         thread: Any = saver._thread("t")
         with monkeypatch.context() as patched:
@@ -86,7 +86,7 @@ def _interrupt() -> None:
 @pytest.mark.parametrize("drop", ["delete_thread", "prune"])
 def test_what_another_saver_dropped_and_collected_is_sent_again(tmp_path: Path, drop: str) -> None:
     documents = [str(number) + "q" * 300 for number in range(500)]
-    with HoldfastSaver(tmp_path / "s") as saver, HoldfastSaver(tmp_path / "s") as other:
+    with RopewalkSaver(tmp_path / "s") as saver, RopewalkSaver(tmp_path / "s") as other:
         old = put(saver, config_of(), {"a": documents})
         put(saver, config_of(), {"a": LINES})
         saver.get_tuple(old)
@@ -105,7 +105,7 @@ def test_what_another_saver_dropped_and_collected_is_sent_again(tmp_path: Path, 
 
 def test_what_is_warm_of_a_subgraph_is_sent_again_if_it_was_collected(tmp_path: Path) -> None:
     below = config_of(namespace="below")
-    with HoldfastSaver(tmp_path / "s") as saver, HoldfastSaver(tmp_path / "s") as other:
+    with RopewalkSaver(tmp_path / "s") as saver, RopewalkSaver(tmp_path / "s") as other:
         put(saver, below, {"a": LINES})
         other.delete_thread("t")
         for number in range(3):
@@ -114,7 +114,7 @@ def test_what_is_warm_of_a_subgraph_is_sent_again_if_it_was_collected(tmp_path: 
         saver.get_tuple(config_of())
         put(saver, config_of(), {"n": 4})
         put(saver, below, {"a": [*LINES, "last"]})
-    with HoldfastSaver(tmp_path / "s") as saver:
+    with RopewalkSaver(tmp_path / "s") as saver:
         found: Any = saver.get_tuple(below)
 
     assert found.checkpoint["channel_values"] == {"a": [*LINES, "last"]}
@@ -123,9 +123,9 @@ def test_what_is_warm_of_a_subgraph_is_sent_again_if_it_was_collected(tmp_path: 
 def test_a_checkpoint_that_cannot_be_read_leaves_no_channel_in_the_next_one(
     tmp_path: Path,
 ) -> None:
-    with HoldfastSaver(tmp_path / "s", types=[Note]) as saver:
+    with RopewalkSaver(tmp_path / "s", types=[Note]) as saver:
         put(saver, config_of(), {"a": 1, "note": Note("x"), "z": 2})
-    with HoldfastSaver(tmp_path / "s", strict=True) as saver:
+    with RopewalkSaver(tmp_path / "s", strict=True) as saver:
         with pytest.raises(UndeclaredClass):
             saver.get_tuple(config_of())
         put(saver, config_of(), {"a": 3})
@@ -140,7 +140,7 @@ def test_what_a_reader_changes_in_a_large_state_nobody_else_sees(
     monkeypatch.setattr(reading, "_MOST_KEPT", 100_000)
     shared = [Document(page_content=f"{number}" * 50) for number in range(200)]
     large = [Document(page_content=f"{number} large" * 100) for number in range(500)]
-    with HoldfastSaver(tmp_path / "s") as saver:
+    with RopewalkSaver(tmp_path / "s") as saver:
         put(saver, config_of(), {"a": shared, "b": large, "c": shared})
         for _ in range(4):
             found: Any = saver.get_tuple(config_of())
@@ -152,7 +152,7 @@ def test_what_a_reader_changes_in_a_large_state_nobody_else_sees(
 
 
 def test_a_refused_value_leaves_nothing_in_the_next_checkpoint() -> None:
-    with HoldfastSaver() as saver:
+    with RopewalkSaver() as saver:
         with pytest.raises(NotStorable):
             put(saver, config_of(), {"a": 1, "b": object()})
         put(saver, config_of(), {"a": 2})
@@ -165,7 +165,7 @@ def test_a_refused_value_leaves_nothing_in_the_next_checkpoint() -> None:
 def test_a_process_that_was_forked_while_others_write_does_not_wait_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with HoldfastSaver(tmp_path / "s") as saver:
+    with RopewalkSaver(tmp_path / "s") as saver:
         put(saver, config_of(), {"a": 0})
         busy, go_on = threading.Event(), threading.Event()
         land = GraphThread._land
@@ -194,7 +194,7 @@ def test_a_process_that_was_forked_while_others_write_does_not_wait_for_them(
 
 
 def test_steps_that_are_not_meant_to_be_stored_are_no_lag() -> None:
-    saver = HoldfastSaver()
+    saver = RopewalkSaver()
     first = saver.get_next_version(None)
     last = saver.get_next_version(saver.get_next_version(first))
     made = checkpoint_of({"a": 1}, version=last)
@@ -205,7 +205,7 @@ def test_steps_that_are_not_meant_to_be_stored_are_no_lag() -> None:
 
 
 def test_a_thread_whose_id_is_no_proper_text_is_listed() -> None:
-    saver = HoldfastSaver()
+    saver = RopewalkSaver()
     put(saver, config_of("\ud800 half"), {"a": 1})
 
     assert list(saver.threads()) == ["\ud800 half"]
@@ -214,7 +214,7 @@ def test_a_thread_whose_id_is_no_proper_text_is_listed() -> None:
 
 def test_a_channel_of_many_megabytes_is_stored(tmp_path: Path) -> None:
     text = "many lines\n" * 2_000_000
-    with HoldfastSaver(tmp_path / "s") as saver:
+    with RopewalkSaver(tmp_path / "s") as saver:
         put(saver, config_of(), {"a": text})
         put(saver, config_of(), {"a": f"{text}last"})
 

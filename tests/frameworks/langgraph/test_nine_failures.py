@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.langgraph import CoherentStore
-from holdfast.errors import VersionConflict
+from ropewalk.adapters.langgraph import CoherentStore
+from ropewalk.errors import VersionConflict
 
 
 @pytest.fixture(params=("lazy", "eager", "lease", "access_count", "broadcast"))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.langgraph import HoldfastSaver
-from holdfast.errors import InvalidInput
+from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.errors import InvalidInput
 from tests.frameworks.langgraph.checkpoints import (
     TIME,
     checkpoint_of,
@@ -227,7 +227,7 @@ def test_two_hundred_namespaces_inside_each_other(either: Any) -> None:
     assert either.get_tuple(config_of("t")) is None
 
 
-def test_versions_grow_and_never_meet(saver: HoldfastSaver) -> None:
+def test_versions_grow_and_never_meet(saver: RopewalkSaver) -> None:
     first = [saver.get_next_version(None, None) for _ in range(100)]
     second = [saver.get_next_version(one, None) for one in first]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from holdfast.adapters.langgraph import HoldfastSaver
-from holdfast.errors import InvalidInput, NotFound
+from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.errors import InvalidInput, NotFound
 from tests.frameworks.langgraph.checkpoints import config_of, id_of, put, put_chain, steps, written
 from tests.frameworks.langgraph.engines import ENGINES
 from tests.frameworks.langgraph.graphs import asking_graph, history, line_graph, thread
@@ -24,7 +24,7 @@ def chain(saver: Any, length: int = 6, thread_id: str = "t", namespace: str = ""
 
 @everywhere
 @pytest.mark.parametrize("keep", [1, 2, 5, 6, 50])
-def test_the_newest_ones_are_kept(saver: HoldfastSaver, keep: int) -> None:
+def test_the_newest_ones_are_kept(saver: RopewalkSaver, keep: int) -> None:
     configs = chain(saver)
     saver.prune(["t"], keep_last=keep)
     left = list(saver.list(config_of()))
@@ -53,7 +53,7 @@ def test_writes_go_and_stay_with_their_checkpoint(either: Any) -> None:
     assert found == [("task", "a", "waiting")] and either.get_tuple(before) is None
 
 
-def test_what_is_pinned_survives(saver: HoldfastSaver) -> None:
+def test_what_is_pinned_survives(saver: RopewalkSaver) -> None:
     configs = chain(saver)
     saver.pin(configs[1], "good")
     saver.pin(configs[3], "better")
@@ -67,7 +67,7 @@ def test_what_is_pinned_survives(saver: HoldfastSaver) -> None:
     assert saver.pins("t") == {"better": configs[3]}
 
 
-def test_a_pin_names_something(saver: HoldfastSaver) -> None:
+def test_a_pin_names_something(saver: RopewalkSaver) -> None:
     configs = chain(saver)
 
     with pytest.raises(NotFound):
@@ -79,7 +79,7 @@ def test_a_pin_names_something(saver: HoldfastSaver) -> None:
     assert saver.pins("t") == saver.pins("other") == {}
 
 
-def test_a_pin_without_an_id_is_the_newest(saver: HoldfastSaver) -> None:
+def test_a_pin_without_an_id_is_the_newest(saver: RopewalkSaver) -> None:
     configs = chain(saver)
     saver.pin(config_of(), "now")
 
@@ -87,7 +87,7 @@ def test_a_pin_without_an_id_is_the_newest(saver: HoldfastSaver) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"strategy": "all"}, {"keep_last": 0}, {"keep_last": True}])
-def test_other_wishes_are_refused(saver: HoldfastSaver, wrong: Any) -> None:
+def test_other_wishes_are_refused(saver: RopewalkSaver, wrong: Any) -> None:
     chain(saver)
     with pytest.raises(InvalidInput):
         saver.prune(["t"], **wrong)
@@ -95,7 +95,7 @@ def test_other_wishes_are_refused(saver: HoldfastSaver, wrong: Any) -> None:
     assert len(list(saver.list(config_of()))) == 6
 
 
-def test_a_graph_goes_on_after_its_thread_was_pruned(saver: HoldfastSaver) -> None:
+def test_a_graph_goes_on_after_its_thread_was_pruned(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     for turn in range(4):
         graph.invoke({"log": [f"turn {turn}"]}, thread())
@@ -106,7 +106,7 @@ def test_a_graph_goes_on_after_its_thread_was_pruned(saver: HoldfastSaver) -> No
     assert len(history(graph, thread())) == 7
 
 
-def test_a_question_that_waits_survives_pruning(saver: HoldfastSaver) -> None:
+def test_a_question_that_waits_survives_pruning(saver: RopewalkSaver) -> None:
     graph = asking_graph(saver)
     graph.invoke({"log": []}, thread())
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_a_question_that_waits_survives_pruning(saver: HoldfastSaver) -> None:
     assert state["log"] == ["once yes", "twice yes yes"]
 
 
-def test_forks_are_pruned_by_their_age(saver: HoldfastSaver) -> None:
+def test_forks_are_pruned_by_their_age(saver: RopewalkSaver) -> None:
     first, second, *_ = chain(saver, 4)
     fork = put(saver, first, {"a": ["fork"]}, step=10)
     saver.prune(["t"])
@@ -126,7 +126,7 @@ def test_forks_are_pruned_by_their_age(saver: HoldfastSaver) -> None:
     assert saver.get_tuple(second) is None
 
 
-def test_space_is_given_back_after_pruning(saver: HoldfastSaver) -> None:
+def test_space_is_given_back_after_pruning(saver: RopewalkSaver) -> None:
     def stored() -> int:
         return sum(one.stored for one in saver.store.scan())
 
@@ -144,7 +144,7 @@ def test_space_is_given_back_after_pruning(saver: HoldfastSaver) -> None:
 
 
 @everywhere
-def test_a_copy_has_the_same_ids_and_is_a_thread_of_its_own(saver: HoldfastSaver) -> None:
+def test_a_copy_has_the_same_ids_and_is_a_thread_of_its_own(saver: RopewalkSaver) -> None:
     configs = chain(saver)
     saver.put_writes(configs[-1], [("a", "waiting")], "task")
     saver.copy_thread("t", "u")
@@ -157,7 +157,7 @@ def test_a_copy_has_the_same_ids_and_is_a_thread_of_its_own(saver: HoldfastSaver
     assert copied[0].parent_config == config_of("u", at=id_of(configs[-2]))
 
 
-def test_a_graph_goes_on_in_a_copy(saver: HoldfastSaver) -> None:
+def test_a_graph_goes_on_in_a_copy(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     graph.invoke({"log": ["start"]}, thread())
     saver.copy_thread("t", "u")
@@ -177,7 +177,7 @@ def test_a_copy_of_nothing_or_of_itself_changes_nothing(either: Any) -> None:
 
 
 @everywhere
-def test_runs_are_undone_in_all_threads(saver: HoldfastSaver) -> None:
+def test_runs_are_undone_in_all_threads(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     for name in ("t", "u"):
         for run in ("r1", "r2", "r3"):
@@ -190,7 +190,7 @@ def test_runs_are_undone_in_all_threads(saver: HoldfastSaver) -> None:
         assert again["log"][4:] == ["again", "n0", "n1", "n2"]
 
 
-def test_what_comes_after_a_run_that_is_undone_stays_as_it_is(saver: HoldfastSaver) -> None:
+def test_what_comes_after_a_run_that_is_undone_stays_as_it_is(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     for run in ("r1", "r2", "r3"):
         graph.invoke({"log": [run]}, thread(metadata={"run_id": run}))
@@ -201,7 +201,7 @@ def test_what_comes_after_a_run_that_is_undone_stays_as_it_is(saver: HoldfastSav
     assert {one.metadata["run_id"] for one in saver.list(thread())} == {"r1", "r3"}
 
 
-def test_threads_are_listed_until_they_are_deleted(saver: HoldfastSaver) -> None:
+def test_threads_are_listed_until_they_are_deleted(saver: RopewalkSaver) -> None:
     for name in ("b", "a/..", "7"):
         chain(saver, 2, name)
     before = sorted(saver.threads())
@@ -212,7 +212,7 @@ def test_threads_are_listed_until_they_are_deleted(saver: HoldfastSaver) -> None
 
 
 @everywhere
-def test_a_deleted_thread_gives_its_space_back(saver: HoldfastSaver) -> None:
+def test_a_deleted_thread_gives_its_space_back(saver: RopewalkSaver) -> None:
     put(saver, config_of("gone"), {"a": random.Random(1).randbytes(50_000)})
     put(saver, config_of("stays"), {"a": random.Random(2).randbytes(50_000)})
     saver.delete_thread("gone")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 from tests.conftest import SOAK
 from tests.frameworks.langgraph.checkpoints import config_of, put, written
 from tests.frameworks.langgraph.conftest import Addresses
@@ -27,7 +27,7 @@ DURABLE = [one for one in ENGINES if one not in ("memory", "cached")]
 
 
 @everywhere
-def test_many_threads_share_one_saver(saver: HoldfastSaver) -> None:
+def test_many_threads_share_one_saver(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
 
     def talk(number: int) -> list[str]:
@@ -45,7 +45,7 @@ def test_many_threads_share_one_saver(saver: HoldfastSaver) -> None:
 
 
 @everywhere
-def test_many_event_loops_share_one_saver(saver: HoldfastSaver) -> None:
+def test_many_event_loops_share_one_saver(saver: RopewalkSaver) -> None:
     graph = chat_graph(saver)
 
     async def talk(number: int) -> int:
@@ -64,7 +64,7 @@ def test_many_event_loops_share_one_saver(saver: HoldfastSaver) -> None:
     assert counts == [[2 * TURNS, 2 * TURNS]] * 4
 
 
-def test_a_saver_outlives_its_event_loop(saver: HoldfastSaver) -> None:
+def test_a_saver_outlives_its_event_loop(saver: RopewalkSaver) -> None:
     graph = chat_graph(saver)
     for turn in range(4):
         said = HumanMessage("hello", id=f"h{turn}")
@@ -73,7 +73,7 @@ def test_a_saver_outlives_its_event_loop(saver: HoldfastSaver) -> None:
     assert len(state["messages"]) == 8
 
 
-def test_synchronous_methods_work_inside_an_event_loop(saver: HoldfastSaver) -> None:
+def test_synchronous_methods_work_inside_an_event_loop(saver: RopewalkSaver) -> None:
     async def inside() -> Any:
         graph = line_graph(saver)
         await graph.ainvoke({"log": ["a"]}, thread())
@@ -83,7 +83,7 @@ def test_synchronous_methods_work_inside_an_event_loop(saver: HoldfastSaver) -> 
     assert asyncio.run(inside()) == ["a", "n0", "n1", "n2", "b", "n0", "n1", "n2"]
 
 
-def test_writes_of_many_threads_to_one_checkpoint_are_all_there(saver: HoldfastSaver) -> None:
+def test_writes_of_many_threads_to_one_checkpoint_are_all_there(saver: RopewalkSaver) -> None:
     config = put(saver, config_of(), {"a": 1})
 
     def write(number: int) -> None:
@@ -120,15 +120,15 @@ def test_four_processes_talk_in_one_thread(engine: str, address_of: Addresses) -
 @everywhere
 def test_another_object_sees_what_was_stored_at_once(engine: str, address_of: Addresses) -> None:
     if engine == "memory":
-        with HoldfastSaver() as one:
-            _take_turns(one, HoldfastSaver(one.store))
+        with RopewalkSaver() as one:
+            _take_turns(one, RopewalkSaver(one.store))
         return
     address = address_of(engine)
     with saver_at(engine, address) as one, saver_at(engine, address) as other:
         _take_turns(one, other)
 
 
-def _take_turns(one: HoldfastSaver, other: HoldfastSaver) -> None:
+def _take_turns(one: RopewalkSaver, other: RopewalkSaver) -> None:
     graphs = [chat_graph(one), chat_graph(other)]
     for turn in range(6):
         said = HumanMessage("hello", id=f"h{turn}")
@@ -138,7 +138,7 @@ def _take_turns(one: HoldfastSaver, other: HoldfastSaver) -> None:
     assert graphs[0].get_state(thread()).values == graphs[1].get_state(thread()).values == state
 
 
-def test_a_copy_is_the_same_saver(saver: HoldfastSaver) -> None:
+def test_a_copy_is_the_same_saver(saver: RopewalkSaver) -> None:
     twin = copy.copy(saver)
     graph, other = delta_graph(saver), delta_graph(twin)
     for _ in range(3):
@@ -156,7 +156,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 from pydantic import BaseModel
 from langgraph.graph import StateGraph, START
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 
 warnings.simplefilter("error")
 
@@ -180,7 +180,7 @@ builder = StateGraph(State)
 builder.add_node("go", go)
 builder.add_edge(START, "go")
 config = {"configurable": {"thread_id": "t"}}
-with HoldfastSaver(sys.argv[1]) as saver:
+with RopewalkSaver(sys.argv[1]) as saver:
     graph = builder.compile(checkpointer=saver)
     if sys.argv[2] == "write":
         graph.invoke({"trip": Trip()}, config)

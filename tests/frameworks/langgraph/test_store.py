@@ -1,4 +1,4 @@
-"""What `HoldfastStore` does beyond LangGraph's interface, and inside graphs."""
+"""What `RopewalkStore` does beyond LangGraph's interface, and inside graphs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, PutOp
 
-import holdfast
-from holdfast.adapters.langgraph import (
-    HoldfastSaver,
-    HoldfastStore,
+import ropewalk
+from ropewalk.adapters.langgraph import (
     ItemVersion,
+    RopewalkSaver,
+    RopewalkStore,
     StoreItem,
     StoreSearchItem,
 )
-from holdfast.errors import (
+from ropewalk.errors import (
     Conflict,
     InvalidInput,
     NotAllowed,
@@ -39,8 +39,8 @@ from holdfast.errors import (
     Unavailable,
     VersionConflict,
 )
-from holdfast.store import MemoryStore, SqliteStore
-from holdfast.testing import Fault, FaultStore
+from ropewalk.store import MemoryStore, SqliteStore
+from ropewalk.testing import Fault, FaultStore
 from tests.frameworks.turn import ROOT
 from tests.pages import run_page
 
@@ -49,17 +49,17 @@ MINUTE = 60_000_000
 
 
 @pytest.fixture
-def memory() -> Iterator[HoldfastStore]:
-    with HoldfastStore() as store:
+def memory() -> Iterator[RopewalkStore]:
+    with RopewalkStore() as store:
         yield store
 
 
-def let_pass(store: HoldfastStore, minutes: float) -> None:
+def let_pass(store: RopewalkStore, minutes: float) -> None:
     before = store._expiry.clock
     store._expiry.clock = lambda: before() + round(minutes * MINUTE)
 
 
-def commits(store: HoldfastStore) -> int:
+def commits(store: RopewalkStore) -> int:
     return store.store.view(store._history.space).sequence
 
 
@@ -68,8 +68,8 @@ def commits(store: HoldfastStore) -> int:
 
 def test_it_closes_the_store_that_it_opened_and_no_other(tmp_path: Path) -> None:
     given = MemoryStore()
-    HoldfastStore(given).close()
-    own = HoldfastStore(tmp_path / "own")
+    RopewalkStore(given).close()
+    own = RopewalkStore(tmp_path / "own")
     asyncio.run(own.aclose())
 
     assert given.spaces() == []
@@ -79,7 +79,7 @@ def test_it_closes_the_store_that_it_opened_and_no_other(tmp_path: Path) -> None
 
 def test_memories_of_one_store_are_told_apart_by_name() -> None:
     store = MemoryStore()
-    first, second = HoldfastStore(store, name="a"), HoldfastStore(store, name="b")
+    first, second = RopewalkStore(store, name="a"), RopewalkStore(store, name="b")
     first.put(NOTES, "k", {"n": 1})
 
     assert second.search(()) == [] and second.position() == ""
@@ -99,14 +99,14 @@ def test_memories_of_one_store_are_told_apart_by_name() -> None:
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        HoldfastStore(**options)
+        RopewalkStore(**options)
 
 
 def test_what_was_put_is_there_after_a_restart(tmp_path: Path) -> None:
     moment = datetime(2026, 1, 2, tzinfo=UTC)
-    with HoldfastStore(tmp_path / "store") as first:
+    with RopewalkStore(tmp_path / "store") as first:
         first.put(NOTES, "k", {"when": moment, "pair": (1, b"x")})
-    with HoldfastStore(tmp_path / "store") as second:
+    with RopewalkStore(tmp_path / "store") as second:
         found = second.get(NOTES, "k")
 
     assert found.value == {"when": moment, "pair": (1, b"x")} and found.version == 1
@@ -115,7 +115,7 @@ def test_what_was_put_is_there_after_a_restart(tmp_path: Path) -> None:
 # Versions.
 
 
-def test_versions_grow_by_one_and_go_on_across_a_delete(memory: HoldfastStore) -> None:
+def test_versions_grow_by_one_and_go_on_across_a_delete(memory: RopewalkStore) -> None:
     seen = []
     for number in range(3):
         memory.put(NOTES, "k", {"n": number})
@@ -130,7 +130,7 @@ def test_versions_grow_by_one_and_go_on_across_a_delete(memory: HoldfastStore) -
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
-def test_a_put_may_ask_for_a_version(memory: HoldfastStore, face: str) -> None:
+def test_a_put_may_ask_for_a_version(memory: RopewalkStore, face: str) -> None:
     def put(*arguments: Any, **options: Any) -> None:
         if face == "sync":
             memory.put(*arguments, **options)
@@ -149,7 +149,7 @@ def test_a_put_may_ask_for_a_version(memory: HoldfastStore, face: str) -> None:
     assert memory.get(NOTES, "k").value == {"n": 2} and memory.position() == before
 
 
-def test_a_delete_may_ask_for_a_version(memory: HoldfastStore) -> None:
+def test_a_delete_may_ask_for_a_version(memory: RopewalkStore) -> None:
     memory.put(NOTES, "k", {"n": 1})
     with pytest.raises(VersionConflict):
         memory.delete(NOTES, "k", if_version=2)
@@ -162,12 +162,12 @@ def test_a_delete_may_ask_for_a_version(memory: HoldfastStore) -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 1.0, "1", True], ids=repr)
-def test_what_is_no_version_is_refused(memory: HoldfastStore, version: Any) -> None:
+def test_what_is_no_version_is_refused(memory: RopewalkStore, version: Any) -> None:
     with pytest.raises(InvalidInput):
         memory.put(NOTES, "k", {}, if_version=version)
 
 
-def test_an_item_whose_time_is_over_counts_as_absent(memory: HoldfastStore) -> None:
+def test_an_item_whose_time_is_over_counts_as_absent(memory: RopewalkStore) -> None:
     memory.put(NOTES, "k", {"n": 1}, ttl=1)
     created = memory.get(NOTES, "k").created_at
     let_pass(memory, 2)
@@ -180,14 +180,14 @@ def test_an_item_whose_time_is_over_counts_as_absent(memory: HoldfastStore) -> N
 # Commits.
 
 
-def test_a_batch_is_one_commit(memory: HoldfastStore) -> None:
+def test_a_batch_is_one_commit(memory: RopewalkStore) -> None:
     memory.batch([PutOp(NOTES, f"k{n}", {"n": n}) for n in range(50)])
     memory.batch([PutOp(NOTES, "k1", None), PutOp(NOTES, "k2", {"n": 3}), GetOp(NOTES, "k1")])
 
     assert commits(memory) == 2
 
 
-def test_reading_and_deleting_nothing_makes_no_commit(memory: HoldfastStore) -> None:
+def test_reading_and_deleting_nothing_makes_no_commit(memory: RopewalkStore) -> None:
     memory.put(NOTES, "k", {"n": 1})
     memory.get(NOTES, "k")
     memory.search(())
@@ -198,7 +198,7 @@ def test_reading_and_deleting_nothing_makes_no_commit(memory: HoldfastStore) -> 
     assert commits(memory) == 1
 
 
-def test_a_commit_says_what_was_done(memory: HoldfastStore) -> None:
+def test_a_commit_says_what_was_done(memory: RopewalkStore) -> None:
     memory.put(("users", "alice"), "city", {"name": "Rome"})
     memory.delete(("users", "alice"), "city")
     last, first = list(memory._history.steps())
@@ -211,7 +211,7 @@ def test_a_commit_says_what_was_done(memory: HoldfastStore) -> None:
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
-def test_a_key_has_a_history(memory: HoldfastStore, face: str) -> None:
+def test_a_key_has_a_history(memory: RopewalkStore, face: str) -> None:
     memory.put(NOTES, "k", {"n": 1})
     memory.put(NOTES, "other", {"n": 9})
     memory.put(NOTES, "k", {"n": 2})
@@ -236,19 +236,19 @@ def test_a_key_has_a_history(memory: HoldfastStore, face: str) -> None:
 
 def test_the_history_of_a_key_does_not_read_what_others_did() -> None:
     store = MemoryStore()
-    memory = HoldfastStore(store)
+    memory = RopewalkStore(store)
     memory.batch([PutOp(("many", f"n{n}"), "k", {"text": f"number {n}" * 20}) for n in range(500)])
     memory.put(NOTES, "k", {"n": 1})
     for number in range(100):
         memory.put(("many", f"n{number}"), "k", {"n": number})
     memory.put(NOTES, "k", {"n": 2})
     reads = counted(store)
-    found = HoldfastStore(store).history(NOTES, "k")
+    found = RopewalkStore(store).history(NOTES, "k")
 
     assert [one.version for one in found] == [2, 1] and reads() < 20
 
 
-def test_a_memory_is_read_as_it_was_at_a_commit(memory: HoldfastStore) -> None:
+def test_a_memory_is_read_as_it_was_at_a_commit(memory: RopewalkStore) -> None:
     empty = memory.position()
     memory.put(NOTES, "k", {"n": 1})
     first = memory.position()
@@ -263,7 +263,7 @@ def test_a_memory_is_read_as_it_was_at_a_commit(memory: HoldfastStore) -> None:
     assert empty == "" and memory.at(empty).search(()) == []
 
 
-def test_a_memory_is_read_as_it_was_at_a_time(memory: HoldfastStore) -> None:
+def test_a_memory_is_read_as_it_was_at_a_time(memory: RopewalkStore) -> None:
     begin = datetime.now(UTC)
     moments = []
     for number in range(20):
@@ -277,7 +277,7 @@ def test_a_memory_is_read_as_it_was_at_a_time(memory: HoldfastStore) -> None:
     assert memory.at(moments[3].replace(tzinfo=None)).get(NOTES, "k").value == {"n": 3}
 
 
-def test_a_view_is_only_read(memory: HoldfastStore) -> None:
+def test_a_view_is_only_read(memory: RopewalkStore) -> None:
     memory.put(NOTES, "k", {"n": 1})
     view = memory.at(memory.position())
     with pytest.raises(NotAllowed):
@@ -288,7 +288,7 @@ def test_a_view_is_only_read(memory: HoldfastStore) -> None:
     assert isinstance(view, BaseStore) and memory.get(NOTES, "k").value == {"n": 1}
 
 
-def test_a_view_shows_what_ended_later(memory: HoldfastStore) -> None:
+def test_a_view_shows_what_ended_later(memory: RopewalkStore) -> None:
     memory.put(NOTES, "k", {"n": 1}, ttl=10)
     before = memory.position()
     let_pass(memory, 20)
@@ -299,12 +299,12 @@ def test_a_view_shows_what_ended_later(memory: HoldfastStore) -> None:
 
 
 @pytest.mark.parametrize("moment", ["yesterday", 5, None, b"short", {"a": 1}, "ab" * 31], ids=repr)
-def test_what_is_no_moment_is_refused(memory: HoldfastStore, moment: Any) -> None:
+def test_what_is_no_moment_is_refused(memory: RopewalkStore, moment: Any) -> None:
     with pytest.raises(InvalidInput):
         memory.at(moment)
 
 
-def test_a_commit_that_is_not_there_is_not_found(memory: HoldfastStore) -> None:
+def test_a_commit_that_is_not_there_is_not_found(memory: RopewalkStore) -> None:
     with pytest.raises(NotFound):
         memory.at("ab" * 32)
 
@@ -321,19 +321,19 @@ class Saver:
         return config["configurable"]["found"]
 
 
-def test_a_checkpoint_says_where_the_memory_was(memory: HoldfastStore) -> None:
+def test_a_checkpoint_says_where_the_memory_was(memory: RopewalkStore) -> None:
     memory.put(NOTES, "k", {"n": 1})
     position, between = memory.position(), datetime.now(UTC).isoformat()
     memory.put(NOTES, "k", {"n": 2})
     after = datetime.now(UTC).isoformat()
-    exact = Snapshot({"holdfast_memory": position}, created_at=after)
+    exact = Snapshot({"ropewalk_memory": position}, created_at=after)
     timed = Snapshot({}, checkpoint={"ts": between})
     config = {"configurable": {"found": exact}}
 
     assert memory.at(exact).get(NOTES, "k").value == {"n": 1}
     assert memory.at(timed).get(NOTES, "k").value == {"n": 1}
     assert memory.at(Snapshot({}, created_at=after)).get(NOTES, "k").value == {"n": 2}
-    assert memory.at(Snapshot({"holdfast_memory": ""})).get(NOTES, "k") is None
+    assert memory.at(Snapshot({"ropewalk_memory": ""})).get(NOTES, "k") is None
     assert memory.at(config, saver=Saver()).get(NOTES, "k").value == {"n": 1}
     with pytest.raises(InvalidInput, match="saver"):
         memory.at(config)
@@ -341,8 +341,8 @@ def test_a_checkpoint_says_where_the_memory_was(memory: HoldfastStore) -> None:
 
 def test_a_graph_travels_in_time_with_its_memory(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store")
-    memory = HoldfastStore(store)
-    saver = HoldfastSaver(store, memory=memory)
+    memory = RopewalkStore(store)
+    saver = RopewalkSaver(store, memory=memory)
     builder = StateGraph(State)
     builder.add_node("count", count_visits)
     builder.add_edge(START, "count")
@@ -362,14 +362,14 @@ def test_a_graph_travels_in_time_with_its_memory(tmp_path: Path) -> None:
 
 def test_a_memory_that_was_moved_is_read_as_it_was(tmp_path: Path) -> None:
     source = MemoryStore()
-    memory = HoldfastStore(source)
+    memory = RopewalkStore(source)
     for number in range(3):
         memory.put(NOTES, "k", {"n": number})
         if number == 1:
             between = datetime.now(UTC)
     with SqliteStore(tmp_path / "store") as target:
-        holdfast.migrate(source, target)
-        moved = HoldfastStore(target)
+        ropewalk.migrate(source, target)
+        moved = RopewalkStore(target)
         moved.put(NOTES, "k", {"n": 3})
 
         assert [one.version for one in moved.history(NOTES, "k")] == [4, 3, 2, 1]
@@ -377,7 +377,7 @@ def test_a_memory_that_was_moved_is_read_as_it_was(tmp_path: Path) -> None:
         assert moved.at(memory.position()).get(NOTES, "k").value == {"n": 2}
 
 
-def test_messages_and_documents_are_values_too(memory: HoldfastStore) -> None:
+def test_messages_and_documents_are_values_too(memory: RopewalkStore) -> None:
     value = {"said": [HumanMessage("hi", id="1")], "source": Document("text", metadata={"p": 1})}
     memory.put(NOTES, "k", value)
 
@@ -387,7 +387,7 @@ def test_messages_and_documents_are_values_too(memory: HoldfastStore) -> None:
 # Items that end.
 
 
-def test_reading_makes_no_commit_before_half_of_the_time_is_over(memory: HoldfastStore) -> None:
+def test_reading_makes_no_commit_before_half_of_the_time_is_over(memory: RopewalkStore) -> None:
     memory.put(NOTES, "k", {"n": 1}, ttl=100)
     made = commits(memory)
     for _ in range(20):
@@ -405,7 +405,7 @@ def test_reading_makes_no_commit_before_half_of_the_time_is_over(memory: Holdfas
     assert [one.version for one in memory.history(NOTES, "k")] == [1]
 
 
-def test_a_read_counts_to_the_minute_while_it_is_noted(memory: HoldfastStore) -> None:
+def test_a_read_counts_to_the_minute_while_it_is_noted(memory: RopewalkStore) -> None:
     memory.put(NOTES, "k", {"n": 1}, ttl=100)
     let_pass(memory, 40)
     memory.get(NOTES, "k")
@@ -418,7 +418,7 @@ def test_a_read_counts_to_the_minute_while_it_is_noted(memory: HoldfastStore) ->
 
 def test_an_item_ends_early_and_never_late_if_notes_are_lost() -> None:
     store = MemoryStore()
-    memory = HoldfastStore(store)
+    memory = RopewalkStore(store)
     memory.put(NOTES, "k", {"n": 1}, ttl=100)
     memory.put(NOTES, "l", {"n": 1}, ttl=100)
     let_pass(memory, 40)
@@ -435,7 +435,7 @@ def test_an_item_ends_early_and_never_late_if_notes_are_lost() -> None:
     assert memory.get(NOTES, "l") is None
 
 
-def test_what_was_read_is_not_swept(memory: HoldfastStore) -> None:
+def test_what_was_read_is_not_swept(memory: RopewalkStore) -> None:
     for number in range(20):
         memory.put(NOTES, f"k{number}", {"n": number}, ttl=100)
     let_pass(memory, 40)
@@ -446,7 +446,7 @@ def test_what_was_read_is_not_swept(memory: HoldfastStore) -> None:
     assert [item.key for item in memory.search(NOTES)] == ["k3"]
 
 
-def test_a_note_of_an_older_version_says_nothing_of_a_newer(memory: HoldfastStore) -> None:
+def test_a_note_of_an_older_version_says_nothing_of_a_newer(memory: RopewalkStore) -> None:
     memory.put(NOTES, "k", {"n": 1}, ttl=100)
     let_pass(memory, 40)
     memory.get(NOTES, "k")
@@ -457,12 +457,12 @@ def test_a_note_of_an_older_version_says_nothing_of_a_newer(memory: HoldfastStor
 
 
 @pytest.mark.parametrize("ttl", [-1, float("nan"), float("inf"), "5", True, 1e300], ids=repr)
-def test_what_is_no_time_to_live_is_refused(memory: HoldfastStore, ttl: Any) -> None:
+def test_what_is_no_time_to_live_is_refused(memory: RopewalkStore, ttl: Any) -> None:
     with pytest.raises(InvalidInput):
         memory.put(NOTES, "k", {}, ttl=ttl)
 
 
-def test_a_sweeper_sweeps_until_it_is_stopped(memory: HoldfastStore) -> None:
+def test_a_sweeper_sweeps_until_it_is_stopped(memory: RopewalkStore) -> None:
     memory.put(NOTES, "k", {"n": 1}, ttl=0)
     running = memory.start_ttl_sweeper(sweep_interval_minutes=0.0001)
     same = memory.start_ttl_sweeper()
@@ -476,7 +476,7 @@ def test_a_sweeper_sweeps_until_it_is_stopped(memory: HoldfastStore) -> None:
 
 def test_a_read_is_right_although_its_time_cannot_begin_again() -> None:
     store = FaultStore(MemoryStore(), [Fault.full(2, method="commit")])
-    memory = HoldfastStore(store)
+    memory = RopewalkStore(store)
     memory.put(NOTES, "k", {"n": 1}, ttl=100)
     let_pass(memory, 60)
     found = memory.get(NOTES, "k")
@@ -488,12 +488,12 @@ def test_a_read_is_right_although_its_time_cannot_begin_again() -> None:
 
 
 @pytest.mark.parametrize("value", [[1], "text", 5, {1, 2}], ids=repr)
-def test_a_value_is_a_dict(memory: HoldfastStore, value: Any) -> None:
+def test_a_value_is_a_dict(memory: RopewalkStore, value: Any) -> None:
     with pytest.raises(InvalidInput, match="dict"):
         memory.put(NOTES, "k", value)
 
 
-def test_a_value_that_cannot_be_stored_is_named_by_its_path(memory: HoldfastStore) -> None:
+def test_a_value_that_cannot_be_stored_is_named_by_its_path(memory: RopewalkStore) -> None:
     with pytest.raises(NotStorable) as caught:
         memory.put(NOTES, "k", {"list": [1, {"deep": object()}]})
 
@@ -501,7 +501,7 @@ def test_a_value_that_cannot_be_stored_is_named_by_its_path(memory: HoldfastStor
     assert memory.get(NOTES, "k") is None
 
 
-def test_the_longest_names_are_stored_and_longer_ones_refused(memory: HoldfastStore) -> None:
+def test_the_longest_names_are_stored_and_longer_ones_refused(memory: RopewalkStore) -> None:
     long = "é" * 30_000
     memory.put(NOTES, long, {"n": 1})
     memory.put((long,), "k", {"n": 2})
@@ -513,7 +513,7 @@ def test_the_longest_names_are_stored_and_longer_ones_refused(memory: HoldfastSt
     assert [item.namespace for item in memory.search((long,))] == [(long,)]
 
 
-def test_half_a_character_is_refused(memory: HoldfastStore) -> None:
+def test_half_a_character_is_refused(memory: RopewalkStore) -> None:
     with pytest.raises(InvalidInput):
         memory.put(NOTES, "\ud800", {})
     with pytest.raises(NotStorable):
@@ -522,7 +522,7 @@ def test_half_a_character_is_refused(memory: HoldfastStore) -> None:
         memory.get(("\ud800",), "k")
 
 
-def test_keys_that_look_filled_up_are_told_apart(memory: HoldfastStore) -> None:
+def test_keys_that_look_filled_up_are_told_apart(memory: RopewalkStore) -> None:
     odd = ["k", "k ", "k|", "k| ", "k|  |", " ", "|", "", "..", "k\0", "k\0\0"]
     for number, key in enumerate(odd):
         memory.put(NOTES, key, {"n": number})
@@ -532,13 +532,13 @@ def test_keys_that_look_filled_up_are_told_apart(memory: HoldfastStore) -> None:
     assert [memory.get(NOTES, key).value["n"] for key in odd] == list(range(len(odd)))
 
 
-def test_a_namespace_of_langgraphs_own_is_refused_in_a_batch(memory: HoldfastStore) -> None:
+def test_a_namespace_of_langgraphs_own_is_refused_in_a_batch(memory: RopewalkStore) -> None:
     for namespace in ((), ("langgraph", "x")):
         with pytest.raises(InvalidNamespaceError):
             memory.batch([PutOp(namespace, "k", {})])
 
 
-def test_what_is_no_operation_is_refused(memory: HoldfastStore) -> None:
+def test_what_is_no_operation_is_refused(memory: RopewalkStore) -> None:
     with pytest.raises(InvalidInput):
         memory.batch([PutOp(NOTES, "k", {}), "get"])
 
@@ -547,7 +547,7 @@ def test_what_is_no_operation_is_refused(memory: HoldfastStore) -> None:
 
 @pytest.mark.parametrize("window", [{"limit": -1}, {"offset": -1}, {"limit": 1.5}], ids=repr)
 def test_windows_that_make_no_sense_are_refused(
-    memory: HoldfastStore, window: dict[str, Any]
+    memory: RopewalkStore, window: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput):
         memory.search(NOTES, **window)
@@ -557,7 +557,7 @@ def test_windows_that_make_no_sense_are_refused(
 
 def test_a_dead_server_is_a_typed_error() -> None:
     store = FaultStore(MemoryStore(), [Fault.dead(8)])
-    memory = HoldfastStore(store)
+    memory = RopewalkStore(store)
     memory.put(NOTES, "k", {"n": 1})
     while not store.met:
         with suppress(Unavailable):
@@ -572,7 +572,7 @@ def test_a_dead_server_is_a_typed_error() -> None:
 @pytest.mark.parametrize("at", range(1, 4))
 def test_a_put_whose_reply_was_lost_is_made_once(at: int) -> None:
     store = FaultStore(MemoryStore(), [Fault.lost_reply(at, method="commit")])
-    memory = HoldfastStore(store)
+    memory = RopewalkStore(store)
     for number in range(3):
         memory.put(NOTES, "k", {"n": number}, if_version=number)
 
@@ -598,12 +598,12 @@ def counted(store: Any) -> Callable[[], int]:
 def test_one_of_many_namespaces_is_read_without_the_others() -> None:
     store = MemoryStore()
     users = [f"user-{n:05d}" for n in range(3_000)]
-    with HoldfastStore(store) as writing:
+    with RopewalkStore(store) as writing:
         writing.batch(
             [PutOp(("memories", user), f"m{n}", {"by": user}) for user in users for n in range(5)]
         )
     reads = counted(store)
-    memory = HoldfastStore(store)
+    memory = RopewalkStore(store)
     found = memory.search(("memories", users[1234]))
     listed = memory.list_namespaces(prefix=("memories", users[77]))
     read = reads()
@@ -614,7 +614,7 @@ def test_one_of_many_namespaces_is_read_without_the_others() -> None:
 
 
 def test_one_put_among_many_items_writes_a_few_nodes() -> None:
-    memory = HoldfastStore(store := MemoryStore())
+    memory = RopewalkStore(store := MemoryStore())
     memory.batch([PutOp(("n", f"u{n % 2000}"), f"k{n}", {"text": f"n {n}"}) for n in range(20_000)])
     before = {one.id for one in store.scan()}
     memory.put(("n", "u7"), "another", {"text": "new"})
@@ -631,10 +631,10 @@ def letters(texts: list[str]) -> list[list[float]]:
 
 
 def test_vectors_of_another_length_count_as_none(tmp_path: Path) -> None:
-    with HoldfastStore(tmp_path, index={"dims": 6, "embed": letters}) as before:
+    with RopewalkStore(tmp_path, index={"dims": 6, "embed": letters}) as before:
         before.put(NOTES, "old", {"text": "a"})
     other: Any = {"dims": 2, "embed": lambda texts: [[1.0, 0.0] for _ in texts]}
-    with HoldfastStore(tmp_path, index=other) as after:
+    with RopewalkStore(tmp_path, index=other) as after:
         after.put(NOTES, "new", {"text": "a"})
         found = after.search(NOTES, query="a")
 
@@ -643,7 +643,7 @@ def test_vectors_of_another_length_count_as_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("vectors", [[[1.0]], [], [[float("nan")] * 6], [[[1.0] * 6]]], ids=repr)
 def test_an_embedding_that_cannot_be_one_is_refused(vectors: Any) -> None:
-    memory = HoldfastStore(index={"dims": 6, "embed": lambda texts: vectors})
+    memory = RopewalkStore(index={"dims": 6, "embed": lambda texts: vectors})
     with pytest.raises(InvalidInput):
         memory.put(NOTES, "k", {"text": "a"})
 
@@ -654,7 +654,7 @@ def test_an_asynchronous_function_embeds_for_asynchronous_calls() -> None:
     async def embed(texts: list[str]) -> list[list[float]]:
         return letters(texts)
 
-    memory = HoldfastStore(index={"dims": 6, "embed": embed, "fields": ["text"]})
+    memory = RopewalkStore(index={"dims": 6, "embed": embed, "fields": ["text"]})
 
     async def work() -> list[Any]:
         await memory.aput(NOTES, "a", {"text": "aaa"})
@@ -665,16 +665,16 @@ def test_an_asynchronous_function_embeds_for_asynchronous_calls() -> None:
 
 
 def test_values_that_json_does_not_know_are_embedded_too() -> None:
-    memory = HoldfastStore(index={"dims": 6, "embed": letters})
+    memory = RopewalkStore(index={"dims": 6, "embed": letters})
     memory.put(NOTES, "k", {"when": datetime(2026, 1, 1), "pair": ("a", b"b"), "n": {5: None}})
 
     assert memory.search(NOTES, query="a")[0].score is not None
 
 
-def test_the_index_follows_many_changes(memory: HoldfastStore) -> None:
+def test_the_index_follows_many_changes(memory: RopewalkStore) -> None:
     index: Any = {"dims": 6, "embed": letters, "fields": ["text"]}
-    searching = HoldfastStore(memory.store, index=index)
-    fresh = HoldfastStore(memory.store, index=index)
+    searching = RopewalkStore(memory.store, index=index)
+    fresh = RopewalkStore(memory.store, index=index)
     for number in range(120):
         text = "abcdef"[number % 6] * 3 + "ab"
         searching.put(("n", f"u{number % 3}"), f"k{number % 40}", {"text": text})
@@ -683,7 +683,7 @@ def test_the_index_follows_many_changes(memory: HoldfastStore) -> None:
         if number % 4 == 3:
             for prefix in ((), ("n", "u1")):
                 ours = searching.search(prefix, query="cab", limit=200)
-                theirs = HoldfastStore(memory.store, index=index).search(
+                theirs = RopewalkStore(memory.store, index=index).search(
                     prefix, query="cab", limit=200
                 )
                 assert ours == theirs
@@ -693,7 +693,7 @@ def test_the_index_follows_many_changes(memory: HoldfastStore) -> None:
 
 
 def test_a_view_searches_by_meaning_as_it_was() -> None:
-    memory = HoldfastStore(index={"dims": 6, "embed": letters, "fields": ["text"]})
+    memory = RopewalkStore(index={"dims": 6, "embed": letters, "fields": ["text"]})
     memory.put(NOTES, "k", {"text": "aaa"})
     then = memory.at(memory.position())
     memory.put(NOTES, "k", {"text": "bbb"})
@@ -734,14 +734,14 @@ def test_nodes_of_a_graph_share_a_memory(tmp_path: Path) -> None:
     builder.add_edge(START, "count")
     given = []
     for _ in range(2):
-        with HoldfastStore(tmp_path / "memory") as memory:
+        with RopewalkStore(tmp_path / "memory") as memory:
             graph = builder.compile(store=memory)
             given += [graph.invoke({"turns": []})["turns"] for _ in range(2)]
 
     assert given == [[1], [2], [3], [4]]
 
 
-def test_asynchronous_nodes_share_a_memory(memory: HoldfastStore) -> None:
+def test_asynchronous_nodes_share_a_memory(memory: RopewalkStore) -> None:
     builder = StateGraph(State)
     builder.add_node("count", count_visits_later)
     builder.add_edge(START, "count")
@@ -767,7 +767,7 @@ async def find_memory(query: str, store: Annotated[Any, InjectedStore()]) -> str
 
 def test_tools_keep_and_find_memories() -> None:
     index: Any = {"dims": 6, "embed": letters, "fields": ["content"]}
-    memory = HoldfastStore(index=index)
+    memory = RopewalkStore(index=index)
     calls = [("keep_memory", {"content": "a beach"}), ("keep_memory", {"content": "fed up"})]
     asked = [("find_memory", {"query": "deaf bed"})]
 
@@ -793,7 +793,7 @@ def test_tools_keep_and_find_memories() -> None:
 
 
 def test_the_store_is_checked_and_sound(tmp_path: Path) -> None:
-    with HoldfastStore(SqliteStore(tmp_path / "store")) as memory:
+    with RopewalkStore(SqliteStore(tmp_path / "store")) as memory:
         for number in range(30):
             memory.put(("n", f"u{number % 7}"), f"k{number}", {"text": "x" * 300 * number})
             memory.delete(("n", f"u{(number - 3) % 7}"), f"k{number - 3}")
@@ -811,5 +811,5 @@ def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_it_is_found_where_it_should_be() -> None:
-    assert holdfast.adapters.langgraph.HoldfastStore is HoldfastStore
-    assert issubclass(HoldfastStore, BaseStore) and HoldfastStore.supports_ttl
+    assert ropewalk.adapters.langgraph.RopewalkStore is RopewalkStore
+    assert issubclass(RopewalkStore, BaseStore) and RopewalkStore.supports_ttl

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import pytest
 from langgraph.store.base import BaseStore
 
-from holdfast.adapters.langgraph import HoldfastStore
-from holdfast.store import (
+from ropewalk.adapters.langgraph import RopewalkStore
+from ropewalk.store import (
     FileStore,
     MemoryStore,
     PostgresStore,
@@ -21,8 +21,8 @@ from holdfast.store import (
     SqliteStore,
     Store,
 )
-from holdfast.testing import BaseStoreContract
-from holdfast.testing._langgraph_stores._base import Opener
+from ropewalk.testing import BaseStoreContract
+from ropewalk.testing._langgraph_stores._base import Opener
 from tests.conftest import SOAK
 from tests.postgres import Postgres
 
@@ -36,7 +36,7 @@ class Suite(BaseStoreContract):
     minutes = 1.0
 
     def wait(self, store: BaseStore, minutes: float) -> None:
-        assert isinstance(store, HoldfastStore)
+        assert isinstance(store, RopewalkStore)
         before = store._expiry.clock
         store._expiry.clock = lambda: before() + round(minutes * MINUTE)
 
@@ -46,7 +46,7 @@ class Suite(BaseStoreContract):
 
         def open_one(**options: Any) -> BaseStore:
             stores.append(make_store())
-            return HoldfastStore(stores[-1], **options)
+            return RopewalkStore(stores[-1], **options)
 
         yield open_one
         for store in stores:

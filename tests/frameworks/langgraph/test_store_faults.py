@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from langgraph.store.base import PutOp
 
-from holdfast.adapters.langgraph import HoldfastStore
-from holdfast.errors import HoldfastError
-from holdfast.store import MemoryStore, Store
-from holdfast.testing import Outcome, fail_every_call
+from ropewalk.adapters.langgraph import RopewalkStore
+from ropewalk.errors import RopewalkError
+from ropewalk.store import MemoryStore, Store
+from ropewalk.testing import Outcome, fail_every_call
 
 NOTES = ("notes",)
 
 
 def work(store: Store) -> int:
     """Put one item again and again beside others; how many puts were acknowledged."""
-    memory, done = HoldfastStore(store), 0
+    memory, done = RopewalkStore(store), 0
     for number in range(4):
         try:
             memory.batch(
@@ -24,14 +24,14 @@ def work(store: Store) -> int:
                     PutOp(("others", f"o{number - 1}"), "k", None),
                 ]
             )
-        except HoldfastError:
+        except RopewalkError:
             return done
         done += 1
     return done
 
 
 def check(store: Store, outcome: Outcome[int]) -> None:
-    memory, done = HoldfastStore(store), outcome.result or 0
+    memory, done = RopewalkStore(store), outcome.result or 0
     versions = [one.version for one in memory.history(NOTES, "k")]
     item = memory.get(NOTES, "k")
     put = 0 if item is None else item.version

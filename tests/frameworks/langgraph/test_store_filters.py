@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.langgraph._filters import MISSING, are_equal, compiled, found_at
-from holdfast.errors import InvalidInput
+from ropewalk.adapters.langgraph._filters import MISSING, are_equal, compiled, found_at
+from ropewalk.errors import InvalidInput
 
 NAMES = ["a", "b", "c"]
 ORDERS = {

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.langgraph import HoldfastStore
-from holdfast.errors import HoldfastError, NotStorable, StoreFull, VersionConflict
-from holdfast.store import MemoryStore
-from holdfast.testing import Fault, FaultStore
+from ropewalk.adapters.langgraph import RopewalkStore
+from ropewalk.errors import NotStorable, RopewalkError, StoreFull, VersionConflict
+from ropewalk.store import MemoryStore
+from ropewalk.testing import Fault, FaultStore
 from tests.conftest import SOAK
 from tests.frameworks.langgraph.store_worker import COUNTERS, count
 from tests.frameworks.turn import ROOT
@@ -39,7 +39,7 @@ def place(request: pytest.FixtureRequest, memory_folder: Path) -> str:
 
 
 def test_threads_that_count_in_one_item_lose_nothing(place: str) -> None:
-    with HoldfastStore(place) as memory:
+    with RopewalkStore(place) as memory:
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(lambda _: count(memory, TIMES), range(THREADS)))
         found = memory.get(COUNTERS, "n")
@@ -47,14 +47,14 @@ def test_threads_that_count_in_one_item_lose_nothing(place: str) -> None:
     assert found.value == {"n": THREADS * TIMES} and found.version == THREADS * TIMES
 
 
-def put_at_once(memory: HoldfastStore, puts: list[tuple[str, Any, dict[str, Any]]]) -> list[Any]:
+def put_at_once(memory: RopewalkStore, puts: list[tuple[str, Any, dict[str, Any]]]) -> list[Any]:
     """Put from as many threads, all of which wait for one moment; what each raised."""
 
     def put(one: tuple[str, Any, dict[str, Any]]) -> Any:
         key, value, options = one
         try:
             memory.put(COUNTERS, key, value, **options)
-        except HoldfastError as error:
+        except RopewalkError as error:
             return error
         return None
 
@@ -70,7 +70,7 @@ def put_at_once(memory: HoldfastStore, puts: list[tuple[str, Any, dict[str, Any]
 
 
 def test_threads_that_wait_for_each_other_share_a_commit() -> None:
-    memory = HoldfastStore()
+    memory = RopewalkStore()
     memory.put(COUNTERS, "old", {"n": 0})
     puts: list[Any] = [(f"k{n}", {"n": n}, {}) for n in range(5)]
     raised = put_at_once(
@@ -87,7 +87,7 @@ def test_threads_that_wait_for_each_other_share_a_commit() -> None:
 
 
 def test_a_value_that_cannot_be_stored_fails_alone() -> None:
-    memory = HoldfastStore()
+    memory = RopewalkStore()
     raised = put_at_once(memory, [("a", {}, {}), ("b", {"x": object()}, {}), ("c", {}, {})])
 
     assert [type(one) for one in raised] == [type(None), NotStorable, type(None)]
@@ -95,7 +95,7 @@ def test_a_value_that_cannot_be_stored_fails_alone() -> None:
 
 
 def test_all_that_wait_are_told_when_the_store_is_full() -> None:
-    memory = HoldfastStore(FaultStore(MemoryStore(), [Fault.full(1, method="commit")]))
+    memory = RopewalkStore(FaultStore(MemoryStore(), [Fault.full(1, method="commit")]))
     raised = put_at_once(memory, [("a", {}, {}), ("b", {}, {})])
     memory.put(COUNTERS, "c", {})
 
@@ -114,7 +114,7 @@ def test_processes_that_count_in_one_item_lose_nothing(place: str) -> None:
     for worker in workers:
         assert worker.stdout is not None and worker.stdout.readline() == "ready\n"
     ended = [worker.communicate("go\n") for worker in workers]
-    with HoldfastStore(place) as memory:
+    with RopewalkStore(place) as memory:
         found = memory.get(COUNTERS, "n")
         versions = [one.value["n"] for one in memory.history(COUNTERS, "n") if one.value]
         report = memory.store.check(read_data=True)
@@ -125,7 +125,7 @@ def test_processes_that_count_in_one_item_lose_nothing(place: str) -> None:
 
 
 def test_tasks_that_count_in_one_item_lose_nothing(place: str) -> None:
-    async def work(memory: HoldfastStore) -> None:
+    async def work(memory: RopewalkStore) -> None:
         done = 0
         while done < 5:
             found: Any = await memory.aget(COUNTERS, "n")
@@ -137,30 +137,30 @@ def test_tasks_that_count_in_one_item_lose_nothing(place: str) -> None:
             done += 1
 
     async def all_at_once() -> None:
-        async with HoldfastStore(place) as memory:
+        async with RopewalkStore(place) as memory:
             await asyncio.gather(*(work(memory) for _ in range(THREADS)))
 
     asyncio.run(all_at_once())
-    with HoldfastStore(place) as memory:
+    with RopewalkStore(place) as memory:
         assert memory.get(COUNTERS, "n").value == {"n": THREADS * 5}
 
 
 def test_another_process_searches_by_meaning_what_this_one_put(memory_folder: Path) -> None:
     program = (
         "import sys\n"
-        "from holdfast.adapters.langgraph import HoldfastStore\n"
+        "from ropewalk.adapters.langgraph import RopewalkStore\n"
         "def embed(texts):\n"
         "    assert texts == ['b'], 'only the query is embedded here'\n"
         "    return [[0.0, 1.0]]\n"
         "index = {'dims': 2, 'embed': embed, 'fields': ['text']}\n"
-        "with HoldfastStore(sys.argv[1], index=index) as memory:\n"
+        "with RopewalkStore(sys.argv[1], index=index) as memory:\n"
         "    print([item.key for item in memory.search(('n',), query='b')])\n"
     )
 
     def embed(texts: list[str]) -> list[list[float]]:
         return [[float(text.count("a")), float(text.count("b"))] for text in texts]
 
-    with HoldfastStore(
+    with RopewalkStore(
         memory_folder / "store", index={"dims": 2, "embed": embed, "fields": ["text"]}
     ) as memory:
         memory.put(("n",), "a", {"text": "aa"})

@@ -10,8 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as Snapshot
 
-from holdfast import MemoryStore
-from holdfast.adapters.langgraph import HoldfastSaver, UnknownTypeWarning, import_checkpoints
+from ropewalk import MemoryStore
+from ropewalk.adapters.langgraph import RopewalkSaver, UnknownTypeWarning, import_checkpoints
 from tests.frameworks.langgraph.checkpoints import (
     checkpoint_of,
     config_of,
@@ -33,27 +33,27 @@ class Plan:
 
 def test_writes_that_are_added_leave_those_that_are_there() -> None:
     store = MemoryStore()
-    config = put(HoldfastSaver(store), config_of())
-    HoldfastSaver(store).put_writes(config, [("plan", Plan([1])), ("m", AIMessage("x"))], "task")
-    HoldfastSaver(store).put_writes(config, [("__resume__", "yes")], "task")
+    config = put(RopewalkSaver(store), config_of())
+    RopewalkSaver(store).put_writes(config, [("plan", Plan([1])), ("m", AIMessage("x"))], "task")
+    RopewalkSaver(store).put_writes(config, [("__resume__", "yes")], "task")
 
-    found = [value for _, _, value in written(HoldfastSaver(store, types=[Plan]), config)]
+    found = [value for _, _, value in written(RopewalkSaver(store, types=[Plan]), config)]
 
     assert found == ["yes", Plan([1]), AIMessage("x")]
 
 
 def test_pruning_keeps_what_delta_channels_are_made_of() -> None:
     store = MemoryStore()
-    first = HoldfastSaver(store)
+    first = RopewalkSaver(store)
     config: Any = config_of()
     for step, values in enumerate([{"log": Snapshot([Plan([0])])}, {}, {}]):
         made = checkpoint_of(values, version=step + 1)
         about = {**metadata_of(step), "counters_since_delta_snapshot": {"log": [step, step]}}
         config = first.put(config, made, about, dict(made["channel_versions"]))
         first.put_writes(config, [("log", Plan([step]))], "task")
-    HoldfastSaver(store).prune(["t"])
+    RopewalkSaver(store).prune(["t"])
 
-    asking = HoldfastSaver(store, types=[Plan])
+    asking = RopewalkSaver(store, types=[Plan])
     found: Any = asking.get_delta_channel_history(config=config, channels=["log"])["log"]
 
     assert len(list(asking.list(config_of()))) == 1
@@ -66,7 +66,7 @@ def test_what_is_taken_over_is_equal_also_where_a_task_wrote_much(tmp_path: Path
     with sqlite_saver(path) as old:
         config = put(old, config_of())
         old.put_writes(config, [("a", Plan([1])), ("b", Plan([2])), ("c", Plan([3]))], "task")
-    ours = HoldfastSaver()
+    ours = RopewalkSaver()
 
     done = import_checkpoints(path, ours, verify=True)
 

@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 from tests.frameworks.langgraph.engines import ENGINES
 from tests.frameworks.langgraph.graphs import Log, history, line_graph, thread, told
 
@@ -45,7 +45,7 @@ def around(inner: Any, saver: Any, name: str = "inner") -> Any:
 
 
 @everywhere
-def test_a_question_from_the_third_level_is_answered(saver: HoldfastSaver) -> None:
+def test_a_question_from_the_third_level_is_answered(saver: RopewalkSaver) -> None:
     graph = around(around(inner_graph(), None, "middle"), saver, "outer")
     graph.invoke({"log": ["start"]}, thread())
     state = graph.get_state(thread(), subgraphs=True)
@@ -61,7 +61,7 @@ def test_a_question_from_the_third_level_is_answered(saver: HoldfastSaver) -> No
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_levels_have_the_history_that_langgraph_gives_them(
-    saver: HoldfastSaver, durability: Any
+    saver: RopewalkSaver, durability: Any
 ) -> None:
     def run(given: Any) -> tuple[Any, list[tuple[str, Any]]]:
         graph = around(around(inner_graph(), None, "middle"), given, "outer")
@@ -76,7 +76,7 @@ def test_levels_have_the_history_that_langgraph_gives_them(
     assert run(saver) == run(InMemorySaver())
 
 
-def test_a_graph_with_memory_of_its_own_goes_on_where_it_was(saver: HoldfastSaver) -> None:
+def test_a_graph_with_memory_of_its_own_goes_on_where_it_was(saver: RopewalkSaver) -> None:
     inner = inner_graph(asks=False, saver=True)
 
     def call(state: Log) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_a_graph_with_memory_of_its_own_goes_on_where_it_was(saver: HoldfastSave
     assert counts == [3, 6, 9]
 
 
-def test_a_graph_without_memory_of_its_own_begins_anew(saver: HoldfastSaver) -> None:
+def test_a_graph_without_memory_of_its_own_begins_anew(saver: RopewalkSaver) -> None:
     inner = inner_graph(asks=False)
 
     def call(state: Log) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def test_a_graph_without_memory_of_its_own_begins_anew(saver: HoldfastSaver) -> 
     assert counts == [3, 3, 3]
 
 
-def test_a_graph_with_another_checkpointer_is_kept_there(saver: HoldfastSaver) -> None:
-    with HoldfastSaver() as other:
+def test_a_graph_with_another_checkpointer_is_kept_there(saver: RopewalkSaver) -> None:
+    with RopewalkSaver() as other:
         inner = inner_graph(asks=False, saver=other)
 
         def call(state: Log) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def test_a_graph_with_another_checkpointer_is_kept_there(saver: HoldfastSaver) -
         assert other.get_tuple(thread()) is None
 
 
-def test_the_state_of_a_graph_inside_is_changed(saver: HoldfastSaver) -> None:
+def test_the_state_of_a_graph_inside_is_changed(saver: RopewalkSaver) -> None:
     graph = around(inner_graph(), saver)
     graph.invoke({"log": ["start"]}, thread())
     inside = graph.get_state(thread(), subgraphs=True).tasks[0].state.config
@@ -134,7 +134,7 @@ def test_the_state_of_a_graph_inside_is_changed(saver: HoldfastSaver) -> None:
     assert ended["log"] == ["start", "start", "noted", "by hand", "answer yes"]
 
 
-def test_an_asynchronous_graph_inside_another(saver: HoldfastSaver) -> None:
+def test_an_asynchronous_graph_inside_another(saver: RopewalkSaver) -> None:
     graph = around(around(inner_graph(), None), saver)
 
     async def talk() -> tuple[Any, Any]:
@@ -148,7 +148,7 @@ def test_an_asynchronous_graph_inside_another(saver: HoldfastSaver) -> None:
     assert ended["log"][-1] == "answer yes"
 
 
-def test_two_graphs_inside_beside_each_other_are_told_apart(saver: HoldfastSaver) -> None:
+def test_two_graphs_inside_beside_each_other_are_told_apart(saver: RopewalkSaver) -> None:
     builder = StateGraph(Log)
     for name in ("left", "right"):
         builder.add_node(name, inner_graph())
@@ -166,7 +166,7 @@ def test_two_graphs_inside_beside_each_other_are_told_apart(saver: HoldfastSaver
     ]
 
 
-def test_a_thread_with_graphs_inside_is_deleted_as_a_whole(saver: HoldfastSaver) -> None:
+def test_a_thread_with_graphs_inside_is_deleted_as_a_whole(saver: RopewalkSaver) -> None:
     graph = around(around(inner_graph(), None), saver)
     graph.invoke({"log": ["start"]}, thread())
     before = len(list(saver.list(thread())))
@@ -176,7 +176,7 @@ def test_a_thread_with_graphs_inside_is_deleted_as_a_whole(saver: HoldfastSaver)
     assert graph.get_state(thread()).values == {}
 
 
-def test_a_line_inside_a_line_has_all_steps(saver: HoldfastSaver) -> None:
+def test_a_line_inside_a_line_has_all_steps(saver: RopewalkSaver) -> None:
     graph = around(line_graph(None, 4), saver)
     graph.invoke({"log": ["start"]}, thread())
     spaces = {one.config["configurable"]["checkpoint_ns"] for one in saver.list(thread())}

@@ -19,9 +19,9 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
-from holdfast.adapters.langgraph import HoldfastSaver, import_checkpoints
-from holdfast.adapters.langgraph._official import Key, Written, open_official
-from holdfast.errors import NotFound
+from ropewalk.adapters.langgraph import RopewalkSaver, import_checkpoints
+from ropewalk.adapters.langgraph._official import Key, Written, open_official
+from ropewalk.errors import NotFound
 from tests.frameworks.langgraph.graphs import delta_graph, history
 from tests.frameworks.langgraph.official import (
     ANSWERED,
@@ -86,9 +86,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ours() -> Iterator[HoldfastSaver]:
+def ours() -> Iterator[RopewalkSaver]:
     """A saver of ours that knows the classes of the graphs."""
-    with HoldfastSaver(types=DECLARED) as saver:
+    with RopewalkSaver(types=DECLARED) as saver:
         yield saver
 
 
@@ -100,7 +100,7 @@ def in_order(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("thread", ["chat", "ask"])
-def test_every_checkpoint_is_what_it_was(source: Source, ours: HoldfastSaver, thread: str) -> None:
+def test_every_checkpoint_is_what_it_was(source: Source, ours: RopewalkSaver, thread: str) -> None:
     done = import_checkpoints(source.place, ours, verify=True)
 
     with source.open() as saver:
@@ -109,7 +109,7 @@ def test_every_checkpoint_is_what_it_was(source: Source, ours: HoldfastSaver, th
     assert done.writes == done.source.writes
 
 
-def test_a_chat_goes_on_where_it_was(source: Source, ours: HoldfastSaver) -> None:
+def test_a_chat_goes_on_where_it_was(source: Source, ours: RopewalkSaver) -> None:
     import_checkpoints(source.place, ours)
     graph = chat_graph(ours)
     before = graph.get_state(config("chat")).values["messages"]
@@ -120,7 +120,7 @@ def test_a_chat_goes_on_where_it_was(source: Source, ours: HoldfastSaver) -> Non
     assert len(after) == len(before) + 3
 
 
-def test_a_graph_that_waits_gets_its_answer(source: Source, ours: HoldfastSaver) -> None:
+def test_a_graph_that_waits_gets_its_answer(source: Source, ours: RopewalkSaver) -> None:
     import_checkpoints(source.place, ours)
     graph = asking_graph(ours)
     (waiting,) = graph.get_state(config("ask")).interrupts
@@ -130,7 +130,7 @@ def test_a_graph_that_waits_gets_its_answer(source: Source, ours: HoldfastSaver)
     assert result == ANSWERED
 
 
-def test_delta_channels_are_what_they_were(source: Source, ours: HoldfastSaver) -> None:
+def test_delta_channels_are_what_they_were(source: Source, ours: RopewalkSaver) -> None:
     with source.open() as saver:
         graph = delta_graph(saver)
         for turn in range(5):
@@ -146,8 +146,8 @@ def test_delta_channels_are_what_they_were(source: Source, ours: HoldfastSaver) 
         )
 
 
-def test_steps_of_a_thread_are_its_timeline(source: Source, ours: HoldfastSaver) -> None:
-    from holdfast.adapters.langgraph._timeline import GraphTimeline
+def test_steps_of_a_thread_are_its_timeline(source: Source, ours: RopewalkSaver) -> None:
+    from ropewalk.adapters.langgraph._timeline import GraphTimeline
 
     import_checkpoints(source.place, ours)
     timeline = GraphTimeline("chat", ours.store)
@@ -161,7 +161,7 @@ def test_steps_of_a_thread_are_its_timeline(source: Source, ours: HoldfastSaver)
     )
 
 
-def test_pending_writes_keep_their_numbers_and_paths(source: Source, ours: HoldfastSaver) -> None:
+def test_pending_writes_keep_their_numbers_and_paths(source: Source, ours: RopewalkSaver) -> None:
     import_checkpoints(source.place, ours)
     thread = ours._thread("ask")
     index = thread.look().checkpoints
@@ -183,12 +183,12 @@ def test_pending_writes_keep_their_numbers_and_paths(source: Source, ours: Holdf
 
 
 def _nothing() -> Any:
-    from holdfast.adapters.langgraph._official_values import Decoder
+    from ropewalk.adapters.langgraph._official_values import Decoder
 
     return Decoder(lambda module, name: None, snapshot=lambda value: value)
 
 
-def test_writes_whose_checkpoint_never_came_are_kept(file: Path, ours: HoldfastSaver) -> None:
+def test_writes_whose_checkpoint_never_came_are_kept(file: Path, ours: RopewalkSaver) -> None:
     with sqlite_saver(file) as saver:
         where = config("chat", checkpoint_ns="", checkpoint_id="later")
         saver.put_writes(where, [("messages", "early")], "task")
@@ -196,24 +196,24 @@ def test_writes_whose_checkpoint_never_came_are_kept(file: Path, ours: HoldfastS
 
     assert done.writes == done.source.writes
     thread = ours._thread("chat")
-    from holdfast.adapters.langgraph._entries import Address
+    from ropewalk.adapters.langgraph._entries import Address
 
     root = thread.look().checkpoints.writes(Address("", "later"))
     assert thread.reader().pending(root) == [("task", "messages", "early")]
 
 
-def test_chosen_threads_come_alone(source: Source, ours: HoldfastSaver) -> None:
+def test_chosen_threads_come_alone(source: Source, ours: RopewalkSaver) -> None:
     import_checkpoints(source.place, ours, threads=["ask"])
 
     assert list(ours.threads()) == ["ask"]
 
 
-def test_a_thread_that_is_not_there_is_named(source: Source, ours: HoldfastSaver) -> None:
+def test_a_thread_that_is_not_there_is_named(source: Source, ours: RopewalkSaver) -> None:
     with pytest.raises(NotFound, match="absent"):
         import_checkpoints(source.place, ours, threads=["absent"])
 
 
-def test_progress_ends_with_the_whole(source: Source, ours: HoldfastSaver) -> None:
+def test_progress_ends_with_the_whole(source: Source, ours: RopewalkSaver) -> None:
     told: list[tuple[str, int, int]] = []
     done = import_checkpoints(
         source.place, ours, progress=lambda step, seen, total: told.append((step, seen, total))
@@ -234,7 +234,7 @@ def test_two_hundred_checkpoints_shrink(tmp_path: Path) -> None:
             text = " ".join(chance.choices(words, k=140))
             graph.invoke({"messages": [HumanMessage(text, id=f"h{turn}")]}, config("long"))
         saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    with HoldfastSaver(tmp_path / "ours", types=DECLARED) as ours:
+    with RopewalkSaver(tmp_path / "ours", types=DECLARED) as ours:
         done = import_checkpoints(path, ours)
     assert done.stored_bytes is not None
     ratio = done.source_bytes / done.stored_bytes
@@ -247,7 +247,7 @@ def test_two_hundred_checkpoints_shrink(tmp_path: Path) -> None:
 # Again.
 
 
-def test_a_second_run_adds_nothing(source: Source, ours: HoldfastSaver) -> None:
+def test_a_second_run_adds_nothing(source: Source, ours: RopewalkSaver) -> None:
     first = import_checkpoints(source.place, ours)
     before = shown(ours, "chat"), ours._thread("chat").look().checkpoints.root
     second = import_checkpoints(source.place, ours)
@@ -257,7 +257,7 @@ def test_a_second_run_adds_nothing(source: Source, ours: HoldfastSaver) -> None:
     assert (shown(ours, "chat"), ours._thread("chat").look().checkpoints.root) == before
 
 
-def test_what_came_since_is_added(source: Source, ours: HoldfastSaver) -> None:
+def test_what_came_since_is_added(source: Source, ours: RopewalkSaver) -> None:
     first = import_checkpoints(source.place, ours)
     with source.open() as saver:
         say(chat_graph(saver), "chat", 1, first=7)
@@ -270,7 +270,7 @@ def test_what_came_since_is_added(source: Source, ours: HoldfastSaver) -> None:
             assert in_order(shown(ours, thread)) == in_order(shown(saver, thread))
 
 
-def test_the_last_checkpoint_may_have_been_put_again(file: Path, ours: HoldfastSaver) -> None:
+def test_the_last_checkpoint_may_have_been_put_again(file: Path, ours: RopewalkSaver) -> None:
     import_checkpoints(file, ours)
     with sqlite_saver(file) as saver:
         last = saver.get_tuple(config("chat"))
@@ -285,14 +285,14 @@ def test_the_last_checkpoint_may_have_been_put_again(file: Path, ours: HoldfastS
 
 KILLED = """
 import sys
-from holdfast.adapters.langgraph import HoldfastSaver, import_checkpoints
+from ropewalk.adapters.langgraph import RopewalkSaver, import_checkpoints
 
 def tell(step, done, total):
     if done == 100:
         print("here", flush=True)
         sys.stdin.read()
 
-with HoldfastSaver(sys.argv[2]) as saver:
+with RopewalkSaver(sys.argv[2]) as saver:
     import_checkpoints(sys.argv[1], saver, progress=tell)
 """
 
@@ -309,7 +309,7 @@ def test_a_run_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
     with running:
         assert running.stdout is not None and running.stdout.readline() == b"here\n"
         running.kill()
-    with HoldfastSaver(tmp_path / "ours", types=DECLARED) as ours:
+    with RopewalkSaver(tmp_path / "ours", types=DECLARED) as ours:
         there = sum(1 for _ in ours.list(config("long")))
         done = import_checkpoints(path, ours, verify=True)
 
@@ -329,9 +329,9 @@ def test_a_run_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
 def test_objects_of_unknown_classes_become_objects_once_the_class_is_known(
     source: Source, tmp_path: Path, name: str, cls: type
 ) -> None:
-    with HoldfastSaver(tmp_path / "ours") as saver:
+    with RopewalkSaver(tmp_path / "ours") as saver:
         done = import_checkpoints(source.place, saver, verify=True)
-    with HoldfastSaver(tmp_path / "ours", types=DECLARED) as saver:
+    with RopewalkSaver(tmp_path / "ours", types=DECLARED) as saver:
         found = saver.get_tuple(config("chat"))
     assert found is not None
 
@@ -341,9 +341,9 @@ def test_objects_of_unknown_classes_become_objects_once_the_class_is_known(
 
 
 def test_who_does_not_know_a_class_reads_what_was_stored_of_it(file: Path, tmp_path: Path) -> None:
-    with HoldfastSaver(tmp_path / "ours") as saver:
+    with RopewalkSaver(tmp_path / "ours") as saver:
         import_checkpoints(file, saver)
-    with HoldfastSaver(tmp_path / "ours") as saver, warnings.catch_warnings(record=True) as told:
+    with RopewalkSaver(tmp_path / "ours") as saver, warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         found = saver.get_tuple(config("chat"))
     assert found is not None
@@ -372,7 +372,7 @@ def second_of(file: Path) -> Key:
     ],
 )
 def test_a_row_that_cannot_be_read_is_left_out_and_named(
-    file: Path, ours: HoldfastSaver, kind: str, data: bytes, reason: str
+    file: Path, ours: RopewalkSaver, kind: str, data: bytes, reason: str
 ) -> None:
     bad = second_of(file)
     update = "UPDATE checkpoints SET type = ?, checkpoint = ? WHERE checkpoint_id = ?"
@@ -386,7 +386,7 @@ def test_a_row_that_cannot_be_read_is_left_out_and_named(
 
 
 def test_a_row_that_names_a_function_calls_nothing(
-    file: Path, ours: HoldfastSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, ours: RopewalkSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "trap_of_rows.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -427,7 +427,7 @@ class Turning:
 
 
 def test_encrypted_rows_are_read_by_who_has_their_cipher(
-    tmp_path: Path, ours: HoldfastSaver
+    tmp_path: Path, ours: RopewalkSaver
 ) -> None:
     path = tmp_path / "encrypted.db"
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
@@ -455,7 +455,7 @@ def test_encrypted_rows_are_read_by_who_has_their_cipher(
     ],
 )
 def test_a_row_that_no_saver_wrote_leaves_the_others(
-    file: Path, ours: HoldfastSaver, change: str
+    file: Path, ours: RopewalkSaver, change: str
 ) -> None:
     edit(file, f"UPDATE checkpoints SET {change} WHERE checkpoint_id = ?", second_of(file).id)
     done = import_checkpoints(file, ours)
@@ -477,7 +477,7 @@ def test_a_row_that_no_saver_wrote_leaves_the_others(
     ],
 )
 def test_a_row_of_postgres_that_no_saver_wrote_leaves_the_others(
-    postgres: Postgres, postgres_url: str, ours: HoldfastSaver, change: str
+    postgres: Postgres, postgres_url: str, ours: RopewalkSaver, change: str
 ) -> None:
     with postgres_saver(postgres_url) as saver:
         say(chat_graph(saver), "chat", 2)
@@ -492,7 +492,7 @@ def test_a_row_of_postgres_that_no_saver_wrote_leaves_the_others(
 
 
 @pytest.mark.parametrize("id", ["a/b c", "#12", "~x", "..", "é" * 300, "langgraph:x", "1"])
-def test_any_thread_id_comes_over(file: Path, ours: HoldfastSaver, id: str) -> None:
+def test_any_thread_id_comes_over(file: Path, ours: RopewalkSaver, id: str) -> None:
     edit(file, "UPDATE checkpoints SET thread_id = ?", id)
     edit(file, "UPDATE writes SET thread_id = ?", id)
     done = import_checkpoints(file, ours, verify=True)
@@ -502,7 +502,7 @@ def test_any_thread_id_comes_over(file: Path, ours: HoldfastSaver, id: str) -> N
         assert in_order(shown(ours, id)) == in_order(shown(saver, id))
 
 
-def test_verifying_finds_what_is_different(file: Path, ours: HoldfastSaver) -> None:
+def test_verifying_finds_what_is_different(file: Path, ours: RopewalkSaver) -> None:
     import_checkpoints(file, ours)
     update = "UPDATE checkpoints SET metadata = '{\"step\": 99}' WHERE checkpoint_id = ?"
     edit(file, update, second_of(file).id)

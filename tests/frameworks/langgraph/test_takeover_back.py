@@ -13,8 +13,8 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 
-from holdfast.adapters.langgraph import HoldfastSaver, export_checkpoints, import_checkpoints
-from holdfast.errors import InvalidInput, NotFound
+from ropewalk.adapters.langgraph import RopewalkSaver, export_checkpoints, import_checkpoints
+from ropewalk.errors import InvalidInput, NotFound
 from tests.frameworks.langgraph.graphs import delta_graph, history
 from tests.frameworks.langgraph.official import (
     ANSWERED,
@@ -45,9 +45,9 @@ def as_theirs(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def ours() -> Iterator[HoldfastSaver]:
+def ours() -> Iterator[RopewalkSaver]:
     """A saver of ours that graphs ran with."""
-    with HoldfastSaver(types=DECLARED) as saver:
+    with RopewalkSaver(types=DECLARED) as saver:
         fill(saver)
         yield saver
 
@@ -63,7 +63,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
 
 
 @pytest.mark.parametrize("thread", ["chat", "ask"])
-def test_every_checkpoint_is_what_it_was(target: Source, ours: HoldfastSaver, thread: str) -> None:
+def test_every_checkpoint_is_what_it_was(target: Source, ours: RopewalkSaver, thread: str) -> None:
     done = export_checkpoints(ours, target.place)
 
     with target.open() as saver:
@@ -71,7 +71,7 @@ def test_every_checkpoint_is_what_it_was(target: Source, ours: HoldfastSaver, th
     assert done.is_whole and done.checkpoints == sum(1 for _ in ours.list(None))
 
 
-def test_graphs_go_on_with_their_own_saver(target: Source, ours: HoldfastSaver) -> None:
+def test_graphs_go_on_with_their_own_saver(target: Source, ours: RopewalkSaver) -> None:
     export_checkpoints(ours, target.place)
     with target.open() as saver:
         asked = asking_graph(saver).invoke(Command(resume="yes"), config("ask"))
@@ -83,7 +83,7 @@ def test_graphs_go_on_with_their_own_saver(target: Source, ours: HoldfastSaver) 
         assert len(chat.get_state(config("chat")).values["messages"]) == len(before) + 3
 
 
-def test_delta_channels_are_what_they_were(target: Source, ours: HoldfastSaver) -> None:
+def test_delta_channels_are_what_they_were(target: Source, ours: RopewalkSaver) -> None:
     graph = delta_graph(ours)
     for turn in range(5):
         graph.invoke({"log": [f"turn {turn}"]}, config("delta"))
@@ -93,7 +93,7 @@ def test_delta_channels_are_what_they_were(target: Source, ours: HoldfastSaver) 
 
 
 def test_what_was_pruned_of_a_delta_channel_cannot_be_given_back(
-    target: Source, ours: HoldfastSaver
+    target: Source, ours: RopewalkSaver
 ) -> None:
     graph = delta_graph(ours)
     graph.invoke({"log": ["one"]}, config("delta"))
@@ -103,9 +103,9 @@ def test_what_was_pruned_of_a_delta_channel_cannot_be_given_back(
     assert done.left_counts == {"pruned": 1} and done.checkpoints == 0
 
 
-def test_there_and_back_is_the_same(target: Source, ours: HoldfastSaver) -> None:
+def test_there_and_back_is_the_same(target: Source, ours: RopewalkSaver) -> None:
     export_checkpoints(ours, target.place)
-    with HoldfastSaver(types=DECLARED) as again:
+    with RopewalkSaver(types=DECLARED) as again:
         done = import_checkpoints(target.place, again, verify=True)
 
         assert done.is_whole
@@ -117,7 +117,7 @@ def test_rows_of_a_file_come_back_as_they_were(tmp_path: Path) -> None:
     first, second = tmp_path / "first.db", tmp_path / "second.db"
     with sqlite_saver(first) as saver:
         fill(saver)
-    with HoldfastSaver() as between:  # It knows no class of theirs.
+    with RopewalkSaver() as between:  # It knows no class of theirs.
         import_checkpoints(first, between)
         export_checkpoints(between, second)
 
@@ -137,9 +137,9 @@ def rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
 
 
 def test_objects_of_classes_that_only_their_program_knows_are_given_back(tmp_path: Path) -> None:
-    with HoldfastSaver(tmp_path / "ours", types=DECLARED) as saver:
+    with RopewalkSaver(tmp_path / "ours", types=DECLARED) as saver:
         say(chat_graph(saver), "chat", 1)
-    with HoldfastSaver(tmp_path / "ours") as stranger:
+    with RopewalkSaver(tmp_path / "ours") as stranger:
         done = export_checkpoints(stranger, tmp_path / "target.db")
     with sqlite_saver(tmp_path / "target.db") as official:
         found = official.get_tuple(config("chat"))
@@ -151,7 +151,7 @@ def test_objects_of_classes_that_only_their_program_knows_are_given_back(tmp_pat
         assert found.checkpoint["channel_values"]["odd"]["point"] == odd_values(1)["point"]
 
 
-def test_a_second_run_adds_what_came_since(target: Source, ours: HoldfastSaver) -> None:
+def test_a_second_run_adds_what_came_since(target: Source, ours: RopewalkSaver) -> None:
     first = export_checkpoints(ours, target.place)
     again = export_checkpoints(ours, target.place)
     say(chat_graph(ours), "chat", 1, first=9)
@@ -163,35 +163,35 @@ def test_a_second_run_adds_what_came_since(target: Source, ours: HoldfastSaver) 
         assert in_order(shown(saver, "chat")) == in_order(as_theirs(shown(ours, "chat")))
 
 
-def test_chosen_threads_go_alone(target: Source, ours: HoldfastSaver) -> None:
+def test_chosen_threads_go_alone(target: Source, ours: RopewalkSaver) -> None:
     export_checkpoints(ours, target.place, threads=["ask"])
 
     with target.open() as saver:
         assert {one.config["configurable"]["thread_id"] for one in saver.list(None)} == {"ask"}
 
 
-def test_a_thread_that_is_not_there_is_named(tmp_path: Path, ours: HoldfastSaver) -> None:
+def test_a_thread_that_is_not_there_is_named(tmp_path: Path, ours: RopewalkSaver) -> None:
     with pytest.raises(NotFound, match="absent"):
         export_checkpoints(ours, tmp_path / "target.db", threads=["absent"])
 
     assert not (tmp_path / "target.db").exists()
 
 
-def test_a_schema_is_made_and_used(postgres_url: str, ours: HoldfastSaver) -> None:
+def test_a_schema_is_made_and_used(postgres_url: str, ours: RopewalkSaver) -> None:
     export_checkpoints(ours, postgres_url, schema="agents")
-    with HoldfastSaver(types=DECLARED) as again:
+    with RopewalkSaver(types=DECLARED) as again:
         done = import_checkpoints(postgres_url, again, schema="agents")
 
     assert done.checkpoints == sum(1 for _ in ours.list(None))
 
 
-def test_a_schema_of_a_file_is_refused(tmp_path: Path, ours: HoldfastSaver) -> None:
+def test_a_schema_of_a_file_is_refused(tmp_path: Path, ours: RopewalkSaver) -> None:
     with pytest.raises(InvalidInput, match="Postgres"):
         export_checkpoints(ours, tmp_path / "target.db", schema="agents")
 
 
 def test_a_package_that_is_missing_is_named(
-    tmp_path: Path, ours: HoldfastSaver, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ours: RopewalkSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "langgraph.checkpoint.sqlite", None)
 

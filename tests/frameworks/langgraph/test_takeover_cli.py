@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from holdfast.adapters.langgraph import HoldfastSaver
-from holdfast.threads import ThreadCheckpointer
+from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.threads import ThreadCheckpointer
 from tests.cli.support import Done, here, process, terminal
 from tests.frameworks.langgraph.official import (
     ANSWERED,
@@ -36,7 +36,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("taken")
     with sqlite_saver(folder / "official.db") as saver:
         fill(saver)
-    done = holdfast("import-langgraph", "official.db", cwd=folder)
+    done = ropewalk("import-langgraph", "official.db", cwd=folder)
     assert done.code == 0, done.err
     return folder
 
@@ -47,25 +47,25 @@ def taken(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     folder = tmp_path / "taken"
     shutil.copytree(written, folder)
     monkeypatch.chdir(folder)
-    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    monkeypatch.delenv("ROPEWALK_STORE", raising=False)
     return folder
 
 
 @pytest.fixture
 def place(taken: Path) -> Path:
     """The same without the store."""
-    shutil.rmtree(taken / ".holdfast")
+    shutil.rmtree(taken / ".ropewalk")
     return taken
 
 
 @pytest.fixture
-def saver(taken: Path) -> Iterator[HoldfastSaver]:
+def saver(taken: Path) -> Iterator[RopewalkSaver]:
     """A saver on that store."""
-    with HoldfastSaver(taken / ".holdfast", types=DECLARED) as opened:
+    with RopewalkSaver(taken / ".ropewalk", types=DECLARED) as opened:
         yield opened
 
 
-def holdfast(*arguments: str, cwd: Path) -> Done:
+def ropewalk(*arguments: str, cwd: Path) -> Done:
     """Run the program in a process of its own."""
     return process(*arguments, cwd=cwd, env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"})
 
@@ -74,7 +74,7 @@ def holdfast(*arguments: str, cwd: Path) -> Done:
 
 
 def test_a_file_is_taken_over_and_it_is_said_how_much_smaller_it_became(place: Path) -> None:
-    done = holdfast("import-langgraph", "official.db", "--verify", cwd=place)
+    done = ropewalk("import-langgraph", "official.db", "--verify", cwd=place)
 
     assert done.code == 0, done.err
     assert "Took over 20 checkpoints and 34 writes of 2 threads" in done.out
@@ -85,7 +85,7 @@ def test_a_file_is_taken_over_and_it_is_said_how_much_smaller_it_became(place: P
 def test_classes_that_are_named_are_taken_over_as_objects(place: Path) -> None:
     (place / "own_state.py").write_text("from tests.frameworks.langgraph.official import *\n")
     types = [f"--types=own_state:{cls.__name__}" for cls in DECLARED]
-    done = holdfast("import-langgraph", "official.db", "--json", *types, cwd=place)
+    done = ropewalk("import-langgraph", "official.db", "--json", *types, cwd=place)
 
     assert done.record["unknown"] == {}
     assert done.record["checkpoints"] == done.record["source"]["checkpoints"] == 20
@@ -114,8 +114,8 @@ def test_rows_that_are_left_out_have_an_exit_code_of_their_own(tmp_path: Path) -
         "UPDATE checkpoints SET type = 'pickle' WHERE checkpoint_id = ?",
         bad.id,
     )
-    done = holdfast("import-langgraph", "official.db", cwd=tmp_path)
-    told = holdfast("import-langgraph", "official.db", "--json", cwd=tmp_path)
+    done = ropewalk("import-langgraph", "official.db", cwd=tmp_path)
+    told = ropewalk("import-langgraph", "official.db", "--json", cwd=tmp_path)
 
     assert done.code == told.code == 11
     assert f"pickle thread 'chat' {bad.id}: the checkpoint: it is a pickle" in done.out
@@ -147,15 +147,15 @@ def test_a_source_that_is_none_is_said(
 def test_postgres_is_taken_over_by_its_url(postgres_url: str, tmp_path: Path) -> None:
     with postgres_saver(postgres_url) as official:
         fill(official)
-        done = holdfast("import-langgraph", postgres_url, "--thread", "ask", cwd=tmp_path)
-        with HoldfastSaver(tmp_path / ".holdfast", types=DECLARED) as saver:
+        done = ropewalk("import-langgraph", postgres_url, "--thread", "ask", cwd=tmp_path)
+        with RopewalkSaver(tmp_path / ".ropewalk", types=DECLARED) as saver:
             assert in_order(shown(saver, "ask")) == in_order(shown(official, "ask"))
 
     assert done.code == 0 and "of 1 threads" in done.out
 
 
 def test_a_graph_goes_on_with_what_was_given_back(taken: Path) -> None:
-    done = holdfast("export-langgraph", "back.db", cwd=taken)
+    done = ropewalk("export-langgraph", "back.db", cwd=taken)
     with sqlite_saver(taken / "back.db") as official:
         result = asking_graph(official).invoke(Command(resume="yes"), config("ask"))
 
@@ -174,7 +174,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_of_langgraph_are_listed_beside_conversations(taken: Path) -> None:
-    with ThreadCheckpointer[Any](taken / ".holdfast") as chat:
+    with ThreadCheckpointer[Any](taken / ".ropewalk") as chat:
         chat.put_messages({"thread_id": "talk"}, [{"role": "user", "content": "hi"}])
     done = here("threads", "--json", "--size")
     found = {one["thread_id"]: one for one in done.records}
@@ -201,7 +201,7 @@ def test_the_tree_shows_forks(taken: Path) -> None:
     assert "update" in out and "(fork-" in out and "note [" in out
 
 
-def test_a_step_is_found_by_its_checkpoint_id(taken: Path, saver: HoldfastSaver) -> None:
+def test_a_step_is_found_by_its_checkpoint_id(taken: Path, saver: RopewalkSaver) -> None:
     found = saver.get_tuple(config("chat"))
     assert found is not None
     id = found.config["configurable"]["checkpoint_id"]
@@ -242,7 +242,7 @@ def test_stats_group_what_langgraph_keeps(taken: Path) -> None:
 
 
 def test_an_id_of_both_kinds_has_to_be_told_apart(taken: Path) -> None:
-    with ThreadCheckpointer[Any](taken / ".holdfast") as chat:
+    with ThreadCheckpointer[Any](taken / ".ropewalk") as chat:
         chat.put_messages({"thread_id": "chat"}, [{"role": "user", "content": "hi"}])
     both = here("log", "--thread", "chat")
     ours = here("messages", "--thread", "threads:chat")
@@ -256,7 +256,7 @@ def test_an_id_of_both_kinds_has_to_be_told_apart(taken: Path) -> None:
 def test_messages_of_a_graph_are_shown_elsewhere(taken: Path) -> None:
     done = here("messages", "--thread", "chat")
 
-    assert done.code == 3 and "holdfast show --thread chat" in done.err
+    assert done.code == 3 and "ropewalk show --thread chat" in done.err
 
 
 def test_a_thread_that_is_not_there_is_said(taken: Path) -> None:
@@ -289,7 +289,7 @@ def test_what_only_a_graph_may_do_is_refused(taken: Path, arguments: str) -> Non
     assert here("log", "--thread", "chat", "--json").out == before
 
 
-def test_undo_takes_back_what_a_saver_did_last(taken: Path, saver: HoldfastSaver) -> None:
+def test_undo_takes_back_what_a_saver_did_last(taken: Path, saver: RopewalkSaver) -> None:
     before = shown(saver, "chat")
     saver.prune(["chat"])
     pruned = len(shown(saver, "chat"))
@@ -302,7 +302,7 @@ def test_undo_takes_back_what_a_saver_did_last(taken: Path, saver: HoldfastSaver
     assert len(shown(saver, "chat")) == 1
 
 
-def test_a_graph_goes_on_after_an_undo(taken: Path, saver: HoldfastSaver) -> None:
+def test_a_graph_goes_on_after_an_undo(taken: Path, saver: RopewalkSaver) -> None:
     graph = chat_graph(saver)
     graph.update_state(config("chat"), {"count": 99})
     here("undo", "--thread", "chat")
@@ -313,7 +313,7 @@ def test_a_graph_goes_on_after_an_undo(taken: Path, saver: HoldfastSaver) -> Non
     assert graph.get_state(config("chat")).values["count"] == count + 1
 
 
-def test_operations_are_those_of_the_saver(taken: Path, saver: HoldfastSaver) -> None:
+def test_operations_are_those_of_the_saver(taken: Path, saver: RopewalkSaver) -> None:
     saver.prune(["chat"])
     actions = [one["action"] for one in here("ops", "--thread", "chat", "--json").records]
 

@@ -17,8 +17,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from holdfast.adapters.langgraph._deferred import raw, rebuild
-from holdfast.adapters.langgraph._official import (
+from ropewalk.adapters.langgraph._deferred import raw, rebuild
+from ropewalk.adapters.langgraph._official import (
     Checkpointed,
     Key,
     LeftOut,
@@ -27,9 +27,9 @@ from holdfast.adapters.langgraph._official import (
     open_official,
     parents_first,
 )
-from holdfast.adapters.langgraph._official_values import Decoder, Unreadable
-from holdfast.codec import Undeclared
-from holdfast.errors import InvalidInput, NotFound
+from ropewalk.adapters.langgraph._official_values import Decoder, Unreadable
+from ropewalk.codec import Undeclared
+from ropewalk.errors import InvalidInput, NotFound
 from tests.frameworks.langgraph.official import (
     DECLARED,
     Colour,

@@ -9,7 +9,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import StateUpdate
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 from tests.frameworks.langgraph.engines import ENGINES
 from tests.frameworks.langgraph.graphs import fan_graph, history, line_graph, thread, told
 
@@ -24,7 +24,7 @@ def before(graph: Any, node: str, config: Any = None) -> Any:
 
 
 @everywhere
-def test_a_run_is_played_again_from_a_checkpoint(saver: HoldfastSaver) -> None:
+def test_a_run_is_played_again_from_a_checkpoint(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     graph.invoke({"log": ["start"]}, thread())
     state = graph.invoke(None, before(graph, "n1"))
@@ -34,7 +34,7 @@ def test_a_run_is_played_again_from_a_checkpoint(saver: HoldfastSaver) -> None:
 
 
 @everywhere
-def test_a_fork_leaves_the_other_branch_as_it_was(saver: HoldfastSaver) -> None:
+def test_a_fork_leaves_the_other_branch_as_it_was(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     graph.invoke({"log": ["start"]}, thread())
     old = graph.get_state(thread())
@@ -47,7 +47,7 @@ def test_a_fork_leaves_the_other_branch_as_it_was(saver: HoldfastSaver) -> None:
     assert graph.get_state(old.config).values["log"] == ["start", "n0", "n1", "n2"]
 
 
-def test_forks_of_forks_have_the_history_that_langgraph_gives_them(saver: HoldfastSaver) -> None:
+def test_forks_of_forks_have_the_history_that_langgraph_gives_them(saver: RopewalkSaver) -> None:
     def travel(given: Any) -> list[Any]:
         graph = line_graph(given)
         graph.invoke({"log": ["start"]}, thread())
@@ -60,7 +60,7 @@ def test_forks_of_forks_have_the_history_that_langgraph_gives_them(saver: Holdfa
     assert travel(saver) == travel(InMemorySaver())
 
 
-def test_every_old_checkpoint_of_every_branch_can_be_read(saver: HoldfastSaver) -> None:
+def test_every_old_checkpoint_of_every_branch_can_be_read(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     graph.invoke({"log": ["start"]}, thread())
     for node in ("n0", "n1", "n2"):
@@ -72,7 +72,7 @@ def test_every_old_checkpoint_of_every_branch_can_be_read(saver: HoldfastSaver) 
         assert told(found) == told(one) and found.parent_config == one.parent_config
 
 
-def test_an_update_speaks_for_a_node(saver: HoldfastSaver) -> None:
+def test_an_update_speaks_for_a_node(saver: RopewalkSaver) -> None:
     graph = line_graph(saver, 3, interrupt_before=["n1"])
     graph.invoke({"log": ["start"]}, thread())
     graph.update_state(thread(), {"log": ["instead"]}, as_node="n1")
@@ -81,7 +81,7 @@ def test_an_update_speaks_for_a_node(saver: HoldfastSaver) -> None:
     assert state["log"] == ["start", "n0", "instead", "n2"]
 
 
-def test_many_updates_at_once(saver: HoldfastSaver) -> None:
+def test_many_updates_at_once(saver: RopewalkSaver) -> None:
     updates = [
         [StateUpdate({"log": ["first"]}, "n0")],
         [StateUpdate({"log": ["second"], "count": 5}, "n1")],
@@ -94,10 +94,10 @@ def test_many_updates_at_once(saver: HoldfastSaver) -> None:
         return history(graph, thread())
 
     assert update(saver) == update(InMemorySaver())
-    assert update(HoldfastSaver())[0]["values"]["log"] == ["first", "second", "third"]
+    assert update(RopewalkSaver())[0]["values"]["log"] == ["first", "second", "third"]
 
 
-def test_a_thread_is_begun_by_an_update(saver: HoldfastSaver) -> None:
+def test_a_thread_is_begun_by_an_update(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     graph.update_state(thread(), {"log": ["by hand"]}, as_node="n1")
     state = graph.invoke(None, thread())
@@ -105,7 +105,7 @@ def test_a_thread_is_begun_by_an_update(saver: HoldfastSaver) -> None:
     assert state["log"] == ["by hand", "n2"]
 
 
-def test_parallel_branches_are_played_again(saver: HoldfastSaver) -> None:
+def test_parallel_branches_are_played_again(saver: RopewalkSaver) -> None:
     def travel(given: Any) -> tuple[Any, list[Any]]:
         graph = fan_graph(given)
         graph.invoke({"items": [1, 2, 3]}, thread())
@@ -118,7 +118,7 @@ def test_parallel_branches_are_played_again(saver: HoldfastSaver) -> None:
     assert state["found"][:4] == ["item 1", "item 2", "item 3", "by hand"]
 
 
-def test_asynchronous_travel(saver: HoldfastSaver) -> None:
+def test_asynchronous_travel(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
 
     async def travel() -> tuple[Any, Any]:
@@ -135,7 +135,7 @@ def test_asynchronous_travel(saver: HoldfastSaver) -> None:
     assert state["log"] == ["start", "n0", "by hand", "n1", "n2"] and kept == state
 
 
-def test_history_is_filtered_and_limited(saver: HoldfastSaver) -> None:
+def test_history_is_filtered_and_limited(saver: RopewalkSaver) -> None:
     graph = line_graph(saver)
     for number in range(3):
         graph.invoke({"log": [f"run {number}"]}, thread(metadata={"number": number}))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from ropewalk.adapters.langgraph import RopewalkSaver
 from tests.frameworks.langgraph.checkpoints import (
     checkpoint_of,
     config_of,
@@ -151,7 +151,7 @@ def test_the_next_checkpoint_begins_without_writes(either: Any) -> None:
 
 
 def test_the_path_of_a_task_is_an_argument_by_that_name() -> None:
-    for method in (HoldfastSaver.put_writes, HoldfastSaver.aput_writes):
+    for method in (RopewalkSaver.put_writes, RopewalkSaver.aput_writes):
         assert list(inspect.signature(method).parameters) == [
             "self", "config", "writes", "task_id", "task_path",
         ]  # fmt: skip

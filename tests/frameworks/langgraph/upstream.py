@@ -3,7 +3,7 @@
     python -m tests.frameworks.langgraph.upstream [--official] [FILE ...]
 
 The tests come with the source distribution of the release that is installed, which pip downloads
-once. `HOLDFAST_LANGGRAPH_TESTS` may name a folder that has them: a checkout's `libs/langgraph`.
+once. `ROPEWALK_LANGGRAPH_TESTS` may name a folder that has them: a checkout's `libs/langgraph`.
 `--official` leaves LangGraph's checkpointers where they are, to see what fails with those too.
 """
 
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent.parent
-PLACE = "HOLDFAST_LANGGRAPH_TESTS"
+PLACE = "ROPEWALK_LANGGRAPH_TESTS"
 
 SLICE = (
     "test_time_travel.py",
@@ -101,7 +101,7 @@ def run(
         raise FileNotFoundError(f"no file in {folder / 'tests'} is one of {patterns}")
     with TemporaryDirectory() as made:
         report = Path(made, "report.xml")
-        plugin = [] if official else ["-p", "holdfast_plugged"]
+        plugin = [] if official else ["-p", "ropewalk_plugged"]
         done = subprocess.run(
             [
                 sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin,

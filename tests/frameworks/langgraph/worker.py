@@ -14,8 +14,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
-from holdfast.adapters.langgraph import HoldfastSaver
-from holdfast.errors import ThreadConflict
+from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.errors import ThreadConflict
 from tests.frameworks.langgraph.engines import open_store
 from tests.frameworks.langgraph.graphs import chat_graph, thread
 
@@ -64,7 +64,7 @@ def round_graph(saver: Any, runs: Path, limit: int) -> Any:
 
 def go_round(engine: str, address: str, runs: str, limit: str, durability: str) -> None:
     """Begin rounds, or go on with them; until the limit, or until the process is killed."""
-    with open_store(engine, address) as store, HoldfastSaver(store) as saver:
+    with open_store(engine, address) as store, RopewalkSaver(store) as saver:
         graph = round_graph(saver, Path(runs), int(limit))
         begun = graph.get_state(thread()).created_at is not None
         given = None if begun else {"number": 0, "log": []}
@@ -73,7 +73,7 @@ def go_round(engine: str, address: str, runs: str, limit: str, durability: str) 
 
 def take_turns(engine: str, address: str, name: str, count: str) -> None:
     """Say something in a conversation that others are in, so often as is wanted."""
-    with open_store(engine, address) as store, HoldfastSaver(store, on_conflict="raise") as saver:
+    with open_store(engine, address) as store, RopewalkSaver(store, on_conflict="raise") as saver:
         graph = chat_graph(saver)
         own = thread(f"of {name}")
         for turn in range(int(count)):

@@ -12,10 +12,10 @@ from pyagenity.utils import END
 from pyagenity.utils.thread_info import ThreadInfo
 from pydantic import Field
 
-from holdfast.adapters.pyagenity import HoldfastCheckpointer
+from ropewalk.adapters.pyagenity import RopewalkCheckpointer
 from tests.frameworks.trip import Plan, Stage, answer, plan
 
-__all__ = ["BaseCheckpointer", "HoldfastCheckpointer", "ThreadInfo", "TripState", "Undeclared"]
+__all__ = ["BaseCheckpointer", "RopewalkCheckpointer", "ThreadInfo", "TripState", "Undeclared"]
 
 
 class TripState(AgentState):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyagenity.utils import START
 
-from holdfast.errors import InvalidInput
+from ropewalk.errors import InvalidInput
 from tests.frameworks import suites
 from tests.frameworks.pyagenity import graph
 from tests.frameworks.turn import take_turn

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyagenity.state.execution_state import StopRequestStatus
 
-from holdfast import MemoryStore
+from ropewalk import MemoryStore
 from tests.frameworks.pyagenity import graph
 from tests.frameworks.turn import (
     finish,
@@ -26,7 +26,7 @@ CONFIG = {"thread_id": "trip"}
 
 
 def new(store: Any) -> Any:
-    return graph.HoldfastCheckpointer(store, types=[graph.TripState])
+    return graph.RopewalkCheckpointer(store, types=[graph.TripState])
 
 
 def test_a_second_turn_begins_at_the_last_node_unless_it_is_told_where() -> None:

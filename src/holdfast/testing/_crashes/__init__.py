@@ -1,9 +1,0 @@
-"""Power losses: what was done to files is remembered, and every folder made that may be left."""
-
-from __future__ import annotations
-
-from holdfast.testing._crashes._disk import RecordingFilesystem, recording
-from holdfast.testing._crashes._journal import Journal, Mark
-from holdfast.testing._crashes._states import CrashState, crash_states
-
-__all__ = ["CrashState", "Journal", "Mark", "RecordingFilesystem", "crash_states", "recording"]

@@ -1,0 +1,218 @@
+"""Ropewalk, the state layer for LLM agents.
+
+Keeps every step of an agent as a version and stores only what changed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ropewalk._version import __version__
+from ropewalk.errors import (
+    AmbiguousFrameworkError,
+    Conflict,
+    Corrupt,
+    Full,
+    InlineSizeExceeded,
+    InvalidInput,
+    MergeConflict,
+    NoFrameworkDetectedError,
+    NotAllowed,
+    NotFound,
+    NotStorable,
+    RopewalkError,
+    Unavailable,
+    UnresolvedReferenceError,
+)
+
+if TYPE_CHECKING:
+    from ropewalk.adapters import auto_adapt, detect_active_framework
+    from ropewalk.codec import Codec, Registry, register
+    from ropewalk.history import Branch, History
+    from ropewalk.state import (
+        ActionEvent,
+        AgentState,
+        ContentRef,
+        Event,
+        Externalized,
+        FailEvent,
+        Framework,
+        Inline,
+        Live,
+        OutputEvent,
+        Runtime,
+        SuccessEvent,
+        TaskStartEvent,
+        Versioned,
+        configure,
+        create_runtime,
+        current_state,
+        events,
+        get_config,
+        record,
+        task,
+        view,
+    )
+    from ropewalk.store import (
+        Cache,
+        CachedStore,
+        Disk,
+        FileStore,
+        KVStore,
+        Memory,
+        MemoryStore,
+        Move,
+        PostgresStore,
+        RedisStore,
+        S3Store,
+        SqliteStore,
+        Store,
+        amigrate,
+        migrate,
+        open,  # noqa: A004
+    )
+    from ropewalk.threads import Message, ThreadCheckpointer, ThreadInfo
+    from ropewalk.timeline import Checkpoint, Timeline
+    from ropewalk.tree import Map, TreeWriter, diff, get, load, merge, put
+
+__all__ = [
+    "ActionEvent",
+    "AgentState",
+    "AmbiguousFrameworkError",
+    "Branch",
+    "Cache",
+    "CachedStore",
+    "Checkpoint",
+    "Codec",
+    "Conflict",
+    "ContentRef",
+    "Corrupt",
+    "Disk",
+    "Event",
+    "Externalized",
+    "FailEvent",
+    "FileStore",
+    "Framework",
+    "Full",
+    "History",
+    "Inline",
+    "InlineSizeExceeded",
+    "InvalidInput",
+    "KVStore",
+    "Live",
+    "Map",
+    "Memory",
+    "MemoryStore",
+    "MergeConflict",
+    "Message",
+    "Move",
+    "NoFrameworkDetectedError",
+    "NotAllowed",
+    "NotFound",
+    "NotStorable",
+    "OutputEvent",
+    "PostgresStore",
+    "RedisStore",
+    "Registry",
+    "RopewalkError",
+    "Runtime",
+    "S3Store",
+    "SqliteStore",
+    "Store",
+    "SuccessEvent",
+    "TaskStartEvent",
+    "ThreadCheckpointer",
+    "ThreadInfo",
+    "Timeline",
+    "TreeWriter",
+    "Unavailable",
+    "UnresolvedReferenceError",
+    "Versioned",
+    "__version__",
+    "amigrate",
+    "auto_adapt",
+    "configure",
+    "create_runtime",
+    "current_state",
+    "detect_active_framework",
+    "diff",
+    "events",
+    "get",
+    "get_config",
+    "load",
+    "merge",
+    "migrate",
+    "open",
+    "put",
+    "record",
+    "register",
+    "task",
+    "view",
+]
+
+# Loaded when they are first asked for, so that `import ropewalk` stays light.
+_HOMES = {
+    "ropewalk.adapters": ("auto_adapt", "detect_active_framework"),
+    "ropewalk.codec": ("Codec", "Registry", "register"),
+    "ropewalk.history": ("Branch", "History"),
+    "ropewalk.store": (
+        "Cache",
+        "CachedStore",
+        "Disk",
+        "FileStore",
+        "KVStore",
+        "Memory",
+        "MemoryStore",
+        "Move",
+        "PostgresStore",
+        "RedisStore",
+        "S3Store",
+        "SqliteStore",
+        "Store",
+        "amigrate",
+        "migrate",
+        "open",
+    ),
+    "ropewalk.state": (
+        "ActionEvent",
+        "AgentState",
+        "ContentRef",
+        "Event",
+        "Externalized",
+        "FailEvent",
+        "Framework",
+        "Inline",
+        "Live",
+        "OutputEvent",
+        "Runtime",
+        "SuccessEvent",
+        "TaskStartEvent",
+        "Versioned",
+        "configure",
+        "create_runtime",
+        "current_state",
+        "events",
+        "get_config",
+        "record",
+        "task",
+        "view",
+    ),
+    "ropewalk.threads": ("Message", "ThreadCheckpointer", "ThreadInfo"),
+    "ropewalk.timeline": ("Checkpoint", "Timeline"),
+    "ropewalk.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

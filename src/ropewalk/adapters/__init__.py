@@ -1,0 +1,39 @@
+"""Typed state in frameworks: which one is in use, and what every adapter does."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ropewalk.adapters._base import Hydrated, StateAdapter, Update, auto_adapt
+    from ropewalk.adapters._detection import detect_active_framework
+
+__all__ = [
+    "Hydrated",
+    "StateAdapter",
+    "Update",
+    "auto_adapt",
+    "detect_active_framework",
+]
+
+# Imported when they are asked for: the command line needs one adapter, and no typed state.
+_HOMES = {
+    "Hydrated": "_base",
+    "StateAdapter": "_base",
+    "Update": "_base",
+    "auto_adapt": "_base",
+    "detect_active_framework": "_detection",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

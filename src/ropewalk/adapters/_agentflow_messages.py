@@ -1,0 +1,333 @@
+"""Messages and records of threads: the framework's as ours, and back.
+
+Nothing is lost on the way. What Ropewalk has no place for is in `extra`, by the
+framework's names; and if a message would still not come back as it was, it is there whole.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, get_args
+
+from ropewalk.adapters._agentflow_types import named_classes
+from ropewalk.codec import Codec
+from ropewalk.errors import InvalidInput
+from ropewalk.threads import (
+    AudioPart,
+    ImagePart,
+    Message,
+    OtherPart,
+    Part,
+    TextPart,
+    ThreadInfo,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+
+_HANDLED: Final = frozenset("message_id role content timestamp metadata usages tools_calls".split())
+_WHOLE: Final = "message"
+"""The key, in `extra`, of a message that is kept as it is."""
+_BESIDE: Final = "agentflow"
+"""The key, in the metadata of a record, of what Ropewalk has no place for."""
+_NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""When a message was made that does not say it: always the same, so that it stays equal."""
+_BLOCKS: Final = frozenset(
+    "text image audio video document data tool_call remote_tool_call tool_result reasoning "
+    "annotation error".split()
+)
+
+
+class Models:
+    """The classes of a framework.
+
+    `nobody` is the user that the framework puts in where a config names none. `others` are
+    further classes that a state may hold.
+    """
+
+    def __init__(
+        self, state: Any, thread_info: Any, *, nobody: str, others: tuple[type, ...] = ()
+    ) -> None:
+        self.state, self.thread_info = state, thread_info
+        self.nobody, self.others = nobody, others
+        # Releases keep the class of messages in different places; the state always names it.
+        (self.message,) = get_args(state.model_fields["context"].annotation)
+        times = get_args(self.message.model_fields["timestamp"].annotation)
+        self._counts_seconds = datetime not in times
+        """Whether the time of a message is a number of seconds; else it is a local datetime."""
+
+    def declare(self, codec: Codec) -> None:
+        """Let a codec store and read the framework's own classes.
+
+        Releases keep them in different places, under one name. So what one release stored is
+        read by a later one, also by agentflow what was stored under its name before.
+        """
+        for cls in named_classes([self.state, *self.others]):
+            name = f"agentflow.{cls.__qualname__}"
+            if cls is self.message and self._counts_seconds:
+                codec.registry.register(cls, name=name, version=2, migrations={1: _in_seconds})
+            else:
+                codec.registry.register(cls, name=name)
+
+    # Messages.
+
+    def to_ours(self, given: Any) -> Message:
+        """A message of the framework as ours."""
+        if not isinstance(given, self.message):
+            raise InvalidInput(
+                f"messages are of {self.message.__module__}.{self.message.__qualname__}, "
+                f"not a {type(given).__name__}"
+            )
+        made = self._plain(given)
+        if self._comes_back(made, given):
+            return made
+        return made.replace(extra={**made.extra, _WHOLE: given})
+
+    def _comes_back(self, made: Message, given: Any) -> bool:
+        try:
+            return bool(self.to_theirs(made) == given)
+        except ValueError:
+            return False  # It was changed after it was checked.
+
+    def to_theirs(self, message: Message) -> Any:
+        """A message of ours as the framework's."""
+        whole = message.extra.get(_WHOLE)
+        if isinstance(whole, self.message):
+            return whole.model_copy(update={"metadata": dict(message.metadata)})
+        fields = self.message.model_fields
+        known = {name: value for name, value in message.extra.items() if name in fields}
+        beside = {name: value for name, value in message.extra.items() if name not in fields}
+        metadata = dict(message.metadata)
+        if beside:
+            metadata.setdefault("extra", beside)
+        if not self._is_time(known.get("timestamp")):
+            del known["timestamp"]  # From a release that tells times in another way.
+        return self.message.model_validate(
+            {
+                "message_id": message.id,
+                "role": "system" if message.role == "developer" else message.role,
+                "content": _blocks(message),
+                "metadata": metadata,
+                "timestamp": self._timestamp(message.created_at),
+                "tools_calls": [call.to_openai() for call in message.tool_calls] or None,
+                "usages": _usages(message.usage),
+                **known,
+            }
+        )
+
+    def _plain(self, given: Any) -> Message:
+        extra = {
+            name: getattr(given, name)
+            for name, field in self.message.model_fields.items()
+            if name not in _HANDLED and getattr(given, name) != field.get_default()
+        }
+        created_at = _time(given.timestamp)
+        if given.timestamp is None or self._timestamp(created_at) != given.timestamp:
+            extra["timestamp"] = given.timestamp
+        elif isinstance(given.timestamp, datetime):
+            extra["timestamp"] = given.timestamp  # Local, wherever it is read.
+        usage, calls = _usage(given.usages), _calls(given.tools_calls)
+        if usage is None and given.usages is not None:
+            extra["usages"] = given.usages.model_dump()
+        if not calls and given.tools_calls is not None:
+            extra["tools_calls"] = given.tools_calls
+        return Message(
+            given.role,
+            given.content if isinstance(given.content, str) else map(_part, given.content),
+            id=given.message_id,
+            tool_calls=calls,
+            usage=usage,
+            created_at=created_at,
+            metadata=given.metadata,
+            extra=extra,
+        )
+
+    def _is_time(self, value: Any) -> bool:
+        return value is None or isinstance(value, datetime) is not self._counts_seconds
+
+    def _timestamp(self, time: datetime) -> float | datetime:
+        return time.timestamp() if self._counts_seconds else _local(time)
+
+    # Records.
+
+    def record_to_ours(self, given: Any, config: Mapping[str, Any]) -> ThreadInfo:
+        """The framework's record of a thread as ours."""
+        if not isinstance(given, self.thread_info):
+            raise InvalidInput(f"a record is a ThreadInfo, not a {type(given).__name__}")
+        beside = {
+            name: getattr(given, name)
+            for name, field in self.thread_info.model_fields.items()
+            if name not in ("thread_id", "thread_name", "user_id", "metadata")
+            and getattr(given, name) is not None
+        }
+        metadata = dict(given.metadata or {})
+        if beside:
+            metadata[_BESIDE] = beside
+        return ThreadInfo(
+            given.thread_id,
+            given.thread_name,
+            config.get("user_id") if given.user_id == self.nobody else given.user_id,
+            metadata,
+            updated_at=None if given.updated_at is None else _time(given.updated_at),
+        )
+
+    def record_to_theirs(self, info: ThreadInfo) -> Any:
+        """Our record of a thread as the framework's."""
+        metadata = dict(info.metadata)
+        beside = metadata.pop(_BESIDE, {})
+        times = {} if info.updated_at is None else {"updated_at": _local(info.updated_at)}
+        return self.thread_info.model_validate(
+            {
+                "thread_id": info.thread_id,
+                "thread_name": info.thread_name,
+                "user_id": info.user_id,
+                "metadata": metadata or None,
+                **times,
+                **{name: beside[name] for name in beside if name in self.thread_info.model_fields},
+            }
+        )
+
+
+# Times.
+
+
+def _time(timestamp: datetime | float | None) -> datetime:
+    if timestamp is None:
+        return _NO_TIME
+    if isinstance(timestamp, datetime):
+        return timestamp.astimezone(UTC)
+    return datetime.fromtimestamp(timestamp, UTC)
+
+
+def _local(time: datetime) -> datetime:
+    return time.astimezone().replace(tzinfo=None)
+
+
+def _in_seconds(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a message whose time is a datetime, with a number in its place."""
+    time = fields["timestamp"]
+    return {**fields, "timestamp": None if time is None else time.timestamp()}
+
+
+# Usage and calls.
+
+
+def _usage(usages: Any) -> Usage | None:
+    if usages is None:
+        return None
+    rest = usages.model_dump(exclude_defaults=True)
+    spent, gained = rest.pop("prompt_tokens"), rest.pop("completion_tokens")
+    try:
+        return Usage(spent, gained, rest.pop("total_tokens"), rest)
+    except InvalidInput:
+        return None  # Such as a count below 0.
+
+
+def _usages(usage: Usage | None) -> dict[str, Any] | None:
+    return None if usage is None else usage.to_openai()
+
+
+def _calls(given: list[dict[str, Any]] | None) -> tuple[ToolCall, ...]:
+    try:
+        calls = Message("assistant", tool_calls=given).tool_calls
+    except InvalidInput:
+        return ()
+    # Only what comes back exactly is understood.
+    return calls if [call.to_openai() for call in calls] == given else ()
+
+
+# Content.
+
+
+def _part(block: Any) -> Part:
+    """A block of the framework as a part."""
+    data, kind = block.model_dump(exclude_defaults=True), block.type
+    data.pop("type", None)
+    if kind == "text":
+        return TextPart(data.pop("text"), extra=data)
+    if kind == "tool_call":
+        id, name, arguments = data.pop("id"), data.pop("name"), data.pop("args", {})
+        return ToolCall(id, name, arguments, "tool_use", data)
+    if kind == "tool_result":
+        id, failed, output = data.pop("call_id"), data.pop("is_error", None), block.output
+        if not isinstance(output, str):
+            return ToolResult(id, None, failed, data)
+        del data["output"]
+        return ToolResult(id, output, failed, data)
+    url = _image_url(data) if kind == "image" else None
+    return OtherPart({"type": kind, **data}) if url is None else ImagePart(url)
+
+
+def _image_url(data: dict[str, Any]) -> str | None:
+    """The url of an image of which nothing else is known."""
+    media = data.get("media", {})
+    if len(data) != 1:
+        return None
+    if media.keys() == {"url"}:
+        return str(media["url"])
+    if media.keys() == {"kind", "data_base64", "mime_type"} and media["kind"] == "data":
+        return f"data:{media['mime_type']};base64,{media['data_base64']}"
+    return None
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    """The content of a message of ours as blocks of the framework."""
+    content = message.content
+    parts: tuple[Part, ...] = ()
+    if isinstance(content, str):
+        parts = (TextPart(content),)
+    elif content is not None:
+        parts = content
+    if message.tool_call_id is not None and not any(isinstance(p, ToolResult) for p in parts):
+        # The framework says in a block which call was answered.
+        return [{"type": "tool_result", "call_id": message.tool_call_id, "output": message.text}]
+    return [_block(part) for part in parts]
+
+
+def _block(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text, **part.extra}
+    if isinstance(part, ToolCall):
+        named = {"id": part.id, "name": part.name, "args": _arguments(part)}
+        return {"type": "tool_call", **named, **part.extra}
+    if isinstance(part, ToolResult):
+        made: dict[str, Any] = {"type": "tool_result", "call_id": part.tool_call_id}
+        if part.content is not None:
+            said = part.content
+            made["output"] = said if isinstance(said, str) else [_block(one) for one in said]
+        return {**made, "is_error": bool(part.is_error), **part.extra}
+    if isinstance(part, ImagePart):
+        return {"type": "image", "media": _media(part.url, part.file_id)}
+    if isinstance(part, AudioPart):
+        media = {"kind": "data", "data_base64": part.data, "mime_type": f"audio/{part.format}"}
+        return {"type": "audio", "media": media}
+    data = part.to_openai()
+    if data.get("type") in _BLOCKS:
+        return data
+    # Somebody else's: the framework has no block that it knows nothing of.
+    held = json.dumps(data, default=str).encode()
+    return {
+        "type": "data",
+        "mime_type": "application/json",
+        "data_base64": b64encode(held).decode(),
+    }
+
+
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    try:
+        found = call.parsed()
+    except InvalidInput:
+        found = None
+    return found if isinstance(found, dict) else {"arguments": call.arguments}
+
+
+def _media(url: str | None, file_id: str | None) -> dict[str, Any]:
+    if url is None:
+        return {"kind": "file_id", "file_id": file_id}
+    head, mark, data = url.partition(";base64,")
+    if mark and head.startswith("data:"):
+        return {"kind": "data", "data_base64": data, "mime_type": head.removeprefix("data:")}
+    return {"url": url}

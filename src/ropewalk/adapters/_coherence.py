@@ -1,0 +1,303 @@
+"""Fresh artifacts before an agent's step and one commit after it, whatever the framework."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from ropewalk.coherence import Artifact, CoherenceCore
+from ropewalk.coherence._grants._waiting import Patience
+from ropewalk.coherence._outages._reconciling import PATIENCE
+from ropewalk.coherence._protocol import Version
+from ropewalk.errors import ArtifactHeld, InvalidInput, Unavailable
+from ropewalk.store import Store
+from ropewalk.store._asynchronous import Closes, Threads, twin
+from ropewalk.store._checks import expect
+from ropewalk.store._haste import hasty
+from ropewalk.tree import ABSENT
+
+_HELD_SECONDS: Final = 60.0
+
+Writes: TypeAlias = str | Iterable[str] | Callable[[Any], Mapping[str, Any]] | None
+"""Which artifacts an output becomes: one, some of its parts, or what a function makes of it."""
+
+
+class BaseCoherenceAdapter(Closes):
+    """Gives agents fresh artifacts before they act, and commits what they made of them.
+
+    Takes what `CoherenceCore` takes (`strategy_name` is the same as `strategy`), or a `core`
+    that is there already and that its owner closes. A commit is all or none. It is checked
+    against the versions that the agent was given, and merged or refused with
+    `VersionConflict`. Each step is a sign of life. Time is real; a `now_tick` is for those who
+    call `core.enforce_stable_grant_timeouts(current_tick=...)` themselves.
+    """
+
+    def __init__(
+        self,
+        store: Store | str | None = None,
+        *,
+        core: CoherenceCore | None = None,
+        strategy_name: str | None = None,
+        **options: Any,
+    ) -> None:
+        if strategy_name is not None:
+            if "strategy" in options:
+                raise InvalidInput("strategy= and strategy_name= are the same: give one of them")
+            options["strategy"] = strategy_name
+        expect(core is None or isinstance(core, CoherenceCore), "core= is a CoherenceCore", core)
+        if core is not None and (store is not None or options):
+            raise InvalidInput(
+                f"core= brings its own store and settings: leave out "
+                f"{', '.join(options) or 'the store'}, or leave out core="
+            )
+        self.core = CoherenceCore(store, **options) if core is None else core
+        self._owns_core = core is None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self.core!r}>"
+
+    def register_agent(self, name: str, now_tick: int | None = None) -> str:
+        """Announce an agent; without it, its first step does."""
+        return self.core.register_agent(name, now_tick)
+
+    def register_artifact(
+        self,
+        *,
+        name: str,
+        content: Any,
+        size_tokens: int | None = None,
+        exist_ok: bool = False,
+    ) -> str:
+        """Share a new artifact, at version 1.
+
+        `VersionConflict` if there is one of this name, unless `exist_ok`: then it stays.
+        """
+        return self.core.register_artifact(
+            name, content, size_tokens=size_tokens, exist_ok=exist_ok
+        )
+
+    def heartbeat(self, agent_name: str, now_tick: int | None = None) -> None:
+        """Say that an agent is alive, so that nobody takes its grants."""
+        self.core.heartbeat(agent_name, now_tick)
+
+    def recover(self, agent_name: str, now_tick: int | None = None) -> None:
+        """Begin anew after a restart: nothing that the agent had before is served again."""
+        self.core.recover(agent_name, now_tick)
+
+    def close(self) -> None:
+        """Close the core if this adapter made it."""
+        if self._owns_core:
+            self.core.close()
+
+    @property
+    def _threads(self) -> Threads:
+        return self.core._threads
+
+    aregister_agent = twin(register_agent)
+    aregister_artifact = twin(register_artifact)
+    aheartbeat = twin(heartbeat)
+    arecover = twin(recover)
+
+    # What the methods with a framework's own names do.
+
+    def _given(
+        self, agent_name: str, names: Iterable[str], now_tick: int | None = None
+    ) -> dict[str, Artifact]:
+        """Artifacts as an agent gets them: all as they are at one moment."""
+        if now_tick is not None:
+            self.core.heartbeat(agent_name, now_tick)
+        return self.core.snapshot(agent_name, names_of(names, "artifact_ids"))
+
+    def _committed(
+        self, agent_name: str, writes: Mapping[str, Any], now_tick: int | None = None
+    ) -> dict[str, int]:
+        """Publish what an agent made, checked against what it last saw; the versions."""
+        if now_tick is not None:
+            self.core.heartbeat(agent_name, now_tick)
+        return _versions(self.core.publish(agent_name, writes)) if writes else {}
+
+    def _turn(self, agent_name: str, reads: list[str], writes: Writes = None) -> Turn:
+        # Before the reads: what others write between the two is seen as a conflict.
+        newest = _newest(self.core, reads, writes)
+        return Turn(self.core, agent_name, self._given(agent_name, reads), newest)
+
+    _aturn = twin(_turn)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One step of an agent: what it was given, and what was there when it began.
+
+    Its commit is checked against both. One agent may take several steps at once. Each has
+    its own versions here, where the core knows only the newest that the agent has seen, and
+    what an agent saw in an earlier step says nothing of this one.
+    """
+
+    core: CoherenceCore
+    agent_name: str
+    artifacts: Mapping[str, Artifact]
+    newest: Mapping[str, Version] | None
+    """What else it may write, as far as there was any; None if nobody could tell."""
+
+    @property
+    def _threads(self) -> Threads:
+        return self.core._threads
+
+    def values(self) -> dict[str, Any]:
+        """The values of what was given."""
+        return contents_of(self.artifacts)
+
+    def text(self) -> str:
+        """What was given, for a prompt."""
+        return rendered(self.artifacts)
+
+    def commit(self, writes: Mapping[str, Any]) -> dict[str, int]:
+        """Publish what came of the step, all or none; the new versions.
+
+        Waits a minute at most for an artifact that another agent holds: a step that is lost
+        costs more. Raises `VersionConflict` if others changed it meanwhile and it cannot be
+        merged.
+        """
+        patience = Patience(_HELD_SECONDS, time.monotonic)
+        while True:
+            try:
+                return self._commit_now(writes)
+            except ArtifactHeld:
+                pause = patience.pause()
+                if pause is None:
+                    raise
+            time.sleep(pause)
+
+    async def acommit(self, writes: Mapping[str, Any]) -> dict[str, int]:
+        """The same from an event loop; no thread waits for another agent."""
+        patience = Patience(_HELD_SECONDS, time.monotonic)
+        while True:
+            try:
+                return await self._acommit_now(writes)
+            except ArtifactHeld:
+                pause = patience.pause()
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
+
+    def _commit_now(self, writes: Mapping[str, Any]) -> dict[str, int]:
+        if not writes:
+            return {}
+        bases = dict(self.newest or {})
+        bases |= {name: one._version for name, one in self.artifacts.items()}
+        made = [name for name, value in writes.items() if value is not ABSENT]
+        created = {name: 0 for name in made if name not in bases}
+        if self.newest is None or self.core._writing._on_conflict == "overwrite":
+            created = {}  # Whatever there is by now, it may be replaced.
+        return _versions(self.core._publish(self.agent_name, writes, created, bases))
+
+    _acommit_now = twin(_commit_now)
+
+
+def names_of(given: Any, field: str) -> list[str]:
+    """The names of artifacts as a list; one name is one artifact, not its letters."""
+    what = f"{field} is a list of names of artifacts"
+    expect(isinstance(given, Iterable), what, given)
+    names = [given] if isinstance(given, str) else list(given)
+    expect(all(isinstance(name, str) and name != "" for name in names), what, given)
+    return names
+
+
+def writes_of(given: Any) -> Writes:
+    """What an output becomes, checked."""
+    if given is None or callable(given):
+        return given  # type: ignore[no-any-return]
+    what = "writes is the name of an artifact, a list of names, or a function of the output"
+    expect(isinstance(given, Iterable), what, given)
+    names = names_of(given, "writes")
+    return names[0] if isinstance(given, str) else names
+
+
+def agent_name_of(given: Any, what: str = "agent_name is the name of an agent") -> str:
+    """The name of an agent, checked."""
+    expect(isinstance(given, str) and given != "", what, given)
+    return str(given)
+
+
+def _newest(core: CoherenceCore, reads: list[str], writes: Writes) -> dict[str, Version] | None:
+    """What a step may write and does not read, as it is now; None while the engine is away."""
+    if core._degrading is None:
+        return _there(core, reads, writes)
+    if core.is_degraded:
+        return None
+    try:
+        with hasty(PATIENCE):
+            return _there(core, reads, writes)
+    except Unavailable:
+        return None
+
+
+def _there(core: CoherenceCore, reads: list[str], writes: Writes) -> dict[str, Version]:
+    if callable(writes):
+        return core._authority.names()  # Which of them it will write, nobody knows yet.
+    unread = set(names_of(writes or (), "writes")).difference(reads)
+    found = core._authority.newest_of(unread) if unread else {}
+    return {name: one for name, one in found.items() if one is not None and not one.deleted}
+
+
+def context_of(artifacts: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
+    """Artifacts in the form that a node gets: `version`, `content` and `state` of each."""
+    return {
+        name: {"version": one.version, "content": one.value, "state": one.state}
+        for name, one in artifacts.items()
+    }
+
+
+def contents_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
+    """Artifacts as their contents."""
+    return {name: one.value for name, one in artifacts.items()}
+
+
+def rendered(artifacts: Mapping[str, Artifact]) -> str:
+    """Artifacts as text for a prompt, each with its name and version."""
+    parts = [f"## {name} ({_age(one)})\n{_said(one.value)}" for name, one in artifacts.items()]
+    return "\n\n".join(["# Shared artifacts, as they are now", *parts])
+
+
+def written(writes: Writes, output: Any, value: Callable[[], Any]) -> dict[str, Any]:
+    """What to commit of an output; `value` gives the output as a plain value."""
+    if writes is None:
+        return {}
+    if callable(writes):
+        made = writes(output)
+        if not isinstance(made, Mapping):
+            raise InvalidInput(
+                f"the function in writes= gives a mapping from artifact to value, not {made!r:.80}"
+            )
+        return dict(made)
+    if isinstance(writes, str):
+        return {writes: value()}
+    names, parts = list(writes), value()
+    if not isinstance(parts, Mapping):
+        raise InvalidInput(
+            f"writes= names parts of an output ({', '.join(names)}), and the output is no mapping "
+            f"but {parts!r:.80}. Name one artifact for all of it, or give a function."
+        )
+    return {name: parts[name] for name in names if name in parts}
+
+
+def _age(artifact: Artifact) -> str:
+    known = ", the last one known: there may be a newer one" if artifact.degraded else ""
+    return f"version {artifact.version}{known}"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=2)
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def _versions(artifacts: Mapping[str, Artifact]) -> dict[str, int]:
+    return {name: one.version for name, one in artifacts.items()}

@@ -1,0 +1,35 @@
+"""Shared artifacts in AutoGen: agents that get them fresh and commit what they make."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ropewalk.adapters.autogen._coherence import (
+        CoherenceAdapter,
+        CoherentAgent,
+        CoherentContext,
+    )
+
+__all__ = ["CoherenceAdapter", "CoherentAgent", "CoherentContext"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Adapter":  # What `auto_adapt` looks for: typed state needs nothing of its own here.
+        return import_module("ropewalk.adapters").StateAdapter
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(f"{__name__}._coherence")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("autogen_core", "autogen_agentchat"):
+            raise ImportError(
+                "ropewalk.adapters.autogen needs AutoGen: pip install 'ropewalk[autogen]'"
+            ) from error
+        raise
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

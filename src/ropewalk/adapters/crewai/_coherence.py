@@ -1,0 +1,285 @@
+"""Tasks of a crew that work on shared artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from difflib import get_close_matches
+from typing import Any
+from uuid import UUID
+
+from crewai import Task
+from crewai.agents.agent_builder.base_agent import BaseAgent
+from crewai.tasks.task_output import TaskOutput
+from crewai.utilities.guardrail import process_guardrail
+from pydantic import PrivateAttr
+
+from ropewalk.adapters._coherence import (
+    BaseCoherenceAdapter,
+    Turn,
+    Writes,
+    agent_name_of,
+    contents_of,
+    names_of,
+    writes_of,
+    written,
+)
+from ropewalk.errors import InvalidInput, VersionConflict
+from ropewalk.store._asynchronous import twin
+
+
+class CoherenceAdapter(BaseCoherenceAdapter):
+    """Shared artifacts in a crew: fresh before a task, committed after it.
+
+    `task` does both. `prepare_task_context` and `commit_task_artifact` are its halves, for
+    callbacks, tools and flows.
+    """
+
+    def prepare_task_context(
+        self, agent_name: str, artifact_ids: Iterable[str], now_tick: int | None = None
+    ) -> dict[str, Any]:
+        """The contents of the artifacts as they are now, all at one moment.
+
+        Raises `NotFound` if one of them is not there.
+        """
+        return contents_of(self._given(agent_name, artifact_ids, now_tick))
+
+    def commit_task_artifact(
+        self, agent_name: str, artifact_id: str, content: Any, now_tick: int | None = None
+    ) -> int:
+        """Commit what a task made of one artifact; its new version.
+
+        It is checked against the version that the agent last saw. What others changed
+        meanwhile is merged, or refused with `VersionConflict`.
+        """
+        return self._committed(agent_name, {artifact_id: content}, now_tick)[artifact_id]
+
+    def commit_task_artifacts(
+        self, agent_name: str, writes: Mapping[str, Any], now_tick: int | None = None
+    ) -> dict[str, int]:
+        """Commit what a task made of several artifacts, all or none; the new versions."""
+        return self._committed(agent_name, writes, now_tick)
+
+    aprepare_task_context = twin(prepare_task_context)
+    acommit_task_artifact = twin(commit_task_artifact)
+    acommit_task_artifacts = twin(commit_task_artifacts)
+
+    def task(
+        self,
+        *,
+        reads: Iterable[str] = (),
+        writes: Writes = None,
+        agent_name: str | None = None,
+        **fields: Any,
+    ) -> CoherentTask:
+        """A `Task` with these fields that works on shared artifacts.
+
+        Whenever an agent begins it, its prompt ends with the artifacts in `reads`. `writes`
+        is the artifact that its output becomes, or the names of those parts of a structured
+        output that are artifacts, or a function from the `TaskOutput` to what is committed.
+        The agent's role is its name, unless `agent_name` says another.
+
+        The commit comes after your guardrails. If they refuse the output, or if others changed
+        an artifact meanwhile and it cannot be merged, the agent does the task again on fresh
+        artifacts, at most `guardrail_max_retries` times in all, and its new output passes all
+        of your guardrails before it is committed. A task that fails commits nothing.
+        """
+        _check_fields(fields)
+        if fields.get("guardrail") is not None:
+            if fields.get("guardrails") is not None:
+                raise InvalidInput("give guardrail= or guardrails=, not both")
+            fields["guardrails"] = fields.pop("guardrail")
+        name = None if agent_name is None else agent_name_of(agent_name)
+        steps = _Steps(self, names_of(reads, "reads"), writes_of(writes), name)
+        made = CoherentTask(**fields)
+        made._share(steps, made._guardrails or _listed(made._guardrail))
+        return made
+
+
+class CoherentTask(Task):
+    """A task that gets shared artifacts and commits its output; see `CoherenceAdapter.task`."""
+
+    _steps: Any = PrivateAttr(default=None)
+    _checks: list[Any] = PrivateAttr(default_factory=list)
+
+    def prompt(self) -> str:
+        """The prompt, with the artifacts as they are now."""
+        text: str = super().prompt()
+        return text if self._steps is None else self._steps.begun(self, text)
+
+    def copy(self, agents: Sequence[BaseAgent], task_mapping: dict[str, Task]) -> CoherentTask:
+        """A copy that works on the same artifacts, as `kickoff_for_each` makes them."""
+        made: CoherentTask = super().copy(agents, task_mapping)
+        if self._steps is not None:
+            made._share(self._steps, self._checks)
+        return made
+
+    def _share(self, steps: _Steps, checks: list[Any]) -> None:
+        # CrewAI asks one guardrail after the other. When a later one has the task done again,
+        # those before it do not see the new output. So there is one, which asks them all.
+        self._steps, self._checks = steps, checks
+        # The field, too: a crew makes the others from it when it takes the task.
+        self.guardrails, self._guardrails = [self._commit], [self._commit]
+        self.guardrail = self._guardrail = None
+
+    def _commit(self, output: TaskOutput) -> tuple[bool, Any]:
+        """A guardrail that commits what all others pass, or has the task done again."""
+        passed, said = self._checked(output)
+        if not passed:
+            return False, said
+        if not _is_exported(said):
+            said.pydantic, said.json_dict = self._export_output(said.raw)
+        try:
+            turn, made = self._steps.made(self, said)
+            turn.commit(made)
+        except VersionConflict as conflict:
+            return False, _again(conflict)
+        self._steps.ended(self)
+        return True, said
+
+    async def _ainvoke_guardrail_function(
+        self,
+        task_output: TaskOutput,
+        agent: BaseAgent,
+        tools: list[Any],
+        guardrail: Any,
+        guardrail_index: int | None = None,
+    ) -> TaskOutput:
+        """As in `Task`, but the commit is awaited after the guardrails.
+
+        They are called on the event loop, and who holds an artifact may be a task of that loop.
+        """
+        ask = super()._ainvoke_guardrail_function
+        if self._steps is None:
+            return await ask(task_output, agent, tools, guardrail, guardrail_index)
+        awaited = _Awaited(self)
+        while True:
+            task_output = await ask(task_output, agent, tools, awaited.check, guardrail_index)
+            try:
+                await self._acommit(task_output)
+            except VersionConflict as conflict:
+                awaited.refusal = _again(conflict)
+            else:
+                return task_output
+
+    async def _acommit(self, output: TaskOutput) -> None:
+        if not _is_exported(output):
+            output.pydantic, output.json_dict = await self._aexport_output(output.raw)
+        turn, made = self._steps.made(self, output)
+        await turn.acommit(made)
+        self._steps.ended(self)
+
+    def _checked(self, output: TaskOutput) -> tuple[bool, Any]:
+        """The output as all guardrails pass it, or why one of them does not."""
+        for check in self._checks:
+            said = process_guardrail(
+                output=output,
+                guardrail=check,
+                retry_count=self._guardrail_retry_counts.get(0, 0),
+                event_source=self,
+                from_agent=self.agent,
+                from_task=self,
+            )
+            if not said.success:
+                return False, said.error
+            output = self._passed(output, said.result)
+        return True, output
+
+    def _passed(self, output: TaskOutput, result: Any) -> TaskOutput:
+        """What a guardrail made of an output, as CrewAI takes it."""
+        if result is None:
+            raise InvalidInput("a guardrail that passes an output gives it back, not None")
+        if isinstance(result, TaskOutput):
+            return result
+        if isinstance(result, str):
+            output.raw = result
+            output.pydantic, output.json_dict = self._export_output(result)
+        return output
+
+
+class _Awaited:
+    """The guardrail of a task whose commit comes after it."""
+
+    def __init__(self, task: CoherentTask) -> None:
+        self._task, self._retries = task, 0
+        self.refusal: str | None = None
+        """Why what it passed could not be committed: it refuses that next."""
+
+    def check(self, output: TaskOutput) -> tuple[bool, Any]:
+        """Whether all guardrails pass an output. Refuses as often as CrewAI would have it."""
+        refusal, self.refusal = self.refusal, None
+        passed, said = self._task._checked(output) if refusal is None else (False, refusal)
+        if not passed:
+            if self._retries == self._task.guardrail_max_retries:
+                raise RuntimeError(
+                    f"Task failed guardrail validation after {self._retries} retries. "
+                    f"Last error: {said}"
+                )
+            self._retries += 1
+        return passed, said
+
+
+class _Steps:
+    """What a task and its copies do before and after an agent works on them."""
+
+    def __init__(
+        self, adapter: CoherenceAdapter, reads: list[str], writes: Writes, agent_name: str | None
+    ) -> None:
+        self._adapter, self._reads, self._writes = adapter, reads, writes
+        self._agent_name = agent_name
+
+    def begun(self, task: CoherentTask, prompt: str) -> str:
+        """The prompt of one attempt. What it was given is what its commit is checked against."""
+        agent = self._agent_name or (task.agent.role if task.agent else None)
+        if agent is None:
+            raise InvalidInput("a task that no agent has needs agent_name=")
+        turn = self._adapter._turn(agent, self._reads, self._writes)
+        _UNDER_WAY.set({**_UNDER_WAY.get({}), task.id: turn})
+        return f"{prompt}\n\n{turn.text()}" if self._reads else prompt
+
+    def made(self, task: CoherentTask, output: TaskOutput) -> tuple[Turn, dict[str, Any]]:
+        """The turn of the last attempt, and what is to be committed of it."""
+        turn = _UNDER_WAY.get({})[task.id]
+        return turn, written(self._writes, output, lambda: _value(output))
+
+    def ended(self, task: CoherentTask) -> None:
+        """Nothing is left to be done with the turn."""
+        under_way = _UNDER_WAY.get({})
+        _UNDER_WAY.set({id: turn for id, turn in under_way.items() if id != task.id})
+
+
+_UNDER_WAY: ContextVar[dict[UUID, Turn]] = ContextVar("ropewalk_tasks")
+"""What runs here: by context, because one task may run in several threads or event loops, and
+because a tool may run a crew inside a task."""
+
+
+def _again(conflict: VersionConflict) -> str:
+    return (
+        f"{conflict} Others changed what you worked on. The shared artifacts in your task "
+        "are now the newest ones: do the task again with them."
+    )
+
+
+def _is_exported(output: TaskOutput) -> bool:
+    """Whether it has what CrewAI reads from it after the guardrails, which is now."""
+    return output.pydantic is not None or output.json_dict is not None
+
+
+def _value(output: TaskOutput) -> Any:
+    """An output as a plain value."""
+    if output.pydantic is not None:
+        return output.pydantic.model_dump()
+    return output.raw if output.json_dict is None else output.json_dict
+
+
+def _listed(guardrail: Any) -> list[Any]:
+    return [] if guardrail is None else [guardrail]
+
+
+def _check_fields(fields: Mapping[str, Any]) -> None:
+    """Refuse what CrewAI would swallow: a word that is no field of a task."""
+    known = ["reads", "writes", "agent_name", *CoherentTask.model_fields]
+    for name in fields:
+        if name not in known:
+            near = "".join(f" Is it {one!r}?" for one in get_close_matches(name, known, 1))
+            raise InvalidInput(f"a task has no field {name!r:.80}.{near}")

@@ -1,0 +1,331 @@
+"""Messages of LangChain as ours, and back, without loss.
+
+What Ropewalk has a field for is there. `additional_kwargs` are in `extra`, by their names,
+and what is left is in `extra["langchain"]`: only what a message does not say already. A note
+about something that can be changed is used only while it still fits the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields as fields_of
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ropewalk.adapters._langchain_parts import (
+    blocks,
+    calls_to_ours,
+    calls_to_theirs,
+    content_to_ours,
+    content_to_theirs,
+    usage_to_ours,
+    usage_to_theirs,
+)
+from ropewalk.errors import InvalidInput
+from ropewalk.threads import Message, Role, ToolResult
+from ropewalk.threads._checking import own
+from ropewalk.threads._message import ROLES
+
+try:
+    from langchain_core.messages import (
+        AIMessage,
+        AIMessageChunk,
+        BaseMessage,
+        ChatMessage,
+        ChatMessageChunk,
+        FunctionMessage,
+        FunctionMessageChunk,
+        HumanMessage,
+        HumanMessageChunk,
+        RemoveMessage,
+        SystemMessage,
+        SystemMessageChunk,
+        ToolMessage,
+        ToolMessageChunk,
+    )
+except ImportError as error:
+    raise ImportError(
+        "ropewalk.adapters.langchain needs langchain-core 1: pip install 'ropewalk[langchain]'"
+    ) from error
+
+__all__ = ["from_langchain", "to_langchain"]
+
+_ROLES_OF: Final[dict[type[Any], tuple[Role, ...]]] = {
+    HumanMessage: ("user",),
+    HumanMessageChunk: ("user",),
+    AIMessage: ("assistant",),
+    AIMessageChunk: ("assistant",),
+    SystemMessage: ("system", "developer"),
+    SystemMessageChunk: ("system", "developer"),
+    ToolMessage: ("tool",),
+    ToolMessageChunk: ("tool",),
+    FunctionMessage: ("tool",),
+    FunctionMessageChunk: ("tool",),
+    ChatMessage: ROLES,
+    ChatMessageChunk: ROLES,
+}
+_CLASSES: Final = {cls.model_fields["type"].default: cls for cls in _ROLES_OF}
+"""All classes that are ever made, by what LangChain calls their type."""
+_CHAT_ROLES: Final[dict[str, Role]] = {
+    **{role: role for role in ROLES},
+    "human": "user",
+    "ai": "assistant",
+    "function": "tool",
+}
+_NOTES: Final = "langchain"
+"""The key, in `extra`, of what has no other place."""
+_NOT_IN_EXTRA: Final = {_NOTES, *(one.name for one in fields_of(Message))}
+_DEVELOPER: Final = {"__openai_role__": "developer"}
+"""How LangChain says that a system message is a developer's."""
+_HANDLED: Final = frozenset("type content name tool_call_id id additional_kwargs role".split())
+_CALLS: Final = ("tool_calls", "invalid_tool_calls")
+_NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""When a message was made that does not say it: always the same, so that it stays equal."""
+
+
+def from_langchain(message: BaseMessage, *, created_at: datetime | None = None) -> Message:
+    """A message of LangChain as one of Ropewalk; `to_langchain` gives an equal one again.
+
+    LangChain keeps no times: without `created_at` it is always 1970, so that a message that
+    is put again is the same. One without an id gets one, and is another each time.
+
+    Raises `InvalidInput` for a `RemoveMessage`, for classes of your own, and for a message
+    that was changed to something that LangChain itself would not take.
+    """
+    _check_class(message)
+    content, strings = content_to_ours(message.content)
+    calls = calls_to_ours(*(_field(message, name) or [] for name in _CALLS))
+    more = dict(message.additional_kwargs)
+    role = _role(message)
+    if role == "developer" and isinstance(message, SystemMessage):
+        del more["__openai_role__"]
+    extra = {key: more.pop(key) for key in list(more) if _fits_in_extra(key)}
+    plain = Message(
+        role,
+        content,
+        id=message.id or None,
+        name=message.name,
+        tool_calls=calls,
+        tool_call_id=_field(message, "tool_call_id"),
+        usage=usage_to_ours(_field(message, "usage_metadata")),
+        created_at=created_at or _NO_TIME,
+        extra=extra,
+    )
+    notes = _notes(message, plain)
+    if strings:
+        notes["strings"] = strings
+    if more:
+        notes["additional_kwargs"] = more
+    made = plain.replace(extra={**extra, _NOTES: notes}) if notes else plain
+    _check_return(made, message)
+    return made
+
+
+def to_langchain(message: Message) -> BaseMessage:
+    """A message of Ropewalk as one of LangChain, of the class that it was.
+
+    One that never was LangChain's becomes what fits its role. `created_at` and `metadata`
+    have no place there, and are left out.
+    """
+    if not isinstance(message, Message):
+        raise InvalidInput(
+            f"a message is a ropewalk.threads.Message, not a {type(message).__name__}. "
+            "Make one of an OpenAI-style dict with as_message."
+        )
+    notes = message.extra.get(_NOTES)
+    notes = notes if isinstance(notes, Mapping) else {}
+    cls = _noted_class(message, notes) or _natural_class(message)
+    try:
+        fields = {**_natural_fields(message, cls), **_noted_fields(message, cls, notes)}
+        return _made(cls, own(fields), own(notes.get("more", {})))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        # Whoever can write to a store can write notes of any shape.
+        raise InvalidInput(
+            f"message {message.id!r} cannot be a {cls.__name__} of LangChain: {error!r:.400}"
+        ) from error
+
+
+def _made(cls: type[Any], fields: dict[str, Any], more: Mapping[str, Any]) -> BaseMessage:
+    made: BaseMessage = cls.model_validate({**more, **fields})
+    for name, value in fields.items():
+        # LangChain reads more into some fields when a message is made.
+        if not _is_same(getattr(made, name), value):
+            setattr(made, name, value)
+    return made
+
+
+def _check_class(message: Any) -> None:
+    if isinstance(message, RemoveMessage):
+        raise InvalidInput(
+            f"a RemoveMessage says nothing: it asks to remove message {message.id!r:.80}. "
+            "Use delete_message of the checkpointer."
+        )
+    if type(message) not in _ROLES_OF:
+        known = ", ".join(cls.__name__ for cls in _ROLES_OF)
+        raise InvalidInput(
+            f"a {type(message).__qualname__} could not come back as what it is; "
+            f"it takes a message of LangChain's own classes: {known}."
+        )
+
+
+def _check_return(made: Message, given: BaseMessage) -> None:
+    if to_langchain(made) != given:
+        raise InvalidInput(
+            f"message {given.id!r:.80} would not come back from LangChain as it is. It was "
+            "changed after it was made; make a new one with these values."
+        )
+
+
+# What is noted beside a message, and what of it still fits.
+
+
+def _notes(given: BaseMessage, plain: Message) -> dict[str, Any]:
+    cls, notes = type(given), dict[str, Any]()
+    if _natural_class(plain) is not cls:
+        notes["type"] = given.type
+    if isinstance(given, ChatMessage):
+        notes["role"] = given.role
+    if given.id != plain.id:
+        notes["id"] = [plain.id, given.id]
+    usual = _natural_fields(plain, cls)
+    differs = [name for name in usual if not _is_same(getattr(given, name), usual[name])]
+    if any(name in differs for name in _CALLS):
+        notes["calls"] = [getattr(given, name) for name in _CALLS]
+    for name in differs:
+        if name not in _HANDLED and name not in _CALLS:
+            notes[name] = getattr(given, name)
+    if given.model_extra:
+        notes["more"] = given.model_extra
+    return notes
+
+
+def _noted_class(message: Message, notes: Mapping[str, Any]) -> type[Any] | None:
+    kind = notes.get("type")
+    if kind is None:
+        return None
+    cls = _CLASSES.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise InvalidInput(
+            f"message {message.id!r} was a {kind!r:.80} of LangChain, which is not known here. "
+            "Read it with a newer version of Ropewalk."
+        )
+    if issubclass(cls, ChatMessage):
+        return cls if _chat_role(notes.get("role")) == message.role else None
+    return cls if message.role in _ROLES_OF[cls] else None
+
+
+def _noted_fields(message: Message, cls: type[Any], notes: Mapping[str, Any]) -> dict[str, Any]:
+    made = {
+        name: notes[name]
+        for name in cls.model_fields
+        if name in notes and name not in _HANDLED and name not in _CALLS
+    }
+    if usage_to_ours(made.get("usage_metadata")) != message.usage:
+        made.pop("usage_metadata", None)
+    calls = notes.get("calls")
+    if calls and issubclass(cls, AIMessage) and calls_to_ours(*calls) == message.tool_calls:
+        made.update(zip(_CALLS, calls, strict=True))
+    ids = notes.get("id")
+    if ids and ids[0] == message.id:
+        made["id"] = ids[1]
+    if issubclass(cls, ChatMessage):
+        made["role"] = notes["role"]
+    if "additional_kwargs" in notes:
+        made["additional_kwargs"] = {
+            **_natural_kwargs(message, cls),
+            **notes["additional_kwargs"],
+        }
+    strings = notes.get("strings")
+    if strings and isinstance(message.content, tuple):
+        made["content"] = blocks(
+            message.content, without_calls=issubclass(cls, AIMessage), strings=set(strings)
+        )
+    return made
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    # An artifact may be anything, also something that cannot be compared with None.
+    return one is other or (type(one) is type(other) and bool(one == other))
+
+
+def _field(message: BaseMessage, name: str) -> Any:
+    """A field of the class; a message may have an attribute of that name that is none."""
+    return getattr(message, name) if name in type(message).model_fields else None
+
+
+# What a message is without any notes.
+
+
+def _natural_class(message: Message) -> Any:
+    if message.role == "user":
+        return HumanMessage
+    if message.role == "assistant":
+        return AIMessage
+    if message.role != "tool":
+        return SystemMessage
+    # The results of functions, before there were tools, say a name and no call.
+    nameless = message.name is None or message.tool_call_id is not None
+    return ToolMessage if nameless or _only_result(message) else FunctionMessage
+
+
+def _natural_fields(message: Message, cls: type[Any]) -> dict[str, Any]:
+    """All fields of the class, as the message alone says them."""
+    made = {
+        name: field.get_default(call_default_factory=True)
+        for name, field in cls.model_fields.items()
+        if name != "type"
+    }
+    made["content"] = content_to_theirs(message.content, without_calls=issubclass(cls, AIMessage))
+    made |= {"name": message.name, "id": str(message.id)}
+    made["additional_kwargs"] = _natural_kwargs(message, cls)
+    if issubclass(cls, AIMessage):
+        made.update(zip(_CALLS, calls_to_theirs(message), strict=True))
+        made["usage_metadata"] = usage_to_theirs(message.usage)
+    if issubclass(cls, ChatMessage):
+        made["role"] = message.role
+    if issubclass(cls, FunctionMessage):
+        made["name"] = message.name or ""
+    if issubclass(cls, ToolMessage):
+        made["tool_call_id"] = message.tool_call_id or ""
+        result = _only_result(message)
+        if result is not None:
+            made["content"] = content_to_theirs(result.content)
+            made["tool_call_id"] = result.tool_call_id
+            made["status"] = "error" if result.is_error else "success"
+    return made
+
+
+def _natural_kwargs(message: Message, cls: type[Any]) -> dict[str, Any]:
+    developer = message.role == "developer" and issubclass(cls, SystemMessage)
+    beside = {key: value for key, value in message.extra.items() if key != _NOTES}
+    return {**beside, **_DEVELOPER} if developer else beside
+
+
+def _only_result(message: Message) -> ToolResult | None:
+    """A result that is all of a tool's message, and says itself which call it answers."""
+    if message.tool_call_id is not None or not isinstance(message.content, tuple):
+        return None
+    if len(message.content) != 1 or not isinstance(message.content[0], ToolResult):
+        return None
+    return message.content[0]
+
+
+# Roles and keys.
+
+
+def _role(message: Any) -> Role:
+    if isinstance(message, ChatMessage):
+        return _chat_role(message.role)
+    roles = _ROLES_OF[type(message)]
+    if roles[-1] == message.additional_kwargs.get("__openai_role__"):
+        return roles[-1]
+    return roles[0]
+
+
+def _chat_role(role: Any) -> Role:
+    """Whoever speaks and is nobody known is a user."""
+    return _CHAT_ROLES.get(role, "user") if isinstance(role, str) else "user"
+
+
+def _fits_in_extra(key: Any) -> bool:
+    return isinstance(key, str) and key not in _NOT_IN_EXTRA

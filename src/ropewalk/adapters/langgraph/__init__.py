@@ -1,0 +1,78 @@
+"""LangGraph on Ropewalk: a checkpointer, two stores, and typed state for its own checkpointers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ropewalk.adapters.langgraph._adapter import LangGraphAdapter
+    from ropewalk.adapters.langgraph._coherence import CoherenceAdapter
+    from ropewalk.adapters.langgraph._coherent import CoherentStore
+    from ropewalk.adapters.langgraph._coherent_watching import ItemChange
+    from ropewalk.adapters.langgraph._export import Exported, export_checkpoints
+    from ropewalk.adapters.langgraph._saver import RopewalkSaver
+    from ropewalk.adapters.langgraph._store import RopewalkStore
+    from ropewalk.adapters.langgraph._store_records import (
+        ItemVersion,
+        StoreItem,
+        StoreSearchItem,
+    )
+    from ropewalk.adapters.langgraph._store_view import StoreView
+    from ropewalk.adapters.langgraph._takeover import Imported, import_checkpoints
+    from ropewalk.adapters.langgraph._types import UnknownTypeWarning
+
+__all__ = [
+    "CoherenceAdapter",
+    "CoherentStore",
+    "Exported",
+    "Imported",
+    "ItemChange",
+    "ItemVersion",
+    "LangGraphAdapter",
+    "RopewalkSaver",
+    "RopewalkStore",
+    "StoreItem",
+    "StoreSearchItem",
+    "StoreView",
+    "UnknownTypeWarning",
+    "export_checkpoints",
+    "import_checkpoints",
+]
+
+_MODULES = {
+    "CoherenceAdapter": "_coherence",
+    "CoherentStore": "_coherent",
+    "Exported": "_export",
+    "RopewalkSaver": "_saver",
+    "RopewalkStore": "_store",
+    "Imported": "_takeover",
+    "ItemChange": "_coherent_watching",
+    "ItemVersion": "_store_records",
+    "LangGraphAdapter": "_adapter",
+    "Adapter": "_adapter",
+    "StoreItem": "_store_records",
+    "StoreSearchItem": "_store_records",
+    "StoreView": "_store_view",
+    "UnknownTypeWarning": "_types",
+    "export_checkpoints": "_export",
+    "import_checkpoints": "_takeover",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(f"{__name__}.{_MODULES[name]}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("langgraph", "langchain_core"):
+            raise ImportError(
+                "ropewalk.adapters.langgraph needs LangGraph: pip install 'ropewalk[langgraph]'"
+            ) from error
+        raise
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

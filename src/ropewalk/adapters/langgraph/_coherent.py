@@ -1,0 +1,507 @@
+"""`CoherentStore`: LangGraph's store, for agents that share artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from langgraph.store.base import (
+    NOT_PROVIDED,
+    BaseStore,
+    GetOp,
+    IndexConfig,
+    NotProvided,
+    PutOp,
+    TTLConfig,
+)
+
+from ropewalk.adapters.langgraph._coherent_base import OnBase, Resolving
+from ropewalk.adapters.langgraph._coherent_contents import Asked, Contents, Put, by_agent
+from ropewalk.adapters.langgraph._coherent_direct import Direct
+from ropewalk.adapters.langgraph._coherent_identity import Place, convention, running_agent
+from ropewalk.adapters.langgraph._coherent_watching import ItemChange, Watching
+from ropewalk.adapters.langgraph._store import RopewalkStore
+from ropewalk.adapters.langgraph._store_ops import (
+    as_value,
+    check_labels,
+    check_root,
+    planned,
+)
+from ropewalk.adapters.langgraph._store_records import StoreItem
+from ropewalk.adapters.langgraph._types import GraphTypes
+from ropewalk.codec import Codec
+from ropewalk.coherence import CoherenceCore, Grant
+from ropewalk.coherence._grants._waiting import edited
+from ropewalk.coherence._outages._degrading import DegradedWrites, OnError
+from ropewalk.coherence._strategies import strategy_for
+from ropewalk.coherence._wishes import EDIT_SECONDS, OnConflict, expect_change
+from ropewalk.errors import InvalidInput
+from ropewalk.store import Store
+from ropewalk.store._asynchronous import Closes, Threads, twin
+from ropewalk.tree import ABSENT
+
+if TYPE_CHECKING:
+    from ropewalk.coherence._authorities._timeline import ArtifactTimeline
+    from ropewalk.store import KVStore
+
+_MOST_PLACES: Final = 1 << 16
+_THREADS: Final = 8
+
+
+class CoherentStore(BaseStore, Closes):
+    """A store that agents share, `builder.compile(store=CoherentStore(strategy="lazy"))`.
+
+    The first label of a namespace is the agent, and the others are the scope: what the
+    planner puts into `("planner", "shared")` the reviewer gets from `("reviewer", "shared")`.
+    With `identity="config"` the agent comes from the run's config instead, and namespaces are
+    what they are.
+
+    No agent reads what is older than its strategy allows, and no update is lost: a put is
+    compared with what the agent last saw, merged with what others wrote since, or refused
+    with `VersionConflict`. Items have a `version`.
+
+    `store` is where artifacts are kept: a Store, a path or URL, or None for the memory of this
+    process. `base` is another `BaseStore` that keeps the values instead.
+    """
+
+    def __init__(  # noqa: PLR0913 - one for each thing to choose
+        self,
+        strategy: str = "lazy",
+        *,
+        store: Store | KVStore | str | PathLike[str] | None = None,
+        base: BaseStore | None = None,
+        identity: Literal["namespace", "config"] = "namespace",
+        on_metric: Any = None,
+        telemetry: Any = None,
+        on_error: OnError = "strict",
+        degraded_writes: DegradedWrites = "keep",
+        state_log: Any = None,
+        content_audit_log: Any = None,
+        crash_recovery: Any = None,
+        tick_seconds: float = 1.0,
+        bus: Any = None,
+        mergers: Any = None,
+        on_conflict: OnConflict = "merge",
+        types: Iterable[type] = (),
+        name: str = "shared",
+        instance_id: str | None = None,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        **strategy_parameters: Any,
+    ) -> None:
+        self._convention = convention(identity, name)
+        if base is not None and not isinstance(base, BaseStore):
+            raise InvalidInput(
+                f"base is a BaseStore of LangGraph, not {base!r:.80}; a path or URL is for store="
+            )
+        chosen = strategy_for(CoherentStore, strategy, tick_seconds, strategy_parameters)
+        codec = Codec(GraphTypes(types).registry)
+        self._own_threads = Threads(_THREADS)
+        self._owned: RopewalkStore | None = None
+        with ExitStack() as opened:  # What was opened is closed if anything here is refused.
+            opened.callback(self._own_threads.close)
+            if index is not None or ttl is not None:
+                base = self._owned = _own_base(store, base, index, ttl, types, name)
+                opened.callback(self._owned.close)
+                store = self._owned.store
+            elif store is None and isinstance(base, RopewalkStore):
+                store = base.store
+            self._core = CoherenceCore(
+                store,
+                name=name,
+                strategy=chosen,
+                tick_seconds=tick_seconds,
+                bus=bus,
+                mergers=mergers,
+                on_conflict=on_conflict,
+                crash_recovery=crash_recovery,
+                on_error=on_error,
+                degraded_writes=degraded_writes,
+                state_log=state_log,
+                content_audit_log=content_audit_log,
+                on_metric=on_metric,
+                telemetry=telemetry,
+                codec=codec,
+                instance_id=instance_id,
+                places=self._convention.named,
+            )
+            opened.callback(self._core.close)
+            self._contents: Contents
+            if base is None:
+                self._contents = Direct(self._core, self._convention, store is None)
+            else:
+                how = Resolving(on_conflict, mergers, codec)
+                self._contents = OnBase(self._core, self._convention, base, codec, how)
+                opened.callback(self._contents.close)
+            self._opened = opened.pop_all()
+        self._base = base
+        self._watching = Watching(self._core, self._convention)
+        self._is_local = self._contents.is_local
+        self.supports_ttl = base is not None and base.supports_ttl
+        self.ttl_config = None if base is None else base.ttl_config
+        ends = self.ttl_config if self.supports_ttl else None
+        self._default_ttl: float | None = (ends or {}).get("default_ttl")
+        self._places: dict[tuple[tuple[str, ...], str], Place] = {}
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<CoherentStore of {self._core!r}>"
+
+    @property
+    def core(self) -> CoherenceCore:
+        """What knows the artifacts: for snapshots of several, for kept writes, and the like.
+
+        The item `plan` of `("planner", "shared")` is its artifact `shared/plan`: see
+        `artifact_name`.
+        """
+        return self._core
+
+    def artifact_name(self, namespace: tuple[str, ...], key: str) -> str:
+        """The name by which logs, the command line and `core` know an item."""
+        return self._asked(namespace, key).artifact
+
+    # Life.
+
+    def close(self) -> None:
+        """End the background work, and close the store, unless that was handed over."""
+        self._is_closed = True
+        self._opened.close()
+
+    # Items.
+
+    def get(
+        self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
+    ) -> StoreItem | None:
+        """An item as the agent may see it now; None if there is none."""
+        try:
+            agent, artifact = self._places[namespace, key]
+        except (KeyError, TypeError):
+            check_labels(namespace)
+            namespace, key = tuple(namespace), str(key)
+            agent, artifact = self._place(namespace, key)
+        if agent is None:
+            agent = running_agent()
+        return self._contents.get(agent, artifact, namespace, key, refresh_ttl)
+
+    async def aget(
+        self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
+    ) -> StoreItem | None:
+        """The asynchronous twin of `get`."""
+        if self._is_local:
+            return self.get(namespace, key, refresh_ttl=refresh_ttl)
+        served = None if self._is_closed else self._contents.cached(*self._asked(namespace, key))
+        if served is not None:
+            return served
+        return await self._threads.run(partial(self.get, namespace, key, refresh_ttl=refresh_ttl))
+
+    def put(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any],
+        index: Any = None,
+        *,
+        ttl: float | None | NotProvided = NOT_PROVIDED,
+        if_version: int | None | NotProvided = NOT_PROVIDED,
+    ) -> None:
+        """Store an item, in the place of what its key had.
+
+        It is compared with what the agent last got or put here. If others have written since,
+        the two changes are merged; where that cannot be, `VersionConflict` is raised and
+        nothing is changed. An agent that has not seen the item replaces it.
+
+        With `if_version` it is stored only if that is the item's version now; 0 or None: only
+        if there is no such item.
+        """
+        asked = self._asked(namespace, key)
+        if value is not None:
+            check_root(asked.namespace)
+        minutes = self._default_ttl if ttl is NOT_PROVIDED else ttl
+        self._contents.put(Put(asked, as_value(value), _expected(if_version), index, minutes))
+
+    async def aput(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any],
+        index: Any = None,
+        *,
+        ttl: float | None | NotProvided = NOT_PROVIDED,
+        if_version: int | None | NotProvided = NOT_PROVIDED,
+    ) -> None:
+        """The asynchronous twin of `put`."""
+        write = partial(self.put, namespace, key, value, index, ttl=ttl, if_version=if_version)
+        if self._is_local:
+            write()
+        else:
+            await self._threads.run(write)
+
+    def delete(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        *,
+        if_version: int | None | NotProvided = NOT_PROVIDED,
+    ) -> None:
+        """Take an item away, if there is one. Its versions go on: see `put`."""
+        self._contents.put(Put(self._asked(namespace, key), None, _expected(if_version)))
+
+    async def adelete(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        *,
+        if_version: int | None | NotProvided = NOT_PROVIDED,
+    ) -> None:
+        """The asynchronous twin of `delete`."""
+        erase = partial(self.delete, namespace, key, if_version=if_version)
+        if self._is_local:
+            erase()
+        else:
+            await self._threads.run(erase)
+
+    def edit(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        change: Callable[[Any], Any],
+        *,
+        default: Any = ABSENT,
+    ) -> StoreItem:
+        """Change an item by a function of its value; what became of it.
+
+        `change` gets the value as it is now, and gives the new one. If others write meanwhile,
+        it is merged or called again with what they wrote. An item that is not there begins
+        with `default`; without one `NotFound` is raised.
+        """
+        asked = self._to_edit(namespace, key, change)
+        return self._contents.edit(asked, partial(_edited, change), default)
+
+    async def aedit(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        change: Callable[[Any], Any],
+        *,
+        default: Any = ABSENT,
+    ) -> StoreItem:
+        """The asynchronous twin of `edit`; no thread waits for who holds the item."""
+        asked, contents = self._to_edit(namespace, key, change), self._contents
+
+        def once(change: Callable[[Any], Any]) -> StoreItem:
+            return contents.edit(asked, change, default, 0.0)
+
+        return await edited(self._threads, once, partial(_edited, change), EDIT_SECONDS)
+
+    def _to_edit(self, namespace: tuple[str, ...], key: str, change: Callable[[Any], Any]) -> Asked:
+        expect_change(change)
+        asked = self._asked(namespace, key)
+        check_root(asked.namespace)
+        return asked
+
+    # Batches.
+
+    def batch(self, ops: Iterable[Any]) -> list[Any]:
+        """Do several operations at once; what each gives, in their order.
+
+        Reads see what was there before the puts of the batch. Of several puts of one item,
+        the last counts. The puts of one agent are made all at once, or none of them.
+        """
+        given = list(ops)
+        plan = planned(given, None)  # Everything is checked before anything is done.
+        results: list[Any] = [None] * plan.size
+        self._get_all(plan.gets, results)
+        for number, search in plan.searches.items():
+            results[number] = self._contents.search(tuple(search.op.namespace_prefix), search)
+        for number, op in plan.lists.items():
+            results[number] = self._contents.namespaces(op)
+        puts = [
+            Put(self._asked(op.namespace, op.key), as_value(op.value), None, op.index, op.ttl)
+            for op in given
+            if isinstance(op, PutOp)
+        ]
+        for agent, own in by_agent(puts).items():
+            self._contents.put_all(agent, own)
+        return results
+
+    async def abatch(self, ops: Iterable[Any]) -> list[Any]:
+        """The asynchronous twin of `batch`."""
+        if self._is_local:
+            return self.batch(ops)
+        return await self._threads.run(partial(self.batch, ops))
+
+    def _get_all(self, gets: Mapping[int, GetOp], results: list[Any]) -> None:
+        grouped: dict[tuple[str, bool], dict[int, Asked]] = {}
+        for number, op in gets.items():
+            asked = self._asked(op.namespace, op.key)
+            grouped.setdefault((asked.agent, op.refresh_ttl), {})[number] = asked
+        for (_, refresh), own in grouped.items():
+            items = self._contents.get_all(list(own.values()), refresh)
+            for number, item in zip(own, items, strict=True):
+                results[number] = item
+
+    # Looking on.
+
+    def history(self, namespace: tuple[str, ...], key: str) -> ArtifactTimeline:
+        """The versions of an item, as a timeline to look at; raises `NotFound`.
+
+        Around another store there is none: that store has the values.
+        """
+        if self._base is not None:
+            raise InvalidInput(
+                f"the values of these items are in {self._base!r:.80}, and so is their history, "
+                "if that store keeps one: a RopewalkStore does. Hand it over as base= and ask it."
+            )
+        return self._core.history(self._asked(namespace, key).artifact)
+
+    def watch(
+        self,
+        namespace_prefix: tuple[str, ...] = (),
+        *,
+        after: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[ItemChange]:
+        """Yield each new version of the items below a prefix, as it comes, whoever puts it.
+
+        From now on, or from what comes after the `sequence` of a change that was seen. Ends
+        when nothing came for `timeout` seconds; without one, never.
+        """
+        return self._watching.watch(namespace_prefix, after, timeout)
+
+    def awatch(
+        self,
+        namespace_prefix: tuple[str, ...] = (),
+        *,
+        after: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[ItemChange]:
+        """The asynchronous twin of `watch`; no thread waits for it."""
+        return self._watching.awatch(namespace_prefix, after, timeout)
+
+    ahistory = twin(history)
+
+    # Agents.
+
+    def hold(self, namespace: tuple[str, ...], key: str, *, timeout: float | None = None) -> Grant:
+        """Let the agent alone write an item: `with store.hold(...)`.
+
+        Others who write it meanwhile get `ArtifactHeld`, and those who edit it wait.
+        """
+        asked = self._asked(namespace, key)
+        return self._core.hold(asked.agent, asked.artifact, timeout=timeout)
+
+    async def ahold(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as its twin
+    ) -> Grant:
+        """The asynchronous twin of `hold`; no thread waits for it."""
+        asked = self._asked(namespace, key)
+        return await self._core.ahold(asked.agent, asked.artifact, timeout=timeout)
+
+    def heartbeat(self, agent_name: str, now_tick: int | None = None) -> None:
+        """Say that an agent lives. Everything that it does here says so too."""
+        self._core.heartbeat(agent_name, now_tick)
+
+    def recover(self, agent_name: str, now_tick: int | None = None) -> None:
+        """Forget what an agent had in its cache, after it was restarted."""
+        self._core.recover(agent_name, now_tick)
+        self._contents.forget(agent_name)
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the engine could not be reached, and has not answered since."""
+        return self._core.is_degraded
+
+    @property
+    def degradation_count(self) -> int:
+        """How many reads and writes were answered without the engine."""
+        return self._core.degradation_count
+
+    def record_to(self, folder: str | PathLike[str]) -> None:
+        """Record the run in a folder from now on, for `ropewalk replay`."""
+        self._core.record_to(folder)
+
+    aheartbeat = twin(heartbeat)
+    arecover = twin(recover)
+
+    # Items that end.
+
+    def sweep_ttl(self) -> int:
+        """Delete the items whose time is over; how many they were. Only with `ttl` or `base`."""
+        return int(self._sweeping("sweep_ttl"))
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Any:
+        """Sweep again and again, as the store does that keeps the values."""
+        return self._sweeping("start_ttl_sweeper", sweep_interval_minutes)
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """End the sweeping."""
+        return bool(self._sweeping("stop_ttl_sweeper", timeout))
+
+    def _sweeping(self, name: str, *arguments: Any) -> Any:
+        method = getattr(self._base, name, None)
+        if method is None:
+            raise NotImplementedError(
+                "nothing is swept here: items of this store have no end, or end by themselves"
+            )
+        return method(*arguments)
+
+    # Inside.
+
+    @property
+    def _threads(self) -> Threads:
+        return self._own_threads
+
+    def _asked(self, namespace: tuple[str, ...], key: str) -> Asked:
+        try:
+            agent, artifact = self._places[namespace, key]
+        except (KeyError, TypeError):
+            check_labels(namespace)
+            namespace, key = tuple(namespace), str(key)
+            agent, artifact = self._place(namespace, key)
+        return Asked(running_agent() if agent is None else agent, artifact, namespace, key)
+
+    def _place(self, namespace: tuple[str, ...], key: str) -> Place:
+        place = self._convention.place(namespace, key)
+        if len(self._places) >= _MOST_PLACES:
+            self._places.clear()
+        self._places[namespace, key] = place
+        return place
+
+
+def _own_base(
+    store: Any,
+    base: BaseStore | None,
+    index: IndexConfig | None,
+    ttl: TTLConfig | None,
+    types: Iterable[type],
+    name: str,
+) -> RopewalkStore:
+    """The store that searches by meaning and ends items, which artifacts do not."""
+    if base is not None:
+        raise InvalidInput("index and ttl are for the store that is wrapped: hand them to base")
+    return RopewalkStore(store, index=index, ttl=ttl, types=types, name=name)
+
+
+def _edited(change: Callable[[Any], Any], value: Any) -> dict[str, Any]:
+    """What a function makes of a value, which it may have changed instead."""
+    changed = change(value)
+    made = as_value(value if changed is None else changed)
+    if made is None:
+        raise InvalidInput("the value of an item is a dict, and an edit made nothing of it")
+    return made
+
+
+def _expected(if_version: int | None | NotProvided) -> int | None:
+    if isinstance(if_version, NotProvided):
+        return None
+    expected = 0 if if_version is None else if_version
+    if type(expected) is not int or expected < 0:
+        raise InvalidInput(f"if_version is a whole number from 0 on, not {if_version!r:.80}")
+    return expected

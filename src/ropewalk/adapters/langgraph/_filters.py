@@ -1,0 +1,263 @@
+"""Filters on values: one meaning on every engine, checked before anything is read.
+
+A filter is a dict. Each entry is a condition on a field, or one of `$and`, `$or`, `$not` on
+whole filters; all entries must hold. A condition is a dict of operators, a dict of further
+fields, or a value that the field must be equal to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from ropewalk.errors import InvalidInput
+
+Test: TypeAlias = Callable[[Any], bool]
+"""Whether a value, or `MISSING`, is as it should be."""
+
+
+class Missing:
+    """What a path that leads nowhere leads to."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = Missing()
+
+_DEEPEST: Final = 64
+_LONGEST: Final = 1024
+_ORDERED: Final = (str, bytes, datetime, date, time, timedelta, Decimal)
+
+
+def compiled(given: Any) -> Test:
+    """What a filter asks of a value; raises `InvalidInput` for what it cannot mean."""
+    if given is None:
+        return lambda value: True
+    return _filter(given, 0)
+
+
+def _filter(given: Any, depth: int) -> Test:
+    _expect_dict(given, "a filter", depth)
+    tests: list[Test] = []
+    for name, wanted in given.items():
+        if not isinstance(name, str):
+            raise InvalidInput(f"a filter names fields by text, not by {name!r:.80}")
+        if name.startswith("$"):
+            tests.append(_connected(name, wanted, depth, _filter))
+        else:
+            tests.append(_at(name, _condition(wanted, depth + 1)))
+    return _all(tests)
+
+
+def _condition(wanted: Any, depth: int) -> Test:
+    """What is asked of one field."""
+    if not isinstance(wanted, Mapping):
+        return _equals(wanted)
+    _expect_dict(wanted, "a condition", depth)
+    operators = [isinstance(name, str) and name.startswith("$") for name in wanted]
+    if not any(operators):
+        inside = _filter(wanted, depth)
+        return lambda value: isinstance(value, Mapping) and inside(value)
+    if not all(operators):
+        raise InvalidInput(
+            f"a condition has operators or fields, not both: {list(wanted)!r:.80}. Join them "
+            "with $and."
+        )
+    return _all([_operator(name, operand, depth) for name, operand in wanted.items()])
+
+
+def _operator(name: str, operand: Any, depth: int) -> Test:
+    if name in _CONNECTED:
+        return _connected(name, operand, depth, _condition)
+    make = _OPERATORS.get(name)
+    if make is None:
+        raise _unknown(name)
+    return make(operand)
+
+
+def _connected(name: str, operand: Any, depth: int, make: Callable[[Any, int], Test]) -> Test:
+    """`$and`, `$or` and `$not`, of filters or of conditions."""
+    if name == "$not":
+        test = make(operand, depth + 1)
+        return lambda value: not test(value)
+    if name not in _CONNECTED:
+        raise _unknown(name)
+    if not isinstance(operand, list | tuple):
+        raise InvalidInput(f"{name} takes a list, not {operand!r:.80}")
+    tests = [make(one, depth + 1) for one in operand]
+    if name == "$and":
+        return _all(tests)
+    return lambda value: any(test(value) for test in tests)
+
+
+def _all(tests: list[Test]) -> Test:
+    if len(tests) == 1:
+        return tests[0]
+    return lambda value: all(test(value) for test in tests)
+
+
+def _expect_dict(given: Any, what: str, depth: int) -> None:
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"{what} is a dict, not {given!r:.80}")
+    if depth > _DEEPEST:
+        raise InvalidInput(f"a filter is at most {_DEEPEST} levels deep")
+
+
+def _unknown(name: str) -> InvalidInput:
+    known = ", ".join(sorted([*_OPERATORS, *_CONNECTED]))
+    return InvalidInput(f"there is no operator {name!r:.80}; there are {known}")
+
+
+# Operators.
+
+
+def are_equal(one: Any, other: Any) -> bool:
+    """Whether two values are the same to a filter.
+
+    Numbers are compared by their value, and True is not one. A list and a tuple of the same
+    are equal. Values of other types are equal only to those of their own.
+    """
+    if _is_number(one) or _is_number(other):
+        return _is_number(one) and _is_number(other) and bool(one == other)
+    if isinstance(one, list | tuple):
+        return (
+            isinstance(other, list | tuple)
+            and len(one) == len(other)
+            and all(map(are_equal, one, other))
+        )
+    if isinstance(one, Mapping):
+        return (
+            isinstance(other, Mapping)
+            and len(one) == len(other)
+            and all(key in other and are_equal(one[key], other[key]) for key in one)
+        )
+    return type(one) is type(other) and bool(one == other)
+
+
+def _equals(operand: Any) -> Test:
+    # What is not there is as good as None; $exists tells them apart.
+    return lambda value: are_equal(None if value is MISSING else value, operand)
+
+
+def _differs(operand: Any) -> Test:
+    equal = _equals(operand)
+    return lambda value: not equal(value)
+
+
+def _among(operand: Any) -> Test:
+    if not isinstance(operand, list | tuple | set | frozenset):
+        raise InvalidInput(f"$in and $nin take a list, not {operand!r:.80}")
+    tests = [_equals(one) for one in operand]
+    return lambda value: any(test(value) for test in tests)
+
+
+def _not_among(operand: Any) -> Test:
+    among = _among(operand)
+    return lambda value: not among(value)
+
+
+def _exists(operand: Any) -> Test:
+    if not isinstance(operand, bool):
+        raise InvalidInput(f"$exists takes True or False, not {operand!r:.80}")
+    return lambda value: (value is not MISSING) is operand
+
+
+def _compares(is_so: Callable[[Any, Any], bool]) -> Callable[[Any], Test]:
+    def make(operand: Any) -> Test:
+        return lambda value: _are_comparable(value, operand) and bool(is_so(value, operand))
+
+    return make
+
+
+def _are_comparable(one: Any, other: Any) -> bool:
+    if _is_number(one):
+        return _is_number(other)
+    if type(one) is not type(other) or not isinstance(one, _ORDERED):
+        return False
+    if isinstance(one, datetime | time):
+        return (one.utcoffset() is None) == (other.utcoffset() is None)
+    return not (isinstance(one, Decimal) and (one.is_nan() or other.is_nan()))
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and not math.isnan(value))
+
+
+_CONNECTED: Final = ("$and", "$not", "$or")
+_OPERATORS: Final[dict[str, Callable[[Any], Test]]] = {
+    "$eq": _equals,
+    "$ne": _differs,
+    "$gt": _compares(lambda one, other: one > other),
+    "$gte": _compares(lambda one, other: one >= other),
+    "$lt": _compares(lambda one, other: one < other),
+    "$lte": _compares(lambda one, other: one <= other),
+    "$in": _among,
+    "$nin": _not_among,
+    "$exists": _exists,
+}
+
+
+# Paths.
+
+
+def _at(path: str, test: Test) -> Test:
+    """A test of what is at a path."""
+    if len(path) > _LONGEST:
+        raise InvalidInput(f"a path takes at most {_LONGEST} characters, not {len(path)}")
+    if "[*]" in path:
+        raise InvalidInput(
+            f"a filter looks at one place, and {path!r:.80} names several: write an index in the "
+            "place of *"
+        )
+    return lambda value: test(found_at(value, path))
+
+
+def found_at(value: Any, path: str) -> Any:
+    """What is at a path of a value; `MISSING` if that leads nowhere.
+
+    `a.b` is the field `b` of the field `a`; `a.0` and `a[0]` are the first element of `a`,
+    `a.-1` the last. A key of a dict that holds dots or brackets itself goes first, the
+    longest such before shorter ones.
+    """
+    if isinstance(value, Mapping):
+        if path in value:
+            return value[path]
+        for first, rest in _cuts(path):
+            if first in value:
+                found = found_at(value[first], rest)
+                if found is not MISSING:
+                    return found
+        return MISSING
+    if isinstance(value, list | tuple):
+        return _in_list(value, path)
+    return MISSING
+
+
+def _in_list(value: list[Any] | tuple[Any, ...], path: str) -> Any:
+    first, rest = next(iter(reversed(list(_cuts(path)))), (path, ""))
+    number = _index(first)
+    if number is None or not -len(value) <= number < len(value):
+        return MISSING
+    return found_at(value[number], rest) if rest else value[number]
+
+
+def _cuts(path: str) -> Iterator[tuple[str, str]]:
+    """The ways to take a first step, the longest first."""
+    for at in range(len(path) - 1, 0, -1):
+        if path[at] == "." and at + 1 < len(path):
+            yield path[:at], path[at + 1 :]
+        elif path[at] == "[":
+            yield path[:at], path[at:]
+
+
+def _index(step: str) -> int | None:
+    if step.startswith("[") and step.endswith("]"):
+        step = step[1:-1]
+    digits = step.removeprefix("-")
+    return int(step) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None

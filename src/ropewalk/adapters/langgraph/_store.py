@@ -1,0 +1,324 @@
+"""`RopewalkStore`: LangGraph's long-term memory, with a history, on every engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final
+
+from langgraph.store.base import (
+    NOT_PROVIDED,
+    IndexConfig,
+    NotProvided,
+    PutOp,
+    TTLConfig,
+)
+
+from ropewalk.adapters.langgraph._store_expiry import Expiry, check_ttl
+from ropewalk.adapters.langgraph._store_face import Embedded, Face
+from ropewalk.adapters.langgraph._store_group import Group
+from ropewalk.adapters.langgraph._store_history import HEAD, key_history, moment_of
+from ropewalk.adapters.langgraph._store_keys import Name, to_name
+from ropewalk.adapters.langgraph._store_ops import Plan, add_put, check_labels, planned
+from ropewalk.adapters.langgraph._store_reading import Reading
+from ropewalk.adapters.langgraph._store_records import ItemVersion
+from ropewalk.adapters.langgraph._store_snapshot import Snapshot
+from ropewalk.adapters.langgraph._store_sweeping import Sweeper, over
+from ropewalk.adapters.langgraph._store_view import StoreView
+from ropewalk.adapters.langgraph._store_writing import Batch, Editor, Job, Unchanged, about
+from ropewalk.adapters.langgraph._types import GraphTypes
+from ropewalk.adapters.langgraph._vectors import Indexing, Partitions
+from ropewalk.codec import Codec
+from ropewalk.errors import InvalidInput, RopewalkError
+from ropewalk.history import MAIN, Branch, History
+from ropewalk.history._recent import SharedObjects
+from ropewalk.store import Store, space_name
+from ropewalk.store._asynchronous import Closes, Threads, twin
+from ropewalk.store._given import store_of
+from ropewalk.tree._map_writer import MapWriter
+
+if TYPE_CHECKING:
+    from ropewalk.store import KVStore
+
+TENANT: Final = "langgraph-store"
+
+_OBJECT_BYTES: Final = 32 << 20
+_SWEEP_MINUTES: Final = 5.0
+_MOST_USES: Final = 1000
+
+_log = logging.getLogger("ropewalk.langgraph")
+
+
+class RopewalkStore(Face, Closes):
+    """A memory for LangGraph, `builder.compile(store=RopewalkStore("agent.ropewalk"))`.
+
+    All of LangGraph's `BaseStore`, sync and async, on every engine: `store` is a Store, a path
+    or URL, or None for one in memory. `name` tells memories in one store apart. `types` are
+    classes that values may hold, beside messages and documents of LangChain and those that
+    `ropewalk.register` declared.
+
+    Every batch is one commit. So items have versions, `put` and `delete` take `if_version`,
+    `history` gives the versions of a key, and `at` the whole memory as it was.
+
+    `index` makes it search by meaning, and `ttl` says how long items live. An item whose time
+    is over is never read, whether anybody sweeps or not.
+
+    Safe to share between threads and event loops, and the data between processes.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        store: Store | KVStore | str | PathLike[str] | None = None,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        types: Iterable[type] = (),
+        name: str = "memory",
+    ) -> None:
+        super().__init__()
+        self.ttl_config = _checked_ttl(ttl)
+        self._indexing = None if index is None else Indexing(index)
+        self.index_config = index
+        self._codec = Codec(GraphTypes(types).registry)
+        space = space_name(TENANT, name)
+        self.store, self._owns_store = store_of(store)
+        self._history = History(self.store, space, codec=self._codec, agent=name)
+        self._objects = SharedObjects(self.store.read, _OBJECT_BYTES)
+        self._latest = Snapshot(None, self._objects.read, self._codec)
+        self._uses = 0
+        self._expiry = Expiry(self.store, space)
+        self._partitions = Partitions()
+        self._lock = threading.Lock()
+        self._opened: tuple[int, Group] | None = None
+        self._sweeper: Sweeper | None = None
+
+    def __repr__(self) -> str:
+        return f"<RopewalkStore {self._history.agent!r} in {self.store!r}>"
+
+    # Life.
+
+    def close(self) -> None:
+        """Stop sweeping, and close the store, unless that was handed over."""
+        self.stop_ttl_sweeper()
+        if self._owns_store:
+            self.store.close()
+
+    # Writing, beyond the interface.
+
+    def put(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any],
+        index: Any = None,
+        *,
+        ttl: float | None | NotProvided = NOT_PROVIDED,
+        if_version: int | None | NotProvided = NOT_PROVIDED,
+    ) -> None:
+        """Store an item, in the place of what its key had.
+
+        With `if_version` only if that is its version now; 0 or None: only if there is no such
+        item. Else `VersionConflict`, a `Conflict`, is raised and nothing is changed.
+        """
+        self._do(self._put_plan(namespace, key, value, index, ttl, if_version))
+
+    async def aput(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any],
+        index: Any = None,
+        *,
+        ttl: float | None | NotProvided = NOT_PROVIDED,
+        if_version: int | None | NotProvided = NOT_PROVIDED,
+    ) -> None:
+        """The asynchronous twin of `put`."""
+        await self._ado(self._put_plan(namespace, key, value, index, ttl, if_version))
+
+    def delete(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        *,
+        if_version: int | None | NotProvided = NOT_PROVIDED,
+    ) -> None:
+        """Take an item away, if there is one; it stays in the history. See `put`."""
+        self._do(self._put_plan(namespace, key, None, None, None, if_version))
+
+    async def adelete(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        *,
+        if_version: int | None | NotProvided = NOT_PROVIDED,
+    ) -> None:
+        """The asynchronous twin of `delete`."""
+        await self._ado(self._put_plan(namespace, key, None, None, None, if_version))
+
+    # Looking back.
+
+    def position(self) -> str:
+        """The id of the newest commit, in hex; empty before the first. For `at`."""
+        found = self.store.ref(self._history.space, HEAD)
+        return "" if found is None else found.target.hex()
+
+    def history(
+        self, namespace: tuple[str, ...], key: str, *, limit: int | None = None
+    ) -> list[ItemVersion]:
+        """The versions of a key, the newest first: what it held, since when, or its deletion."""
+        check_labels(namespace)
+        name = Name(tuple(namespace), str(key))
+        return list(islice(key_history(self._snapshot(), name), limit))
+
+    def at(self, moment: Any, *, saver: Any = None) -> StoreView:
+        """The memory as it was, to be read: `get`, `search` and `list_namespaces`.
+
+        `moment` is the id of a commit, as `position` gives it; a datetime; or a checkpoint: a
+        `CheckpointTuple` or `StateSnapshot`, or a config that `saver` finds one for. What a
+        checkpoint says of the memory's position goes before the time at which it was made.
+        """
+        found = moment_of(self._history, moment, saver)
+        root = None if found.commit is None else found.commit.root
+        snapshot = self._latest.version(root)
+        return StoreView(found, snapshot, self._expiry, self._indexing, self._threads)
+
+    # Items whose time is over.
+
+    def sweep_ttl(self) -> int:
+        """Delete the items whose time is over; how many they were."""
+        moment, count = self._expiry.clock(), 0
+        for names in over(self._snapshot(), self._expiry, moment):
+            count += self._group.run(Batch(swept=names, moment=moment)).deleted
+        return count
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+        """Sweep again and again, on a thread; cancelling what this gives ends it.
+
+        Without an interval it is that of the store's `ttl`, or 5 minutes.
+        """
+        configured = (self.ttl_config or {}).get("sweep_interval_minutes")
+        minutes = sweep_interval_minutes or configured or _SWEEP_MINUTES
+        seconds = 60 * (check_ttl(minutes) or _SWEEP_MINUTES)
+        with self._lock:
+            if self._sweeper is None or not self._sweeper.is_running:
+                self._sweeper = Sweeper(self.sweep_ttl, seconds)
+            return self._sweeper.future
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """End the sweeping; False if it had not ended after so many seconds."""
+        with self._lock:
+            sweeper, self._sweeper = self._sweeper, None
+        return sweeper is None or sweeper.stop(timeout)
+
+    # Inside.
+
+    @property
+    def _threads(self) -> Threads:
+        return self.store._threads
+
+    @property
+    def _group(self) -> Group:
+        """Who writes in this process; one from before a fork may be locked for good."""
+        with self._lock:
+            if self._opened is None or self._opened[0] != os.getpid():
+                branch = self._history.open(MAIN)
+                writer = MapWriter(self._codec, self._objects.read)
+                group = Group(partial(self._commit, branch, writer))
+                self._opened = os.getpid(), group
+            return self._opened[1]
+
+    def _snapshot(self) -> Snapshot:
+        found = self.store.ref(self._history.space, HEAD)
+        root = None if found is None else self._history.resolve(found.target).root
+        latest, self._uses = self._latest, self._uses + 1
+        if latest.root != root or self._uses > _MOST_USES:
+            # It remembers every node on the way to a key, so it is not for ever.
+            latest, self._uses = latest.version(root), 0
+            self._latest = latest
+        return latest
+
+    def _execute(self, plan: Plan, embedded: Embedded) -> list[Any]:
+        moment = self._expiry.clock()
+        results: list[Any] = [None] * plan.size
+        renewed: list[Name] = []
+        if plan.gets or plan.searches or plan.lists:
+            reading = Reading(self._snapshot(), self._expiry, self._partitions, moment)
+            results = reading.results(plan, embedded.queries)
+            renewed = [to_name(key) for key in self._expiry.renew(reading.renewed.items(), moment)]
+        puts = embedded.puts(plan)
+        if puts:
+            self._group.run(Batch(puts, renewed, moment=moment))
+        elif renewed:
+            self._renew(Batch(renewed=renewed, moment=moment))
+        return results
+
+    def _commit(self, branch: Branch, writer: MapWriter, jobs: Sequence[Job]) -> None:
+        """Write batches in one commit, if anything changes. One at a time in a process."""
+        editor = Editor(jobs, writer, self._codec, self._expiry.is_living)
+        with suppress(Unchanged):
+            branch.update(editor, **about([job.batch for job in jobs]))
+            if editor.draft is not None:
+                writer.accept(editor.draft)
+                self._objects.remember(editor.draft.edited.objects)
+
+    def _renew(self, batch: Batch) -> None:
+        try:
+            self._group.run(batch)
+        except RopewalkError as error:
+            # What was read is right all the same.
+            _log.warning("the time of %d items could not begin again: %s", len(batch.names), error)
+
+    def _put_plan(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any] | None,
+        index: Any,
+        ttl: float | None | NotProvided,
+        if_version: int | None | NotProvided,
+    ) -> Plan:
+        if value is None and index is not None:
+            raise InvalidInput("an item without a value has nothing to embed")
+        minutes = (self.ttl_config or {}).get("default_ttl") if ttl is NOT_PROVIDED else ttl
+        op = PutOp(namespace, str(key), value, index=index, ttl=minutes)
+        if if_version is NOT_PROVIDED:
+            return planned([op], self._indexing)
+        expected = 0 if if_version is None else if_version
+        if type(expected) is not int or expected < 0:
+            raise InvalidInput(f"if_version is a whole number from 0 on, not {if_version!r:.80}")
+        plan = planned([], self._indexing)
+        plan.size = 1
+        add_put(plan, op, self._indexing, expected)
+        return plan
+
+    # The asynchronous face.
+
+    aposition = twin(position)
+    ahistory = twin(history)
+    aat = twin(at)
+    asweep_ttl = twin(sweep_ttl)
+
+
+def _checked_ttl(ttl: TTLConfig | None) -> TTLConfig | None:
+    if ttl is None:
+        return None
+    if not isinstance(ttl, Mapping):
+        raise InvalidInput(f"ttl is a TTLConfig, a dict, not {ttl!r:.80}")
+    known = {*TTLConfig.__annotations__, "omit_expired"}  # Older releases do not list that.
+    if unknown := set(ttl) - known:
+        raise InvalidInput(
+            f"a TTLConfig has no {', '.join(map(repr, sorted(unknown)))}; it has "
+            f"{', '.join(sorted(known))}"
+        )
+    check_ttl(ttl.get("default_ttl"))
+    check_ttl(ttl.get("sweep_interval_minutes"))
+    return ttl

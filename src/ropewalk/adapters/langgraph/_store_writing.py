@@ -1,0 +1,276 @@
+"""What a batch makes of the newest map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ropewalk.adapters.langgraph._store_expiry import ending
+from ropewalk.adapters.langgraph._store_keys import GONE, ITEM, NAMESPACE, VECTORS, Name, to_key
+from ropewalk.adapters.langgraph._store_records import Counted, Record, Stored, Tombstone
+from ropewalk.codec import Codec, format_path
+from ropewalk.errors import NotStorable, VersionConflict
+from ropewalk.tree import ABSENT, Edited, ObjectId, Reader
+from ropewalk.tree._load import Loader
+from ropewalk.tree._map_writer import Draft, MapWriter, Shelf, Slot
+
+
+class Unchanged(Exception):
+    """There is nothing to do."""
+
+
+@dataclass(slots=True, frozen=True)
+class Put:
+    """A value that is to stand under a name; None takes away what stands there."""
+
+    name: Name
+    value: dict[str, Any] | None
+    ttl: float | None = None
+    vectors: Mapping[str, bytes] = field(default_factory=dict)
+    """By the paths of the texts that they stand for."""
+    if_version: int | None = None
+    """Only if this is the version now, 0 if there is no item; None is whatever there is."""
+
+
+@dataclass(slots=True, frozen=True)
+class Batch:
+    """What is to be written at once."""
+
+    puts: Sequence[Put] = ()
+    renewed: Sequence[Name] = ()
+    """Items whose time begins again."""
+    swept: Sequence[Name] = ()
+    """Items that go, if their time is still over."""
+    moment: int = 0
+
+    @property
+    def names(self) -> list[Name]:
+        """Whatever it is about."""
+        return [*(put.name for put in self.puts), *self.renewed, *self.swept]
+
+
+def about(batches: Sequence[Batch]) -> dict[str, Any]:
+    """What a commit says about itself: the fields of a step."""
+    names = [name for batch in batches for name in batch.names]
+    put, *others = names
+    one = f"{'.'.join(put.namespace)}: {put.key}"[:200]
+    return {
+        "time": max(batch.moment for batch in batches),
+        "logic_step": _step(batches),
+        "description": f"{len(names)} items" if others else one,
+    }
+
+
+def _step(batches: Sequence[Batch]) -> str:
+    puts = [put for batch in batches for put in batch.puts]
+    if puts:
+        return "delete" if all(put.value is None for put in puts) else "put"
+    return "renew" if any(batch.renewed for batch in batches) else "sweep"
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A batch, and what became of it."""
+
+    batch: Batch
+    error: Exception | None = None
+    deleted: int = 0
+    """How many items it took away."""
+    is_done: bool = False
+
+
+class Editor:
+    """Applies batches to a map, one after another. May be called again, for a newer map."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        writer: MapWriter,
+        codec: Codec,
+        is_living: Callable[[str, Stored, int], bool],
+    ) -> None:
+        self._jobs, self._writer, self._codec = jobs, writer, codec
+        self._knows_living = is_living
+        self.draft: Draft | None = None
+        """What was made of the newest map."""
+
+    def __call__(self, root: ObjectId | None, read: Reader) -> Edited:
+        """The new map; raises `Unchanged` and `NotStorable`.
+
+        A batch that meets another version than it expects is left out, and its job says so.
+        """
+        self.draft = None
+        work = _Work(self._writer, root)
+        names = [name for job in self._jobs for name in job.batch.names]
+        work.read(names, Loader(read, self._codec))
+        for job in self._jobs:
+            job.error, job.deleted = None, 0
+            before = work.state()
+            try:
+                self._apply(work, job)
+            except VersionConflict as conflict:
+                work.restore(before)
+                job.error = conflict
+        shelf = work.shelf()
+        if not shelf.slots:
+            raise Unchanged
+        try:
+            self.draft = self._writer.write(root, shelf)
+        except NotStorable as error:
+            raise self._named(error) from error
+        return self.draft.edited
+
+    def _apply(self, work: _Work, job: Job) -> None:
+        batch = job.batch
+        for name in batch.renewed:
+            self._renew(work, name, batch.moment)
+        for name in batch.swept:
+            record = work.record(name)
+            if record is not None and not self._is_living(name, record, batch.moment):
+                work.delete(name, record, batch.moment)
+                job.deleted += 1
+        for put in batch.puts:
+            self._put(work, put, batch.moment)
+
+    def _put(self, work: _Work, put: Put, moment: int) -> None:
+        name = put.name
+        stored = work.record(name)
+        living = stored if stored and self._is_living(name, stored, moment) else None
+        if put.if_version is not None:
+            actual = 0 if living is None else living.version
+            if actual != put.if_version:
+                raise VersionConflict(name.namespace, name.key, put.if_version, actual)
+        if put.value is None:
+            if stored is not None:
+                work.delete(name, stored, moment)
+            return
+        gone = work.tombstone(name)
+        last = stored.version if stored else gone.version if gone else 0
+        record = Record(
+            put.value,
+            last + 1,
+            living.created_at if living else moment,
+            # Of one key, what is put later is never older, whatever clocks say.
+            max(moment, living.updated_at + 1) if living else moment,
+            work.before,
+            len(put.vectors),
+            put.ttl,
+            ending(moment, put.ttl),
+        )
+        work.replace(name, stored, record, put.vectors)
+
+    def _is_living(self, name: Name, record: Record, moment: int) -> bool:
+        if record.expires_at is None:
+            return True
+        return self._knows_living(to_key(ITEM, name), record.to_stored(), moment)
+
+    def _renew(self, work: _Work, name: Name, moment: int) -> None:
+        record = work.record(name)
+        if record is None or record.ttl is None or not self._is_living(name, record, moment):
+            return
+        end = ending(moment, record.ttl)
+        if end is not None and record.expires_at is not None and end > record.expires_at:
+            work.set(to_key(ITEM, name), record._replace(expires_at=end).to_stored())
+
+    def _named(self, error: NotStorable) -> NotStorable:
+        """The error, with a path from the value that was put."""
+        for put in [put for job in self._jobs for put in job.batch.puts]:
+            begin = format_path((to_key(ITEM, put.name), "value"))
+            if error.path.startswith(begin):
+                path = "value" + error.path.removeprefix(begin)
+                return NotStorable(error.reason, f"{path} of {put.name}")
+        return error
+
+
+class _Work:
+    """A map, and what is to change in it."""
+
+    def __init__(self, writer: MapWriter, root: ObjectId | None) -> None:
+        self._writer, self._view = writer, writer.open(root).view
+        self.before = root or b""
+        self._was: dict[str, Any] = {}
+        self._now: dict[str, Any] = {}
+        """What stands in the place of what was there."""
+
+    def read(self, names: Sequence[Name], loader: Loader) -> None:
+        """Fetch all that may be needed."""
+        keys = {to_key(kind, name) for name in names for kind in (ITEM, GONE)}
+        keys |= {to_key(NAMESPACE, Name(name.namespace, "")) for name in names}
+        self._view.fetch([self._writer.encode_key(key) for key in keys])
+        parts = {key: part for key in sorted(keys) if (part := self._part(key)) is not None}
+        self._was = {key: loader.part(part) for key, part in parts.items()}
+        self._now = dict(self._was)
+
+    def _part(self, key: str) -> bytes | None:
+        _, entry = self._view.locate(self._writer.encode_key(key))
+        return None if entry is None else entry.body
+
+    def record(self, name: Name) -> Record | None:
+        """The item as it is now."""
+        stored = self._now.get(to_key(ITEM, name))
+        return None if stored is None else Record.from_stored(stored)
+
+    def tombstone(self, name: Name) -> Tombstone | None:
+        """What is left of an item that was deleted."""
+        stored = self._now.get(to_key(GONE, name))
+        return None if stored is None else Tombstone(**stored)
+
+    def set(self, key: str, stored: Any) -> None:
+        """Let something stand under a key; None takes it away."""
+        self._now[key] = stored
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs to take changes back."""
+        return dict(self._now)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take back what was changed since."""
+        self._now = state
+
+    def delete(self, name: Name, stored: Record, moment: int) -> None:
+        """Take an item away."""
+        self.replace(name, stored, None, {})
+        tombstone = Tombstone(stored.version, moment, self.before)
+        self.set(to_key(GONE, name), tombstone._asdict())
+
+    def replace(
+        self, name: Name, old: Record | None, new: Record | None, vectors: Mapping[str, bytes]
+    ) -> None:
+        """Put an item, with all that stands elsewhere because of it, in the place of another."""
+        self.set(to_key(ITEM, name), None if new is None else new.to_stored())
+        if new is not None:
+            self.set(to_key(GONE, name), None)
+        key = to_key(VECTORS, name)
+        if vectors:
+            self.set(key, {"paths": list(vectors), "rows": b"".join(vectors.values())})
+        elif old is not None and old.vectors:
+            self.set(key, None)
+        self._count(name, old, -1)
+        self._count(name, new, 1)
+
+    def _count(self, name: Name, record: Record | None, by: int) -> None:
+        if record is None:
+            return
+        key = to_key(NAMESPACE, Name(name.namespace, ""))
+        counted = Counted(**(self._now.get(key) or {}))
+        lasting = counted.lasting + (by if record.ttl is None else 0)
+        items = counted.items + by
+        self.set(key, Counted(items, lasting)._asdict() if items else None)
+
+    def shelf(self) -> Shelf:
+        """What to set and what to remove."""
+        made = Shelf()
+        for key, one in self._now.items():
+            # Values are not compared: who puts one again wants a new version.
+            if one is self._was.get(key, ABSENT) or self._is_same_count(key, one):
+                continue
+            part = self._part(key)
+            if one is not None:
+                made.slots[self._writer.encode_key(key)] = Slot(key, one, part)
+            elif part is not None:
+                made.slots[self._writer.encode_key(key)] = Slot(key, ABSENT, part)
+        return made
+
+    def _is_same_count(self, key: str, counted: Any) -> bool:
+        return key.startswith(NAMESPACE) and counted == self._was.get(key)

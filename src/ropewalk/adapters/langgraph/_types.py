@@ -1,0 +1,176 @@
+"""Which classes one saver stores and reads back.
+
+Reading never imports what stored bytes name. A class is known if it is built in here, was
+declared by the program, stands in the schema of the graph that asks, or if this process
+itself stored an object of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from types import MemberDescriptorType
+from typing import Any
+
+from ropewalk.adapters.langgraph._built_in import BUILT_IN, model_v1_forms
+from ropewalk.codec import Registry, default_registry
+from ropewalk.codec._atoms import atom_of
+from ropewalk.codec._models import plan_of
+from ropewalk.codec._registry import Entry, can_declare
+from ropewalk.errors import InvalidInput
+
+
+class UnknownTypeWarning(UserWarning):
+    """A stored value is of a class that the program did not declare, and came back raw."""
+
+
+class GraphTypes:
+    """The closed registry of one saver.
+
+    `types` are declared from the start. With `strict`, a value of an unknown class raises
+    `UndeclaredClass` instead of coming back raw with an `UnknownTypeWarning`.
+    """
+
+    def __init__(self, types: Iterable[type] = (), strict: bool = False) -> None:
+        self.registry = Registry(parent=default_registry)
+        self.registry.adopt(BUILT_IN)
+        self.strict = strict
+        self.source: Callable[[], Iterable[type]] | None = None
+        """What else may be known: asked for classes when an unknown one is read."""
+        self._pending: dict[str, tuple[str, str]] = {}
+        self._warned: set[str] = set()
+        self._frozen: dict[type, bool] = {}
+        for cls in types:
+            if self.registry.of(cls) is None:
+                self._register(cls)
+
+    def declare(self, classes: Iterable[type]) -> None:
+        """Allow classes; those that need no declaration, or cannot be stored, are left out."""
+        for cls in classes:
+            if isinstance(cls, type):
+                self.learn(cls)
+
+    def allow(self, names: Iterable[Any]) -> None:
+        """Allow classes, or pairs of module and name, which are looked up but not imported."""
+        for name in names:
+            if isinstance(name, type):
+                self.learn(name)
+            elif len(name) == 2 and not self._allow(*name):
+                self._pending[".".join(name)] = (name[0], name[1])
+
+    def _allow(self, module: str, name: str) -> bool:
+        found: Any = sys.modules.get(module)
+        for step in name.split("."):
+            found = getattr(found, step, None)
+        return isinstance(found, type) and self.learn(found)
+
+    def learn(self, cls: type) -> bool:
+        """Whether objects of a class can be stored, which is allowed from now on."""
+        if self.registry.of(cls) is not None:
+            return True
+        if not can_declare(cls) and not _is_model_v1(cls):
+            return False
+        try:
+            self._register(cls)
+        except InvalidInput:
+            return False  # Its name is too long, or stands for another class.
+        return True
+
+    def _register(self, cls: type) -> None:
+        if isinstance(cls, type) and _is_model_v1(cls):
+            encode, decode = model_v1_forms(cls)
+            self.registry.register(cls, encode=encode, decode=decode)
+        else:
+            self.registry.register(cls)
+
+    def find(self, name: str) -> Entry | None:
+        """The class of a name that was met in stored bytes; asks whoever may know it."""
+        found = self.registry.named(name)
+        if found is None and name in self._pending:
+            self._allow(*self._pending[name])
+            found = self.registry.named(name)
+        if found is None and self.source is not None:
+            self.declare(self.source())
+            found = self.registry.named(name)
+        return found
+
+    def warn_of(self, name: str, reason: Exception | None = None) -> None:
+        """Warn, once, that values of a class come back raw."""
+        if name in self._warned:
+            return
+        self._warned.add(name)
+        cls = name.rpartition(".")[2]
+        cls = cls if cls.isidentifier() else "TheClass"
+        text = (
+            f"stored values of class {name!r} come back as raw values, because this program did "
+            f"not declare it. To get objects: RopewalkSaver(..., types=[{cls}])"
+            if reason is None
+            else f"stored values of class {name!r} come back as raw values: {reason}"
+        )
+        warnings.warn(text, UnknownTypeWarning, stacklevel=2)
+
+    def stand_in(self, value: Any) -> Any:
+        """What is stored in place of a value, as LangGraph does; the value if nothing is."""
+        if isinstance(value, BaseException):
+            return repr(value)
+        for base in _BASES:
+            if isinstance(value, base):
+                return base(value)
+        return value
+
+    def is_frozen(self, cls: type) -> bool:
+        """Whether values of a class cannot be changed."""
+        found = self._frozen.get(cls)
+        if found is None:
+            atom = atom_of(cls) is not None and cls is not bytearray
+            found = self._frozen[cls] = atom or issubclass(cls, enum.Enum)
+        return found
+
+    def is_built_in(self, name: Any) -> bool:
+        """Whether a stored name is that of a class which is always known."""
+        return isinstance(name, str) and BUILT_IN.named(name) is not None
+
+    def names_of(self, entry: Entry) -> list[str]:
+        """The fields of a record, in the order in which they are stored."""
+        if entry.shape == "model":
+            return plan_of(entry).names
+        if entry.shape == "dataclass":
+            return _dataclass_plan(entry)[0]
+        cls: Any = entry.cls
+        return list(cls._fields if entry.shape == "namedtuple" else cls.__struct_fields__)
+
+    def plain_fields(self, entry: Entry) -> list[str]:
+        """The fields of a dataclass, if they are all that its objects hold; else none."""
+        names, plain = _dataclass_plan(entry)
+        return names if plain else []
+
+
+_BASES: tuple[Any, ...] = (str, bool, int, float, bytes, dict, list, tuple, set, frozenset)
+
+
+def _dataclass_plan(entry: Entry) -> tuple[list[str], bool]:
+    plan: tuple[list[str], bool] | None = entry.plan
+    if plan is None:
+        names = [field.name for field in dataclasses.fields(entry.cls)]
+        plan = names, _is_plain(entry.cls, names)
+        object.__setattr__(entry, "plan", plan)
+    return plan
+
+
+def _is_plain(cls: type, names: list[str]) -> bool:
+    """Whether fields are read from `__dict__`, and nothing else is held."""
+    own: Any = cls.__getattribute__
+    if own is not object.__getattribute__:
+        return False
+    found = {name: one for base in reversed(cls.__mro__) for name, one in vars(base).items()}
+    if any(type(one) is MemberDescriptorType for one in found.values()):
+        return False
+    return not any(hasattr(type(found.get(name)), "__set__") for name in names)
+
+
+def _is_model_v1(cls: type) -> bool:
+    module = sys.modules.get("pydantic.v1")
+    return module is not None and issubclass(cls, module.BaseModel)

@@ -1,0 +1,36 @@
+"""The checkpointer for pyagenity: a graph's states and conversations in a store."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ropewalk.adapters._agentflow_checkpointer import SharedCheckpointer
+from ropewalk.adapters._agentflow_messages import Models
+
+try:
+    from pyagenity.checkpointer import BaseCheckpointer
+    from pyagenity.state import AgentState
+    from pyagenity.utils.thread_info import ThreadInfo
+except (ImportError, SyntaxError) as error:
+    raise ImportError(
+        "ropewalk.adapters.pyagenity needs pyagenity 0.3, from 0.3.3 on, and Python 3.12 or newer: "
+        "pip install 'ropewalk[pyagenity]'"
+    ) from error
+
+__all__ = ["RopewalkCheckpointer"]
+
+StateT = TypeVar("StateT", bound=AgentState)
+
+
+class RopewalkCheckpointer(SharedCheckpointer, BaseCheckpointer[StateT]):
+    """Keeps the states and conversations of pyagenity's graphs in a store.
+
+    Pass it to `compile(checkpointer=...)`. `types` are the classes of your states, and what
+    their fields name needs no mention; `RopewalkCheckpointer[MyState](store)` says the same.
+    Without a store it is in memory. `threads` is the `ThreadCheckpointer` behind it.
+
+    `thread_id` in the config names the thread and `user_id` whose it is. No user sees the
+    threads of another.
+    """
+
+    models = Models(AgentState, ThreadInfo, nobody="test-user-id")

@@ -1,0 +1,340 @@
+"""Commands that show what is there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ropewalk.adapters.langgraph._timeline import GraphTimeline, graph_names
+from ropewalk.cli import _values as values
+from ropewalk.cli._artifacts import sets_in, told_sets
+from ropewalk.cli._command import Run, command
+from ropewalk.cli._output import Span, on_one_line
+from ropewalk.cli._threads import names_by_user
+from ropewalk.store import Operation, Store
+from ropewalk.timeline import Checkpoint, CheckpointStatus, Timeline, TreeLine
+from ropewalk.timeline._past import Past
+
+Limit = Annotated[
+    int, typer.Option("--limit", "-n", min=0, help="How many to show at most; 0 shows all.")
+]
+STYLES = {
+    CheckpointStatus.ACTIVE: "green",
+    CheckpointStatus.ROLLED_BACK: "dim",
+    CheckpointStatus.RECOVERED: "yellow",
+    CheckpointStatus.FAILED: "red",
+}
+_MARKS = {
+    CheckpointStatus.ACTIVE: "*",
+    CheckpointStatus.ROLLED_BACK: "o",
+    CheckpointStatus.RECOVERED: "r",
+    CheckpointStatus.FAILED: "!",
+}
+
+
+def most(limit: int) -> int | None:
+    """A limit as methods take it."""
+    return limit or None
+
+
+def step_record(run: Run, step: Checkpoint) -> dict[str, Any]:
+    """A checkpoint as one object of JSON."""
+    told = step.to_dict(state=False)
+    told["metadata"] = values.plain(told["metadata"])
+    return {**told, **run.view.facts(step)}
+
+
+def step_spans(run: Run, step: Checkpoint, names: list[str] | None = None) -> list[Span]:
+    """A checkpoint on one line, for people."""
+    spans: list[Span] = [
+        (_MARKS[step.status], STYLES[step.status]),
+        " ",
+        (step.short, "yellow"),
+        " ",
+        (f"{step.time:%Y-%m-%d %H:%M:%S}Z", "dim"),
+        " ",
+        run.view.title(step),
+    ]
+    if names:
+        spans += [" ", (f"({', '.join(names)})", "bold cyan")]
+    if step.error:
+        spans += [" ", (step.error, "red")]
+    return spans
+
+
+@command()
+def log(
+    run: Run,
+    limit: Limit = 50,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only attempts that failed, of all branches.")
+    ] = False,
+) -> None:
+    """List the steps of a branch, newest first.
+
+    Example: ropewalk log --limit 10
+    """
+    with run.timeline() as timeline:
+        names = names_by_id(timeline)
+        shown = timeline.failures if failed else timeline.history
+        for step in shown(limit=most(limit)):
+            run.out.row(step_record(run, step), step.id, *step_spans(run, step, names.get(step.id)))
+
+
+def names_by_id(timeline: Timeline) -> dict[str, list[str]]:
+    """The branches and tags at each checkpoint that has some."""
+    found: dict[str, list[str]] = {}
+    for branch in timeline.list_branches():
+        star = " *" if branch.is_current else ""
+        found.setdefault(branch.head, []).append(on_one_line(branch.name) + star)
+    for tag, id in timeline.tags().items():
+        found.setdefault(id, []).append(f"tag: {tag}")
+    return found
+
+
+@command()
+def tree(
+    run: Run,
+    limit: Limit = 0,
+    fold: Annotated[
+        int, typer.Option("--fold", min=2, help="Fold runs of more steps than this.")
+    ] = 12,
+    show_all: Annotated[bool, typer.Option("--all", help="Fold nothing.")] = False,
+) -> None:
+    """Draw the steps as a tree, oldest first. With --limit, the last lines of it.
+
+    Example: ropewalk tree --all
+    """
+    with run.timeline() as timeline:
+        lines = timeline.tree(fold=None if show_all else fold, unicode=run.out.unicode)
+        for one in lines[-limit:]:
+            if run.out.quiet and one.id is None:
+                continue
+            if one.id is not None and isinstance(timeline, GraphTimeline):
+                one = one._replace(description=run.view.title(timeline.get(one.id)))
+            run.out.row(_line_record(one), one.id or "", *_line_spans(one))
+        if not lines and not run.json and not run.quiet:
+            run.out.line("(no checkpoints yet)")
+
+
+def _line_record(line: TreeLine) -> dict[str, Any]:
+    return {
+        "id": line.id,
+        "depth": len(line.prefix) // 3,
+        "hidden": line.hidden,
+        "hidden_failures": line.hidden_failures,
+        "status": None if line.status is None else str(line.status),
+        "description": line.description,
+        "branches": list(line.branches),
+        "current": line.is_current,
+        "tags": list(line.tags),
+        "merges": list(line.merges),
+        "error": line.error or None,
+    }
+
+
+def _line_spans(line: TreeLine) -> list[Span]:
+    if line.id is None or line.status is None:
+        return [(str(line), "dim")]
+    spans: list[Span] = [
+        (line.prefix, "dim"),
+        (line.mark, STYLES[line.status]),
+        " ",
+        line.description,
+        " ",
+        (f"[{line.id[:8]}]", "yellow"),
+    ]
+    if line.names:
+        spans += [" ", (f"({', '.join(line.names)})", "bold cyan")]
+    if line.merges:
+        spans += [" merges ", (", ".join(id[:8] for id in line.merges), "yellow")]
+    if line.error:
+        spans += [" ", (line.error, "red")]
+    return spans
+
+
+@command()
+def branches(run: Run, limit: Limit = 0) -> None:
+    """List the branches; a star marks the current one.
+
+    Example: ropewalk branches
+    """
+    with run.timeline() as timeline:
+        for one in timeline.list_branches()[: most(limit)]:
+            record = {
+                "name": one.name,
+                "current": one.is_current,
+                "head": one.head,
+                "checkpoints": one.checkpoint_count,
+            }
+            mark: Span = ("* ", "green") if one.is_current else "  "
+            name: Span = (on_one_line(one.name), "bold cyan")
+            count = f" {one.checkpoint_count} steps"
+            run.out.row(record, one.name, mark, name, " ", (one.head[:8], "yellow"), count)
+
+
+@command()
+def show(
+    run: Run,
+    checkpoint: Annotated[
+        str | None, typer.Argument(help="An id, the beginning of one, a branch or a tag.")
+    ] = None,
+    path: Annotated[
+        str | None, typer.Argument(help="Show only what is there: docs[3].title")
+    ] = None,
+) -> None:
+    """Show a checkpoint and its state, or one place in it. Default: the newest step.
+
+    Example: ropewalk show 3a7996fa 'messages[0].content'
+    """
+    with run.timeline() as timeline:
+        past = timeline.at(timeline.current_branch if checkpoint is None else checkpoint)
+        step = past.checkpoint
+        if path is not None:
+            _show_part(run, past, path)
+        elif run.json:
+            state = values.plain(run.view.whole(step.state))
+            run.out.record({**step_record(run, step), "state": state, "traceback": step.traceback})
+        elif run.quiet:
+            run.out.line(step.id)
+        else:
+            _show_step(run, step)
+
+
+def _show_part(run: Run, past: Past, written: str) -> None:
+    path = run.view.parse(written, past)
+    value = run.view.part(path, past.get(path)) if path else run.view.whole(past.state)
+    if run.json:
+        told = {"path": run.view.spell(path), "value": values.plain(value)}
+        run.out.record({"id": past.checkpoint.id, **told})
+    else:
+        run.out.lines(values.pretty(value))
+
+
+def _show_step(run: Run, step: Checkpoint) -> None:
+    facts = {
+        "checkpoint": step.id,
+        "hash": step.hash,
+        "parents": " ".join(step.parents),
+        "agent" if run.thread is None else "thread": step.agent,
+        "branch": step.branch,
+        "time": step.time.isoformat(),
+        "status": str(step.status),
+        "description": step.description,
+        "step": step.logic_step,
+        "error": step.error or "",
+        **run.view.facts(step),
+    }
+    width = 1 + max(len(name) for name, fact in facts.items() if fact)
+    for name, fact in facts.items():
+        if fact:
+            style = STYLES[step.status] if name in ("status", "error") else ""
+            run.out.line((f"{name:<{max(12, width)}}", "dim"), (" ".join(fact.split("\n")), style))
+    if step.traceback:
+        run.out.lines(step.traceback.rstrip(), before="    ", style="red")
+    state = run.view.whole(step.state)
+    for name, value in (("metadata", step.metadata), ("state", state)):
+        if value or name == "state":
+            run.out.line((name, "dim"))
+            run.out.lines(values.pretty(value), before="    ")
+
+
+@command()
+def ops(
+    run: Run,
+    limit: Limit = 50,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on showing operations as they happen.")
+    ] = False,
+) -> None:
+    """List what was done to the timeline, newest first. With --watch, wait for more.
+
+    Example: ropewalk ops --limit 5
+    """
+    with run.timeline() as timeline:
+        if watch:
+            for one in timeline.watch():
+                _show_operation(run, one)
+                print(end="", flush=True)
+            return
+        for one in timeline.last_operations(limit=most(limit)):
+            _show_operation(run, one)
+
+
+def operation_record(operation: Operation) -> dict[str, Any]:
+    """An operation as one object of JSON."""
+    return {
+        "sequence": operation.sequence,
+        "time": operation.time,
+        "action": operation.metadata.get("action"),
+        "moves": [
+            {"ref": name, "from": before and before.hex(), "to": target and target.hex()}
+            for name, before, target in operation.moves
+        ],
+        "metadata": values.plain(dict(operation.metadata)),
+        "write_id": operation.write_id,
+    }
+
+
+def _show_operation(run: Run, operation: Operation) -> None:
+    action = str(operation.metadata.get("action") or "commit")
+    spans: list[Span] = [(f"{operation.sequence:>6} ", "yellow"), (f"{action:<14}", "bold")]
+    for name, before, target in operation.moves:
+        kind, named = run.view.ref(name)
+        was = "new" if before is None else before.hex()[:8]
+        now = "gone" if target is None else target.hex()[:8]
+        spans += [f" {kind} ", (on_one_line(named), "cyan"), f" {was} -> {now}"]
+    run.out.row(operation_record(operation), str(operation.sequence), *spans)
+
+
+@command()
+def metrics(run: Run) -> None:
+    """Say how often what was done, and how much there is.
+
+    Example: ropewalk metrics
+    """
+    with run.timeline() as timeline:
+        told = timeline.metrics
+        if run.json:
+            run.out.record(told)
+            return
+        for name, count in told.items():
+            run.out.line(f"{name:<16} ", (f"{count:>10,}", "yellow"))
+
+
+@command("store")
+def agents(run: Run, limit: Limit = 0) -> None:
+    """List the timelines in the store.
+
+    Example: ropewalk agents
+    """
+    with run.opened() as store:
+        for name in Timeline.agents(store)[: most(limit)]:
+            timeline = Timeline(name, store)
+            heads = {one.name: one for one in timeline.list_branches()}
+            head = heads.get(timeline.current_branch)
+            count = 0 if head is None else head.checkpoint_count
+            record = {
+                "name": name,
+                "current_branch": timeline.current_branch,
+                "branches": len(heads),
+                "checkpoints": count,
+                "head": None if head is None else head.head,
+            }
+            told = f" {count} steps on {timeline.current_branch}, {len(heads)} branch(es)"
+            run.out.row(record, name, (name, "bold cyan"), told)
+        if not run.json and not run.quiet:
+            _tell_of_others(run, store)
+
+
+def _tell_of_others(run: Run, store: Store) -> None:
+    """Say what else is in a store, and which command lists it."""
+    threads = sum(map(len, names_by_user(store).values())) + len(graph_names(store))
+    if threads:
+        told = f"and {threads:,} thread{'s' * (threads > 1)}: `ropewalk threads` lists them"
+        run.out.line((told, "dim"))
+    sets = sets_in(store)
+    if sets:
+        told = f"and artifacts of {told_sets(sets)}: `ropewalk artifacts` lists them"
+        run.out.line((told, "dim"))

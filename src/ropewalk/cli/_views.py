@@ -1,0 +1,203 @@
+"""How the value of a timeline is shown, and how places in it are written.
+
+An agent's is shown as it is. A thread is stored as one map, with messages at their positions
+and some marks; people see its record, its state and its messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ropewalk.codec import Path, parse_path, spell_path
+from ropewalk.errors import InvalidInput, PathNotFound
+from ropewalk.store import split_name
+from ropewalk.threads import Message
+from ropewalk.threads._contents import IDS, MARKS, RECORD, STATE, Contents
+from ropewalk.threads._listing import message_of
+from ropewalk.threads._parts import content_to_stored
+from ropewalk.threads._times import from_microseconds
+from ropewalk.timeline import Checkpoint, Diff
+from ropewalk.timeline._comparing import shown_lines
+from ropewalk.timeline._past import Past
+from ropewalk.tree import ABSENT, Change
+
+_MESSAGES = "messages"
+_METADATA = "metadata"
+_ABOUT = "about"
+_TIMES = ("created_at", "updated_at")
+_HIDDEN = (MARKS, IDS)
+
+
+class View:
+    """The value of an agent's timeline, as it is."""
+
+    def parse(self, written: str, past: Past) -> Path:
+        """The path of a place that somebody wrote."""
+        return parse_path(written)
+
+    def spell(self, path: Path) -> str:
+        """A path as `parse` reads it."""
+        return spell_path(path)
+
+    def whole(self, value: Any) -> Any:
+        """The whole value, as it is shown."""
+        return value
+
+    def part(self, path: Path, value: Any) -> Any:
+        """What is at a path, as it is shown."""
+        return value
+
+    def diff(self, found: Diff) -> Diff:
+        """The differences that are shown."""
+        return found
+
+    def hides(self, path: Path) -> bool:
+        """Whether what is at a path is not for people."""
+        return False
+
+    def lines(self, change: Change) -> Iterable[str]:
+        """A difference, for people."""
+        return shown_lines(change)
+
+    def title(self, step: Checkpoint) -> str:
+        """What a step is called in a list."""
+        return step.description or step.logic_step or "(no description)"
+
+    def facts(self, step: Checkpoint) -> dict[str, str]:
+        """What else is known of a step."""
+        return {}
+
+    def ref(self, name: str) -> tuple[str, str]:
+        """What a ref is, and its name."""
+        return split_name(name)
+
+
+class ThreadView(View):
+    """A thread: its record, its state and its messages."""
+
+    def parse(self, written: str, past: Past) -> Path:
+        """`state.step`, `thread.thread_name`, `messages[3].content`; also by a message's id."""
+        if not written:
+            return ()
+        # `state` is a place here, and not the word for the whole.
+        steps = parse_path(f"state{'' if written.startswith('[') else '.'}{written}")
+        if steps[0] != _MESSAGES:
+            return steps
+        if len(steps) == 1:
+            raise InvalidInput(
+                'name one message, by its position or its id: messages[3], messages["m1"]'
+            )
+        return _stored((_position(steps[1], past), *steps[2:]), past)
+
+    def spell(self, path: Path) -> str:
+        """A path as `parse` reads it."""
+        root, rest = _apart(path)
+        spelled = spell_path(("", *rest)).removeprefix('[""]') if rest else ""
+        return f"{root}{spelled}"
+
+    def whole(self, value: Any) -> Any:
+        """The record and the state, if there are some, and the messages in their order."""
+        shown = {name: self.part((name,), value[name]) for name in (RECORD, STATE) if name in value}
+        found = sorted(key for key in value if isinstance(key, int))
+        shown[_MESSAGES] = [{"position": key, **_message(value[key])} for key in found]
+        return shown
+
+    def part(self, path: Path, value: Any) -> Any:
+        """What is at a path, as it is shown."""
+        if value is ABSENT:
+            return value
+        if path == (RECORD,):
+            return {name: _time(value[name]) if name in _TIMES else value[name] for name in value}
+        if len(path) == 1 and isinstance(path[0], int):
+            return _message(value)
+        if len(path) == 2 and path[0] != STATE and path[1] in _TIMES:
+            return _time(value)
+        return value
+
+    def diff(self, found: Diff) -> Diff:
+        """The differences, without those of bookkeeping."""
+        return Diff(tuple(self._shown(one) for one in found.changes if not self.hides(one.path)))
+
+    def hides(self, path: Path) -> bool:
+        """Whether it is bookkeeping: marks, ids, and how the dict of a message was spelled."""
+        return bool(path) and (
+            path[0] in _HIDDEN or (isinstance(path[0], int) and path[1:2] == ("source",))
+        )
+
+    def _shown(self, change: Change) -> Change:
+        path, added, removed = change.path, change.kind == "added", change.kind == "removed"
+        return Change(
+            path,
+            change.kind,
+            lambda: None if added else self.part(path, change.old),
+            lambda: None if removed else self.part(path, change.new),
+        )
+
+    def lines(self, change: Change) -> Iterable[str]:
+        """A difference, for people."""
+        root, rest = _apart(change.path)
+        moved = Change(rest, change.kind, lambda: change.old, lambda: change.new)
+        return shown_lines(moved, root)
+
+
+def message_record(message: Message) -> dict[str, Any]:
+    """A message as one object of JSON, before its values are made plain."""
+    content, usage = message.content, message.usage
+    return {
+        "id": message.id,
+        "role": message.role,
+        "name": message.name,
+        "created_at": message.created_at.isoformat(),
+        "text": message.text,
+        "content": None if content is None else content_to_stored(content),
+        "tool_calls": [call.to_stored() for call in message.tool_calls],
+        "tool_call_id": message.tool_call_id,
+        "usage": None if usage is None else usage.to_stored(),
+        "metadata": dict(message.metadata),
+        "extra": dict(message.extra),
+    }
+
+
+def _message(stored: Any) -> dict[str, Any]:
+    """A stored message without what is not said: the text stands in the content."""
+    told = message_record(message_of(dict(stored)))
+    del told["text"]
+    return {name: value for name, value in told.items() if value not in (None, [], {})}
+
+
+def _position(place: Any, past: Past) -> int:
+    if isinstance(place, int):
+        return place
+    history = past._history
+    contents = Contents.at(past.checkpoint.commit.root, history.store.read, history.codec)
+    found = contents.position_of(place) if isinstance(place, str) else None
+    if found is None:
+        raise PathNotFound(f"the thread has no message {place!r:.80} there")
+    return found
+
+
+def _stored(path: Path, past: Past) -> Path:
+    """Where a place in a message is stored: metadata of a put stand apart from its own."""
+    if path[1:2] != (_METADATA,):
+        return path
+    try:
+        message = past.get(path[:1])
+    except PathNotFound:
+        return path
+    own, shared = message.get(_METADATA, {}), message.get(_ABOUT, {})
+    is_shared = path[2] in shared and path[2] not in own if len(path) > 2 else not own
+    return (path[0], _ABOUT, *path[2:]) if shared and is_shared else path
+
+
+def _apart(path: Path) -> tuple[str, Path]:
+    """Where a path begins, for people, and the rest of it."""
+    if not path:
+        return "", ()
+    if not isinstance(path[0], int):
+        return str(path[0]), path[1:]
+    return _MESSAGES, (path[0], _METADATA, *path[2:]) if path[1:2] == (_ABOUT,) else path
+
+
+def _time(stored: Any) -> Any:
+    return from_microseconds(stored).isoformat() if isinstance(stored, int) else stored

@@ -1,0 +1,46 @@
+"""A value as canonical bytes and back. Pure: no store, clock or socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ropewalk.codec._canonical import check_canonical
+from ropewalk.codec._codec import Codec
+from ropewalk.codec._paths import Field, Path, format_path, parse_path, spell_path
+from ropewalk.codec._registry import Registry, default_registry, register
+from ropewalk.codec._undeclared import Undeclared
+
+__all__ = [
+    "Codec",
+    "Field",
+    "Path",
+    "Registry",
+    "Undeclared",
+    "check_canonical",
+    "decode",
+    "default_codec",
+    "default_registry",
+    "encode",
+    "format_path",
+    "parse_path",
+    "register",
+    "spell_path",
+]
+
+default_codec = Codec()
+
+
+def encode(value: Any) -> bytes:
+    """The one encoding of a value, with the classes that `register` declared.
+
+    Raises NotStorable, with the path inside the value, for what has no exact form.
+    """
+    return default_codec.encode(value)
+
+
+def decode(data: bytes) -> Any:
+    """The value of an encoding from anywhere; raises FormatError.
+
+    Only declared classes come back: another one raises UndeclaredClass.
+    """
+    return default_codec.decode(data)

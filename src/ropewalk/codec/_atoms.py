@@ -1,0 +1,284 @@
+"""Values without parts that msgpack cannot say: dates, ids, numbers, paths.
+
+Each has one form only: decoding and encoding again gives the same bytes.
+Modules are adopted when a program has imported them, so that importing Ropewalk
+stays light.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ropewalk.codec import _numpy
+from ropewalk.codec._codes import Code
+from ropewalk.codec._msgpack import pack, unpack
+from ropewalk.errors import FormatError, NotStorable
+
+
+class Atom(NamedTuple):
+    """How values of one type become the bytes of an extension."""
+
+    code: Code
+    encode: Callable[[Any], bytes]
+
+
+def _encode_int(value: int) -> bytes:
+    # One bit more than the magnitude, for the sign.
+    magnitude = value if value >= 0 else ~value
+    return value.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _decode_int(data: bytes) -> int:
+    value = int.from_bytes(data, "big", signed=True)
+    if -(2**63) <= value < 2**64:
+        raise FormatError("a small integer is stored as a large one")
+    return value
+
+
+def _encode_complex(value: complex) -> bytes:
+    return struct.pack(">dd", value.real, value.imag)
+
+
+def _decode_complex(data: bytes) -> complex:
+    return complex(*struct.unpack(">dd", data))
+
+
+def _encode_zone(zone: Any) -> Any:
+    from datetime import timedelta, timezone
+
+    if zone is None:
+        return None
+    if type(zone) is timezone:
+        offset = zone.utcoffset(None) // timedelta(microseconds=1)
+        named = zone.__getinitargs__()[1:]  # type: ignore[attr-defined]
+        return [offset, *named] if named else offset
+    zoneinfo = sys.modules.get("zoneinfo")
+    if zoneinfo is not None and type(zone) is zoneinfo.ZoneInfo and _is_found(zone):
+        return zone.key
+    raise NotStorable(
+        f"the time zone {zone!r} is a {type(zone).__module__}.{type(zone).__qualname__}; "
+        "use datetime.timezone, or a zoneinfo.ZoneInfo that was found by its key"
+    )
+
+
+def _decode_zone(stored: Any) -> Any:
+    from datetime import timedelta, timezone
+
+    if stored is None:
+        return None
+    if isinstance(stored, str):
+        return _named_zone(stored)
+    if isinstance(stored, list):
+        offset, name = stored
+        return timezone(timedelta(microseconds=offset), name)
+    return timezone(timedelta(microseconds=stored))
+
+
+def _named_zone(key: str) -> Any:
+    import zoneinfo
+
+    try:
+        return zoneinfo.ZoneInfo(key)
+    except Exception as exc:
+        raise FormatError(
+            f"the time zone {key!r} is not known on this machine; "
+            "if it is a real one, install the package tzdata"
+        ) from exc
+
+
+def _is_found(zone: Any) -> bool:
+    # A zone that was read from a file may have no key, or that of another zone. It
+    # refuses to be pickled; the error is not named here, because that loads pickle.
+    try:
+        zone.__reduce__()
+        return zone.key is not None and _named_zone(zone.key) is not None
+    except Exception:  # noqa: BLE001 - whatever it is, the zone is not found by its key
+        return False
+
+
+def _encode_date(value: Any) -> bytes:
+    return pack([value.year, value.month, value.day])
+
+
+def _decode_date(data: bytes) -> Any:
+    from datetime import date
+
+    return date(*unpack(data))
+
+
+def _clock(value: Any) -> list[Any]:
+    parts = [value.hour, value.minute, value.second, value.microsecond]
+    return [*parts, value.fold, _encode_zone(value.tzinfo)]
+
+
+def _encode_time(value: Any) -> bytes:
+    return pack(_clock(value))
+
+
+def _decode_time(data: bytes) -> Any:
+    from datetime import time
+
+    hour, minute, second, microsecond, fold, zone = unpack(data)
+    return time(hour, minute, second, microsecond, _decode_zone(zone), fold=fold)
+
+
+def _encode_datetime(value: Any) -> bytes:
+    return pack([value.year, value.month, value.day, *_clock(value)])
+
+
+def _decode_datetime(data: bytes) -> Any:
+    from datetime import datetime
+
+    *parts, fold, zone = unpack(data)
+    year, month, day, hour, minute, second, microsecond = parts
+    clock = (hour, minute, second, microsecond)
+    return datetime(year, month, day, *clock, tzinfo=_decode_zone(zone), fold=fold)
+
+
+def _encode_timedelta(value: Any) -> bytes:
+    return pack([value.days, value.seconds, value.microseconds])
+
+
+def _decode_timedelta(data: bytes) -> Any:
+    from datetime import timedelta
+
+    days, seconds, microseconds = unpack(data)
+    return timedelta(days, seconds, microseconds)
+
+
+def _encode_uuid(value: Any) -> bytes:
+    # `is_safe` says how the id was made; it is no part of its value.
+    return bytes(value.bytes)
+
+
+def _decode_uuid(data: bytes) -> Any:
+    from uuid import UUID
+
+    return UUID(bytes=data)
+
+
+def _encode_decimal(value: Any) -> bytes:
+    # A context may ask for a small e.
+    return str(value).replace("e", "E").encode()
+
+
+def _decode_decimal(data: bytes) -> Any:
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        return Decimal(data.decode("ascii"))
+    except InvalidOperation as exc:
+        raise FormatError("a stored decimal is not a number") from exc
+
+
+_FLAVOURS = ("PurePosixPath", "PosixPath", "PureWindowsPath", "WindowsPath")
+
+
+def _encode_path(value: Any) -> bytes:
+    text = str(value)
+    again = type(value)(text)
+    if (again.drive, again.root, again.parts) != (value.drive, value.root, value.parts):
+        raise NotStorable(f"the path {value!r} means another one when it is read as text")
+    return pack([_FLAVOURS.index(type(value).__name__), text])
+
+
+def _decode_path(data: bytes) -> Any:
+    import pathlib
+
+    flavour, text = unpack(data)
+    cls = getattr(pathlib, _FLAVOURS[flavour])
+    try:
+        return cls(text)
+    except NotImplementedError as exc:
+        raise FormatError(
+            f"the stored path {text!r} is a {_FLAVOURS[flavour]}, "
+            "which this operating system does not have"
+        ) from exc
+
+
+def _datetime_atoms(module: Any) -> dict[type, Atom]:
+    return {
+        module.date: Atom(Code.DATE, _encode_date),
+        module.time: Atom(Code.TIME, _encode_time),
+        module.datetime: Atom(Code.DATETIME, _encode_datetime),
+        module.timedelta: Atom(Code.TIMEDELTA, _encode_timedelta),
+    }
+
+
+def _path_atoms(module: Any) -> dict[type, Atom]:
+    return {getattr(module, name): Atom(Code.PATH, _encode_path) for name in _FLAVOURS}
+
+
+_MODULES: dict[str, Callable[[Any], dict[type, Atom]]] = {
+    "datetime": _datetime_atoms,
+    "uuid": lambda module: {module.UUID: Atom(Code.UUID, _encode_uuid)},
+    "decimal": lambda module: {module.Decimal: Atom(Code.DECIMAL, _encode_decimal)},
+    "pathlib": _path_atoms,
+    "numpy": lambda module: {
+        scalar: Atom(Code.SCALAR, _numpy.encode_scalar) for scalar in _numpy.scalar_types(module)
+    },
+}
+
+_atoms: dict[type, Atom] = {
+    bytearray: Atom(Code.BYTEARRAY, bytes),
+    int: Atom(Code.INT, _encode_int),
+    complex: Atom(Code.COMPLEX, _encode_complex),
+}
+_adopted: set[str] = set()
+
+
+def atom_of(cls: type) -> Atom | None:
+    """How values of exactly this type are encoded, if they are atoms."""
+    found = _atoms.get(cls)
+    if found is None and len(_adopted) < len(_MODULES):
+        _adopt()
+        found = _atoms.get(cls)
+    return found
+
+
+def _adopt() -> None:
+    for name, atoms in _MODULES.items():
+        module = sys.modules.get(name)
+        # A module that is being imported in another thread may lack its classes.
+        if name not in _adopted and module is not None and not _initializing(module):
+            _atoms.update(atoms(module))
+            _adopted.add(name)
+
+
+def _initializing(module: Any) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+DECODERS: dict[int, Callable[[bytes], Any]] = {
+    Code.BYTEARRAY: bytearray,
+    Code.INT: _decode_int,
+    Code.COMPLEX: _decode_complex,
+    Code.DATE: _decode_date,
+    Code.TIME: _decode_time,
+    Code.DATETIME: _decode_datetime,
+    Code.TIMEDELTA: _decode_timedelta,
+    Code.UUID: _decode_uuid,
+    Code.DECIMAL: _decode_decimal,
+    Code.PATH: _decode_path,
+    Code.SCALAR: _numpy.decode_scalar,
+}
+
+
+def decode_atom(code: int, data: bytes) -> Any:
+    """Decode the bytes of an atom; raises FormatError."""
+    try:
+        return DECODERS[code](data)
+    except FormatError:
+        raise
+    except (ValueError, TypeError, OverflowError, IndexError, struct.error, ArithmeticError) as exc:
+        raise FormatError(f"a stored {Code(code).name.lower()} is malformed: {exc}") from exc
+
+
+def is_canonical_atom(code: int, data: bytes) -> bool:
+    """Whether these are the bytes that encoding the atom gives."""
+    value = decode_atom(code, data)
+    atom = atom_of(type(value))
+    return atom is not None and atom.code == code and atom.encode(value) == data

@@ -1,0 +1,333 @@
+"""Canonical bytes as a value. Nothing stored makes it import or call anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ormsgpack import unpackb
+
+from ropewalk.codec import _numpy
+from ropewalk.codec._atoms import DECODERS, decode_atom
+from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from ropewalk.codec._models import ModelPlan, plan_of
+from ropewalk.codec._msgpack import hidden_failure, nesting_exceeds
+from ropewalk.codec._records import put_together
+from ropewalk.codec._registry import LONGEST_NAME, Entry
+from ropewalk.codec._undeclared import undeclared, undeclared_pickle
+from ropewalk.errors import (
+    ClassChanged,
+    FormatError,
+    NotAllowed,
+    RopewalkError,
+    UndeclaredClass,
+)
+
+if TYPE_CHECKING:
+    from ropewalk.codec._codec import Codec
+
+
+_RECORD = int(Code.RECORD)
+_TEXTS = frozenset({str})
+
+
+def no_links(id: bytes) -> Any:
+    """What refuses links."""
+    raise FormatError("the value points to another object, but only its bytes were given")
+
+
+class Decoder:
+    """Decodes bytes with the classes of a codec; `link` gives what a link stands for."""
+
+    def __init__(self, codec: Codec, link: Callable[[bytes], Any] = no_links) -> None:
+        self._codec = codec
+        self._link = link
+        self._failure: BaseException | None = None
+        self._hooks = [partial(self._hook, 0)]
+
+    def decode(self, data: bytes) -> Any:
+        """The value; raises FormatError, UndeclaredClass or ClassChanged."""
+        try:
+            return unpackb(data, ext_hook=self._hooks[0])
+        except (ValueError, TypeError, RecursionError) as exc:
+            self._raise(exc)
+
+    def _unpack(self, depth: int, data: bytes) -> Any:
+        if depth == len(self._hooks):
+            self._hooks.append(partial(self._hook, depth))
+        try:
+            return unpackb(data, ext_hook=self._hooks[depth])
+        except (ValueError, TypeError, RecursionError) as exc:
+            self._raise(exc)
+
+    def _raise(self, exc: Exception) -> NoReturn:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            # ormsgpack hides what a hook raised.
+            raise failure
+        hidden = hidden_failure(exc)
+        if hidden is not None:
+            raise hidden from exc
+        raise FormatError(f"the bytes are not a stored value: {exc}") from exc
+
+    def _hook(self, depth: int, code: int, data: bytes) -> Any:
+        try:
+            if code == _RECORD:
+                return self._record(depth, data)
+            if code in DECODERS:
+                return decode_atom(code, data)
+            if code == Code.LINK:
+                return self._link(data)
+            if code == Code.PICKLE:
+                return self._unpickle(data)
+            return self._container(depth, code, data)
+        except BaseException as exc:
+            if self._failure is None:
+                self._failure = exc
+            raise
+
+    def _record(self, depth: int, data: bytes) -> Any:
+        content = self._content(depth, Code.RECORD, data)
+        plan = self._usual(content)
+        if plan is not None:
+            named = plan.public if len(content) == 3 else plan.set_of(content[2])
+            return plan.build(content[-1], named)
+        *head, parts = content or [None]
+        return self.close(Code.RECORD, head, parts)
+
+    def _usual(self, content: list[Any]) -> ModelPlan | None:
+        """The plan of a model that is stored as its class is now, with nothing but fields.
+
+        Most records are such, and need none of what all others need.
+        """
+        if not 3 <= len(content) <= 4:
+            return None
+        name, version = content[0], content[1]
+        entry = self._codec.registry.named(name) if type(name) is str else None
+        if entry is None or entry.shape != "model":
+            return None
+        if type(version) is not int or version != entry.version:
+            return None
+        plan, fields = plan_of(entry), content[-1]
+        if not plan.is_simple or type(fields) is not dict or list(fields) != plan.names:
+            return None
+        return plan if len(content) == 3 or _all_text(content[2]) else None
+
+    def _content(self, depth: int, code: int, data: bytes) -> list[Any]:
+        """What an extension holds."""
+        if depth >= FREE_NESTED and (depth >= MAX_NESTED or nesting_exceeds(data, DEEP_NESTING)):
+            raise FormatError("the bytes are nested too deeply")
+        content = self._unpack(depth + 1, data)
+        if type(content) is not list:
+            raise FormatError(f"extension {code} holds no list")
+        return content
+
+    def _container(self, depth: int, code: int, data: bytes) -> Any:
+        if code not in _NESTED:
+            raise FormatError(_unknown(code))
+        content = self._content(depth, code, data)
+        if code == Code.DICT:
+            return pairs_to_dict(content[::2], content[1::2])
+        if code in _HEADED:
+            *head, parts = content or [None]
+            return self.close(code, head, [parts] if code == Code.CUSTOM else parts)
+        return self.close(code, [], content)
+
+    def _unpickle(self, data: bytes) -> Any:
+        if self._codec.pickle is None:
+            if self._codec.shows_undeclared:
+                return undeclared_pickle(data)
+            raise NotAllowed(
+                "the value holds a pickle, which runs code when it is loaded; "
+                "if you trust its writer, give the pickle_key with which it was signed"
+            )
+        return self._codec.pickle.open(data)
+
+    def close(self, code: int, head: list[Any], parts: Any) -> Any:
+        """Put a value together from its parts; the inverse of `Codec.open_up`."""
+        maker = _MAKERS.get(code)
+        if maker is not None:
+            return maker(self, head, parts)
+        if code in DECODERS:
+            return decode_atom(code, parts)
+        if code == Code.PICKLE:
+            return self._unpickle(parts)
+        raise FormatError(_unknown(code))
+
+    def _make_set(self, head: list[Any], parts: list[Any]) -> Any:
+        return _unique(set, parts)
+
+    def _make_frozenset(self, head: list[Any], parts: list[Any]) -> Any:
+        return _unique(frozenset, parts)
+
+    def _make_str(self, head: list[Any], parts: bytes) -> str:
+        try:
+            return parts.decode()
+        except UnicodeDecodeError as exc:
+            raise FormatError("a stored text is not UTF-8") from exc
+
+    def _make_array(self, head: list[Any], parts: Any) -> Any:
+        _expect(len(head) == 3, "array")
+        dtype, shape, order = head
+        return _numpy.build_array(dtype, shape, order, parts)
+
+    def _make_enum(self, head: list[Any], parts: Any) -> Any:
+        _expect(len(head) == 2 and type(parts) in (str, int), "enum member")
+        if self._is_strange(head):
+            return self._stranger(Code.ENUM, head, parts)
+        entry, member = self._current(head, parts)
+        cls: Any = entry.cls
+        try:
+            return cls(member) if entry.shape == "flag" else cls[member]
+        except (KeyError, ValueError, TypeError) as exc:
+            raise ClassChanged(
+                f"{entry.name} no longer has the member {member!r}; raise its version and give "
+                f"register migrations={{{entry.version}: function}}"
+            ) from exc
+
+    def _make_record(self, head: list[Any], parts: Any) -> Any:
+        fields_set = head[2] if len(head) == 3 else None
+        sound = (
+            len(head) in (2, 3)
+            and type(parts) is dict
+            and set(map(type, parts)) <= _TEXTS
+            and (fields_set is None or _all_text(fields_set))
+        )
+        _expect(sound, "record")
+        if self._is_strange(head):
+            return self._stranger(Code.RECORD, head, parts)
+        entry, fields = self._current(head, parts)
+        if fields is not parts:
+            if type(fields) is not dict or not set(map(type, fields)) <= _TEXTS:
+                raise ClassChanged(f"the migrations of {entry.name} must give a dict of its fields")
+            fields = dict(fields)
+        _expect_shape(entry, "dataclass", "namedtuple", "model", "struct")
+        return put_together(entry, fields, fields_set)
+
+    def _make_custom(self, head: list[Any], parts: Any) -> Any:
+        _expect(len(head) == 2 and len(parts) == 1, "custom value")
+        if self._is_strange(head):
+            return self._stranger(Code.CUSTOM, head, parts[0])
+        entry, inner = self._current(head, parts[0])
+        _expect_shape(entry, "custom")
+        assert entry.decode is not None
+        return _call(entry.decode, inner, f"decode= of {entry.name}")
+
+    def _is_strange(self, head: list[Any]) -> bool:
+        """Whether the class is unknown, and a stand-in is wanted."""
+        if not self._codec.shows_undeclared:
+            return False
+        _expect_class(head)
+        return self._codec.registry.named(head[0]) is None
+
+    def _stranger(self, code: Code, head: list[Any], content: Any) -> Any:
+        """What stands for a value of an unknown class."""
+        return undeclared(code, head, content)
+
+    def _current(self, head: list[Any], stored: Any) -> tuple[Entry, Any]:
+        """The declared class, and the stored parts brought to its version."""
+        name, version = head[0], head[1]
+        _expect_class(head)
+        entry = self._codec.registry.named(name)
+        if entry is None:
+            raise UndeclaredClass(name, _undeclared(name))
+        if version > entry.version:
+            raise ClassChanged(
+                f"{name} was stored as version {version}, but this program declares "
+                f"version {entry.version}; run the newer program"
+            )
+        for step in range(version, entry.version):
+            migrate = entry.migrations.get(step)
+            if migrate is None:
+                raise ClassChanged(
+                    f"{name} was stored as version {version} and nothing leads on from "
+                    f"version {step}; give register migrations={{{step}: function}}"
+                )
+            stored = _call(migrate, stored, f"the migration of {name} from version {step}")
+        return entry, stored
+
+
+_MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
+    Code.LIST: lambda decoder, head, parts: parts,
+    Code.BYTES: lambda decoder, head, parts: parts,
+    Code.DICT: lambda decoder, head, parts: parts,
+    Code.MAP: lambda decoder, head, parts: parts,
+    Code.TUPLE: lambda decoder, head, parts: tuple(parts),
+    Code.SET: Decoder._make_set,
+    Code.FROZENSET: Decoder._make_frozenset,
+    Code.STR: Decoder._make_str,
+    Code.ARRAY: Decoder._make_array,
+    Code.ENUM: lambda decoder, head, parts: decoder._make_enum(head, parts),
+    Code.RECORD: lambda decoder, head, parts: decoder._make_record(head, parts),
+    Code.CUSTOM: lambda decoder, head, parts: decoder._make_custom(head, parts),
+}
+_HEADED = frozenset({Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM})
+_NESTED = _HEADED | {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT}
+
+
+def pairs_to_dict(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
+    """A dict of stored keys and values; raises FormatError if keys collide."""
+    try:
+        built = dict(zip(keys, values, strict=True))
+    except Exception as exc:
+        raise FormatError(f"a stored dict is malformed: {exc}") from exc
+    if len(built) != len(keys):
+        raise FormatError("a stored dict has the same key twice")
+    return built
+
+
+def _unique(cls: Callable[[list[Any]], Any], parts: list[Any]) -> Any:
+    try:
+        built = cls(parts)
+    except Exception as exc:
+        raise FormatError(f"a stored set is malformed: {exc}") from exc
+    if len(built) != len(parts):
+        raise FormatError("a stored set has the same member twice")
+    return built
+
+
+def _all_text(names: Any) -> bool:
+    return type(names) is list and set(map(type, names)) <= _TEXTS
+
+
+def _expect(sound: bool, what: str) -> None:
+    if not sound:
+        raise FormatError(f"a stored {what} is malformed")
+
+
+def _expect_class(head: list[Any]) -> None:
+    name, version = head[0], head[1]
+    _expect(type(name) is str and 0 < len(name) <= LONGEST_NAME, "class name")
+    _expect(type(version) is int and version >= 1, "class version")
+
+
+def _expect_shape(entry: Entry, *shapes: str) -> None:
+    if entry.shape not in shapes:
+        raise ClassChanged(
+            f"{entry.name} was stored as another kind of class than the one declared now, "
+            f"a {entry.shape}"
+        )
+
+
+def _call(function: Callable[[Any], Any], argument: Any, what: str) -> Any:
+    try:
+        return function(argument)
+    except RopewalkError:
+        raise
+    except Exception as exc:
+        raise ClassChanged(f"{what} failed: {type(exc).__qualname__}: {exc}") from exc
+
+
+def _unknown(code: int) -> str:
+    return f"type code {code} is not known; a newer Ropewalk may have written it"
+
+
+def _undeclared(name: str) -> str:
+    cls = name.rpartition(".")[2]
+    # The name may come from anywhere, and a reader may paste the line.
+    cls = cls if cls.isidentifier() else "TheClass"
+    return (
+        f"a stored value is of class {name!r}, which this program did not declare. "
+        f"To allow it: ropewalk.register({cls}, name={name!r})"
+    )

@@ -1,0 +1,194 @@
+"""Pydantic models as fields by name, and back.
+
+What depends on the class alone is found once, because messages are models and there are
+many of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ropewalk.codec._registry import Entry, default_name
+from ropewalk.errors import ClassChanged, NotStorable
+
+Fields = dict[str, Any]
+EXTRA: Final = "+"
+"""Stands before the name of a pydantic model's extra value."""
+
+_MANY: Final = 1024
+
+
+@dataclass(slots=True, eq=False)
+class ModelPlan:
+    """What is constant of one class of models."""
+
+    cls: Any
+    known: dict[str, Any]
+    """The fields of the class, as they were when this was made."""
+    names: list[str]
+    public: frozenset[str]
+    private: frozenset[str]
+    defaults: dict[str, Any]
+    """The private attributes that have a default."""
+    allows_extra: bool
+    is_root: bool
+    is_simple: bool
+    """Whether objects have nothing but fields and what is extra."""
+    marks: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
+    """Sets of names that were met, by what is stored for them."""
+
+    def set_of(self, marks: list[str]) -> frozenset[str]:
+        """The names that are stored as these marks."""
+        key = tuple(marks)
+        found = self.marks.get(key)
+        if found is None:
+            found = frozenset(marks)
+            if len(self.marks) < _MANY:
+                self.marks[key] = found
+        return found
+
+    def build(self, fields: Fields, named: frozenset[str]) -> Any:
+        """A model with just these fields, which become its own, where that is simple."""
+        return made_model(self.cls, fields, set(named), {} if self.allows_extra else None, None)
+
+
+def plan_of(entry: Entry) -> ModelPlan:
+    """The plan of a model; made again if the class was rebuilt."""
+    plan: ModelPlan | None = entry.plan
+    cls: Any = entry.cls
+    if plan is None or plan.known is not cls.__pydantic_fields__:
+        plan = _make_plan(cls)
+        object.__setattr__(entry, "plan", plan)
+    return plan
+
+
+def _make_plan(cls: Any) -> ModelPlan:
+    known = cls.__pydantic_fields__
+    return ModelPlan(
+        cls=cls,
+        known=known,
+        names=list(known),
+        public=frozenset(known),
+        private=frozenset(cls.__private_attributes__),
+        defaults=_private_defaults(cls),
+        allows_extra=cls.model_config.get("extra") == "allow",
+        is_root=bool(cls.__pydantic_root_model__),
+        is_simple=not cls.__private_attributes__ and not cls.__pydantic_root_model__,
+    )
+
+
+def _private_defaults(cls: Any) -> dict[str, Any]:
+    undefined = sys.modules["pydantic_core"].PydanticUndefined
+    return {
+        name: attribute
+        for name, attribute in cls.__private_attributes__.items()
+        if attribute.default is not undefined or attribute.default_factory is not None
+    }
+
+
+def set_unless_marked(fields: Fields) -> set[str]:
+    """The fields of a pydantic model that count as set where nothing else is stored."""
+    return {name.removeprefix(EXTRA) for name in fields if not name.startswith("_")}
+
+
+def take_model_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
+    """The fields of a model, and which of them were set, where it is not all of them."""
+    plan = plan_of(entry)
+    held = value.__dict__.copy()  # Another thread may be changing it.
+    named = value.__pydantic_fields_set__
+    private, extra = value.__pydantic_private__, value.__pydantic_extra__
+    if not private and not extra and list(held) == plan.names and not plan.defaults:
+        return held, None if named == plan.public else sorted(named)
+    _refuse_partial(plan, value, held, private or {})
+    fields = {name: held[name] for name in plan.names}
+    fields |= {EXTRA + name: one for name, one in list((extra or {}).items())}
+    fields |= private or {}
+    return fields, None if named == set_unless_marked(fields) else sorted(named)
+
+
+def _refuse_partial(plan: ModelPlan, value: Any, held: Fields, private: Fields) -> None:
+    name = default_name(type(value))
+    hidden = held.keys() - plan.public
+    if hidden:
+        raise NotStorable(
+            f"{name}: {sorted(hidden)} are set but are not fields "
+            "(a cached property?), so they would be lost"
+        )
+    unset = plan.public - held.keys()
+    if unset:
+        raise NotStorable(f"{name}: the fields {sorted(unset)} are not set")
+    absent = plan.defaults.keys() - private.keys()
+    if absent:
+        raise NotStorable(f"{name}: {sorted(absent)} are not set")
+
+
+def build_model(entry: Entry, fields: Fields, fields_set: list[str] | None) -> Any:
+    """A model of its fields, which become its own."""
+    plan = plan_of(entry)
+    if list(fields) == plan.names and plan.is_simple:
+        return plan.build(fields, plan.public if fields_set is None else plan.set_of(fields_set))
+    return _build_carefully(entry, plan, fields, fields_set)
+
+
+_set = object.__setattr__
+
+
+def made_model(cls: Any, held: Fields, named: set[str], extra: Any, private: Any) -> Any:
+    """A model of all that it holds."""
+    built = cls.__new__(cls)
+    _set(built, "__dict__", held)
+    _set(built, "__pydantic_fields_set__", named)
+    _set(built, "__pydantic_extra__", extra)
+    _set(built, "__pydantic_private__", private)
+    return built
+
+
+def _build_carefully(
+    entry: Entry, plan: ModelPlan, fields: Fields, fields_set: list[str] | None
+) -> Any:
+    known = plan.known
+    extra = {name[1:]: value for name, value in fields.items() if name.startswith(EXTRA)}
+    private = {name: value for name, value in fields.items() if name.startswith("_")}
+    held = {name: fields[name] for name in known if name in fields}
+    unknown = fields.keys() - held.keys() - private.keys() - {EXTRA + name for name in extra}
+    unknown |= private.keys() - plan.private
+    if extra and not plan.allows_extra:
+        unknown |= {EXTRA + name for name in extra}
+    absent = [name for name in known if name not in fields]
+    missing = [name for name in absent if known[name].is_required()]
+    if unknown or missing:
+        raise changed(entry, unknown, missing)
+    for name in absent:
+        held[name] = known[name].get_default(call_default_factory=True, validated_data=held)
+    named = set_unless_marked(fields) if fields_set is None else set(fields_set)
+    ordered = {name: held[name] for name in known}
+    if plan.is_root:
+        return _made_root(entry.cls, ordered, named)
+    for name, attribute in plan.defaults.items():
+        if name not in private:
+            private[name] = attribute.get_default()
+    owned = private if plan.private or private else None
+    return made_model(entry.cls, ordered, named, extra if plan.allows_extra else None, owned)
+
+
+def _made_root(cls: Any, held: Fields, named: set[str]) -> Any:
+    """A root model has no extra and no private values."""
+    built = cls.__new__(cls)
+    _set(built, "__dict__", held)
+    _set(built, "__pydantic_fields_set__", named)
+    return built
+
+
+def changed(entry: Entry, unknown: Any, missing: Any) -> ClassChanged:
+    """The error for stored fields that do not fit the class any more."""
+    parts = []
+    if unknown:
+        parts.append(f"the class no longer has {sorted(unknown)}")
+    if missing:
+        parts.append(f"nothing is stored for {sorted(missing)}")
+    return ClassChanged(
+        f"a stored {entry.name} does not fit the class: {', and '.join(parts)}. "
+        f"Raise its version and give register migrations={{{entry.version}: function}}"
+    )

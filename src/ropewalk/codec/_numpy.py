@@ -1,0 +1,139 @@
+"""numpy arrays and scalars, for programs that use numpy."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from typing import Any
+
+from ropewalk.codec._msgpack import pack, unpack
+from ropewalk.errors import FormatError, NotStorable
+
+_MAX_DIMENSIONS = 64
+_ELEMENT = re.compile(r"[<>|][biufcSU][0-9]{1,10}|[<>][mM]8(\[[0-9]{0,10}[a-zA-Z]{1,2}\])?")
+
+
+def scalar_types(module: Any) -> list[type]:
+    """Every concrete scalar type of numpy, also the two names of one width."""
+    found: list[type] = []
+    pending = [module.generic]
+    while pending:
+        cls = pending.pop()
+        below = [sub for sub in cls.__subclasses__() if sub.__module__ == "numpy"]
+        pending.extend(below)
+        if not below:
+            found.append(cls)
+    return [cls for cls in found if cls not in (module.object_,)]
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is exactly a numpy array (a subclass may hold more)."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and type(value) is numpy.ndarray
+
+
+def array_head(value: Any) -> tuple[str, list[int], str]:
+    """Element type, shape and memory order of an array."""
+    if value.dtype.itemsize == 0:
+        raise NotStorable("numpy elements that take no bytes have no exact stored form")
+    return _dtype_name(value.dtype), list(value.shape), _order(value)
+
+
+def array_bytes(value: Any) -> bytes:
+    """The elements of an array, in its memory order."""
+    return bytes(value.tobytes(order=_order(value)))
+
+
+def _order(value: Any) -> str:
+    return "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
+
+
+def build_array(dtype: Any, shape: Any, order: Any, data: Any) -> Any:
+    """An array that owns its elements; raises FormatError."""
+    numpy = _numpy()
+    element = _parse_dtype(dtype)
+    _check_shape(element, shape, order, data)
+    flat = numpy.frombuffer(data, dtype=element).copy() if data else numpy.empty(0, element)
+    try:
+        built = flat.reshape(shape, order=order)
+    except ValueError as exc:
+        raise FormatError(f"a stored array has a malformed shape: {exc}") from exc
+    if array_head(built) != (dtype, shape, order):
+        raise FormatError("a stored array is not in its one form")
+    return built
+
+
+def _check_shape(element: Any, shape: Any, order: Any, data: Any) -> None:
+    sound = (
+        isinstance(shape, list)
+        and len(shape) <= _MAX_DIMENSIONS
+        and all(type(side) is int and 0 <= side < 2**62 for side in shape)
+        and order in ("C", "F")
+        and isinstance(data, bytes)
+        and element.itemsize > 0
+        and math.prod(shape) * element.itemsize == len(data)
+    )
+    if not sound:
+        raise FormatError("a stored array has a malformed shape")
+
+
+def encode_scalar(value: Any) -> bytes:
+    """The bytes of a numpy scalar with its type."""
+    # numpy gives an empty text the bytes of one letter.
+    stored = value.tobytes()[: value.dtype.itemsize]
+    encoded = pack([_dtype_name(value.dtype), stored])
+    # numpy drops zeros at the end of a text when it reads one.
+    if value.dtype.kind in "SU" and len(decode_scalar(encoded)) != len(value):
+        raise NotStorable(f"numpy would drop the zeros at the end of {value!r}; use str or bytes")
+    return encoded
+
+
+def decode_scalar(data: bytes) -> Any:
+    """A numpy scalar; raises FormatError."""
+    dtype, stored = unpack(data)
+    element = _parse_dtype(dtype)
+    if not isinstance(stored, bytes) or len(stored) != element.itemsize:
+        raise FormatError("a stored numpy scalar has a malformed size")
+    if not stored:
+        return element.type()
+    if element.kind == "U":
+        # numpy reports a number that is no letter as an internal error.
+        stored.decode("utf-32-le" if dtype[0] == "<" else "utf-32-be", "surrogatepass")
+    return _numpy().frombuffer(stored, dtype=element)[0]
+
+
+def _dtype_name(dtype: Any) -> str:
+    if dtype.kind not in "biufcmMSU":
+        raise NotStorable(f"numpy elements of type {dtype} have no exact stored form")
+    if dtype.char in "gG":
+        raise NotStorable(f"numpy elements of type {dtype} differ between machines; use float64")
+    if _numpy().dtype(dtype.str).char != dtype.char:
+        raise NotStorable(
+            f"numpy elements of type {dtype.type.__name__} come back as another type of the "
+            "same width; use int64 or uint64"
+        )
+    if dtype.metadata:
+        raise NotStorable("numpy elements with metadata have no exact stored form")
+    return str(dtype.str)
+
+
+def _parse_dtype(name: Any) -> Any:
+    if not isinstance(name, str) or _ELEMENT.fullmatch(name) is None:
+        raise FormatError("a stored numpy element type is malformed")
+    numpy = _numpy()
+    try:
+        dtype = numpy.dtype(name)
+        if _dtype_name(dtype) == name:
+            return dtype
+    except (TypeError, ValueError, SyntaxError) as exc:
+        raise FormatError(f"the stored numpy element type {name!r} is not known") from exc
+    raise FormatError(f"the stored numpy element type {name!r} is not in its one form")
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError as exc:
+        raise FormatError("a stored value holds a numpy array; install numpy to read it") from exc
+    return numpy

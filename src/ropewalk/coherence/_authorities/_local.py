@@ -1,0 +1,277 @@
+"""The authority in memory: artifacts that end with their process."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from ropewalk.codec import Codec
+from ropewalk.coherence._authorities._authority import (
+    ArtifactChange,
+    Authority,
+    Change,
+    Committed,
+    Moved,
+    Sent,
+)
+from ropewalk.coherence._content import Content
+from ropewalk.coherence._protocol import Version
+from ropewalk.errors import LeaseHeld, LeaseLost, MissingObjects, NotFound, Rewound
+from ropewalk.store import Lease, LeaseRecord
+from ropewalk.store._forking import whole_after_fork
+from ropewalk.store._leases import LeaseKeeper
+
+if TYPE_CHECKING:
+    from ropewalk.timeline import Timeline
+
+KEPT_VERSIONS: Final = 100
+"""How many versions of each artifact are kept."""
+
+_KEPT_CHANGES: Final = 10_000
+
+
+class LocalAuthority(Authority):
+    """Artifacts as encoded bytes in a dict, under a lock. Versions are kept as they came."""
+
+    is_local = True
+
+    def __init__(self, name: str, codec: Codec, clock: Callable[[], float]) -> None:
+        self._name, self._codec = name, codec
+        self._lock = whole_after_fork(threading.RLock())
+        self._wakes: set[Callable[[], None]] = set()
+        self._newest: dict[str, Version] = {}
+        self._kept: dict[str, deque[Version]] = {}
+        self._changes: deque[ArtifactChange] = deque(maxlen=_KEPT_CHANGES)
+        self._sequence = 0
+        self._grants = _Grants()
+        self._keeper = LeaseKeeper(self._grants, clock)
+        self._life = os.urandom(8)
+
+    def after_fork(self) -> None:
+        """In a child, whose artifacts are its own from now on: who held one, is not here."""
+        self._wakes = set()
+        self._grants.records.clear()
+
+    def newest(self, artifact: str) -> Version | None:
+        """The newest version of an artifact."""
+        return self._newest.get(artifact)
+
+    def newest_of(self, artifacts: Iterable[str]) -> dict[str, Version | None]:
+        """The newest versions of several artifacts, all at one moment."""
+        with self._lock:
+            return {name: self._newest.get(name) for name in artifacts}
+
+    def version(self, artifact: str, number: int) -> Version | None:
+        """An older version, if it is kept."""
+        with self._lock:
+            newest = self._newest.get(artifact)
+            if newest is not None and newest.number == number:
+                return newest
+            kept = self._kept.get(artifact, ())
+            return next((one for one in kept if one.number == number), None)
+
+    def content(self, artifact: str, version: Version) -> Content:
+        """What a version holds."""
+        if version.content is None:
+            raise MissingObjects([version.id])  # Deleted meanwhile: there is a newer one.
+        return version.content
+
+    def is_content(self, version: Version, content: Content) -> bool:
+        """Whether a version holds exactly this."""
+        return version.content is not None and version.content.encoded == content.encoded
+
+    def commit(
+        self, changes: Sequence[Change], agent: str, action: str, sent: Sent | None = None
+    ) -> Committed:
+        """Make new versions: all or none."""
+        moment = time.time_ns() // 1000
+        with self._lock:
+            self._check(changes)
+            self._sequence += 1
+            made: dict[str, Version] = {}
+            for artifact, expected, content, _ in changes:
+                number = 1 if expected is None else expected.number + 1
+                id = self._life + self._sequence.to_bytes(8, "big") + len(made).to_bytes(4, "big")
+                created = moment
+                if expected is not None and not expected.deleted:
+                    created = expected.created
+                made[artifact] = Version(
+                    number, id, agent, moment, content is None, content, created
+                )
+            # In one step: who is interrupted here, as by Ctrl-C, has written all or nothing.
+            self._newest.update(made)
+            for artifact, version in made.items():
+                self._keep(artifact, version)
+                self._changes.append(
+                    ArtifactChange(artifact, version.number, agent, self._sequence, version.deleted)
+                )
+            for wake in tuple(self._wakes):
+                wake()
+            return Committed(made, self._sequence)
+
+    def names(self, prefix: str = "") -> dict[str, Version]:
+        """The newest versions of all artifacts that are there."""
+        with self._lock:
+            return {
+                name: version
+                for name, version in self._newest.items()
+                if not version.deleted and name.startswith(prefix)
+            }
+
+    def looking(self, after: int) -> Callable[[], tuple[list[ArtifactChange], int]]:
+        """Look at the last changes; raises `NotFound` if those that come next are not kept."""
+        position = after
+
+        def look() -> tuple[list[ArtifactChange], int]:
+            nonlocal position
+            with self._lock:
+                self._expect_kept(position)
+                found, position = self._since(position), self._sequence
+            return found, position
+
+        return look
+
+    @contextmanager
+    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Call `wake` after each commit."""
+        with self._lock:
+            self._wakes.add(wake)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wakes.discard(wake)
+
+    def _expect_kept(self, after: int) -> None:
+        if after > self._sequence:
+            raise Rewound(
+                f"there is no operation {after}: without a store changes end with their process. "
+                "Watch from now on, or give the artifacts a store."
+            )
+        kept = self._changes[0].sequence if len(self._changes) == _KEPT_CHANGES else 1
+        if after + 1 < kept:
+            raise NotFound(
+                f"without a store only the last {_KEPT_CHANGES} changes are kept, and {after} is "
+                "before them. Watch from now on, or give the artifacts a store."
+            )
+
+    def _since(self, after: int) -> list[ArtifactChange]:
+        found = []
+        for change in reversed(self._changes):
+            if change.sequence <= after:
+                break
+            found.append(change)
+        return found[::-1]
+
+    def sequence(self) -> int:
+        """The number of the last operation."""
+        return self._sequence
+
+    def timeline(self, artifact: str) -> Timeline:
+        """The versions that are kept, as a timeline of their own; or a deletion alone."""
+        from ropewalk.coherence._authorities._timeline import timeline_of_versions
+
+        with self._lock:
+            newest = self._newest.get(artifact)
+            kept = self._kept.get(artifact) or ([] if newest is None else [newest])
+            # Taken together: a deletion takes away what older versions hold.
+            versions = [(one, one.content) for one in kept]
+        return timeline_of_versions(self._name, artifact, versions, self._codec)
+
+    # Grants.
+
+    def acquire(self, artifact: str, holder: str, duration: float) -> Lease:
+        """Take the grant of an artifact."""
+        with self._lock:
+            return self._keeper.acquire(self._name, artifact, holder, duration)
+
+    def renew(self, lease: Lease) -> Lease:
+        """Begin a grant's time again."""
+        with self._lock:
+            return self._keeper.renew(lease, None)
+
+    def release(self, lease: Lease) -> bool:
+        """Give a grant back."""
+        with self._lock:
+            return self._keeper.release(lease)
+
+    def seize(self, record: LeaseRecord, holder: str, duration: float) -> Lease | None:
+        """Take a grant although its holder beats."""
+        with self._lock:
+            return self._keeper.seize(self._name, record, holder, duration)
+
+    def leases(self) -> list[LeaseRecord]:
+        """The grants that are held."""
+        with self._lock:
+            found = list(self._grants.records.values())
+            for record in found:
+                self._keeper.saw(self._name, record)
+            return found
+
+    def lease_name(self, artifact: str) -> str:
+        """Leases are named as their artifacts."""
+        return artifact
+
+    def leased(self, record: LeaseRecord) -> str | None:
+        """The artifact that a lease is the grant of."""
+        return record.name
+
+    # Inside, under the lock.
+
+    def _check(self, changes: Sequence[Change]) -> None:
+        for artifact, _, _, token in changes:
+            held = self._grants.records.get(artifact) if self._grants.records else None
+            actual = 0 if held is None else held.token
+            if token and token != actual:
+                raise LeaseLost(f"the grant of {artifact!r:.80} with token {token} is over")
+            if token != actual:
+                raise LeaseHeld(f"somebody holds the grant of artifact {artifact!r:.80}")
+        for artifact, expected, _, _ in changes:
+            if self._newest.get(artifact) is not expected:
+                names = [change.artifact for change in changes]
+                raise Moved({name: self._newest.get(name) for name in names})
+
+    def _keep(self, artifact: str, version: Version) -> None:
+        if version.deleted:
+            # Agents that read it still know of the version, but what it held is gone.
+            for one in self._kept.pop(artifact, ()):
+                one.content = None
+            return
+        kept = self._kept.get(artifact)
+        if kept is None:
+            kept = self._kept[artifact] = deque(maxlen=KEPT_VERSIONS)
+        kept.append(version)
+
+
+class _Grants:
+    """Leases in memory, for a `LeaseKeeper`. Under the authority's lock."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, LeaseRecord] = {}
+        self._tokens: defaultdict[str, int] = defaultdict(int)
+
+    def _lease(self, space: str, name: str) -> LeaseRecord | None:
+        return self.records.get(name)
+
+    def _grant_lease(
+        self, space: str, name: str, expected: LeaseRecord | None, holder: str, duration: float
+    ) -> LeaseRecord | None:
+        if self.records.get(name) != expected:
+            return None
+        self._tokens[name] += 1
+        made = self.records[name] = LeaseRecord(name, holder, self._tokens[name], 1, duration)
+        return made
+
+    def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
+        if self.records.get(expected.name) != expected:
+            return False
+        if record is None:
+            del self.records[expected.name]
+        else:
+            self.records[expected.name] = record
+        return True

@@ -1,0 +1,239 @@
+"""The records of the three logs: their fields, in order, and what makes them.
+
+Every record of a stream has a `sequence_number`, gap-free within its instance, and an
+`order`, which counts through all streams of the instance. The first record that an
+instance writes to a file is a `begin`, the last an `end`; `dropped` stands where records
+were lost. These three have a field `record`, the others have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+Record: TypeAlias = dict[str, Any]
+ContentHash: TypeAlias = str | Callable[[], str | None] | None
+"""The hash of a content, or what computes it: that is then called by the worker thread."""
+
+STATE_LOG: Final = "state_log"
+CONTENT_AUDIT_LOG: Final = "content_audit_log"
+METRIC: Final = "metric"
+
+STATE_LOG_SCHEMA: Final = "ropewalk.state_log.v1"
+CONTENT_AUDIT_SCHEMA: Final = "ropewalk.content_audit.v1"
+METRIC_SCHEMA: Final = "ropewalk.metric.v1"
+
+SCHEMAS: Final = {
+    STATE_LOG: STATE_LOG_SCHEMA,
+    CONTENT_AUDIT_LOG: CONTENT_AUDIT_SCHEMA,
+    METRIC: METRIC_SCHEMA,
+}
+
+STATE_LOG_FIELDS: Final = (
+    "tick artifact_id agent_id agent_name from_state to_state trigger version content_hash "
+    "sequence_number instance_id schema_version"
+).split()
+CONTENT_AUDIT_FIELDS: Final = (
+    "tick agent_id agent_name artifact_id version content_hash source outcome "
+    "sequence_number instance_id schema_version"
+).split()
+METRIC_FIELDS: Final = (
+    "operation namespace key agent_name tokens_consumed cache_hit tick tokens_saved_estimate "
+    "sequence_number instance_id schema_version"
+).split()
+
+FIELDS: Final = {
+    STATE_LOG: STATE_LOG_FIELDS,
+    CONTENT_AUDIT_LOG: CONTENT_AUDIT_FIELDS,
+    METRIC: METRIC_FIELDS,
+}
+"""What a record of each stream always has; it may have more."""
+
+CONTROL: Final = "record"
+"""The field that only the records have which are about the log itself."""
+BEGIN: Final = "begin"
+END: Final = "end"
+DROPPED: Final = "dropped"
+
+
+class StoreMetricEvent(NamedTuple):
+    """One operation, as `on_metric` and exporters of telemetry get it.
+
+    `operation` is "get", "put", "delete", "search.hit" or "degraded". `time` is in
+    microseconds, `seconds` is how long it took, if that was measured.
+    """
+
+    operation: str
+    namespace: tuple[str, ...]
+    key: str
+    agent_name: str
+    tokens_consumed: int
+    cache_hit: bool
+    tick: int
+    tokens_saved_estimate: int
+    sequence_number: int
+    instance_id: str
+    schema_version: str
+    order: int
+    time: int
+    seconds: float | None = None
+
+
+class Mark(NamedTuple):
+    """When a record was taken: its numbers, its time in microseconds, and its tick."""
+
+    number: int
+    order: int
+    time: int
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the first record of a log says about the instance that writes it."""
+
+    instance_id: str
+    space: str
+    strategy: str
+    bound_seconds: float | None
+    bound_reads: int | None
+    tick_seconds: float
+    process: int
+    from_start: bool = True
+    """Whether everything that the instance did is in its logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the records of one stream are made."""
+
+    stream: str
+    make: Callable[[Mark, str, Sequence[Any]], Any]
+
+    @property
+    def schema(self) -> str:
+        """The version of the records' fields."""
+        return SCHEMAS[self.stream]
+
+    def begin(self, about: About, time: int) -> Record:
+        """The first record."""
+        return self._control(BEGIN, 0, about.instance_id, time) | {
+            one: value for one, value in asdict(about).items() if one != "instance_id"
+        }
+
+    def end(self, number: int, instance: str, time: int, dropped: int) -> Record:
+        """The last record; `records` is how many there were before it."""
+        counts = {"records": number - 1, "dropped": dropped}
+        return self._control(END, number, instance, time) | counts
+
+    def dropped(self, first: int, last: int, instance: str, time: int) -> Record:
+        """What stands where the records `first` to `last` were lost."""
+        span = {"last_sequence_number": last, "count": last - first + 1}
+        return self._control(DROPPED, first, instance, time) | span
+
+    def _control(self, kind: str, number: int, instance: str, time: int) -> Record:
+        return {
+            CONTROL: kind,
+            "stream": self.stream,
+            "sequence_number": number,
+            "instance_id": instance,
+            "schema_version": self.schema,
+            "time": time,
+        }
+
+
+def _state(mark: Mark, instance: str, given: Sequence[Any]) -> Record:
+    artifact, agent, before, after, trigger, version, *more = given
+    content, read_version, token, home, tick = more
+    return {
+        "tick": mark.tick if tick is None else tick,
+        "artifact_id": artifact,
+        "agent_id": f"{agent}@{home or instance}",
+        "agent_name": agent,
+        "from_state": _state_name(before),
+        "to_state": _state_name(after),
+        "trigger": trigger,
+        "version": version,
+        "content_hash": _hash(content),
+        "sequence_number": mark.number,
+        "instance_id": instance,
+        "schema_version": STATE_LOG_SCHEMA,
+        "order": mark.order,
+        "time": mark.time,
+        "read_version": read_version,
+        "token": token,
+    }
+
+
+def _audit(mark: Mark, instance: str, given: Sequence[Any]) -> Record:
+    agent, artifact, version, content, source, outcome, read_version, more = given
+    return {
+        "tick": mark.tick if more.tick is None else more.tick,
+        "agent_id": f"{agent}@{instance}",
+        "agent_name": agent,
+        "artifact_id": artifact,
+        "version": version,
+        "content_hash": _hash(content),
+        "source": source,
+        "outcome": outcome,
+        "sequence_number": mark.number,
+        "instance_id": instance,
+        "schema_version": CONTENT_AUDIT_SCHEMA,
+        "order": mark.order,
+        "time": mark.time,
+        "began": mark.time if more.began is None else more.began,
+        "read_version": read_version,
+        "merged": more.merged,
+        "degraded": more.degraded,
+        "token": more.token,
+    }
+
+
+def _metric(mark: Mark, instance: str, given: Sequence[Any]) -> StoreMetricEvent:
+    operation, namespace, key, agent, cache_hit, consumed, saved, seconds, tick = given
+    return StoreMetricEvent(
+        operation=operation,
+        namespace=tuple(namespace),
+        key=key,
+        agent_name=agent,
+        tokens_consumed=consumed,
+        cache_hit=cache_hit,
+        tick=mark.tick if tick is None else tick,
+        tokens_saved_estimate=saved,
+        sequence_number=mark.number,
+        instance_id=instance,
+        schema_version=METRIC_SCHEMA,
+        order=mark.order,
+        time=mark.time,
+        seconds=seconds,
+    )
+
+
+class More(NamedTuple):
+    """What a delivery may say beside the fields that it always has."""
+
+    began: int | None = None
+    merged: bool = False
+    degraded: bool = False
+    token: int | None = None
+    tick: int | None = None
+
+
+STATE_SHAPE: Final = Shape(STATE_LOG, _state)
+AUDIT_SHAPE: Final = Shape(CONTENT_AUDIT_LOG, _audit)
+METRIC_SHAPE: Final = Shape(METRIC, _metric)
+
+
+def control_of(record: Any) -> str | None:
+    """What a record says about the log itself; None if it says what happened."""
+    return record.get(CONTROL) if isinstance(record, dict) else None
+
+
+def _state_name(state: Any) -> str:
+    # A state is an enumeration in the protocol, and its name in a log.
+    return str(getattr(state, "name", state))
+
+
+def _hash(content: ContentHash) -> str | None:
+    return content() if callable(content) else content

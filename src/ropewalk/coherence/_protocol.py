@@ -1,0 +1,381 @@
+"""The protocol: who has what of which artifact, and what follows from each event. Pure.
+
+No clock, store or socket is in here: moments and versions are handed in, transitions come
+out. Safety never rests on a message. An entry may be served only if nothing newer is known,
+no message may have been lost since it was confirmed, and its strategy or its grant says so;
+else its version is confirmed at the authority first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import count
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from ropewalk.coherence._content import Content
+
+
+class State(StrEnum):
+    """What an agent may do with its copy of an artifact."""
+
+    MODIFIED = "MODIFIED"
+    """It holds the grant and has written under it: nobody else may write."""
+    EXCLUSIVE = "EXCLUSIVE"
+    """It holds the grant: nobody else may write."""
+    SHARED = "SHARED"
+    """It has a copy, which may be served as its strategy says."""
+    INVALID = "INVALID"
+    """It has no copy that may be served."""
+
+
+_GRANTED: Final = (State.EXCLUSIVE, State.MODIFIED)
+
+
+class Version:
+    """One version of an artifact. Numbers begin at 1 and are never used again."""
+
+    __slots__ = ("agent", "content", "created", "deleted", "id", "number", "time")
+
+    def __init__(
+        self,
+        number: int,
+        id: bytes,
+        agent: str,
+        time: int,
+        deleted: bool = False,
+        content: Content | None = None,
+        created: int | None = None,
+    ) -> None:
+        self.number = number
+        self.id = id
+        """Tells versions apart, whatever their numbers; equal ids are one version."""
+        self.agent, self.time = agent, time
+        self.created = time if created is None else created
+        """When the artifact came to be: at its first version, or the first after a deletion."""
+        self.deleted = deleted
+        self.content = content
+
+    def __repr__(self) -> str:
+        gone = " deleted" if self.deleted else ""
+        return f"<Version {self.number}{gone} by {self.agent!r}>"
+
+
+class Entry:
+    """What one agent has of one artifact."""
+
+    __slots__ = ("confirmed", "deadline", "doubt", "lost", "reads", "state", "token", "version")
+
+    def __init__(self, version: Version) -> None:
+        self.version = version
+        """What it last read or wrote: the base of its next write."""
+        self.state = State.INVALID
+        self.confirmed = 0.0
+        """From before the request that found this version to be the newest."""
+        self.reads = count()
+        """Numbers the reads since; two threads never get the same number."""
+        self.doubt = -1
+        self.token = 0
+        """The fencing token of its grant; 0 without one."""
+        self.deadline = 0.0
+        """Until when its grant lasts, on this client's clock."""
+        self.lost = False
+        """Whether its grant was taken away, and the authority was not asked since."""
+
+    def confirm(self, version: Version, now: float, doubt: int) -> None:
+        """A version was the newest after `now`."""
+        if version.id == self.version.id and now < self.confirmed:
+            return  # Another thread asked later, and was answered sooner.
+        self.version, self.confirmed, self.doubt = version, now, doubt
+        self.reads = count()
+        self.lost = False
+
+
+class Transition(NamedTuple):
+    """A change of state, for the log."""
+
+    artifact: str
+    agent: str
+    before: State
+    after: State
+    trigger: str
+    version: int
+    token: int = 0
+    """Of the grant that the agent has then; 0 without one."""
+    home: str = ""
+    """The client that the agent is in, if that is another one."""
+
+
+class Heard(NamedTuple):
+    """What a message made of the directory."""
+
+    transitions: list[Transition]
+    gap: bool
+    """Whether messages before it were lost."""
+
+
+class Directory:
+    """The entries of all agents of one client. Safe to share between threads.
+
+    With `follows`, what is newest is remembered also of artifacts that nobody here holds.
+    Whoever is about to hold one may have asked before that was heard, and it is told once.
+    """
+
+    def __init__(self, *, follows: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._follows = follows
+        self._holders: dict[str, dict[str, Entry]] = {}
+        self._newest: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+        self.doubts = 0
+        """How often messages may have been lost. An entry that is older is confirmed first."""
+
+    def after_fork(self) -> None:
+        """In a child: the lock may be held by nobody, and what is to come is not heard yet."""
+        self._lock = threading.Lock()
+        self.doubts += 1
+        for holders in self._holders.values():
+            for entry in holders.values():
+                if entry.token:  # The grant is the parent's.
+                    entry.token, entry.deadline, entry.state = 0, 0.0, State.INVALID
+
+    # Looking.
+
+    def entry(self, agent: str, artifact: str) -> Entry | None:
+        """What an agent has of an artifact, if anything."""
+        holders = self._holders.get(artifact)
+        return None if holders is None else holders.get(agent)
+
+    def is_current(self, artifact: str, entry: Entry) -> bool:
+        """Whether nothing is known that would make a copy old."""
+        return (
+            entry.state is not State.INVALID
+            and entry.doubt == self.doubts
+            and entry.version.number >= self._newest.get(artifact, 0)
+        )
+
+    def newest(self, artifact: str) -> int:
+        """The newest version that this client knows of; 0 if it knows none."""
+        return self._newest.get(artifact, 0)
+
+    def state(self, agent: str, artifact: str, now: float) -> State:
+        """The state of an agent at an artifact."""
+        entry = self.entry(agent, artifact)
+        if entry is None or not self.is_current(artifact, entry):
+            return State.INVALID
+        if entry.state in _GRANTED and now >= entry.deadline:
+            return State.INVALID
+        return entry.state
+
+    def holders(self, artifact: str) -> list[str]:
+        """The agents that have something of an artifact."""
+        with self._lock:
+            return list(self._holders.get(artifact, ()))
+
+    def held_by(self, agent: str) -> list[str]:
+        """The artifacts of which an agent has something."""
+        with self._lock:
+            return [name for name, holders in self._holders.items() if agent in holders]
+
+    def agents(self) -> list[str]:
+        """The agents that have something."""
+        with self._lock:
+            return sorted({agent for holders in self._holders.values() for agent in holders})
+
+    def __len__(self) -> int:
+        return sum(len(holders) for holders in self._holders.values())
+
+    # Events. Each gives the transitions that it made.
+
+    def fetched(
+        self, agent: str, artifact: str, version: Version, now: float, doubt: int
+    ) -> list[Transition]:
+        """An agent got a version that was the newest after `now`, and knew of so many doubts."""
+        with self._lock:
+            entry = self._entry(agent, artifact, version)
+            entry.confirm(version, now, doubt)
+            self._learn(artifact, version.number)
+            after = entry.state if entry.state in _GRANTED else State.SHARED
+            return self._change(artifact, agent, entry, after, "fetch")
+
+    def committed(
+        self, agent: str, artifact: str, version: Version, now: float, doubt: int
+    ) -> list[Transition]:
+        """An agent's write became a version. Others find out when they look: see `overtaken`."""
+        with self._lock:
+            entry = self._entry(agent, artifact, version)
+            entry.confirm(version, now, doubt)
+            self._learn(artifact, version.number)
+            if entry.token:
+                return self._change(artifact, agent, entry, State.MODIFIED, "commit")
+            return self._change(artifact, agent, entry, State.SHARED, "commit_cas")
+
+    def overtaken(self, artifact: str, trigger: str = "invalidate") -> list[Transition]:
+        """Mark the copies that are older than what is known; only the log needs it."""
+        with self._lock:
+            return list(self._overtaken(artifact, trigger))
+
+    def heard(self, artifact: str, version: int, since: int) -> Heard:
+        """A message came: the artifact is at `version`, and the sender told of `since` before.
+
+        It may come late, twice or not at all. If what was told between is missing, messages
+        were lost, and perhaps others too: every copy is confirmed before it is served again.
+        """
+        with self._lock:
+            told = self._told.get(artifact)
+            gap = told is not None and since > told
+            if gap:
+                self.doubts += 1
+            if told is None or version > told:
+                self._told[artifact] = version
+            if not self._learn(artifact, version):
+                return Heard([], gap)
+            return Heard(list(self._overtaken(artifact, "invalidate")), gap)
+
+    def deleted(self, artifact: str, version: int) -> None:
+        """The log has told that an artifact was taken away: nothing of it need be remembered.
+
+        Who asked for it before is about to hold what is gone, so every copy is doubted.
+        """
+        with self._lock:
+            if artifact not in self._holders and self._newest.get(artifact, 0) <= version:
+                self._newest.pop(artifact, None)
+                self._told.pop(artifact, None)
+                self.doubts += 1
+
+    def disproved(self, artifact: str, heard: int, version: int) -> None:
+        """The authority, asked after a message said `heard`, knows of no more than `version`.
+
+        Then the message was false, and copies may be served again.
+        """
+        with self._lock:
+            if version < heard == self._newest.get(artifact):
+                self._newest[artifact] = version
+                self._told.pop(artifact, None)
+
+    def doubt(self) -> None:
+        """Messages may have been lost: every copy is confirmed before it is served again."""
+        with self._lock:
+            self.doubts += 1
+
+    def granted(
+        self, agent: str, artifact: str, version: Version | None, token: int, deadline: float
+    ) -> list[Transition]:
+        """An agent got the grant of an artifact; what it has of it was confirmed since."""
+        with self._lock:
+            entry = self._entry(agent, artifact, version or _NOTHING)
+            again = entry.token == token
+            entry.token, entry.deadline = token, deadline
+            if again:
+                return []
+            return self._change(artifact, agent, entry, State.EXCLUSIVE, "grant")
+
+    def renewed(self, agent: str, artifact: str, token: int, deadline: float) -> None:
+        """The time of a grant has begun again."""
+        entry = self.entry(agent, artifact)
+        if entry is not None and entry.token == token:
+            entry.deadline = deadline
+
+    def based(self, agent: str, artifact: str, version: Version) -> list[Transition]:
+        """An agent saw something that nobody could confirm: the base of its next write."""
+        with self._lock:
+            entry = self._entry(agent, artifact, version)
+            entry.version = version
+            if entry.state is State.INVALID or entry.token:
+                return []
+            return self._change(artifact, agent, entry, State.INVALID, "degrade")
+
+    def released(self, agent: str, artifact: str) -> list[Transition]:
+        """An agent gave its grant back; its copy stays."""
+        return self._ungrant(agent, artifact, State.SHARED, "release")
+
+    def reclaimed(self, agent: str, artifact: str, trigger: str) -> list[Transition]:
+        """A grant was taken from an agent, and with it the right to serve its copy."""
+        return self._ungrant(agent, artifact, State.INVALID, trigger)
+
+    def recovered(self, agent: str) -> list[Transition]:
+        """An agent begins afresh: what it had is not served, nor the base of a write."""
+        made: list[Transition] = []
+        for artifact in self.held_by(agent):
+            made += self.forgotten(agent, artifact, "recover")
+        return made
+
+    def emptied(self, agent: str, artifact: str, version: int) -> list[Transition]:
+        """An agent found an artifact deleted, or deleted it: it has nothing; a grant stays."""
+        with self._lock:
+            if version:
+                self._learn(artifact, version)
+            entry = self._holders.get(artifact, {}).get(agent)
+            if entry is not None and entry.token:
+                entry.version = _NOTHING
+                return []
+        return self.forgotten(agent, artifact, "delete")
+
+    def forgotten(self, agent: str, artifact: str, trigger: str) -> list[Transition]:
+        """What an agent had of an artifact is gone."""
+        with self._lock:
+            entry = self._drop(agent, artifact)
+            if entry is None:
+                return []
+            return self._change(artifact, agent, entry, State.INVALID, trigger)
+
+    # Inside, under the lock.
+
+    def _drop(self, agent: str, artifact: str) -> Entry | None:
+        """Remember nothing of an artifact that nobody here holds, if it is not followed."""
+        holders = self._holders.get(artifact, {})
+        entry = holders.pop(agent, None)
+        if not holders:
+            self._holders.pop(artifact, None)
+            self._told.pop(artifact, None)
+            if not self._follows:
+                self._newest.pop(artifact, None)
+        return entry
+
+    def _entry(self, agent: str, artifact: str, version: Version) -> Entry:
+        holders = self._holders.setdefault(artifact, {})
+        found = holders.get(agent)
+        if found is None:
+            found = holders[agent] = Entry(version)
+        return found
+
+    def _learn(self, artifact: str, version: int) -> bool:
+        if version <= self._newest.get(artifact, 0):
+            return False
+        self._newest[artifact] = version
+        return True
+
+    def _overtaken(self, artifact: str, trigger: str) -> Iterator[Transition]:
+        newest = self._newest.get(artifact, 0)
+        for agent, entry in self._holders.get(artifact, {}).items():
+            if entry.version.number < newest and entry.state is State.SHARED:
+                yield from self._change(artifact, agent, entry, State.INVALID, trigger)
+
+    def _ungrant(self, agent: str, artifact: str, after: State, trigger: str) -> list[Transition]:
+        with self._lock:
+            entry = self._holders.get(artifact, {}).get(agent)
+            if entry is None or not entry.token:
+                return []
+            token, entry.token, entry.deadline = entry.token, 0, 0.0
+            entry.lost = after is State.INVALID
+            if entry.version is _NOTHING:
+                after = State.INVALID
+                self._drop(agent, artifact)
+            made = self._change(artifact, agent, entry, after, trigger)
+            # Of a grant that was taken away, the log says which it was.
+            return [one._replace(token=token) for one in made] if entry.lost else made
+
+    def _change(
+        self, artifact: str, agent: str, entry: Entry, after: State, trigger: str
+    ) -> list[Transition]:
+        before, entry.state = entry.state, after
+        if before is after and trigger == "fetch":
+            return []
+        version, token = entry.version.number, entry.token
+        return [Transition(artifact, agent, before, after, trigger, version, token)]
+
+
+_NOTHING: Final = Version(0, b"", "", 0)
+"""Stands for an artifact of which nothing was read yet."""

@@ -1,0 +1,155 @@
+"""Commits in a store: found with few reads, and landed with one write."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ropewalk.errors import InvalidInput, MissingObjects, NotFound
+from ropewalk.history._attempts import sent
+from ropewalk.store import Fence, Move, Operation, Store
+from ropewalk.store._forking import freed_after_fork
+from ropewalk.tree import Commit, Kind, Object, ObjectId, links, read_commit
+
+if TYPE_CHECKING:
+    from ropewalk.store import Scalar
+
+_REMEMBERED = 4096
+
+
+class StepFields(TypedDict, total=False):
+    """What a caller may say about a step: fields of its commit."""
+
+    description: str
+    logic_step: str
+    status: str
+    error: str
+    agent: str
+    branch: str
+    extension: Mapping[str, Any]
+    time: int
+
+
+def check_fields(fields: StepFields) -> None:
+    """Raise `InvalidInput` for a field that nobody knows."""
+    unknown = fields.keys() - StepFields.__annotations__.keys()
+    if unknown:
+        known = ", ".join(StepFields.__annotations__)
+        raise InvalidInput(f"a step has no {', '.join(sorted(unknown))}; it has {known}")
+
+
+class Commits:
+    """The commits of one space. Safe to share between threads."""
+
+    def __init__(self, store: Store, space: str) -> None:
+        self._store, self._space = store, space
+        self._known: OrderedDict[ObjectId, Commit] = OrderedDict()
+        self._lock = freed_after_fork(threading.Lock())
+
+    def find(self, id: ObjectId) -> Commit:
+        """The commit with an id; raises `NotFound`."""
+        with self._lock:
+            found = self._known.get(id)
+        if found is not None:
+            return found
+        try:
+            (read,) = self._store.read([id])
+        except MissingObjects:
+            raise NotFound(f"there is no commit {id.hex()} in the store") from None
+        if read.kind != Kind.COMMIT:
+            raise NotFound(f"object {id.hex()} is not a commit")
+        commit = read_commit(read)
+        self.remember([commit])
+        return commit
+
+    def look_ahead(self, ids: Iterable[ObjectId]) -> None:
+        """Read commits together that will be asked for one by one."""
+        with self._lock:
+            unknown = [id for id in ids if id not in self._known]
+        try:
+            read = self._store.read(unknown)
+        except MissingObjects:
+            return  # Whoever asks for the one that is missing is told.
+        self.remember(read_commit(one) for one in read if one.kind == Kind.COMMIT)
+
+    def remember(self, commits: Iterable[Commit]) -> None:
+        """Keep commits at hand."""
+        with self._lock:
+            for commit in commits:
+                self._known[commit.id] = commit
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+
+    def land(
+        self,
+        objects: Sequence[Object],
+        needs: Sequence[ObjectId],
+        moves: Sequence[Move],
+        metadata: Mapping[str, Scalar],
+        *,
+        write_id: str | None = None,
+        epoch: int | None = None,
+        fence: Sequence[Fence] | None = None,
+    ) -> Operation:
+        """One write, sent again if no answer came.
+
+        What it needs may be condemned, although refs reach it: a collection has yet to
+        see that, or was killed before it could. Then it is sent along, and so revived.
+        Raises `MissingObjects` if something is gone.
+        """
+        id = new_write_id() if write_id is None else write_id
+        sending, needed = list(objects), list(needs)
+        while True:
+            try:
+                return self._send(sending, needed, moves, metadata, id, epoch, fence)
+            except MissingObjects as error:
+                again = self._condemned(error.ids)
+                if again is None:
+                    raise
+                sending += again
+                needed += [link for one in again for link in links(one)]
+
+    def _send(
+        self,
+        objects: Sequence[Object],
+        needs: Sequence[ObjectId],
+        moves: Sequence[Move],
+        metadata: Mapping[str, Scalar],
+        write_id: str,
+        epoch: int | None,
+        fence: Sequence[Fence] | None,
+    ) -> Operation:
+        return sent(
+            lambda: self._store.commit(
+                self._space,
+                objects,
+                needs,
+                moves,
+                operation=metadata,
+                write_id=write_id,
+                epoch=epoch,
+                fence=fence,
+            )
+        )
+
+    def _condemned(self, ids: Sequence[ObjectId]) -> list[Object] | None:
+        """Objects that are there but condemned, and all such that they reach; or None."""
+        found: dict[ObjectId, Object] = {}
+        pending = list(ids)
+        while pending:
+            try:
+                read = self._store.read(pending)
+            except MissingObjects:
+                return None
+            found.update((one.id, one) for one in read)
+            reached = {link for one in read for link in links(one)}
+            pending = self._store.missing(reached.difference(found))
+        return list(found.values())
+
+
+def new_write_id() -> str:
+    """A write id that nobody else has."""
+    return os.urandom(16).hex()

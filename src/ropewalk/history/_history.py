@@ -1,0 +1,540 @@
+"""A history: the commits, branches, tags, pins and operations in one space of a store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+
+from ropewalk.codec import Codec, default_codec
+from ropewalk.errors import Conflict, InvalidInput, InvalidName, NotFound, RefMoved
+from ropewalk.history import _ancestry as ancestry
+from ropewalk.history import _refs as refs
+from ropewalk.history import _undoing as undoing
+from ropewalk.history._attempts import Backoff
+from ropewalk.history._branch import Branch
+from ropewalk.history._commits import Commits, StepFields, check_fields
+from ropewalk.history._merging import Merging, check_mergers, merge_commits, nearest
+from ropewalk.store import Move, Operation, Store, View
+from ropewalk.store._asynchronous import Threads, twin, twin_iterator
+from ropewalk.store._checks import expect
+from ropewalk.store._own import EXPIRES_AT
+from ropewalk.tree import (
+    Change,
+    Commit,
+    Edited,
+    Map,
+    Mergers,
+    Object,
+    ObjectId,
+    Reader,
+    TreeWriter,
+    diff,
+    load,
+    make_commit,
+)
+
+if TYPE_CHECKING:
+    from ropewalk.store import Scalar
+
+At: TypeAlias = Commit | ObjectId | str
+"""What names a commit: itself, its id, its id in hex, a branch, or a tag."""
+
+MAIN = "main"
+"""The branch that is meant when none is named."""
+
+_PAGE = 256
+
+
+class History:
+    """The versions of what one agent, thread or set of artifacts holds.
+
+    A space of a store, seen as commits that branches, tags and pins name. Every change
+    moves refs by compare-and-swap and is an operation, so it can be undone. Safe to
+    share between threads. Methods that ask the store have asynchronous twins: `aundo`
+    for `undo`, and so on.
+    """
+
+    def __init__(
+        self, store: Store, space: str, *, codec: Codec | None = None, agent: str = ""
+    ) -> None:
+        if not isinstance(store, Store):
+            raise InvalidInput(f"a history is in a Store, not in a {type(store).__name__}")
+        if not isinstance(agent, str):
+            raise InvalidInput(f"an agent is a name, not a {type(agent).__name__}")
+        store.view(space)  # The name is checked here, not at the first commit.
+        self.store, self.space = store, space
+        self.codec = default_codec if codec is None else codec
+        self.agent = agent
+        self._commits = Commits(store, space)
+
+    def __repr__(self) -> str:
+        return f"<History of {self.space!r} in {self.store!r}>"
+
+    @property
+    def _threads(self) -> Threads:
+        return self.store._threads
+
+    # Reading.
+
+    def resolve(self, at: At = MAIN) -> Commit:
+        """The commit that a branch, a tag, an id or its hex digits name.
+
+        A branch goes before a tag of the same name. Raises `NotFound`.
+        """
+        if isinstance(at, Commit):
+            return at
+        if isinstance(at, bytes):
+            return self._commits.find(at)
+        if not isinstance(at, str):
+            raise InvalidInput(f"a commit is named by text or by its id, not {at!r:.80}")
+        for kind in (refs.BRANCH, refs.TAG):
+            target = self._target(kind, at)
+            if target is not None:
+                return self._commits.find(target)
+        if len(at) == 64 and all(digit in "0123456789abcdef" for digit in at):
+            return self._commits.find(bytes.fromhex(at))
+        raise NotFound(
+            f"{self.space!r} has no branch or tag {at!r:.80}, and an id has 64 hexadecimal digits"
+        )
+
+    def look_ahead(self, ids: Iterable[ObjectId]) -> None:
+        """Read commits together that will be asked for one by one: a few hundred at most."""
+        self._commits.look_ahead(ids)
+
+    def value(self, at: At = MAIN) -> Any:
+        """The whole value of a commit."""
+        return load(self.resolve(at).root, self.store.read, self.codec)
+
+    def map(self, at: At = MAIN) -> Map:
+        """The value of a commit as a `Map`, of which only what is asked for is read."""
+        return Map(self.resolve(at).root, self.store.read, self.codec)
+
+    def metadata(self, at: At = MAIN) -> Any:
+        """What was said about the step; None if nothing was."""
+        root = self.resolve(at).metadata
+        return None if root is None else load(root, self.store.read, self.codec)
+
+    def events(self, at: At = MAIN) -> Any:
+        """What happened during the step; None if nothing was recorded."""
+        root = self.resolve(at).events
+        return None if root is None else load(root, self.store.read, self.codec)
+
+    def diff(self, old: At, new: At) -> list[Change]:
+        """The differences between the values of two commits, by path."""
+        before, after = self.resolve(old).root, self.resolve(new).root
+        return list(diff(before, after, self.store.read, codec=self.codec))
+
+    # Where commits come from.
+
+    def ancestors(self, at: At = MAIN, limit: int | None = None) -> Iterator[Commit]:
+        """A commit and everything it comes from, parents after children."""
+        start = self.resolve(at).id
+        return islice(ancestry.ancestors([start], self._commits.find), limit)
+
+    def steps(self, at: At = MAIN, limit: int | None = None) -> Iterator[Commit]:
+        """A commit, its first parent, and so on: what one branch did, newest first."""
+        start = self.resolve(at).id
+        return islice(ancestry.first_parents(start, self._commits.find), limit)
+
+    def merge_base(self, ours: At, theirs: At) -> Commit | None:
+        """The nearest common ancestor; None if there is none.
+
+        If there are several, as after merges to and fro, the same one is always chosen.
+        """
+        first, second = self.resolve(ours).id, self.resolve(theirs).id
+        found = ancestry.merge_bases([first], second, self._commits.find)
+        return next(iter(nearest(found)), None)
+
+    def is_ancestor(self, old: At, new: At) -> bool:
+        """Whether the second commit is the first, or comes from it."""
+        return ancestry.is_ancestor(self.resolve(old), self.resolve(new), self._commits.find)
+
+    # Branches.
+
+    def open(self, branch: str = MAIN) -> Branch:
+        """A handle on a branch, to commit to it again and again; it need not exist yet."""
+        return Branch(self, branch)
+
+    def branches(self) -> dict[str, ObjectId]:
+        """The branches and the commits they are at, sorted by name."""
+        return self._named(refs.BRANCH)
+
+    def create_branch(self, name: str, at: At = MAIN) -> Operation:
+        """A new branch at a commit. Raises `Conflict` if there is one of that name."""
+        return self._create(refs.BRANCH, name, self.resolve(at))
+
+    def delete_branch(self, name: str) -> Operation:
+        """Remove a branch; its commits stay as long as something else names them."""
+        return self._remove(refs.BRANCH, name)
+
+    def move_branch(self, name: str, to: At, *, expected: At | None = None) -> Operation:
+        """Put a branch at another commit, forward or back; nothing is deleted.
+
+        With `expected` only if it is there now: else `RefMoved`.
+        """
+        target = self.resolve(to)
+        before = None if expected is None else self.resolve(expected).id
+
+        full = refs.full_name(refs.BRANCH, name)
+
+        def moves(view: View) -> list[Move]:
+            found = _target_in(view, full)
+            if found is None:
+                raise self._unknown(refs.BRANCH, name)
+            return [Move(full, before or found, target.id)]
+
+        return self._move("move", full, moves, {"branch": name}, retry=expected is None)
+
+    def merge(
+        self,
+        source: At,
+        into: str = MAIN,
+        *,
+        mergers: Mergers | None = None,
+        **fields: Unpack[StepFields],
+    ) -> Commit:
+        """Bring the changes of a commit into a branch, as a commit with two parents.
+
+        Three-way from their common ancestor; if there are several, from what these make
+        together. `fields` say more about it: see `Branch.commit`. If the branch has it all
+        already, nothing is done; if it has nothing of its own, it moves forward. Raises
+        `MergeConflict` with nothing changed.
+        """
+        return self._merge_settled(source, into, mergers, fields, None)
+
+    def _merge_settled(
+        self,
+        source: At,
+        into: str,
+        mergers: Mergers | None,
+        fields: StepFields,
+        settle: Callable[[Edited, Reader], Edited] | None,
+    ) -> Commit:
+        """The same; `settle` has the last word on the value of two."""
+        check_fields(fields)
+        check_mergers(mergers, self.codec)
+        theirs = self.resolve(source)
+        backoff = Backoff()
+        while True:
+            view = self.store.view(self.space, refs.full_name(refs.BRANCH, into))
+            head = _target_in(view, refs.full_name(refs.BRANCH, into))
+            if head is None:
+                raise self._unknown(refs.BRANCH, into)
+            try:
+                found = self._commits.find(head)
+                return self._merge(into, found, theirs, mergers, fields, settle)
+            except RefMoved:
+                backoff.wait()
+
+    # Tags and pins.
+
+    def tags(self) -> dict[str, ObjectId]:
+        """The tags and the commits they name, sorted by name."""
+        return self._named(refs.TAG)
+
+    def create_tag(self, name: str, at: At = MAIN) -> Operation:
+        """Name a commit for good. Raises `Conflict` if there is a tag of that name."""
+        return self._create(refs.TAG, name, self.resolve(at))
+
+    def delete_tag(self, name: str) -> Operation:
+        """Remove a tag."""
+        return self._remove(refs.TAG, name)
+
+    def pins(self) -> list[refs.Pin]:
+        """The pins, sorted by name, also those whose time is over."""
+        view = self.store.view(self.space, refs.prefix(refs.PIN))
+        return [refs.pin_of(ref, self._commits.find(ref.target)) for ref in view.refs]
+
+    def pin(
+        self,
+        name: str,
+        root: ObjectId,
+        objects: list[Object] | None = None,
+        needs: list[ObjectId] | None = None,
+        *,
+        expires_at: int | None = None,
+    ) -> Operation:
+        """Keep a value, in the place of what the pin kept before.
+
+        `objects` are those of the value that may not be in the store yet, `needs` what
+        they point to. `expires_at`, in microseconds since 1970, is when `prune_expired`
+        may drop the pin.
+        """
+        if expires_at is not None and type(expires_at) is not int:
+            raise InvalidInput(f"expires_at is in microseconds since 1970, not {expires_at!r:.80}")
+        extension = {} if expires_at is None else {EXPIRES_AT: expires_at}
+        now = time.time_ns() // 1000
+        kept, made = make_commit(root, time=now, agent=self.agent, extension=extension)
+        sending = [*(objects or ()), made]
+        needed = [*(needs or ()), root]
+
+        full = refs.full_name(refs.PIN, name)
+
+        def moves(view: View) -> list[Move]:
+            return [Move(full, _target_in(view, full), kept.id)]
+
+        return self._move("pin", full, moves, {"pin": name}, objects=sending, needs=needed)
+
+    def unpin(self, name: str) -> Operation:
+        """Drop a pin; its value stays as long as something else reaches it."""
+        return self._remove(refs.PIN, name)
+
+    def prune_expired(self, now: int | None = None) -> list[str]:
+        """Drop the pins whose time is over; their names. Objects are left to `gc`."""
+        moment = time.time_ns() // 1000 if now is None else now
+        dropped: list[str] = []
+
+        def moves(view: View) -> list[Move]:
+            pins = [(ref, refs.pin_of(ref, self._commits.find(ref.target))) for ref in view.refs]
+            over = [(ref, pin) for ref, pin in pins if pin.is_over(moment)]
+            dropped[:] = [pin.name for _, pin in over]
+            return [Move(ref.name, ref.target, None) for ref, _ in over]
+
+        if any(pin.is_over(moment) for pin in self.pins()):
+            self._move("prune", refs.prefix(refs.PIN), moves, {})
+        return dropped
+
+    # Operations.
+
+    def operations(self, after: int = 0, limit: int = 1000) -> list[Operation]:
+        """What was done to this history, from number `after + 1` on."""
+        return self.store.operations(self.space, after, limit)
+
+    def newest_operations(self) -> Iterator[Operation]:
+        """The operations from the last one back."""
+        last = self.store.view(self.space).sequence
+        while last > 0:
+            first = max(last - _PAGE, 0)
+            yield from reversed(self.store.operations(self.space, first, last - first))
+            last = first
+
+    def apply(
+        self,
+        action: str,
+        moves: Sequence[Move],
+        metadata: Mapping[str, Scalar] | None = None,
+        objects: Sequence[Object] = (),
+        needs: Sequence[ObjectId] = (),
+    ) -> Operation:
+        """Move several refs at once: all of them, or none.
+
+        For layers above that keep refs of their own. `action` is what the log calls it.
+        Raises `RefMoved` if one is not where its move expects it.
+        """
+        return self._commits.land(objects, needs, moves, {"action": action, **(metadata or {})})
+
+    def keep(
+        self, kind: str, value: Any, parents: Sequence[Commit], **fields: Unpack[StepFields]
+    ) -> Commit:
+        """A commit that no branch leads to, under a ref of a kind, named by its id."""
+        check_fields(fields)
+        written = TreeWriter(self.codec).write(value)
+        about: dict[str, Any] = {"time": time.time_ns() // 1000, "agent": self.agent, **fields}
+        commit, made = make_commit(
+            written.root,
+            tuple(parent.id for parent in parents),
+            generation=1 + max((parent.generation for parent in parents), default=0),
+            **about,
+        )
+        move = Move(refs.full_name(kind, commit.id.hex()), None, commit.id)
+        self.apply(kind, [move], {}, [*written.objects, made], [*written.needs, *commit.parents])
+        return commit
+
+    def undo(self, sequence: int | None = None) -> Operation:
+        """Take back an operation: the last that was not undone, or the one of a number.
+
+        Refs go back to where that operation found them. An undo is an operation too:
+        `redo` takes it back. Raises `NotFound` if there is nothing to undo, `RefMoved`
+        if somebody has moved the refs on since, `MissingObjects` if what it leads back
+        to was collected.
+        """
+        if sequence is not None:
+            expect(type(sequence) is int, "the number of an operation is a whole number", sequence)
+            return self._take_back("undo", self._operation(sequence))
+        return self._take_back_last("undo", undoing.last_done, "nothing to undo")
+
+    def redo(self) -> Operation:
+        """Take back the last undo, unless work went on since; `NotFound` if there is none."""
+        return self._take_back_last(undoing.REDO, undoing.last_undone, "nothing to redo")
+
+    def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Operation]:
+        """Yield operations as they happen: from number `after + 1` on, or from now on."""
+        return self.store.watch(self.space, self._start(after), timeout)
+
+    def awatch(
+        self, after: int | None = None, timeout: float | None = None
+    ) -> AsyncIterator[Operation]:
+        """The asynchronous twin of `watch`; no thread waits for it."""
+        return self.store.awatch(self.space, self._start(after), timeout)
+
+    # Inside.
+
+    def _start(self, after: int | None) -> int:
+        return self.store.view(self.space).sequence if after is None else after
+
+    def _target(self, kind: str, name: str) -> ObjectId | None:
+        try:
+            ref = self.store.ref(self.space, refs.full_name(kind, name))
+        except InvalidName:
+            return None  # Nothing can have this name.
+        return None if ref is None else ref.target
+
+    def _named(self, kind: str) -> dict[str, ObjectId]:
+        view = self.store.view(self.space, refs.prefix(kind))
+        return {refs.short_name(ref): ref.target for ref in view.refs}
+
+    def _create(self, kind: str, name: str, commit: Commit) -> Operation:
+        full = refs.full_name(kind, name)
+
+        def moves(view: View) -> list[Move]:
+            if _target_in(view, full) is not None:
+                raise Conflict(
+                    f"{self.space!r} has a {kind} {name!r} already: choose another name, or "
+                    "remove that one"
+                )
+            return [Move(full, None, commit.id)]
+
+        return self._move(f"create-{kind}", full, moves, {kind: name}, needs=[commit.id])
+
+    def _remove(self, kind: str, name: str) -> Operation:
+        full = refs.full_name(kind, name)
+
+        def moves(view: View) -> list[Move]:
+            found = _target_in(view, full)
+            if found is None:
+                raise self._unknown(kind, name)
+            return [Move(full, found, None)]
+
+        return self._move(f"delete-{kind}", full, moves, {kind: name})
+
+    def _move(
+        self,
+        action: str,
+        prefix: str,
+        moves: Callable[[View], list[Move]],
+        metadata: Mapping[str, Scalar],
+        *,
+        objects: list[Object] | None = None,
+        needs: list[ObjectId] | None = None,
+        retry: bool = True,
+    ) -> Operation:
+        """Move refs as `moves` decides from where they are; again if they moved meanwhile.
+
+        It sees the refs whose names begin with `prefix`.
+        """
+        backoff = Backoff()
+        while True:
+            view = self.store.view(self.space, prefix)
+            wanted = moves(view)
+            try:
+                return self._commits.land(
+                    objects or (), needs or (), wanted, {"action": action, **metadata}
+                )
+            except RefMoved:
+                if not retry:
+                    raise
+                backoff.wait()
+
+    def _merge(
+        self,
+        into: str,
+        ours: Commit,
+        theirs: Commit,
+        mergers: Mergers | None,
+        fields: StepFields,
+        settle: Callable[[Edited, Reader], Edited] | None,
+    ) -> Commit:
+        find = self._commits.find
+        bases = ancestry.merge_bases([ours.id], theirs.id, find)
+        name = refs.full_name(refs.BRANCH, into)
+        metadata = {"action": "merge", "branch": into}
+        if theirs in bases:
+            return ours
+        if ours in bases:
+            move = Move(name, ours.id, theirs.id)
+            self._commits.land((), [theirs.id], [move], metadata)
+            return theirs
+        how = Merging(find, self.store.read, mergers, self.codec)
+        merged = merge_commits(ours, theirs, bases, how)
+        if settle is not None:
+            merged = settle(merged, self.store.read)
+        commit, made = make_commit(
+            merged.root,
+            (ours.id, theirs.id),
+            base=ours.id,
+            generation=1 + max(ours.generation, theirs.generation),
+            **{"time": time.time_ns() // 1000, "agent": self.agent, "branch": into, **fields},
+        )
+        needs = [*merged.needs, merged.root, ours.id, theirs.id]
+        move = Move(name, ours.id, commit.id)
+        self._commits.land([*merged.objects, made], needs, [move], metadata)
+        return commit
+
+    def _operation(self, sequence: int) -> Operation:
+        found = self.store.operations(self.space, sequence - 1, 1) if sequence > 0 else []
+        if not found or found[0].sequence != sequence:
+            raise NotFound(f"{self.space!r} has no operation {sequence}")
+        return found[0]
+
+    def _take_back_last(
+        self,
+        action: str,
+        choose: Callable[[Iterator[Operation]], Operation | None],
+        nothing: str,
+    ) -> Operation:
+        operation = choose(self.newest_operations())
+        if operation is None:
+            raise NotFound(f"there is {nothing} in {self.space!r}")
+        return self._take_back(action, operation)
+
+    def _take_back(self, action: str, operation: Operation) -> Operation:
+        moves = undoing.inverse(operation)
+        if not moves:
+            raise InvalidInput(f"operation {operation.sequence} moved no refs: nothing to undo")
+        metadata: dict[str, Scalar] = {"action": action, undoing.UNDOES: operation.sequence}
+        return self._commits.land((), (), moves, metadata)
+
+    def _unknown(self, kind: str, name: str) -> NotFound:
+        return NotFound(f"{self.space!r} has no {kind} {name!r:.80}")
+
+    # The asynchronous face.
+
+    aresolve = twin(resolve)
+    alook_ahead = twin(look_ahead)
+    avalue = twin(value)
+    amap = twin(map)
+    ametadata = twin(metadata)
+    aevents = twin(events)
+    adiff = twin(diff)
+    aancestors = twin_iterator(ancestors)
+    asteps = twin_iterator(steps)
+    amerge_base = twin(merge_base)
+    ais_ancestor = twin(is_ancestor)
+    aopen = twin(open)
+    abranches = twin(branches)
+    acreate_branch = twin(create_branch)
+    adelete_branch = twin(delete_branch)
+    amove_branch = twin(move_branch)
+    amerge = twin(merge)
+    atags = twin(tags)
+    acreate_tag = twin(create_tag)
+    adelete_tag = twin(delete_tag)
+    apins = twin(pins)
+    apin = twin(pin)
+    aunpin = twin(unpin)
+    aprune_expired = twin(prune_expired)
+    aoperations = twin(operations)
+    anewest_operations = twin_iterator(newest_operations)
+    aapply = twin(apply)
+    akeep = twin(keep)
+    aundo = twin(undo)
+    aredo = twin(redo)
+
+
+def _target_in(view: View, name: str) -> ObjectId | None:
+    for ref in view.refs:
+        if ref.name == name:
+            return ref.target
+    return None

@@ -1,0 +1,172 @@
+"""What two commits are merged from, also where several common ancestors are equally near.
+
+Two branches that took each other's work have several. Taking one of them would be wrong:
+what the others brought, and both sides have, would look like a change of one side, and
+would be added twice, or put back where somebody took it back. So the nearest common
+ancestors are merged first, and what they make together is the base. It is not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from ropewalk.codec import Codec
+from ropewalk.errors import Conflict, MergeConflict
+from ropewalk.history._ancestry import Find, merge_bases
+from ropewalk.tree import (
+    Commit,
+    Edited,
+    Merger,
+    Mergers,
+    Object,
+    ObjectId,
+    Reader,
+    merge,
+)
+from ropewalk.tree._mergers import Rules
+from ropewalk.tree._writer import reachable
+
+Function: TypeAlias = Callable[[Any, Any, Any], Any]
+
+DIFFERS = "(the common ancestors differ here)"
+"""Stands in a base where its ancestors cannot be merged; so both sides changed it."""
+
+_DEEPEST = 200  # Branches that crossed more often than this are merged from one ancestor.
+_TRIES = 3
+
+
+def check_mergers(mergers: Mergers | None, codec: Codec) -> None:
+    """Raise `InvalidInput` for a mistake in mergers now, not when there is a conflict."""
+    if mergers is not None and mergers != {}:
+        Rules(mergers, codec.encode)
+
+
+class Merging(NamedTuple):
+    """How to merge."""
+
+    find: Find
+    read: Reader
+    mergers: Mergers | None
+    codec: Codec
+    exclusive: bool = False
+    """Whether the same change on both sides is a conflict too."""
+
+    def trees(self, base: ObjectId | None, ours: ObjectId, theirs: ObjectId) -> Edited:
+        """One value of two, from a third."""
+        return merge(
+            base,
+            ours,
+            theirs,
+            self.read,
+            mergers=self.mergers,
+            codec=self.codec,
+            exclusive=self.exclusive,
+        )
+
+
+class Base(NamedTuple):
+    """A value that two others come from, and those of its objects that no store has."""
+
+    root: ObjectId | None
+    objects: Sequence[Object] = ()
+
+
+def merge_late(base: ObjectId | None, mine: ObjectId, published: ObjectId, how: Merging) -> Edited:
+    """A value that comes late, merged into the one that was published meanwhile.
+
+    What is published stays as it is and where it is: others go on from it. So `append`
+    puts what is mine after it, and its keys come first. For the caller, mine is ours:
+    in mergers, in functions, and in conflicts.
+    """
+    if isinstance(how.mergers, Mapping):  # Else it is refused where it is used.
+        how = how._replace(mergers={key: _turned(one) for key, one in how.mergers.items()})
+    try:
+        return how.trees(base, published, mine)
+    except MergeConflict as conflict:
+        raise MergeConflict(
+            [one._replace(ours=one.theirs, theirs=one.ours) for one in conflict.conflicts]
+        ) from None
+
+
+def merge_edited(
+    base: ObjectId | None, edited: Edited, published: ObjectId | None, how: Merging
+) -> Edited:
+    """What was edited from a base, merged into what was published meanwhile.
+
+    Of the edited objects only those are given that the outcome still needs.
+    """
+    if published is None:
+        raise Conflict("the branch was removed meanwhile. Open it again to begin it anew.")
+    reading = how._replace(read=reading_too(how.read, edited.objects))
+    merged = merge_late(base, edited.root, published, reading)
+    made = {one.id: one for one in [*edited.objects, *merged.objects]}
+    return Edited(merged.root, *reachable(merged.root, made))
+
+
+def _turned(merger: Merger | Function | str) -> Merger | Function | str:
+    """A merger for the two sides in each other's place."""
+    if isinstance(merger, str):
+        return {"ours": "theirs", "theirs": "ours"}.get(merger, merger)
+    function, on_equal = merger if isinstance(merger, Merger) else (merger, False)
+    if not callable(function):
+        return merger  # Refused where it is used.
+    return Merger(lambda base, ours, theirs: function(base, theirs, ours), on_equal)
+
+
+def nearest(commits: Iterable[Commit]) -> list[Commit]:
+    """Common ancestors in an order that is always the same."""
+    return sorted(commits, key=lambda commit: (commit.generation, commit.id), reverse=True)
+
+
+def merge_commits(ours: Commit, theirs: Commit, bases: Iterable[Commit], how: Merging) -> Edited:
+    """The value of two commits, merged; raises `MergeConflict`."""
+    base = _together(nearest(bases), how, 0)
+    return _reading_too(how, base.objects).trees(base.root, ours.root, theirs.root)
+
+
+def reading_too(read: Reader, objects: Iterable[Object]) -> Reader:
+    """Reads objects that are in no store yet, beside those that are."""
+    ours = {one.id: one for one in objects}
+    if not ours:
+        return read
+
+    def both(ids: Sequence[ObjectId]) -> list[Object]:
+        others = [id for id in ids if id not in ours]
+        found = dict(zip(others, read(others), strict=True)) if others else {}
+        return [ours.get(id) or found[id] for id in ids]
+
+    return both
+
+
+def _reading_too(how: Merging, objects: Iterable[Object]) -> Merging:
+    return how._replace(read=reading_too(how.read, objects))
+
+
+def _together(commits: Sequence[Commit], how: Merging, depth: int) -> Base:
+    """The value that commits make together."""
+    if not commits:
+        return Base(None)
+    joined = Base(commits[0].root)
+    if depth == _DEEPEST:
+        return joined
+    for number, commit in enumerate(commits[1:], 1):
+        known = [one.id for one in commits[:number]]
+        base = _together(nearest(merge_bases(known, commit.id, how.find)), how, depth + 1)
+        joined = _joined(base, joined, commit.root, how)
+    return joined
+
+
+def _joined(base: Base, ours: Base, theirs: ObjectId, how: Merging) -> Base:
+    """Two values as one, with a word in the place of every conflict."""
+    assert ours.root is not None
+    mergers = dict(how.mergers or {})
+    how = _reading_too(how, [*base.objects, *ours.objects])._replace(mergers=mergers)
+    for _ in range(_TRIES):
+        try:
+            made = how.trees(base.root, ours.root, theirs)
+        except MergeConflict as conflict:
+            mergers.update((one.path, lambda *_: DIFFERS) for one in conflict.conflicts)
+        else:
+            return Base(made.root, [*ours.objects, *made.objects])
+    return ours

@@ -1,0 +1,154 @@
+"""Pins: what keeps the content of references, for ever or until a time.
+
+Each content has one pin, named by the hash of its root: a pin of a `History` in the
+space `content/refs`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from ropewalk.errors import RefMoved
+from ropewalk.history._attempts import Backoff
+from ropewalk.history._commits import Commits
+from ropewalk.history._refs import PIN, Pin, full_name, pin_of, prefix
+from ropewalk.state._typed._healing import heal
+from ropewalk.store import Move, Ref, Store
+from ropewalk.store._own import CONTENT_SPACE as CONTENT
+from ropewalk.store._own import EXPIRES_AT
+from ropewalk.tree import Object, ObjectId, links, make_commit, read_commit
+
+_PAGE = 256  # Pins that are read, or dropped, together.
+_MANY = 64  # From so many objects on, it pays to ask first which of them are there.
+
+
+class Kept(Protocol):
+    """A value as objects: those that may be new, and what they point to beside each other."""
+
+    @property
+    def root(self) -> ObjectId: ...
+    @property
+    def objects(self) -> list[Object]: ...
+    @property
+    def needs(self) -> list[ObjectId]: ...
+
+
+def keep(store: Store, contents: Sequence[Kept], expires_at: int | None, slack: int = 0) -> None:
+    """Store contents and pin them, in one commit; a pin is made longer, never shorter.
+
+    What should be there and is damaged or missing is stored anew.
+    A pin that ends at most `slack` microseconds earlier than it should is left as it is.
+    Raises `MissingObjects` if something that a content needs is gone: it must be
+    written anew, whole.
+    """
+    commits, backoff = Commits(store, CONTENT), Backoff()
+    while True:
+        moves: list[Move] = []
+        objects: list[Object] = []
+        needs: list[ObjectId] = []
+        for one in {one.root: one for one in contents}.values():
+            name = full_name(PIN, one.root.hex())
+            found = store.ref(CONTENT, name)
+            if found is not None and _lasts(_pins(store, [found])[0], expires_at, slack):
+                healed = heal(store, one.objects)
+                objects += healed
+                needs += [link for made in healed for link in links(made)]
+                continue
+            made = _pin_object(one.root, expires_at)
+            moves.append(Move(name, None if found is None else found.target, made.id))
+            objects += [*one.objects, made]
+            needs += [*one.needs, one.root]
+        if not moves and not objects:
+            return
+        try:
+            commits.land(*_unknown(store, objects, needs), moves, {"action": "pin"})
+        except RefMoved:
+            backoff.wait()
+        else:
+            return
+
+
+def drop(store: Store, root: ObjectId) -> bool:
+    """Drop the pin of a content; False if there was none."""
+    commits, backoff = Commits(store, CONTENT), Backoff()
+    while True:
+        found = store.ref(CONTENT, full_name(PIN, root.hex()))
+        if found is None:
+            return False
+        try:
+            commits.land((), (), [Move(found.name, found.target, None)], {"action": "unpin"})
+        except RefMoved:
+            backoff.wait()
+        else:
+            return True
+
+
+def prune_expired(backend: Store, now: int | None = None) -> list[str]:
+    """Drop the references whose time is over; their hashes. `gc` then frees the bytes.
+
+    `now` is in microseconds since 1970. A reference that is given more time meanwhile
+    stays.
+    """
+    moment = time.time_ns() // 1000 if now is None else now
+    commits = Commits(backend, CONTENT)
+    dropped: list[str] = []
+    for page in _pages(backend.refs(CONTENT, prefix(PIN))):
+        pins = zip(page, _pins(backend, page), strict=True)
+        over = [(ref, pin) for ref, pin in pins if pin.is_over(moment)]
+        moves = [Move(ref.name, ref.target, None) for ref, _ in over]
+        if not moves:
+            continue
+        try:
+            commits.land((), (), moves, {"action": "prune"})
+            dropped += [pin.name for _, pin in over]
+        except RefMoved:  # One of them was renewed or dropped: look again at each.
+            dropped += [pin.name for ref, pin in over if _drop_if_still(commits, ref)]
+    return dropped
+
+
+async def aprune_expired(backend: Store, now: int | None = None) -> list[str]:
+    """The asynchronous twin of `prune_expired`."""
+    return await backend._threads.run(lambda: prune_expired(backend, now))
+
+
+def _drop_if_still(commits: Commits, ref: Ref) -> bool:
+    try:
+        commits.land((), (), [Move(ref.name, ref.target, None)], {"action": "prune"})
+    except RefMoved:
+        return False
+    return True
+
+
+def _pages(refs: Sequence[Ref]) -> Iterator[Sequence[Ref]]:
+    for start in range(0, len(refs), _PAGE):
+        yield refs[start : start + _PAGE]
+
+
+def _pins(store: Store, refs: Sequence[Ref]) -> list[Pin]:
+    read = store.read([ref.target for ref in refs])
+    return [pin_of(ref, read_commit(one)) for ref, one in zip(refs, read, strict=True)]
+
+
+def _lasts(pin: Pin, expires_at: int | None, slack: int) -> bool:
+    """Whether a pin that is there keeps its content at least as long as is wanted."""
+    if pin.expires_at is None:
+        return True
+    return expires_at is not None and expires_at - slack <= pin.expires_at
+
+
+def _pin_object(root: ObjectId, expires_at: int | None) -> Object:
+    extension = {} if expires_at is None else {EXPIRES_AT: expires_at}
+    return make_commit(root, time=time.time_ns() // 1000, extension=extension)[1]
+
+
+def _unknown(
+    store: Store, objects: list[Object], needs: list[ObjectId]
+) -> tuple[list[Object], list[ObjectId]]:
+    """Objects that the store does not have; those that it has are needs."""
+    if len(objects) < _MANY:
+        return objects, needs
+    absent = set(store.missing([one.id for one in objects]))
+    present = [one.id for one in objects if one.id not in absent]
+    return [one for one in objects if one.id in absent], [*needs, *present]

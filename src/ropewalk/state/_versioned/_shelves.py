@@ -1,0 +1,261 @@
+"""What a handle holds of a state: the objects that were read or set, one for each key."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ropewalk.errors import FormatError, InvalidInput, NotStorable, PathNotFound
+from ropewalk.tree import ABSENT, ObjectId
+from ropewalk.tree._container import Container
+from ropewalk.tree._map_writer import MapWriter, Shelf, Slot
+
+Place: TypeAlias = tuple[str, ...]
+"""The names of the namespaces from the top; the top itself is empty."""
+
+NAMESPACES: Final = "ropewalk:namespaces"
+"""The key under which a map keeps the maps of its namespaces, by name."""
+
+
+class At(NamedTuple):
+    """Where a slot is."""
+
+    place: Place
+    encoded: bytes
+    slot: Slot
+
+
+class Shelves:
+    """The held part of a state, over the map that is stored. Not for several threads."""
+
+    def __init__(self, writer: MapWriter, root: ObjectId | None) -> None:
+        self._writer = writer
+        self._reserved = writer.encode_key(NAMESPACES)
+        self.top = Shelf()
+        self._removed: list[At] = []
+        self._keys: dict[Place, tuple[bytes, ...]] = {(): ()}
+        self.move_to(root)
+
+    def move_to(self, root: ObjectId | None) -> None:
+        """Stand on another stored map; what is held stays."""
+        self._root = root
+
+    # The mapping of one place.
+
+    def get(self, place: Place, key: Any) -> Any:
+        slot = self._slot(place, key)
+        if slot is None:
+            raise PathNotFound(f"{_named(place)} has no key {key!r:.200}")
+        return slot.value
+
+    def has(self, place: Place, key: Any) -> bool:
+        encoded = self._encoded(key)
+        if encoded is None:
+            return False
+        shelf = self._shelf(place, make=False)
+        slot = None if shelf is None else shelf.slots.get(encoded)
+        if slot is not None:
+            return slot.value is not ABSENT
+        return self._stored(place, encoded) is not None
+
+    def set(self, place: Place, key: Any, value: Any) -> None:
+        _expect_hashable(key)
+        try:
+            encoded = self._writer.encode_key(key)
+            slots = self._made(place).slots
+            slot = slots.get(encoded)
+            # What is large and was held before is compared at the commit, which takes less.
+            if slot is None or slot.value is not value or not slot.mirrors:
+                self._writer.check(key, value, shared=threading.active_count() > 1)
+        except NotStorable as error:
+            raise inside(error) from error
+        if encoded == self._reserved:
+            raise InvalidInput(f"the key {key!r} is reserved: choose another one")
+        if slot is None:
+            slots[encoded] = Slot(key, value, self._stored(place, encoded))
+        else:
+            slot.value = value
+
+    def remove(self, place: Place, key: Any) -> None:
+        encoded = self._encoded(key)
+        if encoded is None or not self.has(place, key):
+            raise PathNotFound(f"{_named(place)} has no key {key!r:.200}")
+        slots = self._made(place).slots
+        if encoded in slots:
+            # Kept also if nothing is stored: a commit may be under way that stores it.
+            slots[encoded].value = ABSENT
+            self._removed.append(At(place, encoded, slots[encoded]))
+        else:
+            slots[encoded] = Slot(key, ABSENT, self._stored(place, encoded))
+
+    def clear(self, place: Place) -> None:
+        """Remove every key; no value is read."""
+        slots = self._made(place).slots
+        for leaf in self._container(place).view.leaves():
+            for entry in leaf.entries:
+                if entry.key != self._reserved and entry.key not in slots:
+                    slots[entry.key] = Slot(self.key_of(entry.key), ABSENT, entry.body)
+        for encoded, slot in slots.items():
+            slot.value = ABSENT
+            self._removed.append(At(place, encoded, slot))
+
+    def keys(self, place: Place) -> list[bytes]:
+        """The encoded keys, sorted."""
+        stored = [
+            entry.key
+            for leaf in self._container(place).view.leaves()
+            for entry in leaf.entries
+            if entry.key != self._reserved
+        ]
+        shelf = self._shelf(place, make=False)
+        if shelf is None:
+            return stored
+        gone = {key for key, slot in shelf.slots.items() if slot.value is ABSENT}
+        new = {key for key, slot in shelf.slots.items() if slot.part is None} - gone
+        if gone:
+            stored = [key for key in stored if key not in gone]
+        return sorted([*stored, *new]) if new else stored
+
+    def count(self, place: Place) -> int:
+        view = self._container(place).view
+        stored = view.total - (self._stored(place, self._reserved) is not None)
+        shelf = self._shelf(place, make=False)
+        slots = () if shelf is None else shelf.slots.values()
+        gone = sum([slot.value is ABSENT and slot.part is not None for slot in slots])
+        new = sum([slot.value is not ABSENT and slot.part is None for slot in slots])
+        return stored - gone + new
+
+    def names(self, place: Place) -> list[str]:
+        """The namespaces at a place that hold something, sorted."""
+        found = set()
+        if self._stored(place, self._reserved) is not None:
+            opened = self._writer.open(self._root, (*self._path(place), self._reserved))
+            found = {
+                self.key_of(entry.key) for leaf in opened.view.leaves() for entry in leaf.entries
+            }
+        found.update(one.place[len(place)] for one in self.places() if _is_below(one.place, place))
+        return sorted(name for name in found if self._is_used((*place, name)))
+
+    def key_of(self, encoded: bytes) -> Any:
+        """A key from its encoding."""
+        key = self._writer.decode_key(encoded)
+        try:
+            hash(key)
+        except TypeError as error:
+            raise FormatError(f"a stored key is malformed: {error}") from error
+        return key
+
+    # All places.
+
+    def places(self) -> list[At]:
+        """Every slot and where it is."""
+        return list(self._walk(self.top, ()))
+
+    def part_at(self, at: At) -> bytes | None:
+        """What is stored where a slot is."""
+        return self._stored(at.place, at.encoded)
+
+    def tidy(self) -> None:
+        """Forget keys that were set and removed, and are not stored."""
+        for at in self._removed:
+            if at.slot.value is ABSENT and at.slot.part is None:
+                self.drop(at)
+        self._removed.clear()
+
+    def drop(self, at: At) -> None:
+        """Hold a key no longer."""
+        self._made(at.place).slots.pop(at.encoded, None)
+
+    def forget(self) -> None:
+        """Have the next draft give every object of what is held."""
+        for at in self.places():
+            at.slot.mirrors.clear()
+            at.slot.given = ABSENT
+
+    def holds_something(self) -> bool:
+        """Whether any key has a value."""
+        return any(at.slot.value is not ABSENT for at in self.places())
+
+    # Inside.
+
+    def _is_used(self, place: Place) -> bool:
+        return self.count(place) > 0 or bool(self.names(place))
+
+    def _walk(self, shelf: Shelf, place: Place) -> Iterator[At]:
+        for encoded, slot in shelf.slots.items():
+            yield At(place, encoded, slot)
+        names = shelf.inner.get(self._reserved)
+        for encoded, inner in () if names is None else names.inner.items():
+            yield from self._walk(inner, (*place, self.key_of(encoded)))
+
+    def _encoded(self, key: Any) -> bytes | None:
+        """The encoding of a key that may be there."""
+        try:
+            encoded = self._writer.encode_key(key)
+        except NotStorable:
+            return None
+        return None if encoded == self._reserved else encoded
+
+    def _slot(self, place: Place, key: Any) -> Slot | None:
+        encoded = self._encoded(key)
+        if encoded is None:
+            return None
+        shelf = self._shelf(place, make=False)
+        slot = None if shelf is None else shelf.slots.get(encoded)
+        if slot is None:
+            part = self._stored(place, encoded)
+            if part is None:
+                return None
+            slot = self._made(place).slots[encoded] = self._writer.load(key, part)
+        return None if slot.value is ABSENT else slot
+
+    def _stored(self, place: Place, encoded: bytes) -> bytes | None:
+        _, entry = self._container(place).view.locate(encoded)
+        return None if entry is None else entry.body
+
+    def _container(self, place: Place) -> Container:
+        return self._writer.open(self._root, self._path(place))
+
+    def _path(self, place: Place) -> tuple[bytes, ...]:
+        path = self._keys.get(place)
+        if path is None:
+            keys = [(self._reserved, self._writer.encode_key(name)) for name in place]
+            path = self._keys[place] = tuple(key for pair in keys for key in pair)
+        return path
+
+    def _shelf(self, place: Place, make: bool) -> Shelf | None:
+        shelf = self.top
+        for key in self._path(place):
+            found = shelf.inner.get(key)
+            if found is None:
+                if not make:
+                    return None
+                found = shelf.inner[key] = Shelf()
+            shelf = found
+        return shelf
+
+    def _made(self, place: Place) -> Shelf:
+        shelf = self._shelf(place, make=True)
+        assert shelf is not None
+        return shelf
+
+
+def _expect_hashable(key: Any) -> None:
+    try:
+        hash(key)
+    except TypeError as error:
+        raise NotStorable(f"the key {key!r:.80} is not hashable", "state") from error
+
+
+def _is_below(place: Place, other: Place) -> bool:
+    return len(place) > len(other) and place[: len(other)] == other
+
+
+def _named(place: Place) -> str:
+    return "the state" if not place else f"namespace {'/'.join(place)!r}"
+
+
+def inside(error: NotStorable, top: str = "state") -> NotStorable:
+    """A refusal with a path that begins at the state."""
+    return NotStorable(error.reason, error.path.replace("value", top, 1))

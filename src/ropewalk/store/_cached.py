@@ -1,0 +1,218 @@
+"""A store that keeps objects in memory, in front of any other."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ropewalk.store._checks import expect_whole
+from ropewalk.store._contract import Store
+from ropewalk.store._decide import Batch
+from ropewalk.store._forking import freed_after_fork
+from ropewalk.store._key_value import KVStore
+from ropewalk.store._records import Operation, View, check_ids
+from ropewalk.store._wrapping import WrapperStore
+from ropewalk.tree._objects import Object, ObjectId
+
+_OVERHEAD = 256  # About what Python takes for an entry beside its payload.
+
+
+class CacheInfo(NamedTuple):
+    """How well a cache does, since it was made."""
+
+    hits: int
+    """Objects that were read from memory."""
+    misses: int
+    """Objects that had to be read from the store behind."""
+    objects: int
+    held_bytes: int
+    max_bytes: int
+
+
+class CachedStore(WrapperStore):
+    """A store in front of another that keeps objects in memory, at most `max_bytes`.
+
+    What was read or committed is kept, and what was not used for longest goes first. Every
+    object was verified against its hash before it came in, and never changes. Nothing that
+    can change is kept: refs, views, operations and leases are always those of the store
+    behind. `gc`, `check` and `stats` look at that store too, not at the cache.
+
+    What another process collected is read as missing as soon as this store object has seen
+    that the epoch was raised, by a commit or a `view`; what it deletes itself, at once. Safe
+    to share between threads. Closing it closes the store behind it.
+    """
+
+    def __init__(self, store: Store | KVStore, max_bytes: int = 64 * 1024 * 1024) -> None:
+        super().__init__(store.as_store() if isinstance(store, KVStore) else store)
+        expect_whole(max_bytes, 0, "max_bytes")
+        self._cache = _Cache(max_bytes)
+
+    def info(self) -> CacheInfo:
+        """What the cache holds, and how often it helped."""
+        return self._cache.info()
+
+    def clear(self) -> None:
+        """Forget all objects; the counters go on."""
+        self._cache.clear()
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else ""
+        return f"<{type(self).__name__} in front of {self.inner!r}{state}>"
+
+    def read(self, ids: Iterable[ObjectId]) -> list[Object]:
+        """The objects with these ids, in this order, each verified against its hash.
+
+        Raises as `Store.read` does. What is held in memory is not asked for again.
+        """
+        self._check_open()
+        self.inner._check_open()
+        asked = check_ids(ids, "what is read")
+        moment = self._cache.moment()
+        found, doubted = self._cache.get(asked, moment)
+        if doubted:
+            found |= self._confirm(doubted, moment)
+        absent = [id for id in dict.fromkeys(asked) if id not in found]
+        self._cache.count(len(found), len(absent))
+        if absent:
+            read = super().read(absent)
+            self._cache.add(read, moment)
+            found.update((one.id, one) for one in read)
+        return [found[id] for id in asked]
+
+    def _confirm(self, doubted: dict[ObjectId, Object], moment: _Moment) -> dict[ObjectId, Object]:
+        """Those of the objects that are still there, although a collection has been at work."""
+        present = self._presence(list(doubted))
+        # One that is condemned may be deleted at any moment: it is looked up again next time.
+        alive = [one for id, one in doubted.items() if id in present and not present[id].condemned]
+        self._cache.add(alive, moment)
+        self._cache.drop([id for id in doubted if id not in present])
+        return {id: one for id, one in doubted.items() if id in present}
+
+    # What the store does teaches the cache.
+
+    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+        moment = self._cache.moment()
+        operation = super()._land(batch, objects)
+        self._cache.see(operation.epoch)
+        # They were there at this epoch, whatever has become of them since.
+        self._cache.add(objects, moment._replace(epoch=operation.epoch))
+        return operation
+
+    def _view(self, space: str, prefix: str) -> View:
+        view = super()._view(space, prefix)
+        self._cache.see(view.epoch)
+        return view
+
+    def _raise_epochs(self) -> int:
+        raised = super()._raise_epochs()
+        self._cache.see(raised)
+        return raised
+
+    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
+        try:
+            return super()._delete(ids, collection)
+        finally:  # Also if only the reply was lost.
+            self._cache.drop(ids)
+
+
+class _Moment(NamedTuple):
+    """What was known when an object was read: the latest epoch, and how often objects went."""
+
+    epoch: int
+    drops: int
+
+
+class _Cache:
+    """Objects by id, the latest used last. Each step takes the same time, however many.
+
+    An entry remembers the epoch at which its object was there. When a later one has been
+    seen, a collection may have deleted it: then it is in doubt.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._lock = freed_after_fork(threading.Lock())
+        self._entries: OrderedDict[ObjectId, tuple[Object, int]] = OrderedDict()
+        self._moment = _Moment(0, 0)
+        self._held = self._hits = self._misses = 0
+
+    def moment(self) -> _Moment:
+        """To be asked for before the store behind is."""
+        return self._moment
+
+    def get(
+        self, ids: Iterable[ObjectId], moment: _Moment
+    ) -> tuple[dict[ObjectId, Object], dict[ObjectId, Object]]:
+        """What is held of these, and what of that is in doubt."""
+        sure: dict[ObjectId, Object] = {}
+        doubted: dict[ObjectId, Object] = {}
+        with self._lock:
+            for id in ids:
+                entry = self._entries.get(id)
+                if entry is not None:
+                    self._entries.move_to_end(id)
+                    (sure if entry[1] >= moment.epoch else doubted)[id] = entry[0]
+        return sure, doubted
+
+    def add(self, objects: Iterable[Object], moment: _Moment) -> None:
+        """Keep objects that were there at a moment, unless objects have gone since."""
+        with self._lock:
+            if moment.drops != self._moment.drops:
+                return
+            for one in objects:
+                size = _size(one)
+                if size <= self._max_bytes:
+                    self._remove(one.id)
+                    # What is read has no base, so what is kept has none either.
+                    kept = one if one.base is None else one._replace(base=None)
+                    self._entries[one.id] = kept, moment.epoch
+                    self._held += size
+            while self._held > self._max_bytes:
+                self._remove(next(iter(self._entries)))
+
+    def drop(self, ids: Iterable[ObjectId]) -> None:
+        """Forget objects, also those that are just being read."""
+        with self._lock:
+            self._moment = self._moment._replace(drops=self._moment.drops + 1)
+            for id in ids:
+                self._remove(id)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._moment = self._moment._replace(drops=self._moment.drops + 1)
+            self._entries.clear()
+            self._held = 0
+
+    def see(self, epoch: int) -> None:
+        """Learn of an epoch."""
+        if epoch > self._moment.epoch:
+            with self._lock:
+                self._moment = self._moment._replace(epoch=max(epoch, self._moment.epoch))
+
+    def count(self, hits: int, misses: int) -> None:
+        """Count what was found and what was not."""
+        with self._lock:
+            self._hits += hits
+            self._misses += misses
+
+    def info(self) -> CacheInfo:
+        """All counters at one moment."""
+        with self._lock:
+            held = len(self._entries), self._held
+            return CacheInfo(self._hits, self._misses, *held, self._max_bytes)
+
+    def _remove(self, id: ObjectId) -> None:
+        entry = self._entries.pop(id, None)
+        if entry is not None:
+            self._held -= _size(entry[0])
+
+
+def _size(one: Object) -> int:
+    return len(one.payload) + _OVERHEAD
+
+
+Cache = CachedStore
+"""Another name for `CachedStore`."""

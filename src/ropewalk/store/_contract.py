@@ -1,0 +1,568 @@
+"""The contract of stores: what every engine promises, and what it must do for that.
+
+The public methods are written once, here. They check what they are given, frame and
+verify objects, keep the rules of leases, and run on threads for asynchronous callers.
+An engine supplies the abstract methods of `Engine`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from ropewalk.errors import StoreClosed, StoreFull
+from ropewalk.store._aside import Scratch, TextIndex
+from ropewalk.store._asynchronous import Threads, twin, twin_iterator
+from ropewalk.store._checks import (
+    check_aliases,
+    check_backend,
+    check_ttl,
+    expect,
+    expect_clock,
+    expect_seconds,
+    expect_timeout,
+    expect_whole,
+)
+from ropewalk.store._decide import Batch, Reframe
+from ropewalk.store._engine import Engine
+from ropewalk.store._forking import freed_after_fork
+from ropewalk.store._framing import DEFAULT_CACHE_BYTES, FrameWriter, Known
+from ropewalk.store._leases import LeaseKeeper
+from ropewalk.store._names import check_name, check_prefix, check_space
+from ropewalk.store._own import OWN_SPACE, alias_ref
+from ropewalk.store._prepare import check_objects, prepare
+from ropewalk.store._reading import fetch_chains, read_bases, read_objects
+from ropewalk.store._records import (
+    Capabilities,
+    Fence,
+    Lease,
+    LeaseRecord,
+    Move,
+    Operation,
+    Ref,
+    Scalar,
+    Stored,
+    View,
+    check_ids,
+)
+from ropewalk.store._room import Room
+from ropewalk.store._watching import Log, Patience, awatch, watch
+from ropewalk.tree._objects import Object, ObjectId
+
+if TYPE_CHECKING:
+    from ropewalk.store._checking import Report
+    from ropewalk.store._collecting import Collected, Progress
+    from ropewalk.store._statistics import Stats
+
+S = TypeVar("S", bound="Store")
+
+RECENT = 1000
+"""How many of a space's latest operations a collection keeps undoable."""
+
+_PAGE = 256  # Operations that `watch` reads at a time.
+
+
+class Store(Engine):
+    """Objects and spaces on one engine.
+
+    Safe to share between threads. Every method that asks the engine has an asynchronous
+    twin: `aread` for `read`, and so on.
+    """
+
+    capabilities: ClassVar[Capabilities]
+    poll_seconds: ClassVar[float | None] = 0.02
+    """How often `watch` looks without being woken; None if wakes are never lost."""
+
+    def __init__(
+        self,
+        *,
+        backend_id: str,
+        backend_aliases: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        threads: int = 16,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        size_limit: int | None = None,
+        default_ttl_seconds: float | None = None,
+    ) -> None:
+        expect_whole(threads, 1, "threads")
+        if size_limit is not None:
+            expect_whole(size_limit, 1, "size_limit")
+        expect_whole(cache_bytes, 0, "cache_bytes")
+        self.backend_id = check_backend(backend_id)
+        self.backend_aliases = check_aliases(backend_aliases)
+        self._known_aliases = set(self.backend_aliases)
+        self._frame_writer = FrameWriter(self._read_bases, cache_bytes)
+        self._clock = expect_clock(clock)
+        self._lease_keeper = LeaseKeeper(self, clock)
+        self._threads = Threads(threads)
+        self._size_limit = size_limit
+        self._default_ttl_seconds = check_ttl(default_ttl_seconds)
+        self._room = Room(self)
+        self._wakes: set[Callable[[], None]] = set()
+        self._text_index: TextIndex | None = None
+        self._scratch: Scratch | None = None
+        self._state_lock = freed_after_fork(threading.Lock())
+        self._closed = False
+
+    # What the store is.
+
+    @property
+    def size_limit(self) -> int | None:
+        """How many bytes the store may take; None if only the disk says."""
+        return self._size_limit
+
+    @property
+    def default_ttl_seconds(self) -> float | None:
+        """How long what a reference names is kept, where nobody says; None is for ever.
+
+        It is the time of the pin that is made for a `ContentRef`. It ends nothing else:
+        what a branch, a tag or another pin reaches stays.
+        """
+        return self._default_ttl_seconds
+
+    def answers_to(self, backend_id: str) -> bool:
+        """Whether a reference that names this backend is meant for this store.
+
+        A store answers to its own id, to its aliases, and to those of every store that
+        was migrated into it.
+        """
+        if backend_id == self.backend_id or backend_id in self._known_aliases:
+            return True
+        # Names are only ever added, so one that was found is not looked for again.
+        found = self.ref(OWN_SPACE, alias_ref(backend_id)) is not None
+        if found:
+            self._known_aliases.add(backend_id)
+        return found
+
+    # Objects.
+
+    def read(self, ids: Iterable[ObjectId]) -> list[Object]:
+        """The objects with these ids, in this order, each verified against its hash.
+
+        Raises `MissingObjects` with all that are absent, `DamagedObject` for the
+        first that is not what its name says. A condemned object can still be read.
+        """
+        self._check_open()
+        return read_objects(check_ids(ids, "what is read"), self._frames)
+
+    def missing(self, ids: Iterable[ObjectId]) -> list[ObjectId]:
+        """Those of the ids that a commit could not name in its needs."""
+        self._check_open()
+        asked = list(dict.fromkeys(check_ids(ids, "ids")))
+        found = self._presence(asked)
+        return [id for id in asked if id not in found or found[id].condemned]
+
+    # Spaces: refs and operations.
+
+    def commit(
+        self,
+        space: str,
+        objects: Iterable[Object] = (),
+        needs: Iterable[ObjectId] = (),
+        moves: Iterable[Move] = (),
+        *,
+        fence: Fence | Sequence[Fence] | None = None,
+        operation: Mapping[str, Scalar] | None = None,
+        write_id: str | None = None,
+        epoch: int | None = None,
+    ) -> Operation:
+        """Store objects and move refs of one space: all of it, or nothing.
+
+        `needs` names every object that the new ones point to and that is not among
+        them. They are looked up, unless `epoch` is still the space's own: the epoch at
+        which a commit that wrote or needed them succeeded, or of a `view` whose refs
+        reach them. That they could be read says too little. `operation` is metadata
+        for the log.
+
+        A write id makes the commit safe to repeat: the same write returns the
+        operation that was recorded. Without one, a fresh id is made.
+
+        Raises, with nothing changed: `WriteIdReused` if the id stands for another
+        write; `LeaseLost` if a fence's token is not the lease's, `LeaseHeld` if it is 0
+        (nobody may hold the lease) and somebody has it; `RefMoved` if a ref is not where
+        its move expects it; `MissingObjects` if something needed or pointed to is absent
+        or condemned.
+        """
+        self._check_open()
+        checked = check_objects(objects)
+        batch = prepare(space, checked, needs, moves, fence, operation, write_id, epoch)
+        return self._land(batch, list(checked.values()))
+
+    def ref(self, space: str, name: str) -> Ref | None:
+        """One ref, or None if the space has none of that name."""
+        self._check_open()
+        check_space(space)
+        check_name(space, name)
+        return self._ref(space, name)
+
+    def refs(self, space: str, prefix: str = "") -> list[Ref]:
+        """The refs whose names begin so, sorted by name, all at one moment."""
+        return list(self.view(space, prefix).refs)
+
+    def view(self, space: str, prefix: str = "") -> View:
+        """A space's last sequence number, epoch and refs, all at one moment."""
+        self._check_open()
+        check_space(space)
+        check_prefix(prefix)
+        return self._view(space, prefix)
+
+    def spaces(self, prefix: str = "") -> list[str]:
+        """The spaces that have operations and whose names begin so, sorted."""
+        self._check_open()
+        check_prefix(prefix)
+        return self._spaces(prefix)
+
+    def operations(self, space: str, after: int = 0, limit: int = 1000) -> list[Operation]:
+        """At most `limit` operations of a space, from number `after + 1` on."""
+        self._check_open()
+        check_space(space)
+        expect_whole(after, 0, "after")
+        expect_whole(limit, 1, "limit")
+        return self._operations(space, after, limit)
+
+    def watch(
+        self, space: str, after: int = 0, timeout: float | None = None
+    ) -> Iterator[Operation]:
+        """Yield operations from number `after + 1` on, and wait for more.
+
+        Ends when none came for `timeout` seconds; without a timeout, never. Raises
+        `StoreClosed` when the store is closed meanwhile, and `Rewound` when the engine no
+        longer has the operation after which to go on.
+        """
+        look = self._looking(space, after)
+        expect_timeout(timeout)
+        patience = Patience(timeout, self.poll_seconds)
+        return watch(look, partial(self._waking, space), patience)
+
+    def _looking(self, space: str, after: int) -> Callable[[], list[Operation]]:
+        self._check_open()
+        check_space(space)
+        expect_whole(after, 0, "after")
+        return self._log_of(space).looking(after)
+
+    def _log_of(self, space: str) -> Log:
+        return Log(space, lambda number: self.operations(space, number, _PAGE))
+
+    # Leases.
+
+    def acquire(self, space: str, name: str, holder: str, duration: float) -> Lease:
+        """Take a lease for `duration` seconds, with a token larger than every one before.
+
+        `holder` names who asks and must be unique; a holder that asks again gets a new
+        token at once. Raises `LeaseHeld` while somebody else has it: until this store
+        object has seen it unchanged for its whole time and a margin.
+        """
+        self._check_open()
+        check_space(space)
+        check_name(space, name)
+        _expect_holder(holder)
+        return self._lease_keeper.acquire(space, name, holder, duration)
+
+    def seize(self, space: str, record: LeaseRecord, holder: str, duration: float) -> Lease | None:
+        """Take a lease although its holder may be alive; None if that grant is over.
+
+        `record` is what `leases` gave. It may have been renewed since, but not given back
+        or granted anew. The holder learns of it by `LeaseLost`, from its next commit under
+        the lease or when it renews; until its own time is over it believes that it holds.
+        """
+        self._check_open()
+        check_space(space)
+        expect(isinstance(record, LeaseRecord), "what is seized is what leases() gave", record)
+        check_name(space, record.name)
+        _expect_holder(holder)
+        return self._lease_keeper.seize(space, record, holder, duration)
+
+    def renew(self, lease: Lease, duration: float | None = None) -> Lease:
+        """Begin the lease's time again; `LeaseLost` if it is no longer this holder's."""
+        self._check_open()
+        _expect_lease(lease)
+        return self._lease_keeper.renew(lease, duration)
+
+    def release(self, lease: Lease) -> bool:
+        """Give a lease back; False if it had been lost."""
+        self._check_open()
+        _expect_lease(lease)
+        return self._lease_keeper.release(lease)
+
+    def holds(self, lease: Lease) -> bool:
+        """Whether the lease's time is not over, on this store object's clock.
+
+        Asks nobody. Under a lease that holds, nobody else has been granted it.
+        """
+        _expect_lease(lease)
+        return self._clock() < lease.deadline
+
+    def leases(self, space: str, prefix: str = "") -> list[LeaseRecord]:
+        """The leases that were granted and not given back, sorted by name."""
+        self._check_open()
+        check_space(space)
+        check_prefix(prefix)
+        found = self._leases(space, prefix)
+        for record in found:
+            self._lease_keeper.saw(space, record)
+        return found
+
+    # Collection.
+
+    def scan(self) -> Iterator[Stored]:
+        """Every object, in no order; what is written meanwhile may be left out."""
+        self._check_open()
+        return self._scan()
+
+    def condemn(self, ids: Iterable[ObjectId], collection: int = 1) -> list[ObjectId]:
+        """Mark objects for deletion; the ids that are condemned now.
+
+        What a living object is stored against stays alive. A condemned object can be
+        read, but no new commit can need it; writing it again revives it. `collection`
+        tells collections apart: what one condemned, another cannot `delete`.
+        """
+        self._check_open()
+        expect_whole(collection, 1, "collection")
+        asked = list(dict.fromkeys(check_ids(ids, "what is condemned")))
+        self._condemn(asked, collection)
+        self._revive_bases()
+        found = self._presence(asked)
+        return [id for id in asked if id in found and found[id].condemned]
+
+    def revive(self, ids: Iterable[ObjectId]) -> None:
+        """Take back a condemnation, also of everything these are stored against."""
+        self._check_open()
+        asked = check_ids(ids, "what is revived")
+        self._revive(list(fetch_chains(asked, self._frames)))
+
+    def settle(self, found: Iterable[Stored]) -> None:
+        """Let commits need objects that `scan` found in doubt and that refs reach.
+
+        The refs must have been looked at after the scan. An object that was written anew
+        since is passed over.
+        """
+        self._check_open()
+        doubted = [one for one in found if one.doubt]
+        if doubted:
+            self._clear_doubt(doubted)
+
+    def raise_epochs(self) -> int:
+        """Raise the epoch of every space; the new number.
+
+        Whatever commits after this looks up its needs, unless it learned of them after.
+        """
+        self._check_open()
+        return self._raise_epochs()
+
+    def delete(self, ids: Iterable[ObjectId], collection: int = 1) -> list[ObjectId]:
+        """Delete those of the objects that this collection condemned last; their ids."""
+        self._check_open()
+        expect_whole(collection, 1, "collection")
+        asked = list(dict.fromkeys(check_ids(ids, "what is deleted")))
+        self._frame_writer.forget(asked)
+        return self._delete(asked, collection)
+
+    # Care.
+
+    def gc(
+        self,
+        *,
+        recent: int = RECENT,
+        grace: float = 0.0,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Collected:
+        """Delete the objects that no ref and no recent operation reaches.
+
+        Others may write meanwhile. `recent` is how many of each space's operations can
+        still be undone afterwards: with 0 what was removed is gone for good. `grace` is how
+        many seconds to wait before deleting, for readers of what has just been dropped.
+        `dry_run` only tells. Raises `MissingObjects` or `DamagedObject`, with nothing deleted,
+        if what is reached cannot be seen: run `check` then.
+        """
+        self._check_open()
+        expect_whole(recent, 0, "recent")
+        expect_seconds(grace, "grace")
+        from ropewalk.store._collecting import collect
+
+        return collect(self, recent, grace, dry_run, progress)
+
+    def check(self, *, read_data: bool = False, progress: Progress | None = None) -> Report:
+        """Look for damage and say what was found; changes nothing.
+
+        Looks at logs and refs, and at what they reach, but not at the bytes of large
+        strings. With `read_data` every byte of every object is read and verified.
+        """
+        self._check_open()
+        from ropewalk.store._checking import check
+
+        return check(self, read_data, progress)
+
+    def stats(self, *, recent: int = RECENT, progress: Progress | None = None) -> Stats:
+        """Say what takes the room: by space, ref and top-level key; changes nothing.
+
+        `recent` is as for `gc`, which is asked what it would free. Every object that a
+        ref reaches is read twice. Raises `MissingObjects` or `DamagedObject` if one
+        cannot be: run `check` then.
+        """
+        self._check_open()
+        expect_whole(recent, 0, "recent")
+        from ropewalk.store._statistics import statistics
+
+        return statistics(self, recent, progress)
+
+    # Beside history: what may be lost.
+
+    def text_index(self) -> TextIndex:
+        """An index of words beside history, which may be lost: see `TextIndex`."""
+        self._check_open()
+        with self._state_lock:
+            if self._text_index is None:
+                self._text_index = self._make_text_index()
+            return self._text_index
+
+    def scratch(self) -> Scratch:
+        """Small values beside history, which may be lost: see `Scratch`."""
+        self._check_open()
+        with self._state_lock:
+            if self._scratch is None:
+                self._scratch = self._make_scratch()
+            return self._scratch
+
+    # Life.
+
+    def close(self) -> None:
+        """Finish what was begun, wake who waits, and let go. Closing again does nothing."""
+        with self._state_lock:
+            if self._closed:
+                return
+            self._closed = True
+            wakes = list(self._wakes)
+        for wake in wakes:
+            wake()
+        self._threads.close()
+        self._close()
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else ""
+        return f"<{type(self).__name__} {self.backend_id!r}{state}>"
+
+    # Inside.
+
+    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+        """Commit a batch; if the store is full, again as long as a collection frees something."""
+        batch, objects = self._arrange(batch, objects)
+        while True:
+            try:
+                return self._framed(batch, objects)
+            except StoreFull:
+                if not self._room.make():
+                    raise
+
+    def _framed(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+        """Commit a batch; frames that the engine cannot take are made again, whole."""
+        whole: frozenset[ObjectId] = frozenset()
+        while True:
+            frames, fresh = self._frame_writer.frame(objects, whole)
+            try:
+                operation = self._commit(batch.with_frames(frames))
+            except Reframe as again:
+                ids = again.ids
+            else:
+                self._frame_writer.remember(fresh)
+                return operation
+            assert not ids <= whole, "an engine refused a whole frame"
+            self._frame_writer.forget({one.base for one in frames if one.id in ids and one.base})
+            whole |= ids
+
+    def _read_bases(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Known]:
+        return read_bases(ids, self._frames)
+
+    def _revive_bases(self) -> None:
+        """Keep alive what living objects are stored against.
+
+        A commit may have stored a frame against an object just before that was
+        condemned. None can do so after, so one look at all objects is enough.
+        """
+        found = {one.id: one for one in self._scan()}
+        condemned = {one.base for one in found.values() if not one.condemned}
+        needed: set[ObjectId] = set()
+        for base in condemned:
+            while base is not None and base in found and found[base].condemned:
+                needed.add(base)
+                base = found[base].base
+        if needed:
+            self._revive(sorted(needed))
+
+    @contextmanager
+    def _waking(self, space: str, wake: Callable[[], None]) -> Iterator[None]:
+        with self._state_lock:
+            self._wakes.add(wake)
+        stop = self._subscribe(space, wake)
+        try:
+            yield
+        finally:
+            stop()
+            with self._state_lock:
+                self._wakes.discard(wake)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the store {self.backend_id!r} was closed")
+
+    # The asynchronous face.
+
+    aanswers_to = twin(answers_to)
+    aread = twin(read)
+    amissing = twin(missing)
+    acommit = twin(commit)
+    aref = twin(ref)
+    arefs = twin(refs)
+    aview = twin(view)
+    aspaces = twin(spaces)
+    aoperations = twin(operations)
+    aacquire = twin(acquire)
+    aseize = twin(seize)
+    arenew = twin(renew)
+    arelease = twin(release)
+    aleases = twin(leases)
+    ascan = twin_iterator(scan)
+    acondemn = twin(condemn)
+    arevive = twin(revive)
+    asettle = twin(settle)
+    araise_epochs = twin(raise_epochs)
+    adelete = twin(delete)
+    agc = twin(gc)
+    acheck = twin(check)
+    astats = twin(stats)
+
+    def awatch(
+        self, space: str, after: int = 0, timeout: float | None = None
+    ) -> AsyncIterator[Operation]:
+        """The asynchronous twin of `watch`; no thread waits for it."""
+        look = partial(self._threads.run, self._looking(space, after))
+        expect_timeout(timeout)
+        return awatch(look, partial(self._waking, space), Patience(timeout, self.poll_seconds))
+
+    async def aclose(self) -> None:
+        """The asynchronous twin of `close`."""
+        await self._threads.run_apart(self.close)
+
+    async def __aenter__(self: S) -> S:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
+
+
+def _expect_holder(holder: str) -> None:
+    expect(isinstance(holder, str) and holder != "", "a lease's holder is a name", holder)
+
+
+def _expect_lease(given: Lease) -> None:
+    expect(isinstance(given, Lease), "a lease is what acquire() gave", given)

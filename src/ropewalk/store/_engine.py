@@ -1,0 +1,186 @@
+"""What an engine supplies: few steps, each atomic, with everything already checked.
+
+`Store` is written on top of these. Names and ids that arrive here are valid; frames
+are made. Each method may be called from many threads at once.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from ropewalk.store._aside import Scratch, TextIndex
+from ropewalk.store._decide import Batch, Presence
+from ropewalk.store._records import (
+    Durability,
+    Header,
+    LeaseRecord,
+    Operation,
+    Ref,
+    Stored,
+    View,
+)
+from ropewalk.store._turns import Turn
+from ropewalk.tree._objects import Object, ObjectId
+
+
+class Engine(ABC):
+    """The abstract methods of a store."""
+
+    @property
+    @abstractmethod
+    def header(self) -> Header:
+        """The store's id, format and algorithm; `decode_header` refuses newer ones."""
+
+    @property
+    @abstractmethod
+    def durability(self) -> Durability:
+        """What an acknowledged commit survives."""
+
+    @abstractmethod
+    def _frames(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, bytes]:
+        """The frames of objects, condemned or not, without those that are absent.
+
+        May add the frames of their bases, which saves the caller further calls.
+        """
+
+    @abstractmethod
+    def _presence(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, Presence]:
+        """Depth and condemnation of objects, without those that are absent."""
+
+    @abstractmethod
+    def _commit(self, batch: Batch) -> Operation:
+        """Apply a batch as `decide` decides it, in one atomic step, durably.
+
+        The space's operations get the next number in the same step. A frame takes the
+        place of a condemned one and revives its object. Whoever subscribed is woken.
+        """
+
+    @abstractmethod
+    def _ref(self, space: str, name: str) -> Ref | None:
+        """One ref."""
+
+    @abstractmethod
+    def _view(self, space: str, prefix: str) -> View:
+        """Sequence, epoch and the refs with a prefix, sorted by name, at one moment.
+
+        A space that does not exist has sequence 0, and the epoch that it would begin with.
+        """
+
+    @abstractmethod
+    def _spaces(self, prefix: str) -> list[str]:
+        """The names of the spaces that have operations, sorted."""
+
+    @abstractmethod
+    def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
+        """Operations from number `after + 1` on, in order, at most `limit`."""
+
+    @abstractmethod
+    def _lease(self, space: str, name: str) -> LeaseRecord | None:
+        """A lease that was granted and not given back."""
+
+    @abstractmethod
+    def _leases(self, space: str, prefix: str) -> list[LeaseRecord]:
+        """All of them with a prefix, sorted by name."""
+
+    @abstractmethod
+    def _grant_lease(
+        self, space: str, name: str, expected: LeaseRecord | None, holder: str, duration: float
+    ) -> LeaseRecord | None:
+        """Replace the record `expected` by a new one, or return None if it is not that.
+
+        The token is the next of the space's counter, which only grows and outlives leases.
+        """
+
+    @abstractmethod
+    def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
+        """Replace (or remove) the record `expected`; False if it is not that."""
+
+    @abstractmethod
+    def _scan(self) -> Iterator[Stored]:
+        """Every object, once."""
+
+    @abstractmethod
+    def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
+        """Mark objects as condemned by a collection; absent ones are passed over.
+
+        The number takes the place of an earlier collection's.
+        """
+
+    @abstractmethod
+    def _revive(self, ids: Sequence[ObjectId]) -> None:
+        """Take the mark away; absent ones are passed over."""
+
+    def _clear_doubt(self, found: Sequence[Stored]) -> None:  # noqa: B027 - most have no doubt
+        """Let commits need objects that were in doubt, if they are still as `scan` found them.
+
+        Only for an engine that stores objects in one step and moves refs in another.
+        """
+
+    @abstractmethod
+    def _raise_epochs(self) -> int:
+        """Raise every space's epoch, and that of spaces to come, to one new number."""
+
+    @abstractmethod
+    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
+        """Delete objects that bear the mark of this collection at this moment; their ids.
+
+        Packs that are less than half alive then are rewritten. A frame may be made
+        whole by that, but never deeper.
+        """
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Let go of files, connections and threads."""
+
+    def _arrange(self, batch: Batch, objects: Sequence[Object]) -> tuple[Batch, Sequence[Object]]:
+        """A commit and its objects in the order in which they are to be framed and stored.
+
+        Only for an engine that does not store them in one step. Asks nobody.
+        """
+        return batch, objects
+
+    def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
+        """What is wrong with the engine's own files or tables: each with what it is about.
+
+        Objects, refs and logs are checked by who calls this.
+        """
+        return ()
+
+    def _disk_bytes(self) -> int | None:
+        """How many bytes the engine takes for everything; None if it cannot say."""
+        return None
+
+    def _make_text_index(self) -> TextIndex:
+        """The index of words beside history; in this process, unless the engine has a better one.
+
+        An engine that encrypts what it stores keeps this one: words are plain text.
+        """
+        from ropewalk.store._aside_memory import MemoryTextIndex
+
+        return MemoryTextIndex()
+
+    def _make_scratch(self) -> Scratch:
+        """The small values beside history; in this process, unless the engine can share them."""
+        from ropewalk.store._aside_memory import MemoryScratch
+
+        return MemoryScratch(time.monotonic)
+
+    def _turns(self) -> tuple[Turn, Turn] | None:
+        """What processes that race for one branch queue with; None if there is no such thing.
+
+        New ones for each call: the turn, and the place of who is next.
+        """
+        return None
+
+    def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake`, from any thread, soon after an operation; the way to stop that.
+
+        A hint: it may come too often, and an engine with `poll_seconds` may lose it.
+        """
+        return _nothing
+
+
+def _nothing() -> None:
+    pass

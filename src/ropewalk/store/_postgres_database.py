@@ -1,0 +1,118 @@
+"""A database as a store sees it: where it is, who is connected, and who listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ropewalk.errors import InvalidInput
+from ropewalk.store._postgres_listening import Listening, Notifier
+from ropewalk.store._postgres_pool import Pool, Row, Settings, read_dsn
+from ropewalk.store._postgres_schema import open_schema
+from ropewalk.store._postgres_sql import check_schema, quoted
+from ropewalk.store._records import Durability
+
+_OWN = ("schema", "durability")
+_DEFAULT_SCHEMA = "ropewalk"
+
+
+class Asked(NamedTuple):
+    """What somebody who opens a store asks for; None where the URL may say it."""
+
+    schema: str | None
+    durability: Durability | None
+    create: bool
+    listen_dsn: str | None
+
+
+class Database:
+    """One schema of a database, and everything that is open for it."""
+
+    def __init__(self, dsn: str, asked: Asked, settings: Settings) -> None:
+        conninfo, own = split_dsn(dsn)
+        durability = asked.durability or own.get("durability") or "full"
+        if durability not in ("full", "relaxed"):
+            raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r:.80}")
+        self.durability: Durability = "full" if durability == "full" else "relaxed"
+        self.schema = check_schema(asked.schema or own.get("schema") or _DEFAULT_SCHEMA)
+        self.name = quoted(self.schema)
+        self.pool = Pool(read_dsn(conninfo, self.schema), settings)
+        self._statements: dict[str, str] = {}
+        self._begin = (self.durability == "full", str(max(int(1000 * settings.timeout), 1)))
+        full = self.durability == "full"
+        self.header = open_schema(self.pool, self.schema, asked.create, full)
+        channel = f"ropewalk_{self.header.store_id.hex()}"
+        listen = asked.listen_dsn and read_dsn(asked.listen_dsn, self.schema).conninfo
+        self.listen_conninfo = listen or None
+        self._listening = Listening(self.pool, self.name, channel, listen)
+        self._notifier = Notifier(self.pool, channel)
+
+    @property
+    def shown(self) -> str:
+        """Where it is, without secrets."""
+        return self.pool.place.shown
+
+    def rows(
+        self, statement: str, parameters: Sequence[Any], *, prepare: bool = False
+    ) -> list[Row]:
+        """What a statement gives that changes nothing; `{s}` in it stands for the schema."""
+        return self.pool.rows(statement.replace("{s}", self.name), parameters, prepare=prepare)
+
+    def call(
+        self,
+        function: str,
+        types: str,
+        parameters: Sequence[Any],
+        *,
+        repeatable: bool = True,
+        once_for: int | None = None,
+    ) -> Row:
+        """What a function gives that changes something; `types` are those of its parameters.
+
+        `once_for` has it tried once, and wait for what others hold at most so many
+        milliseconds.
+        """
+        durable, longest = self._begin
+        given = [durable, longest if once_for is None else str(once_for), *parameters]
+        statement = self._statements.get(function)
+        if statement is None:
+            places = ", ".join(f"%b::{type}" for type in ("boolean", "text", *types.split()))
+            statement = f"SELECT * FROM {self.name}.{function}({places})"
+            self._statements[function] = statement
+        once = once_for is not None
+        (row,) = self.pool.rows(statement, given, repeatable=repeatable, once=once, prepare=True)
+        return row
+
+    # News.
+
+    def changed(self, space: str, watched: bool) -> None:
+        """Wake who waits for a space: here at once, and elsewhere if somebody listens."""
+        self._listening.wake(space)
+        if watched:
+            self._notifier.tell(space)
+
+    def listen(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when there may be news of a space; the way to stop that."""
+        return self._listening.add(space, wake)
+
+    def close(self) -> None:
+        """Let go of threads and connections."""
+        self._listening.close()
+        self._notifier.close()
+        self.pool.close()
+
+
+def split_dsn(dsn: str) -> tuple[str, dict[str, str]]:
+    """A URL without what in it is ours and not Postgres', and that."""
+    head, mark, query = dsn.partition("?")
+    if not dsn.startswith(("postgresql://", "postgres://")) or not mark:
+        return dsn, {}
+    own: dict[str, str] = {}
+    rest: list[str] = []
+    for part in query.split("&"):
+        key, _, value = part.partition("=")
+        if key in _OWN:
+            own[key] = value
+        elif part:
+            rest.append(part)
+    return head + ("?" + "&".join(rest) if rest else ""), own

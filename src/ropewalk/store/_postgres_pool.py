@@ -1,0 +1,353 @@
+"""Connections to Postgres: few, shared, each call bounded in time, none left in a transaction.
+
+A connection is lent for one statement, which is its own transaction. So it works behind
+PgBouncer in transaction mode: nothing is left in a session. Statements are prepared only on
+connections that lead to the server itself, and only those that call a function, whose plans
+do not grow old.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+from psycopg import conninfo
+from psycopg.abc import AdaptContext, PQGen
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool.pool import AddConnection, MaintenanceTask
+
+from ropewalk.errors import RopewalkError, StoreClosed
+from ropewalk.store._forking import freed_after_fork
+from ropewalk.store._haste import tries_for
+from ropewalk.store._postgres_arrays import Array
+from ropewalk.store._postgres_errors import (
+    Again,
+    AllLent,
+    Lost,
+    TimedOut,
+    Unprepared,
+    bad_dsn,
+    from_connecting,
+    translated,
+    unavailable,
+)
+
+R = TypeVar("R")
+Row = tuple[Any, ...]
+
+_FIRST_PAUSE, _LAST_PAUSE = 0.005, 0.5
+_LATEST = 1.0  # Seconds for which an answer is read on that begins in time and trickles in.
+_RECONNECTS = 1.0  # Seconds at most between two attempts to replace a connection.
+_ENCODING = "utf8"  # Whatever the database has: without one, the driver gives bytes for text.
+_PROBES = 2  # Seconds for a new connection at least: Postgres' own library takes no less.
+
+# The pool tells of each connection that it cannot make. Whoever asks for one is told by an
+# error, and a library does not write to the terminal.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+
+
+class _ArrayDumper(Dumper):
+    """Hands an array over as it is."""
+
+    format = Format.BINARY
+
+    def __init__(self, cls: type, context: AdaptContext | None = None) -> None:
+        super().__init__(cls, context)
+        self.oid = 0
+
+    def dump(self, obj: Array) -> bytes:
+        """The bytes of an array. Its type is told by the statement."""
+        return obj.data
+
+
+# For a class of our own, so that nobody else is affected.
+psycopg.adapters.register_dumper(Array, _ArrayDumper)
+
+
+class Connection(psycopg.Connection[Row]):
+    """A connection whose statements end at a deadline, even if the server says nothing."""
+
+    deadline: float | None = None
+    direct = False
+    """Whether it leads to the server itself, and not to a pooler."""
+
+    def look(self) -> None:
+        """Find out whether it is direct: a pooler tells a process number of its own."""
+        row = self.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+        self.direct = row is not None and row[0] == self.info.backend_pid
+
+    def has_news(self) -> bool:
+        """Whether the server has said something unasked: most often, that it is over."""
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
+    def wait(self, gen: PQGen[R], *args: Any, **kwargs: Any) -> R:
+        """Drive a statement until it is done, or out of time."""
+        bounded = gen if self.deadline is None else _until(gen, self.deadline)
+        return super().wait(bounded, *args, **kwargs)
+
+
+def _until_told(deadline: float) -> float:
+    """How long to wait for a connection before one asks why there is none."""
+    return max(tries_for(deadline - time.monotonic()), 0.001)
+
+
+def _until(gen: PQGen[R], deadline: float) -> PQGen[R]:
+    """The same generator, which raises once the time is over.
+
+    What has come by then is still read, unless that takes long too.
+    """
+    try:
+        asked = next(gen)
+        while True:
+            ready = yield asked
+            late = time.monotonic() - deadline
+            if late > (_LATEST if ready else 0.0):
+                gen.close()
+                raise TimedOut("the server did not answer in time")
+            asked = gen.send(ready)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+
+
+class _Pool(ConnectionPool[Connection]):
+    """A pool that finds a server again soon after it has come back."""
+
+    def schedule_task(self, task: MaintenanceTask, delay: float) -> None:
+        """Do something later. The longer a server is away, the longer a pool would wait."""
+        if isinstance(task, AddConnection):
+            delay = min(delay, _RECONNECTS * random.uniform(0.5, 1.0))  # noqa: S311
+        super().schedule_task(task, delay)
+
+
+class Settings(NamedTuple):
+    """How connections are made and lent."""
+
+    least: int
+    most: int
+    timeout: float
+    connect_timeout: float
+
+
+class Place(NamedTuple):
+    """Where a database is: what may be shown of it, and what connects."""
+
+    shown: str
+    conninfo: str
+
+
+def _unknown_option(dsn: str) -> str | None:
+    """The first option behind the ? of a URL that Postgres has not; None if that is not why."""
+    address, _, query = dsn.rpartition("?")
+    if "@" in query or "?" in address:  # It may be a part of the password.
+        return None
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    names = [name for name, same, _ in (one.partition("=") for one in query.split("&")) if same]
+    return next((name for name in names if name.isidentifier() and name not in known), None)
+
+
+def read_dsn(dsn: str, schema: str) -> Place:
+    """A connection string, and how to name it without its secrets; raises `InvalidInput`."""
+    try:
+        parts = conninfo.conninfo_to_dict(dsn)
+    except (psycopg.Error, ValueError, UnicodeError):
+        # What the driver says may quote a password.
+        raise bad_dsn(_unknown_option(dsn)) from None
+    host = str(parts.get("host") or parts.get("hostaddr") or "")
+    port, name = str(parts.get("port") or ""), str(parts.get("dbname") or "")
+    # A password whose @ or / is not spelled out spills into what is shown.
+    spilled = "@" in host[1:] or "@" in name or (not port.replace(",", "0").isdigit() and port)
+    if spilled or "\0" in dsn:
+        raise bad_dsn()
+    where = f"{host or 'the default host'}{f':{port}' if port else ''}"
+    shown = f"the Postgres store at {where}{f'/{name}' if name else ''}, schema {schema}"
+    return Place(shown, dsn)
+
+
+class Pool:
+    """Lends connections, and tries again what may be tried again. Safe to share."""
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self.place = place
+        self.settings = settings
+        self._lock = freed_after_fork(threading.Lock())
+        self._closed = False
+        self._process = os.getpid()
+        self._left_behind: list[object] = []
+        self._prepares = True
+        self._pool: ConnectionPool[Connection] | None = None
+
+    # Asking.
+
+    def rows(
+        self,
+        statement: str,
+        parameters: Sequence[Any] = (),
+        *,
+        repeatable: bool = True,
+        once: bool = False,
+        prepare: bool = False,
+    ) -> list[Row]:
+        """What one statement gives; it is its own transaction.
+
+        One that is `repeatable` is sent again when its answer was lost, until the time for
+        the call is over. Otherwise that is `Unavailable` at once; with `once`, so is what the
+        server took back.
+        """
+
+        def ask(connection: Connection) -> list[Row]:
+            # The statement is ours; what others chose is in the parameters.
+            cursor = connection.cursor(binary=True)
+            prepared = prepare and connection.direct and self._prepares
+            cursor.execute(statement.encode(), parameters or None, prepare=prepared)
+            # Not `description`, which says much that nobody asked for.
+            result = cursor.pgresult
+            return cursor.fetchall() if result is not None and result.nfields else []
+
+        return self.run(ask, repeatable=repeatable, once=once)
+
+    def row(self, statement: str, parameters: Sequence[Any] = ()) -> Row:
+        """The one row that a statement gives, which may be sent twice."""
+        (found,) = self.rows(statement, parameters)
+        return found
+
+    def run(self, work: Callable[[Connection], R], *, repeatable: bool, once: bool = False) -> R:
+        """Work with a connection, within the time of one call."""
+        began = time.monotonic()
+        deadline, hurry = began + self.settings.timeout, began + tries_for(self.settings.timeout)
+        pauses = _pauses()
+        while True:
+            try:
+                with (
+                    translated(self.place.shown),
+                    self._lent(deadline, repeatable) as connection,
+                ):
+                    return work(connection)
+            except (Lost, Again, Unprepared) as error:
+                # A pooler that did not look like one: then nothing is prepared any more.
+                self._prepares &= not isinstance(error, Unprepared)
+                gone = isinstance(error, Lost) and not isinstance(error, AllLent)
+                final = once or (not repeatable and isinstance(error, Lost))
+                if final or time.monotonic() + next(pauses) >= (hurry if gone else deadline):
+                    seconds = self.settings.timeout
+                    raise unavailable(self.place.shown, error.error, seconds) from error.error
+
+    @contextmanager
+    def _lent(self, deadline: float, repeatable: bool = True) -> Iterator[Connection]:
+        pool = self._opened()
+        try:
+            connection = pool.getconn(_until_told(deadline))
+            while not repeatable and connection.has_news():
+                # The server ended it while it was idle. What is sent once must not be lost to that.
+                connection.close()
+                pool.putconn(connection)
+                connection = pool.getconn(_until_told(deadline))
+        except PoolTimeout as error:
+            raise self._reason(error) from error
+        except PoolClosed as error:
+            raise StoreClosed(f"{self.place.shown} was closed") from error
+        connection.deadline = deadline
+        try:
+            yield connection
+        except TimedOut:
+            connection.close()  # It is in the middle of a statement.
+            raise
+        finally:
+            connection.deadline = time.monotonic() + self.settings.connect_timeout
+            pool.putconn(connection)
+
+    def _reason(self, error: PoolTimeout) -> Exception:
+        """Why there is no connection: what a new one is told, or that all are lent."""
+        try:
+            self.connect(seconds=_PROBES).close()
+        except RopewalkError as told:
+            return told
+        most = self.settings.most
+        words = f"none of at most {most} connections was free; max_connections is how many"
+        return AllLent(psycopg.OperationalError(words))
+
+    # Connections.
+
+    def connect(self, conninfo: str | None = None, seconds: float | None = None) -> Connection:
+        """A connection of one's own; raises what a person can act on."""
+        patience = self.settings.connect_timeout if seconds is None else seconds
+        try:
+            return Connection.connect(
+                self.place.conninfo if conninfo is None else conninfo,
+                autocommit=True,
+                prepare_threshold=None,
+                connect_timeout=max(_PROBES, round(patience)),
+                client_encoding=_ENCODING,
+            )
+        except psycopg.ProgrammingError:
+            raise bad_dsn() from None
+        except psycopg.Error as error:
+            raise from_connecting(self.place.shown, error) from error
+
+    def _opened(self) -> ConnectionPool[Connection]:
+        pool = self._pool
+        if pool is not None and self._process == os.getpid():
+            return pool
+        with self._lock:
+            if self._closed:
+                raise StoreClosed(f"{self.place.shown} was closed")
+            if self._process != os.getpid():
+                # After a fork, connections are the parent's. They must not even be closed here.
+                self._left_behind.append(self._pool)
+                self._process, self._pool = os.getpid(), None
+            if self._pool is None:
+                self._pool = self._make()
+            return self._pool
+
+    def _make(self) -> ConnectionPool[Connection]:
+        settings = self.settings
+        pool = _Pool(
+            self.place.conninfo,
+            connection_class=Connection,
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": 0,
+                "connect_timeout": max(_PROBES, round(settings.connect_timeout)),
+                "client_encoding": _ENCODING,
+            },
+            configure=Connection.look,
+            min_size=settings.least,
+            max_size=settings.most,
+            timeout=settings.timeout,
+            reconnect_timeout=settings.timeout,
+            name="ropewalk",
+            open=False,
+        )
+        pool.open()
+        return pool
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is not None and self._process == os.getpid():
+            with suppress(psycopg.Error):
+                pool.close()
+
+
+def _pauses() -> Iterator[float]:
+    """Sleep a little longer each time; how long was slept."""
+    pause = 0.0
+    while True:
+        slept = pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that two do not keep step
+        time.sleep(slept)
+        yield slept
+        pause = min(max(2 * pause, _FIRST_PAUSE), _LAST_PAUSE)

@@ -1,0 +1,112 @@
+"""The URL of a Redis server: what it may say, and how it is shown without its password."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+
+from ropewalk.errors import Corrupt, InvalidInput, RopewalkError, StoreFull
+
+SCHEMES = ("redis", "rediss", "unix")
+DEFAULT_NAME = "default"
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SHAPE = (
+    "redis://user:password@host:port/number, rediss:// for TLS, or unix:///path/to/socket. "
+    "Special characters in a user or password are written as %xx"
+)
+
+
+class Address(NamedTuple):
+    """Where a store is."""
+
+    options: dict[str, Any]
+    """What a connection is made with; holds the password."""
+    name: str | None
+    """The store that the URL names."""
+    durability: str | None
+    """What the URL asks for."""
+    shown: str
+    """The URL without user and password."""
+
+
+def read_address(url: str) -> Address:
+    """Take a URL apart; `InvalidInput`, without quoting it, if it is none of Redis."""
+    if not isinstance(url, str):
+        raise InvalidInput(f"a Redis server is named by a URL, not by {type(url).__name__}")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        asked = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True))
+    except ValueError:
+        # Whatever is wrong may be a part of the password.
+        raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}") from None
+    if parts.scheme not in SCHEMES or parts.fragment or "#" in url or not _is_whole(parts):
+        raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}")
+    if "@" in parts.query or ("@" in parts.path and parts.scheme != "unix"):
+        # A password with a / or a ? in it ends here, and nothing behind it may be shown.
+        raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}")
+    name, durability = asked.pop("name", None), asked.pop("durability", None)
+    for option in asked:
+        if option != "db" and not (option.startswith("ssl_") and parts.scheme == "rediss"):
+            raise InvalidInput(
+                "the URL of a Redis server takes name=, durability= and db=, and for rediss:// "
+                f"the ssl_ options of redis-py, not {option!r:.40}"
+            )
+    database = asked.get("db", parts.path.strip("/") if parts.scheme != "unix" else "") or "0"
+    if not database.isdecimal():
+        raise InvalidInput(f"a database of Redis is a number, not {database!r:.40}: {_SHAPE}")
+    if parts.scheme == "unix":
+        shown = f"unix://{unquote(parts.path)}?db={database}"
+    else:
+        shown = f"{parts.scheme}://{parts.hostname or 'localhost'}:{port or 6379}/{database}"
+    place = url.partition("?")[0]
+    rest = place + "?" + urlencode({**asked, "db": database})
+    return Address(_options(rest), name, durability, shown)
+
+
+def check_store_name(name: str) -> str:
+    """The name of a store, which becomes a part of its keys."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"the name of a store is 1 to 64 letters, digits, dots, dashes or underscores, not "
+            f"{name!r:.80}"
+        )
+    return name
+
+
+def gone(where: str) -> RopewalkError:
+    """What somebody is told whose store is no longer there."""
+    return Corrupt(
+        f"the store at {where} is gone: the server was emptied, or lost its data when it was "
+        "restarted. Restore it from a copy, or open a new one."
+    )
+
+
+def evicted(where: str) -> RopewalkError:
+    """What somebody is told whose commit was dropped by the server, again and again."""
+    return StoreFull(
+        f"the Redis server at {where} has no memory left: again and again it evicts what was sent "
+        "ahead of a large commit. Nothing was written, and what is there can be read. Run gc, "
+        "raise maxmemory, or set `maxmemory-policy noeviction`."
+    )
+
+
+def _is_whole(parts: SplitResult) -> bool:
+    if parts.scheme == "unix":
+        if parts.netloc and "@" not in parts.netloc:
+            return False
+        return parts.path.startswith("/") and len(parts.path) > 1
+    return bool(parts.netloc) and not parts.netloc.endswith("@")
+
+
+def _options(url: str) -> dict[str, Any]:
+    from redis.connection import parse_url  # Here, so that the class can be named without it.
+
+    parse: Callable[[str], dict[str, Any]] = parse_url
+    try:
+        return dict(parse(url))
+    except ValueError:
+        raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}") from None

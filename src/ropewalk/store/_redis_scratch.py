@@ -1,0 +1,75 @@
+"""Small values beside history on Redis: keys of their own, which the server forgets in time."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Final
+
+from ropewalk.store._aside import Scratch
+from ropewalk.store._aside_memory import MemoryScratch
+from ropewalk.store._aside_trying import Trying
+
+if TYPE_CHECKING:
+    from ropewalk.store._redis_server import Server
+
+_LONGEST: Final = 7 * 24 * 3600.0
+"""Seconds that a value lives without a time of its own: the server has to forget it some day."""
+
+_AT_A_TIME: Final = 1000
+
+
+class RedisScratch(Scratch):
+    """Small values on the server, or in this process if they may not be there."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._root = f"{server.root}:scratch:"
+        self._memory = MemoryScratch(time.monotonic)
+        self._trying = Trying()
+
+    @property
+    def _instead(self) -> MemoryScratch | None:
+        return self._memory if self._trying.unusable else None
+
+    def get(self, key: str) -> bytes | None:
+        if self._instead is not None:
+            return self._instead.get(key)
+        ask = self._server.ask
+        found: bytes | None = self._trying.tried(lambda: ask("GET", self._root + key), None)
+        return found
+
+    def put(self, key: str, value: bytes, seconds: float | None = None) -> None:
+        if self._instead is not None:
+            self._instead.put(key, value, seconds)
+            return
+        lives = int(1000 * min(_LONGEST if seconds is None else seconds, _LONGEST))
+        if lives < 1:
+            self.remove(key)
+            return
+        ask = self._server.ask
+        self._trying.tried(lambda: ask("SET", self._root + key, value, "PX", lives), None)
+
+    def remove(self, key: str) -> None:
+        if self._instead is not None:
+            self._instead.remove(key)
+            return
+        self._trying.tried(lambda: self._server.ask("DEL", self._root + key), None)
+
+    def keys(self, prefix: str = "") -> list[str]:
+        if self._instead is not None:
+            return self._instead.keys(prefix)
+        return self._trying.tried(lambda: self._scan(prefix), [])
+
+    def _scan(self, prefix: str) -> list[str]:
+        """Looks through all keys of the database; it is for people, not for every call."""
+        pattern = re.sub(r"([\[\]*?\\^])", r"\\\1", self._root + prefix) + "*"
+        found: set[bytes] = set()
+        cursor = b"0"
+        while True:
+            asked = ("SCAN", cursor, "MATCH", pattern, "COUNT", _AT_A_TIME)
+            cursor, some = self._server.ask(*asked)
+            found.update(some)
+            if cursor in (b"0", 0):
+                break
+        return sorted(key.decode().removeprefix(self._root) for key in found)

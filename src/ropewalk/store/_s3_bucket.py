@@ -1,0 +1,206 @@
+"""A bucket, or a part of one: the few requests that a store makes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, PreconditionError
+from obstore.store import S3Store as Driver
+
+from ropewalk.errors import InvalidInput, RopewalkError, StoreClosed
+from ropewalk.store._forking import freed_after_fork
+from ropewalk.store._s3_errors import forked, translated
+from ropewalk.store._s3_url import Place
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_process = os.getpid()
+"""The process that loaded the driver. Its threads are not in a child that is forked, which would
+wait for them for ever."""
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+_ABSENT = (FileNotFoundError,)
+_REFUSED = (FileNotFoundError, AlreadyExistsError, PreconditionError)
+_RETRIES = 7  # With pauses that grow to a second: a server that asks to slow down is given time.
+_AT_ONCE = 16
+_CONNECT_SECONDS = 5.0
+_COALESCED = 64 * 1024  # Ranges that are nearer than this are read in one piece.
+_DELETED_AT_A_TIME = 1000
+
+
+class Got(NamedTuple):
+    """The bytes under a key, or the end of them."""
+
+    data: bytes
+    e_tag: str
+    size: int
+    """Of the whole."""
+
+
+class Bucket:
+    """Requests to one bucket. Safe to share between threads."""
+
+    def __init__(self, place: Place, timeout: float) -> None:
+        self.name = str(place)
+        self._driver: ObjectStore
+        # A conditional put is sent once: who repeats it unseen is refused by its own success.
+        self._driver = _driver(place, timeout, retries=_RETRIES)
+        self._once: ObjectStore = _driver(place, timeout, retries=0)
+        self._inside = threading.local()
+        self._lock = freed_after_fork(threading.Lock())
+        self._pool: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    def get(self, key: str, last: int | None = None) -> Got | None:
+        """What is under a key, or its last bytes; None if nothing is."""
+        try:
+            with self._answering(_ABSENT):
+                options: Any = None if last is None else {"range": {"suffix": last}}
+                found = obstore.get(self._driver, key, options=options)
+                data = found.bytes().to_bytes()
+                return Got(data, found.meta["e_tag"] or "", found.meta["size"])
+        except FileNotFoundError:
+            return None
+
+    def ranges(self, key: str, pieces: Sequence[tuple[int, int]]) -> list[bytes] | None:
+        """Pieces of what is under a key, by offset and length; None if nothing is."""
+        try:
+            with self._answering(_ABSENT):
+                found = obstore.get_ranges(
+                    self._driver,
+                    key,
+                    starts=[start for start, _ in pieces],
+                    lengths=[length for _, length in pieces],
+                    coalesce=_COALESCED,
+                )
+                return [one.to_bytes() for one in found]
+        except FileNotFoundError:
+            return None
+
+    def put(self, key: str, data: bytes) -> None:
+        """Put bytes under a key, whatever is there."""
+        with self._answering():
+            obstore.put(self._driver, key, data, use_multipart=False)
+
+    def put_if(self, key: str, data: bytes, e_tag: str | None) -> str | None:
+        """Put bytes in the place of those with a tag, or of none; their tag.
+
+        None if something else is there: then nothing has happened.
+        """
+        mode: Any = "create" if e_tag is None else {"e_tag": e_tag}
+        try:
+            with self._answering(_REFUSED):
+                done = obstore.put(self._once, key, data, mode=mode, use_multipart=False)
+        except _REFUSED:
+            return None
+        return done["e_tag"] or ""
+
+    def listing(self, folder: str, after: str | None = None) -> list[tuple[str, int]]:
+        """The keys in a folder, in order, and their sizes; those behind `after`."""
+        with self._answering():
+            found = obstore.list(self._driver, folder, offset=after).collect()
+        return sorted((one["path"], one["size"]) for one in found)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove keys; those that are not there are passed over."""
+        for start in range(0, len(keys), _DELETED_AT_A_TIME):
+            try:
+                with self._answering(_ABSENT):
+                    obstore.delete(self._driver, list(keys[start : start + _DELETED_AT_A_TIME]))
+            except FileNotFoundError:
+                continue
+
+    def each(self, work: Callable[[A], R], items: Iterable[A]) -> list[R]:
+        """Do the same with many, several at a time; raises the first error."""
+        listed = list(items)
+        # One of our own threads must not wait for others of them: all might do so.
+        if len(listed) < 2 or getattr(self._inside, "busy", False):
+            return [work(one) for one in listed]
+        with self._lock:
+            if self._closed:
+                raise StoreClosed(f"the store in {self.name} was closed")
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(
+                    _AT_ONCE, "ropewalk-s3", lambda: setattr(self._inside, "busy", True)
+                )
+            pool = self._pool
+        return list(pool.map(work, listed))
+
+    def close(self) -> None:
+        """Let go of threads."""
+        with self._lock:
+            self._closed, pool = True, self._pool
+        if pool is not None:
+            pool.shutdown(wait=True)
+
+    def _answering(
+        self, expected: tuple[type[Exception], ...] = ()
+    ) -> AbstractContextManager[None]:
+        if _process != os.getpid():
+            raise forked(self.name)
+        return translated(self.name, expected)
+
+
+class _Given:
+    """Credentials that do not change."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __call__(self) -> dict[str, str | None]:
+        """What the driver asks for."""
+        place = self._place
+        return {
+            "access_key_id": place.access_key_id,
+            "secret_access_key": place.secret_access_key,
+            "token": place.session_token,
+            "expires_at": None,
+        }
+
+
+def _driver(place: Place, timeout: float, retries: int) -> Driver:
+    config: dict[str, Any] = {
+        "endpoint": place.endpoint,
+        "region": place.region,
+    }
+    given: Any = None
+    if place.access_key_id:
+        # As they were given: the driver would mix them with a token from the environment.
+        given = _Given(place)
+    try:
+        return Driver(
+            place.bucket,
+            prefix=place.prefix or None,
+            config={name: value for name, value in config.items() if value},  # type: ignore[arg-type]
+            credential_provider=given,
+            client_options={
+                "allow_http": (place.endpoint or "").startswith("http://"),
+                "connect_timeout": timedelta(seconds=min(timeout, _CONNECT_SECONDS)),
+                "timeout": timedelta(seconds=timeout),
+            },
+            retry_config={
+                "max_retries": retries,
+                "retry_timeout": timedelta(seconds=timeout),
+                "backoff": {
+                    "init_backoff": timedelta(milliseconds=50),
+                    "max_backoff": timedelta(seconds=1),
+                    "base": 2,
+                },
+            },
+        )
+    except RopewalkError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever the driver does not take, it may quote
+        raise InvalidInput(
+            f"{place}: the settings of the bucket are not accepted. Look at endpoint and region."
+        ) from None

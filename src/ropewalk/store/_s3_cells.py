@@ -1,0 +1,177 @@
+"""The cells of a store in a bucket: values that are compared and set by conditional put.
+
+A tag may be a hash of the bytes, and bytes may come back. So each value is stored with a few
+random bytes: a put is recognised by them when its reply was lost, and no two have one tag.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ropewalk.errors import NotAllowed, RopewalkError, Unavailable
+from ropewalk.store._forking import freed_after_fork
+from ropewalk.store._key_value_cells import LOGS, REFS, SPACES
+
+if TYPE_CHECKING:
+    from ropewalk.store._s3_bucket import Bucket
+
+PACKS = "ropewalk/pack"
+INDEXES = "ropewalk/index"
+PROBES = "ropewalk/probe"
+
+_NONCE = 8
+_OTHER_TAG = '"00000000000000000000000000000000"'
+_TRIES = 3
+_REMEMBERED = 1024
+_LONGEST = 120  # Some servers keep keys as folders and files, whose names have a limit.
+
+
+class BucketCells:
+    """Values by key, in a bucket. Safe to share between threads."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+        self._lock = freed_after_fork(threading.Lock())
+        self._tags: OrderedDict[str, tuple[bytes, str]] = OrderedDict()
+        """Of each key the value that was last seen, and its tag."""
+
+    def get(self, key: str) -> bytes | None:
+        """The value of a key."""
+        found = self._bucket.get(place_of(key))
+        if found is None:
+            self._forget(key)
+            return None
+        value = found.data[_NONCE:]
+        self._remember(key, value, found.e_tag)
+        return value
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The values of several keys, without those that are absent."""
+        found = self._bucket.each(lambda key: self._bucket.get(place_of(key)), keys)
+        return {key: one.data[_NONCE:] for key, one in zip(keys, found, strict=True) if one}
+
+    def set_many(self, values: Mapping[str, bytes]) -> None:
+        """Set several keys, in any order."""
+        self._bucket.each(
+            lambda one: self._bucket.put(place_of(one[0]), os.urandom(_NONCE) + one[1]),
+            values.items(),
+        )
+
+    def keys(self, prefix: str) -> list[str]:
+        """The keys that begin so, each once."""
+        folder = "/".join(prefix.split("/")[:2])
+        found = (key_of(place) for place, _ in self._bucket.listing(folder))
+        return [key for key in found if key.startswith(prefix)]
+
+    def swap(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+        """Compare and set. What is removed must be a cell that never changes."""
+        if value is None:
+            self._bucket.delete([place_of(key)])
+            self._forget(key)
+            return True
+        tag = None
+        if expected is not None:
+            tag = self._tag(key, expected)
+            if tag is None:
+                return False
+        return self._put(key, tag, value)
+
+    def _put(self, key: str, tag: str | None, value: bytes) -> bool:
+        body = os.urandom(_NONCE) + value
+        for left in reversed(range(_TRIES)):
+            try:
+                done = self._bucket.put_if(place_of(key), body, tag)
+            except Unavailable:
+                # It may have happened, or happen yet. What is there now tells.
+                found = self._bucket.get(place_of(key))
+                if found is not None and found.data == body:
+                    self._remember(key, value, found.e_tag)
+                    return True
+                if (None if found is None else found.e_tag) != tag:
+                    return False
+                if left == 0:
+                    raise
+                time.sleep(0.05)
+                continue
+            if done is None:
+                # A put that was thought lost may have come through after all.
+                return left < _TRIES - 1 and self._is(key, body, value)
+            self._remember(key, value, done)
+            return True
+        raise AssertionError("the last try returns or raises")
+
+    def _is(self, key: str, body: bytes, value: bytes) -> bool:
+        found = self._bucket.get(place_of(key))
+        if found is None or found.data != body:
+            return False
+        self._remember(key, value, found.e_tag)
+        return True
+
+    def _tag(self, key: str, expected: bytes) -> str | None:
+        """The tag of a value, if it is still there as far as is known."""
+        with self._lock:
+            known = self._tags.get(key)
+        if known is None or known[0] != expected:
+            self.get(key)
+            with self._lock:
+                known = self._tags.get(key)
+        return None if known is None or known[0] != expected else known[1]
+
+    def _remember(self, key: str, value: bytes, tag: str) -> None:
+        with self._lock:
+            self._tags[key] = value, tag
+            self._tags.move_to_end(key)
+            if len(self._tags) > _REMEMBERED:
+                self._tags.popitem(last=False)
+
+    def _forget(self, key: str) -> None:
+        with self._lock:
+            self._tags.pop(key, None)
+
+
+def place_of(key: str) -> str:
+    """Where a cell is in the bucket.
+
+    No place is inside another, because some servers keep them as files and folders: so the
+    name of a space is one part, and a long one is cut into folders that end with a `+`.
+    """
+    for folder in (SPACES, LOGS, REFS):
+        if key.startswith(folder):
+            tenant, space, *page = key.removeprefix(folder).split("/")
+            flat = f"{tenant}!{space}"
+            cut = [flat[start : start + _LONGEST] for start in range(0, len(flat), _LONGEST)]
+            return "/".join((folder + "+/".join(cut), *page))
+    return key
+
+
+def key_of(place: str) -> str:
+    """Which cell is at a place."""
+    return place.replace("+/", "").replace("!", "/")
+
+
+def probe(bucket: Bucket) -> None:
+    """Raise `NotAllowed` if the server ignores conditions; leaves nothing behind."""
+    key = f"{PROBES}/{os.urandom(8).hex()}"
+    ignored: str | None = None
+    tag = bucket.put_if(key, b"first" + os.urandom(_NONCE), None)
+    if bucket.put_if(key, b"second" + os.urandom(_NONCE), None) is not None:
+        ignored = "If-None-Match: a put that must only create has overwritten"
+    elif bucket.put_if(key, b"third" + os.urandom(_NONCE), _OTHER_TAG) is not None:
+        ignored = "If-Match: a put that names another version has overwritten"
+    elif not tag or bucket.put_if(key, b"fourth" + os.urandom(_NONCE), tag) is None:
+        ignored = "that a put names the very version that is there, and refuses it"
+    try:
+        bucket.delete([key])
+    except RopewalkError:
+        if ignored is None:
+            raise
+    if ignored is not None:
+        raise NotAllowed(
+            f"{bucket.name}: the server ignores {ignored}. Writers would overwrite each other's "
+            "commits. Take a server that keeps conditional puts."
+        )

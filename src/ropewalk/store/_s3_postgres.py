@@ -1,0 +1,125 @@
+"""The cells of a store in a bucket, kept in Postgres: `S3Store(url, refs="postgresql://...")`.
+
+One table for all stores of a database. Each value begins with a few random bytes, so that a
+statement that is sent again, because its answer was lost, finds what it has done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from ropewalk.errors import InvalidInput, NotAllowed, NotFound
+from ropewalk.store._contract import Store
+from ropewalk.store._postgres import PostgresStore
+from ropewalk.store._postgres_pool import Pool, Settings, read_dsn
+
+_SCHEMA = "ropewalk_cells"
+_NONCE = 8
+_LOCK = 0x686F6C64  # Of nobody else, we hope: two who make the table at once would fail.
+
+_CREATE = f"""
+DO $$ BEGIN
+    PERFORM pg_advisory_xact_lock({_LOCK});
+    CREATE SCHEMA IF NOT EXISTS {_SCHEMA};
+    CREATE TABLE IF NOT EXISTS {_SCHEMA}.cells (
+        store text NOT NULL, key text COLLATE "C" NOT NULL, value bytea NOT NULL,
+        PRIMARY KEY (store, key)
+    );
+END $$
+"""
+_EXISTS = f"SELECT to_regclass('{_SCHEMA}.cells') IS NOT NULL"
+_SETTINGS = "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
+_GET = f"SELECT key, value FROM {_SCHEMA}.cells WHERE store = %s AND key = ANY(%s)"  # noqa: S608
+_KEYS = f"SELECT key FROM {_SCHEMA}.cells WHERE store = %s AND starts_with(key, %s)"  # noqa: S608
+_SET = f"""
+INSERT INTO {_SCHEMA}.cells
+SELECT %s, new.key, new.value FROM unnest(%s::text[], %s::bytea[]) AS new(key, value)
+ON CONFLICT (store, key) DO UPDATE SET value = excluded.value
+"""  # noqa: S608
+_MAKE = f"""
+INSERT INTO {_SCHEMA}.cells AS old VALUES (%s, %s, %s)
+ON CONFLICT (store, key) DO UPDATE SET value = excluded.value WHERE old.value = excluded.value
+RETURNING 1
+"""  # noqa: S608
+_SWAP = f"""
+UPDATE {_SCHEMA}.cells SET value = %s
+WHERE store = %s AND key = %s AND (substring(value FROM {_NONCE + 1}) = %s OR value = %s)
+RETURNING 1
+"""  # noqa: S608
+_REMOVE = f"DELETE FROM {_SCHEMA}.cells WHERE store = %s AND key = %s"  # noqa: S608
+
+
+def connect(refs: str | Store, store: str, timeout: float, connections: int) -> PostgresCells:
+    """The cells of a store, by a URL or with the connections of a `PostgresStore`."""
+    if isinstance(refs, PostgresStore):
+        return PostgresCells(refs._database.pool, store, shared=True)
+    if not isinstance(refs, str) or refs.partition("://")[0] not in ("postgresql", "postgres"):
+        raise InvalidInput(
+            "refs is the URL of a Postgres database, postgresql://..., or a PostgresStore on it"
+        )
+    settings = Settings(0, connections, timeout, min(timeout, 5.0))
+    return PostgresCells(Pool(read_dsn(refs, _SCHEMA), settings), store)
+
+
+class PostgresCells:
+    """Values by key, in a table of Postgres. Safe to share between threads."""
+
+    def __init__(self, pool: Pool, store: str, *, shared: bool = False) -> None:
+        self._pool, self._store, self._shared = pool, store, shared
+
+    def open(self, create: bool) -> None:
+        """Make the table if it is not there, or raise `NotFound`; look what the server keeps."""
+        self._pool.connect().close()  # What is wrong with the URL is told at once.
+        self._expect_durable()
+        if self._pool.row(_EXISTS)[0]:
+            return
+        if not create:
+            raise NotFound(f"{self.shown} does not exist: there is no store. Correct refs=.")
+        self._pool.rows(_CREATE)
+
+    @property
+    def shown(self) -> str:
+        """Where they are, without secrets."""
+        return self._pool.place.shown
+
+    def get(self, key: str) -> bytes | None:
+        """The value of a key."""
+        return self.get_many([key]).get(key)
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The values of several keys, without those that are absent."""
+        found = self._pool.rows(_GET, (self._store, list(keys)))
+        return {key: bytes(value)[_NONCE:] for key, value in found}
+
+    def set_many(self, values: Mapping[str, bytes]) -> None:
+        """Set several keys."""
+        fresh = [os.urandom(_NONCE) + value for value in values.values()]
+        self._pool.rows(_SET, (self._store, list(values), fresh))
+
+    def keys(self, prefix: str) -> list[str]:
+        """The keys that begin so."""
+        return [key for (key,) in self._pool.rows(_KEYS, (self._store, prefix))]
+
+    def swap(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+        """Compare and set. What is removed must be a cell that never changes."""
+        if value is None:
+            self._pool.rows(_REMOVE, (self._store, key))
+            return True
+        fresh = os.urandom(_NONCE) + value
+        if expected is None:
+            return bool(self._pool.rows(_MAKE, (self._store, key, fresh)))
+        return bool(self._pool.rows(_SWAP, (fresh, self._store, key, expected, fresh)))
+
+    def close(self) -> None:
+        """Let go of connections, unless they are somebody else's."""
+        if not self._shared:
+            self._pool.close()
+
+    def _expect_durable(self) -> None:
+        fsync, commit = self._pool.row(_SETTINGS)
+        if fsync != "on" or commit == "off":
+            raise NotAllowed(
+                f"{self.shown} cannot promise durability='full': set fsync = on and "
+                "synchronous_commit = on on the server."
+            )

@@ -1,0 +1,9 @@
+"""Power losses: what was done to files is remembered, and every folder made that may be left."""
+
+from __future__ import annotations
+
+from ropewalk.testing._crashes._disk import RecordingFilesystem, recording
+from ropewalk.testing._crashes._journal import Journal, Mark
+from ropewalk.testing._crashes._states import CrashState, crash_states
+
+__all__ = ["CrashState", "Journal", "Mark", "RecordingFilesystem", "crash_states", "recording"]

@@ -1,0 +1,160 @@
+"""What was done to the files of a folder, step by step."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from ropewalk.errors import InvalidInput
+
+
+class Made(NamedTuple):
+    """A name for a new, empty file or folder."""
+
+    path: str
+    folder: bool
+
+
+class Wrote(NamedTuple):
+    """Bytes in a file."""
+
+    path: str
+    offset: int
+    data: bytes
+
+
+class Cut(NamedTuple):
+    """A file was given another length."""
+
+    path: str
+    size: int
+
+
+class Renamed(NamedTuple):
+    """A file has another name, in the place of the file that had it."""
+
+    path: str
+    target: str
+
+
+class Removed(NamedTuple):
+    """A file has lost its name."""
+
+    path: str
+
+
+class Synced(NamedTuple):
+    """The bytes of a file survive from here on, though not yet its name."""
+
+    path: str
+
+
+class SyncedNames(NamedTuple):
+    """The names in a folder survive from here on."""
+
+    path: str
+
+
+class Mark(NamedTuple):
+    """Something that a test noted, such as an acknowledgement."""
+
+    name: str
+    value: object
+
+
+Step: TypeAlias = Made | Wrote | Cut | Renamed | Removed | Synced | SyncedNames | Mark
+
+
+class Journal:
+    """The steps by which the files of a folder changed, and what a test noted in between.
+
+    What is in the folder when the journal begins has survived already. An engine is
+    recorded by `recording`, or by a `RecordingFilesystem`; one that does neither calls these
+    methods itself, each right after the step. `mark` notes what the program knew at a
+    moment. Paths are those of the real files.
+    """
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self.folder = Path(folder).absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # SQLite resolves symbolic links in what it opens, a Filesystem does not.
+        self._roots = {str(self.folder), os.path.realpath(self.folder)}
+        self.lock = threading.RLock()
+        """Hold it over a step and its note, so that notes have the order of the steps."""
+        self.refuse: Callable[[str], int] = _never
+        """Asked before each step of SQLite: the code of the error to make of it, or 0."""
+        self._steps: list[Step] = []
+        self.start: dict[str, bytes | None] = dict(self._survived())
+        """The files that were there at the beginning; None is a folder."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """What was done until now."""
+        with self.lock:
+            return list(self._steps)
+
+    def mark(self, name: str, value: object = None) -> None:
+        """Note what the program knows now. A crash state says which notes came before it."""
+        self._add(Mark(name, value))
+
+    def made(self, path: str | PathLike[str]) -> None:
+        """A new, empty file."""
+        self._add(Made(self.within(path), False))
+
+    def made_folder(self, path: str | PathLike[str]) -> None:
+        """A new folder."""
+        self._add(Made(self.within(path), True))
+
+    def wrote(self, path: str | PathLike[str], offset: int, data: bytes) -> None:
+        """Bytes in a file, which may have made it longer."""
+        self._add(Wrote(self.within(path), offset, data))
+
+    def cut(self, path: str | PathLike[str], size: int) -> None:
+        """Another length of a file."""
+        self._add(Cut(self.within(path), size))
+
+    def renamed(self, path: str | PathLike[str], target: str | PathLike[str]) -> None:
+        """Another name of a file, in the place of the one that had it."""
+        self._add(Renamed(self.within(path), self.within(target)))
+
+    def removed(self, path: str | PathLike[str]) -> None:
+        """A file that was removed."""
+        self._add(Removed(self.within(path)))
+
+    def synced(self, path: str | PathLike[str]) -> None:
+        """The bytes of a file survive now."""
+        self._add(Synced(self.within(path)))
+
+    def synced_folder(self, path: str | PathLike[str]) -> None:
+        """The names in a folder survive now."""
+        self._add(SyncedNames(self.within(path)))
+
+    def within(self, path: str | PathLike[str]) -> str:
+        """A path as it is written here: from the folder on, with slashes."""
+        given = os.path.abspath(path)
+        for root in self._roots:
+            if given == root:
+                return ""
+            if given.startswith(root + os.sep):
+                return given[len(root) + 1 :].replace(os.sep, "/")
+        raise InvalidInput(f"{given} is not in {self.folder}, whose changes are recorded")
+
+    def covers(self, path: str) -> bool:
+        """Whether a file is in the folder."""
+        return any(path.startswith(root + os.sep) for root in self._roots)
+
+    def _add(self, step: Step) -> None:
+        with self.lock:
+            self._steps.append(step)
+
+    def _survived(self) -> Iterator[tuple[str, bytes | None]]:
+        for path in sorted(self.folder.rglob("*")):
+            yield self.within(path), None if path.is_dir() else path.read_bytes()
+
+
+def _never(step: str) -> int:
+    return 0

@@ -1,0 +1,81 @@
+"""The folders that power losses may leave behind."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from random import Random
+
+from ropewalk.store._checks import expect_whole
+from ropewalk.testing._crashes._journal import Journal, Mark
+from ropewalk.testing._crashes._replay import Replay
+
+_PASSES = 100  # As often a journal is gone through if there are too few states.
+_LEAST = 64  # Moments that are tried each time, after the first.
+
+
+@dataclass(frozen=True, slots=True)
+class CrashState:
+    """A folder as a power loss may leave it."""
+
+    point: int
+    """How many steps of the journal had been done."""
+    marks: tuple[Mark, ...]
+    """What the program had noted by then."""
+    files: Mapping[str, bytes | None]
+    """The bytes of each file by its path in the journal's folder; None is a folder."""
+    digest: bytes
+    """Tells this state from others."""
+
+    def marked(self, name: str) -> list[object]:
+        """The values that were noted under a name, in order."""
+        return [mark.value for mark in self.marks if mark.name == name]
+
+    def write_to(self, folder: str | PathLike[str]) -> Path:
+        """Put the files into a folder of the real disk, in the place of all that it holds."""
+        root = Path(folder)
+        if root.exists():
+            shutil.rmtree(root)
+        root.mkdir(parents=True)
+        for path, data in self.files.items():
+            if data is None:
+                (root / path).mkdir()
+            else:
+                (root / path).write_bytes(data)
+        return root
+
+    def __repr__(self) -> str:
+        return f"<CrashState {self.digest.hex()[:12]} after {self.point} steps>"
+
+
+def crash_states(journal: Journal, *, seed: int, count: int) -> Iterator[CrashState]:
+    """So many different folders that a power loss may leave of the folder of a journal.
+
+    The moment of each is any of the journal. Everything that was synced before is there.
+    What was not synced is there, or not, or in part: writes are left out, done in another
+    order and torn at any byte or sector, files grow without their bytes, names come late.
+    The same journal and seed give the same states. They are fewer than `count` if no more
+    are found. A folder that is also left at a moment with other notes comes once more: to
+    be without a commit is right before the acknowledgement, and wrong after it.
+    """
+    expect_whole(count, 0, "count")
+    steps, random = journal.steps, Random(seed)
+    images, seen = set[bytes](), set[tuple[bytes, int]]()
+    for _ in range(_PASSES):
+        tries = max(count - len(images), _LEAST) if images else count
+        points = sorted(random.randrange(len(steps) + 1) for _ in range(tries))
+        replay, marks, done = Replay(journal.start), list[Mark](), 0
+        for point in points:
+            replay.do(steps[done:point])
+            marks += [step for step in steps[done:point] if isinstance(step, Mark)]
+            done = point
+            if len(images) == count:
+                return
+            image = replay.crash(random)
+            images.add(image.digest)
+            if (image.digest, len(marks)) not in seen:
+                seen.add((image.digest, len(marks)))
+                yield CrashState(point, tuple(marks), image.files, image.digest)

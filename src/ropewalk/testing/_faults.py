@@ -1,0 +1,180 @@
+"""A store that fails when a test says so: at the n-th call, and in the way that is asked for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from ropewalk.errors import InvalidInput, StoreFull, Unavailable
+from ropewalk.store import Store, Stored
+from ropewalk.store._checks import expect, expect_whole
+from ropewalk.store._wrapping import WrapperStore
+
+R = TypeVar("R")
+
+METHODS = frozenset(
+    "frames presence commit ref view spaces operations lease leases grant_lease swap_lease "
+    "scan condemn revive clear_doubt raise_epochs delete examine disk_bytes".split()
+)
+"""The calls of an engine that are counted and can fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong, and when: at call number `at`, the first being 1.
+
+    With a `method`, only the calls of this method are counted. The names are those of the
+    engine's methods without the underscore: `read` asks for `frames`, `commit` for `commit`.
+    """
+
+    kind: Literal["error", "lost reply", "full", "delay", "dead"]
+    at: int
+    method: str | None = None
+    raises: Exception | None = None
+    seconds: float = 0.0
+    until: int | None = None
+    """The first call that a dead server answers again."""
+
+    def __post_init__(self) -> None:
+        expect_whole(self.at, 1, "at")
+        if self.method is not None and self.method not in METHODS:
+            names = ", ".join(sorted(METHODS))
+            raise InvalidInput(f"no call of an engine is named {self.method!r}; there are: {names}")
+        if self.until is not None:
+            expect_whole(self.until, self.at + 1, "until")
+        expect(self.seconds >= 0, "a delay is a number of seconds", self.seconds)
+
+    @classmethod
+    def error(cls, at: int, *, method: str | None = None, raises: Exception | None = None) -> Fault:
+        """The call does not happen. It raises `Unavailable`, or what is given."""
+        return cls("error", at, method, raises=raises)
+
+    @classmethod
+    def lost_reply(cls, at: int, *, method: str | None = None) -> Fault:
+        """The call happens, but raises `Unavailable` instead of giving its result."""
+        return cls("lost reply", at, method)
+
+    @classmethod
+    def full(cls, at: int, *, method: str | None = None) -> Fault:
+        """The call does not happen, and raises `StoreFull`."""
+        return cls("full", at, method)
+
+    @classmethod
+    def delay(cls, at: int, seconds: float, *, method: str | None = None) -> Fault:
+        """The call happens later."""
+        return cls("delay", at, method, seconds=seconds)
+
+    @classmethod
+    def dead(cls, at: int, *, method: str | None = None, until: int | None = None) -> Fault:
+        """From this call on none happens; each raises `Unavailable`."""
+        return cls("dead", at, method, until=until)
+
+    def meets(self, number: int) -> bool:
+        """Whether the fault is met by this call, counted as the fault counts."""
+        if self.kind != "dead":
+            return number == self.at
+        return number >= self.at and (self.until is None or number < self.until)
+
+    def exception(self, method: str, number: int) -> Exception:
+        """What the call raises."""
+        call = f"call {number} ({method})"
+        if self.raises is not None:
+            return self.raises
+        if self.kind == "full":
+            return StoreFull(f"a test made the store full at {call}. Nothing was written.")
+        if self.kind == "lost reply":
+            return Unavailable(
+                f"a test lost the reply to {call}. It may have happened; if it was a commit, send "
+                "it again with the same write id."
+            )
+        return Unavailable(f"a test made {call} fail. Try again; a commit with the same write id.")
+
+
+class FaultStore(WrapperStore):
+    """A store in front of another that fails as it is told, and is like it otherwise.
+
+    Each fault is met at its own call, so the same calls in the same order always end the
+    same way. `calls` says which calls were made. Threads may share it; which of them makes
+    the n-th call is then up to them. Closing it closes the store behind it, and never fails.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        faults: Iterable[Fault] = (),
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        super().__init__(store)
+        self.faults = tuple(faults)
+        for fault in self.faults:
+            expect(isinstance(fault, Fault), "a fault is made by Fault", fault)
+        self._sleep = sleep
+        self._calls: list[str] = []
+        self._met: list[Fault] = []
+        self._counts: Counter[str] = Counter()
+        self._counting = threading.Lock()
+
+    @property
+    def calls(self) -> list[str]:
+        """The names of the engine's methods that were called, in order, failed ones too."""
+        with self._counting:
+            return list(self._calls)
+
+    @property
+    def met(self) -> list[Fault]:
+        """The faults that were met, in order; a dead server once for each call."""
+        with self._counting:
+            return list(self._met)
+
+    # What is counted.
+
+    def _call(self, method: str, call: Callable[[], R]) -> R:
+        reply_is_lost = self._go_ahead(method)
+        if reply_is_lost is None:
+            return call()
+        try:
+            call()
+        except Exception as error:
+            raise reply_is_lost from error  # This reply, too.
+        raise reply_is_lost
+
+    def _go_ahead(self, method: str) -> Exception | None:
+        """Wait or raise before a call; what to raise after it."""
+        self.inner._check_open()
+        number, met = self._count(method)
+        lost: Exception | None = None
+        for fault in sorted(met, key=lambda one: one.kind != "delay"):
+            if fault.kind == "delay":
+                self._sleep(fault.seconds)
+            elif fault.kind == "lost reply":
+                lost = fault.exception(method, number)
+            else:
+                raise fault.exception(method, number)
+        return lost
+
+    def _count(self, method: str) -> tuple[int, list[Fault]]:
+        with self._counting:
+            self._calls.append(method)
+            self._counts[method] += 1
+            number, own = len(self._calls), self._counts[method]
+            met = [
+                one
+                for one in self.faults
+                if one.method in (None, method) and one.meets(own if one.method else number)
+            ]
+            self._met += met
+        return number, met
+
+    def _scan(self) -> Iterator[Stored]:
+        reply_is_lost = self._go_ahead("scan")
+        return self._scanned(reply_is_lost)
+
+    def _scanned(self, reply_is_lost: Exception | None) -> Iterator[Stored]:
+        yield from self.inner._scan()
+        if reply_is_lost is not None:
+            raise reply_is_lost  # Everything came, but not the news that this was all.

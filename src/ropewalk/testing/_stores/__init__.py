@@ -1,0 +1,38 @@
+"""The contract suite for stores, one class per group of promises."""
+
+from __future__ import annotations
+
+from ropewalk.testing._stores._asynchronous import AsynchronousContract
+from ropewalk.testing._stores._base import Clock
+from ropewalk.testing._stores._care import CareContract
+from ropewalk.testing._stores._collection import CollectionContract
+from ropewalk.testing._stores._commits import CommitContract
+from ropewalk.testing._stores._concurrency import ConcurrencyContract
+from ropewalk.testing._stores._leases import LeaseContract
+from ropewalk.testing._stores._life import LifeContract
+from ropewalk.testing._stores._names import NameContract
+from ropewalk.testing._stores._objects import ObjectContract
+from ropewalk.testing._stores._statistics import StatisticsContract
+from ropewalk.testing._stores._watching import WatchContract
+
+__all__ = ["Clock", "StoreContract"]
+
+
+class StoreContract(
+    ObjectContract,
+    CommitContract,
+    NameContract,
+    LeaseContract,
+    CollectionContract,
+    CareContract,
+    StatisticsContract,
+    WatchContract,
+    ConcurrencyContract,
+    AsynchronousContract,
+    LifeContract,
+):
+    """What every store promises, as tests.
+
+    Subclass it in a test file and give the fixture `open_store`. Override `damage`
+    where stored bytes can be reached.
+    """

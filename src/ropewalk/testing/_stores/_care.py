@@ -1,0 +1,313 @@
+"""Care: collection keeps what is reached, and a check says what is wrong."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+
+from ropewalk.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
+from ropewalk.store import MemoryStore, Move, Store, migrate, ref_name
+from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, Base, in_threads, noise, value
+from ropewalk.tree import Commit, ObjectId, TreeWriter, load, make_commit
+
+WRITERS = 4
+COMMITS = 25
+
+
+def step(store: Store, name: str, state: object, before: Commit | None) -> Commit:
+    """Commit a state as the next version of a branch."""
+    written = TreeWriter().write(state)
+    parents = () if before is None else (before.id,)
+    generation = 1 if before is None else before.generation + 1
+    commit, made = make_commit(written.root, parents, generation=generation)
+    expected = None if before is None else before.id
+    move = Move(ref_name("branch", name), expected, commit.id)
+    store.commit(SPACE, [*written.objects, made], [*written.needs, *parents], [move])
+    return commit
+
+
+def long(seed: int) -> dict[str, object]:
+    """A state that takes several nodes."""
+    choose = random.Random(seed)
+    return {f"key {at}": choose.randbytes(3000).hex() for at in range(4)}
+
+
+def all_ids(store: Store) -> set[ObjectId]:
+    return {one.id for one in store.scan()}
+
+
+def logged(store: Store) -> list[object]:
+    """What the operations did, without what belongs to one store alone."""
+    return [(one.sequence, one.write_id, one.moves, one.time) for one in store.operations(SPACE)]
+
+
+def drop(store: Store, name: str, commit: Commit, operations: int = 1) -> None:
+    """Remove a branch, and let so many operations pass."""
+    store.commit(SPACE, moves=[Move(ref_name("branch", name), commit.id, None)])
+    for _ in range(operations):
+        store.commit(SPACE)
+
+
+class CareContract(Base):
+    """`gc`, `check` and `migrate`."""
+
+    def test_collection_keeps_what_refs_reach_and_frees_the_rest(self, store: Store) -> None:
+        first = step(store, "main", long(1), None)
+        second = step(store, "main", long(2), first)
+        kept = all_ids(store)
+        other = step(store, "other", long(3), None)
+        dropped = all_ids(store) - kept
+        drop(store, "other", other)
+
+        found = store.gc(recent=1)
+
+        assert all_ids(store) == kept
+        assert (found.kept, found.freed) == (len(kept), len(dropped))
+        assert found.freed_bytes > 10_000
+        assert store.read([first.root, second.root])
+        assert store.check(read_data=True).problems == ()
+
+    def test_what_a_living_object_is_stored_against_stays_whole(self, store: Store) -> None:
+        writer = TreeWriter()
+        common = {f"key {at}": f"value {at}" for at in range(60)}
+        old = writer.write({**common, "large": random.Random(1).randbytes(60_000)})
+        before, made = make_commit(old.root)
+        name = ref_name("branch", "other")
+        store.commit(SPACE, [*old.objects, made], moves=[Move(name, None, before.id)])
+        writer.accept(old)
+        new = writer.write({**common, "large": b""})
+        commit, made = make_commit(new.root)
+        store.commit(SPACE, [*new.objects, made], new.needs, [Move(MAIN, None, commit.id)])
+        writer.accept(new)
+        drop(store, "other", before)
+
+        store.gc(recent=1)
+
+        # Who knows the old value still may need it, if it is there; nobody looks further.
+        if not store.missing([old.root]):
+            again, made = make_commit(old.root, (commit.id,), generation=2)
+            move = Move(MAIN, commit.id, again.id)
+            store.commit(SPACE, [made], [old.root, commit.id], [move])
+        assert store.check(read_data=True).problems == ()
+
+    def test_collection_keeps_what_recent_operations_can_bring_back(self, store: Store) -> None:
+        other = step(store, "other", long(3), None)
+        drop(store, "other", other, operations=3)
+
+        assert store.gc(recent=4).freed == 0
+
+        back = Move(ref_name("branch", "other"), None, other.id)
+        store.commit(SPACE, moves=[back])
+        assert store.check(read_data=True).problems == ()
+
+    def test_a_dry_run_tells_and_deletes_nothing(self, store: Store) -> None:
+        drop(store, "other", step(store, "other", long(3), None))
+        before = all_ids(store)
+
+        told = store.gc(recent=1, dry_run=True)
+
+        assert all_ids(store) == before
+        assert (told.freed, told.dry_run) == (len(before), True)
+        done = store.gc(recent=1)
+        assert (done.freed, done.freed_bytes) == (told.freed, told.freed_bytes)
+        assert all_ids(store) == set()
+
+    def test_a_collection_after_one_that_was_killed_sets_everything_right(
+        self, store: Store
+    ) -> None:
+        first = step(store, "main", long(1), None)
+        drop(store, "other", step(store, "other", long(3), None))
+        every = all_ids(store)
+        store.condemn(every, collection=5)
+        store.raise_epochs()
+
+        store.gc(recent=1)
+
+        assert first.id in all_ids(store) < every
+        assert store.missing(all_ids(store)) == []
+        assert store.check(read_data=True).problems == ()
+
+    def test_collection_stops_where_it_cannot_see(self, store: Store) -> None:
+        first = step(store, "main", long(1), None)
+        drop(store, "other", step(store, "other", long(3), None))
+        store.condemn([first.root])
+        store.delete([first.root])
+        before = all_ids(store)
+
+        with pytest.raises(MissingObjects):
+            store.gc(recent=1)
+
+        assert all_ids(store) == before
+
+    def test_a_check_names_a_missing_object(self, store: Store) -> None:
+        first = step(store, "main", long(1), None)
+        assert store.check().ok
+        store.condemn([first.root])
+        store.delete([first.root])
+
+        (problem,) = store.check().problems
+
+        assert (problem.code, problem.subject) == ("missing-object", first.root.hex())
+
+    def test_what_a_ref_needs_is_missed_although_an_older_operation_led_there_too(
+        self, store: Store
+    ) -> None:
+        first = step(store, "main", long(1), None)
+        store.commit(OTHER_SPACE, [], [first.id], [Move(MAIN, None, first.id)])
+        drop(store, "main", first)
+        store.condemn([first.root])
+        store.delete([first.root])
+
+        (problem,) = store.check().problems
+
+        assert (problem.code, problem.subject) == ("missing-object", first.root.hex())
+        with pytest.raises(MissingObjects):
+            store.gc()
+
+    def test_a_check_names_a_damaged_object_and_the_rest_can_be_read(self, store: Store) -> None:
+        first = step(store, "main", long(1), None)
+        other = value(noise(500, 7))
+        store.commit(SPACE, [other])
+        if not self.damage(store, first.root):
+            pytest.skip("this suite has no way to damage stored bytes")
+
+        report = store.check(read_data=True)
+
+        assert first.root.hex() in [one.subject for one in report.problems]
+        assert store.read([other.id]) == [other]
+        with pytest.raises(DamagedObject):
+            store.gc(recent=1)
+
+    def test_a_check_finds_damage_that_nothing_reaches_when_it_reads_all(
+        self, store: Store
+    ) -> None:
+        step(store, "main", long(1), None)
+        other = TreeWriter().write(long(2))
+        store.commit(SPACE, other.objects)
+        if not self.damage(store, other.root):
+            pytest.skip("this suite has no way to damage stored bytes")
+
+        assert store.check().ok
+        assert [one.subject for one in store.check(read_data=True).problems] == [other.root.hex()]
+
+    def test_a_check_finds_a_generation_that_is_wrong(self, store: Store) -> None:
+        first = step(store, "main", long(1), None)
+        wrong, made = make_commit(first.root, (first.id,), generation=7)
+        store.commit(SPACE, [made], [first.root, first.id], [Move(MAIN, first.id, wrong.id)])
+
+        (problem,) = store.check().problems
+
+        assert (problem.code, problem.subject) == ("bad-commit", wrong.id.hex())
+
+    def test_long_work_says_how_far_it_has_come(self, store: Store) -> None:
+        drop(store, "other", step(store, "other", long(3), None))
+        step(store, "main", long(1), None)
+        told: list[tuple[str, int]] = []
+
+        store.check(read_data=True, progress=lambda what, done: told.append((what, done)))
+        store.gc(recent=1, progress=lambda what, done: told.append((what, done)))
+
+        assert {what for what, _ in told} == {"checking", "reading", "marking", "deleting"}
+        assert all(done > 0 for _, done in told)
+
+    def test_an_empty_store_is_sound_and_has_nothing_to_collect(self, store: Store) -> None:
+        assert store.check(read_data=True).ok
+        assert store.gc().freed == 0
+
+    def test_a_store_can_be_migrated_away_and_back(self, store: Store) -> None:
+        away, back = MemoryStore(backend_id="away"), MemoryStore(backend_id="back")
+        first = step(away, "main", long(1), None)
+        second = step(away, "main", long(1) | {"more": 2}, first)
+
+        migrate(away, store)
+        migrate(store, back)
+
+        assert store.refs(SPACE) == back.refs(SPACE) == away.refs(SPACE)
+        assert logged(store) == logged(back) == logged(away)
+        assert load(second.root, back.read) == load(second.root, store.read)
+        assert store.answers_to("away") and back.answers_to(store.backend_id)
+        assert store.check(read_data=True).problems == back.check(read_data=True).problems == ()
+
+    def test_what_is_arriving_is_kept_until_the_migration_is_finished(self, store: Store) -> None:
+        away = MemoryStore(backend_id="away")
+        first = step(away, "main", long(1), None)
+        step(away, "other", long(2), None)
+        away.condemn([first.root])
+        away.delete([first.root])
+
+        with pytest.raises(MissingObjects):
+            migrate(away, store)
+
+        arrived = all_ids(store)
+        assert arrived >= all_ids(away)
+        assert store.check(read_data=True).problems == ()
+        assert store.gc(recent=1).freed == 0
+        away.commit(SPACE, TreeWriter().write(long(1)).objects)
+        migrate(away, store)
+        assert store.refs(SPACE) == away.refs(SPACE)
+        assert store.check(read_data=True).problems == ()
+
+    @pytest.mark.parametrize("recent", [-1, True, 1.5])
+    def test_a_collection_keeps_a_whole_number_of_operations(
+        self, store: Store, recent: int
+    ) -> None:
+        with pytest.raises(InvalidInput, match="recent"):
+            store.gc(recent=recent)
+
+    def test_a_collection_takes_what_the_last_operation_removed_only_if_asked_to(
+        self, store: Store
+    ) -> None:
+        step(store, "main", long(1), None)
+        kept = all_ids(store)
+        drop(store, "other", step(store, "other", long(3), None), operations=0)
+        careful = store.gc(recent=1)
+        final = store.gc(recent=0)
+
+        assert careful.freed == 0 and final.freed > 0
+        assert all_ids(store) == kept
+        assert store.check(read_data=True).problems == ()
+
+    def test_collection_beside_writers_takes_nothing_that_is_reached(
+        self, store: Store, second: Store
+    ) -> None:
+        heads: list[Commit | None] = [None] * WRITERS
+        ended = threading.Event()
+
+        def write(number: int) -> None:
+            for turn in range(COMMITS):
+                state = long(turn % 5) | {"writer": number // 2, "turn": turn % 3}
+                head = heads[number]
+                if head is not None and turn % 4 == 3:
+                    drop(store, f"writer {number}", head, 0)
+                    head = None
+                heads[number] = _resent(store, f"writer {number}", state, head)
+
+        def collect() -> None:
+            while not ended.is_set():
+                second.gc(recent=1)
+
+        collector = threading.Thread(target=collect)
+        collector.start()
+        try:
+            in_threads(WRITERS, write)
+        finally:
+            ended.set()
+            collector.join()
+
+        assert store.check(read_data=True).problems == ()
+        for number, head in enumerate(heads):
+            ref = store.ref(SPACE, ref_name("branch", f"writer {number}"))
+            assert head is not None and ref is not None and ref.target == head.id
+
+
+def _resent(store: Store, name: str, state: object, before: Commit | None) -> Commit:
+    """Commit, and again with everything if something has just been collected."""
+    while True:
+        try:
+            return step(store, name, state, before)
+        except MissingObjects:
+            continue
+        except RefMoved as error:
+            raise AssertionError("nobody else moves this ref") from error

@@ -1,0 +1,315 @@
+"""A commit happens whole or not at all, and once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from ropewalk.errors import InvalidInput, MissingObjects, RefMoved, Unavailable, WriteIdReused
+from ropewalk.store import (
+    REMEMBERED_WRITES,
+    Batch,
+    Fence,
+    Move,
+    Operation,
+    Ref,
+    Scalar,
+    Store,
+    ref_name,
+)
+from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, Base, point, value
+from ropewalk.tree import ObjectId
+
+DRAFT = ref_name("branch", "draft")
+
+
+class CommitContract(Base):
+    """Refs, operations, needs and write ids."""
+
+    def test_a_space_begins_empty(self, store: Store) -> None:
+        view = store.view(SPACE)
+
+        assert (view.sequence, view.refs) == (0, ())
+        assert store.ref(SPACE, MAIN) is None
+        assert store.operations(SPACE) == []
+        assert SPACE not in store.spaces()
+
+    def test_a_commit_stores_objects_and_moves_refs(self, store: Store) -> None:
+        one = value("one")
+
+        done = point(store, one)
+
+        assert done.sequence == 1
+        assert done.moves == (Move(MAIN, None, one.id),)
+        assert store.ref(SPACE, MAIN) == Ref(MAIN, one.id, 1)
+        assert store.view(SPACE).sequence == 1
+        assert store.read([one.id]) == [one]
+        assert SPACE in store.spaces()
+
+    def test_a_second_store_object_sees_a_commit(self, store: Store, second: Store) -> None:
+        one = value("one")
+
+        done = point(store, one)
+
+        assert second.ref(SPACE, MAIN) == Ref(MAIN, one.id, 1)
+        assert second.operations(SPACE) == [done]
+        assert second.read([one.id]) == [one]
+
+    def test_a_ref_is_moved_and_removed(self, store: Store) -> None:
+        one, two = value("one"), value("two")
+        point(store, one)
+        point(store, two, expected=one.id)
+        assert store.ref(SPACE, MAIN) == Ref(MAIN, two.id, 2)
+
+        store.commit(SPACE, moves=[Move(MAIN, two.id, None)])
+
+        assert store.ref(SPACE, MAIN) is None
+        assert store.refs(SPACE) == []
+        point(store, one)
+        assert store.ref(SPACE, MAIN) == Ref(MAIN, one.id, 4)
+
+    @pytest.mark.parametrize("expected", [None, value("elsewhere").id])
+    def test_a_ref_that_is_elsewhere_is_not_moved(
+        self, store: Store, expected: ObjectId | None
+    ) -> None:
+        one, two = value("one"), value("two")
+        point(store, one)
+
+        with pytest.raises(RefMoved) as caught:
+            point(store, two, expected=expected)
+
+        error = caught.value
+        assert (error.name, error.expected, error.actual) == (MAIN, expected, one.id)
+        _assert_unchanged(store, one.id)
+        assert store.missing([two.id]) == [two.id]
+
+    def test_a_ref_that_is_not_there_is_not_moved(self, store: Store) -> None:
+        one, two = value("one"), value("two")
+
+        with pytest.raises(RefMoved) as caught:
+            point(store, two, expected=one.id)
+
+        assert caught.value.actual is None
+        assert store.view(SPACE).sequence == 0
+
+    def test_several_refs_move_together_or_not_at_all(self, store: Store) -> None:
+        one, two = value("one"), value("two")
+        point(store, one)
+
+        with pytest.raises(RefMoved):
+            store.commit(SPACE, [two], moves=[Move(DRAFT, None, two.id), Move(MAIN, None, two.id)])
+        _assert_unchanged(store, one.id)
+
+        done = store.commit(
+            SPACE, [two], moves=[Move(DRAFT, None, two.id), Move(MAIN, one.id, two.id)]
+        )
+        assert store.refs(SPACE) == [Ref(DRAFT, two.id, 2), Ref(MAIN, two.id, 2)]
+        assert len(done.moves) == 2
+
+    def test_one_ref_moves_once_in_a_commit(self, store: Store) -> None:
+        one = value("one")
+
+        with pytest.raises(InvalidInput):
+            store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)] * 2)
+
+    def test_a_move_to_where_a_ref_is_checks_it(self, store: Store) -> None:
+        one, two = value("one"), value("two")
+        point(store, one)
+
+        store.commit(SPACE, moves=[Move(MAIN, one.id, one.id)])
+
+        with pytest.raises(RefMoved):
+            store.commit(SPACE, [two], moves=[Move(MAIN, two.id, two.id)])
+
+    def test_what_a_commit_needs_must_be_there(self, store: Store) -> None:
+        here, gone, new = value("here"), value("gone"), value("new")
+        point(store, here)
+
+        with pytest.raises(MissingObjects) as caught:
+            store.commit(
+                SPACE, [new], needs=[here.id, gone.id], moves=[Move(MAIN, here.id, new.id)]
+            )
+
+        assert caught.value.ids == (gone.id,)
+        _assert_unchanged(store, here.id)
+        assert store.missing([new.id]) == [new.id]
+        store.commit(SPACE, [new, gone], needs=[here.id, gone.id])
+
+    def test_a_ref_never_points_to_nothing(self, store: Store) -> None:
+        gone = value("gone")
+        epoch = store.view(SPACE).epoch
+
+        with pytest.raises(MissingObjects):
+            store.commit(SPACE, moves=[Move(MAIN, None, gone.id)])
+        with pytest.raises(MissingObjects):
+            store.commit(SPACE, moves=[Move(MAIN, None, gone.id)], epoch=epoch)
+
+        assert store.ref(SPACE, MAIN) is None
+
+    def test_the_epoch_of_an_operation_serves_the_next_commit(self, store: Store) -> None:
+        one, two = value("one"), value("two")
+        done = point(store, one)
+
+        assert done.epoch == store.view(SPACE).epoch
+        store.commit(SPACE, [two], needs=[one.id], epoch=done.epoch)
+
+    def test_spaces_are_independent(self, store: Store) -> None:
+        one, two = value("one"), value("two")
+        point(store, one)
+
+        done = store.commit(OTHER_SPACE, [two], moves=[Move(MAIN, None, two.id)])
+
+        assert done.sequence == 1
+        _assert_unchanged(store, one.id)
+        assert store.ref(OTHER_SPACE, MAIN) == Ref(MAIN, two.id, 1)
+        assert store.spaces("test/") == [SPACE, OTHER_SPACE]
+        assert store.spaces("test/t") == [OTHER_SPACE]
+        assert store.spaces("nobody/") == []
+
+    def test_operations_are_numbered_without_gaps(self, store: Store) -> None:
+        done = [store.commit(SPACE, operation={"number": number}) for number in range(25)]
+
+        assert [one.sequence for one in done] == list(range(1, 26))
+        assert store.operations(SPACE) == done
+        assert store.operations(SPACE, after=20) == done[20:]
+        assert store.operations(SPACE, after=3, limit=4) == done[3:7]
+        assert store.operations(SPACE, after=25) == []
+        assert store.operations(SPACE, after=1000) == []
+
+    def test_a_refused_commit_takes_no_number(self, store: Store) -> None:
+        one = value("one")
+        point(store, one)
+        with pytest.raises(RefMoved):
+            point(store, value("two"))
+
+        assert store.commit(SPACE).sequence == 2
+
+    def test_an_operation_keeps_what_was_said_of_it(self, store: Store) -> None:
+        metadata: dict[str, Scalar] = {
+            "verb": "merge", "none": None, "yes": True, "count": -3, "large": 2**63 - 1,
+            "share": 0.25, "bytes": b"\x00\xff", "text": "grüße 🌍",
+        }  # fmt: skip
+        before = time.time_ns() // 1000
+
+        done = store.commit(SPACE, operation=metadata, write_id="write-1")
+
+        read = store.operations(SPACE)[0]
+        assert read == done
+        assert dict(read.metadata) == metadata
+        assert type(read.metadata["yes"]) is bool
+        assert read.write_id == "write-1"
+        assert before - 1 <= read.time <= time.time_ns() // 1000 + 1
+
+    @pytest.mark.parametrize(
+        "metadata", [{"a": [1]}, {1: "a"}, {"a": 2**70}, {"a": "\ud800"}, {"a": "x" * 100_000}]
+    )
+    def test_metadata_that_cannot_be_kept_is_refused(
+        self, store: Store, metadata: dict[str, Scalar]
+    ) -> None:
+        with pytest.raises(InvalidInput):
+            store.commit(SPACE, operation=metadata)
+
+        assert store.view(SPACE).sequence == 0
+
+    @pytest.mark.parametrize("write_id", ["", "x" * 129, "new\nline", "é", 7])
+    def test_a_write_id_that_cannot_be_kept_is_refused(self, store: Store, write_id: str) -> None:
+        with pytest.raises(InvalidInput):
+            store.commit(SPACE, write_id=write_id)
+
+    def test_a_write_that_is_sent_again_is_recognised(self, store: Store, second: Store) -> None:
+        one, two = value("one"), value("two")
+        moves = [Move(MAIN, None, one.id)]
+        first = store.commit(SPACE, [one], moves=moves, operation={"a": 1}, write_id="w")
+        point(store, two, expected=one.id)
+
+        for handle in (store, second):
+            again = handle.commit(SPACE, [one], moves=moves, operation={"a": 1}, write_id="w")
+            assert again == first
+
+        assert store.view(SPACE).sequence == 2
+        assert store.ref(SPACE, MAIN) == Ref(MAIN, two.id, 2)
+
+    def test_a_lost_reply_is_recognised(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one = value("one")
+        moves = [Move(MAIN, None, one.id)]
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "_commit", _losing_its_reply(store._commit))
+            with pytest.raises(Unavailable):
+                store.commit(SPACE, [one], moves=moves, write_id="w")
+
+        again = store.commit(SPACE, [one], moves=moves, write_id="w")
+
+        assert again.sequence == 1
+        assert store.operations(SPACE) == [again]
+
+    def test_a_write_id_stands_for_one_write(self, store: Store) -> None:
+        one, two = value("one"), value("two")
+        moves = [Move(MAIN, None, one.id)]
+        store.commit(SPACE, [one], moves=moves, write_id="w")
+
+        with pytest.raises(WriteIdReused):
+            store.commit(SPACE, [one], moves=moves, operation={"more": 1}, write_id="w")
+        with pytest.raises(WriteIdReused):
+            store.commit(SPACE, [one], moves=[Move(DRAFT, None, one.id)], write_id="w")
+        with pytest.raises(WriteIdReused):
+            store.commit(SPACE, [one, two], moves=moves, write_id="w")
+
+        assert store.missing([two.id]) == [two.id]
+        assert store.view(SPACE).sequence == 1
+
+    def test_how_a_write_is_sent_does_not_make_it_another(self, store: Store) -> None:
+        one = value("one")
+        first = store.commit(SPACE, [one], write_id="w")
+
+        again = store.commit(
+            SPACE,
+            [one],
+            needs=[value("gone").id],
+            fence=Fence(ref_name("lease", "stale"), 99),
+            write_id="w",
+            epoch=7,
+        )
+
+        assert again == first
+
+    def test_a_write_id_belongs_to_its_space(self, store: Store) -> None:
+        store.commit(SPACE, operation={"a": 1}, write_id="w")
+
+        assert store.commit(OTHER_SPACE, operation={"a": 2}, write_id="w").sequence == 1
+
+    def test_a_refused_write_leaves_its_id_free(self, store: Store) -> None:
+        one = value("one")
+        with pytest.raises(MissingObjects):
+            store.commit(SPACE, moves=[Move(MAIN, None, one.id)], write_id="w")
+
+        done = store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)], write_id="w")
+
+        assert done.sequence == 1
+
+    def test_write_ids_are_remembered_for_long_enough(self, store: Store) -> None:
+        first = store.commit(SPACE, write_id="first")
+        for _ in range(REMEMBERED_WRITES - 1):
+            store.commit(SPACE)
+
+        assert store.commit(SPACE, write_id="first") == first
+
+    def test_writes_without_an_id_are_told_apart(self, store: Store) -> None:
+        assert store.commit(SPACE).write_id != store.commit(SPACE).write_id
+        assert store.view(SPACE).sequence == 2
+
+
+def _losing_its_reply(commit: Callable[[Batch], Operation]) -> Callable[[Batch], Operation]:
+    def run(batch: Batch) -> Operation:
+        commit(batch)
+        raise Unavailable("the reply was lost")
+
+    return run
+
+
+def _assert_unchanged(store: Store, target: ObjectId) -> None:
+    assert store.refs(SPACE) == [Ref(MAIN, target, 1)]
+    assert len(store.operations(SPACE)) == 1

@@ -1,0 +1,135 @@
+"""What all parts of the suite share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, TypeAlias
+
+import pytest
+
+from ropewalk.threads import Message, ThreadCheckpointer
+
+Opener: TypeAlias = Callable[..., ThreadCheckpointer[Any]]
+"""Opens one more checkpointer, with these keyword arguments, on the running test's data."""
+
+T1 = {"thread_id": "t1"}
+T2 = {"thread_id": "t2"}
+
+
+class Face:
+    """A checkpointer, called by its methods, or by their twins on an event loop.
+
+    So a test is written once, and means the same for both.
+    """
+
+    def __init__(
+        self, checkpointer: ThreadCheckpointer[Any], runner: asyncio.Runner | None
+    ) -> None:
+        self.checkpointer, self._runner = checkpointer, runner
+
+    def __getattr__(self, name: str) -> Any:
+        if self._runner is None or not hasattr(self.checkpointer, f"a{name}"):
+            return getattr(self.checkpointer, name)
+        twin, run = getattr(self.checkpointer, f"a{name}"), self._runner.run
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return run(twin(*arguments, **options))
+
+        return call
+
+
+Faces: TypeAlias = Callable[..., Face]
+
+
+class Base:
+    """The fixture that a subclass gives, and those that follow from it."""
+
+    shares_cache: ClassVar[bool] = True
+    """Whether a cached state is seen by other store objects on the same data."""
+
+    @pytest.fixture
+    def open_checkpointer(self) -> Opener:
+        """Give this: a function that opens a checkpointer on the running test's data.
+
+        It takes the keyword arguments of `ThreadCheckpointer`, beside the store, and may
+        be called several times in one test: each call opens another store object on the
+        same data, which is empty at first.
+        """
+        raise NotImplementedError(
+            "a subclass of ThreadContract gives the fixture open_checkpointer"
+        )
+
+    @pytest.fixture(params=["sync", "async"])
+    def runner(self, request: pytest.FixtureRequest) -> Iterator[asyncio.Runner | None]:
+        """An event loop for the asynchronous face; none for the other."""
+        if request.param == "sync":
+            yield None
+            return
+        with asyncio.Runner() as runner:
+            yield runner
+
+    @pytest.fixture
+    def opened(self, open_checkpointer: Opener, runner: asyncio.Runner | None) -> Iterator[Faces]:
+        """Opens checkpointers, whose stores are closed at the end of the test."""
+        faces: list[Face] = []
+
+        def open_one(**options: Any) -> Face:
+            faces.append(Face(open_checkpointer(**options), runner))
+            return faces[-1]
+
+        yield open_one
+        for face in faces:
+            face.checkpointer.store.close()
+
+    @pytest.fixture
+    def chat(self, opened: Faces) -> Face:
+        """The checkpointer of the running test."""
+        return opened()
+
+
+@contextmanager
+def each(case: Any) -> Iterator[None]:
+    """Notes which of many cases it was that failed."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"with {case!r:.80}")
+        raise
+
+
+def said(*texts: str, role: str = "user", first: int = 0) -> list[dict[str, Any]]:
+    """Messages that say these texts; their ids are m0, m1 and so on."""
+    return [
+        {"role": role, "content": text, "id": f"m{number}"}
+        for number, text in enumerate(texts, first)
+    ]
+
+
+def numbered(count: int, first: int = 0) -> list[dict[str, Any]]:
+    """So many messages that say their numbers."""
+    return said(*(f"number {one}" for one in range(first, first + count)), first=first)
+
+
+def ids(messages: Iterable[Message]) -> list[Any]:
+    """The ids of messages, in their order."""
+    return [one.id for one in messages]
+
+
+def texts(messages: Iterable[Message]) -> list[str]:
+    """What messages say, in their order."""
+    return [one.text for one in messages]
+
+
+def commits(chat: Face, config: dict[str, Any] = T1) -> int:
+    """How many commits the thread has."""
+    return len(chat.timeline(config).history(limit=None))
+
+
+def everything(chat: Face, config: dict[str, Any] = T1) -> tuple[Any, ...]:
+    """All that a thread holds, to compare before with after."""
+    info = chat.get_thread(config)
+    about = None if info is None else (info.thread_name, info.metadata)
+    messages = [one.to_stored() for one in chat.list_messages(config)]
+    return chat.get_state(config), chat.get_state_cache(config), messages, about

@@ -1,0 +1,259 @@
+"""Pages of messages: by offset and limit, by cursor, and with filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+
+from ropewalk.errors import InvalidInput
+from ropewalk.testing._threads._base import T1, Base, Face, Faces, each, ids, numbered, said
+from ropewalk.threads import Message, Page
+from ropewalk.threads._paging import make_cursor
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+ROLES = ("user", "assistant", "tool")
+FILTERS: list[dict[str, Any]] = [
+    {"role": "user"},
+    {"role": ["tool", "assistant"]},
+    {"role": ()},
+    {"since": BEGIN + timedelta(minutes=20)},
+    {"until": BEGIN + timedelta(minutes=20)},
+    {"since": BEGIN + timedelta(minutes=5), "until": BEGIN + timedelta(minutes=35)},
+    {"metadata": {"turn": 3}},
+    {"metadata": {"even": True}, "role": "tool"},
+    {"metadata": {"absent": None}},
+    {"metadata": {}},
+]
+NO_FILTERS: list[dict[str, Any]] = [
+    {"role": "nobody"},
+    {"role": 5},
+    {"role": [5]},
+    {"role": [["user"]]},
+    {"role": ["nobody", 5]},
+    {"since": "2026-01-01"},
+    {"until": datetime(2026, 1, 1)},  # noqa: DTZ001 - that is the mistake
+    {"metadata": "channel"},
+    {"search": 5},
+    {"search": b"text"},
+]
+
+
+def varied(count: int) -> list[Message]:
+    """Messages of several roles, times and metadata, not in the order of their times."""
+    return [
+        Message(
+            ROLES[number % 3],  # type: ignore[arg-type]
+            f"number {number}",
+            id=number,
+            created_at=BEGIN + timedelta(minutes=number * 7 % count),
+            metadata={"turn": number // 4, "even": number % 2 == 0},
+        )
+        for number in range(count)
+    ]
+
+
+def pages(chat: Face, limit: int, **options: Any) -> Iterator[Page[Message]]:
+    """All pages, each from the cursor of the one before."""
+    cursor = None
+    while True:
+        page: Page[Message] = chat.list_messages(T1, limit=limit, cursor=cursor, **options)
+        yield page
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+class PageContract(Base):
+    """list_messages without a search."""
+
+    def test_an_empty_thread_has_an_empty_page(self, chat: Face) -> None:
+        page = chat.list_messages(T1)
+
+        assert page == []
+        assert isinstance(page, Page)
+        assert page.cursor is None
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    @pytest.mark.parametrize("count", [5, 140])
+    def test_offset_and_limit_count(self, chat: Face, count: int, newest_first: bool) -> None:
+        chat.put_messages(T1, varied(count))
+        order = list(range(count))[:: -1 if newest_first else 1]
+
+        for offset in (None, 0, 1, count - 1, count, count + 7):
+            for limit in (None, 0, 1, 3, count, count + 7):
+                page = chat.list_messages(T1, None, offset, limit, newest_first=newest_first)
+                wanted = order[offset or 0 :]
+                assert ids(page) == (wanted if limit is None else wanted[:limit])
+
+    def test_a_limit_of_zero_is_an_empty_page(self, chat: Face) -> None:
+        chat.put_messages(T1, numbered(3))
+
+        for options in ({}, {"search": "number"}, {"role": "user"}, {"newest_first": True}):
+            assert chat.list_messages(T1, limit=0, **options) == []
+
+    def test_what_is_no_count_is_refused(self, chat: Face) -> None:
+        chat.put_messages(T1, numbered(3))
+
+        for name, number in product(("offset", "limit"), (-1, 1.5, "1", True)):
+            for options in ({}, {"search": "number"}, {"role": "user"}):
+                with each((name, number)), pytest.raises(InvalidInput, match=name):
+                    chat.list_messages(T1, **{name: number}, **options)
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    def test_cursors_lead_through_all_messages_once(self, chat: Face, newest_first: bool) -> None:
+        chat.put_messages(T1, varied(140))
+        order = list(range(140))[:: -1 if newest_first else 1]
+
+        for limit in (1, 3, 70, 140, 200):
+            with each(limit):
+                found = list(pages(chat, limit, newest_first=newest_first))
+                assert [id for page in found for id in ids(page)] == order
+                assert all(len(page) == limit for page in found[:-1])
+                assert len(found) == -(-140 // limit), "no empty page at the end"
+
+    def test_a_cursor_goes_on_in_order_whatever_is_put_and_deleted_meanwhile(
+        self, chat: Face
+    ) -> None:
+        chat.put_messages(T1, numbered(9))
+        page = chat.list_messages(T1, limit=3)
+        for id in ("m0", "m2", "m3", "m7"):  # Before it, where it is, next, and later.
+            chat.delete_message(T1, id)
+        chat.put_messages(T1, [*said("edited", first=5), *numbered(2, 9), *said("again")])
+
+        rest = chat.list_messages(T1, limit=100, cursor=page.cursor)
+
+        assert ids(page) == ["m0", "m1", "m2"]
+        assert ids(rest) == ["m4", "m5", "m6", "m8", "m9", "m10", "m0"]
+
+    def test_a_cursor_misses_nothing_that_takes_the_place_of_what_was_deleted(
+        self, chat: Face, opened: Faces
+    ) -> None:
+        chat.put_messages(T1, numbered(6))
+        page = chat.list_messages(T1, limit=5)
+        for id in ("m5", "m4", "m3"):
+            opened().delete_message(T1, id)
+        opened().put_messages(T1, numbered(1, 6))
+
+        assert ids(chat.list_messages(T1, cursor=page.cursor)) == ["m6"]
+        assert ids(chat.list_messages(T1, "number", cursor=page.cursor)) == ["m6"]
+
+    def test_a_cursor_goes_on_backwards_whatever_is_put_and_deleted_meanwhile(
+        self, chat: Face
+    ) -> None:
+        chat.put_messages(T1, numbered(9))
+        page = chat.list_messages(T1, limit=3, newest_first=True)
+        for id in ("m8", "m6", "m5", "m1"):
+            chat.delete_message(T1, id)
+        chat.put_messages(T1, [*said("edited", first=4), *numbered(2, 9), *said("again", first=6)])
+
+        rest = chat.list_messages(T1, limit=100, cursor=page.cursor, newest_first=True)
+
+        assert ids(page) == ["m8", "m7", "m6"]
+        assert ids(rest) == ["m4", "m3", "m2", "m0"]
+
+    def test_a_cursor_of_a_thread_that_was_emptied_gives_nothing(self, chat: Face) -> None:
+        chat.put_messages(T1, numbered(4))
+        page = chat.list_messages(T1, limit=2)
+        chat.clean_thread(T1)
+
+        assert chat.list_messages(T1, limit=2, cursor=page.cursor) == []
+
+    def test_a_cursor_is_not_used_with_an_offset_or_in_the_other_order(self, chat: Face) -> None:
+        chat.put_messages(T1, numbered(4))
+        cursor = chat.list_messages(T1, limit=2).cursor
+
+        with pytest.raises(InvalidInput, match="offset"):
+            chat.list_messages(T1, offset=1, cursor=cursor)
+        with pytest.raises(InvalidInput, match="newest_first"):
+            chat.list_messages(T1, newest_first=True, cursor=cursor)
+
+    def test_what_is_no_cursor_is_refused(self, chat: Face) -> None:
+        chat.put_messages(T1, numbered(4))
+
+        far = [make_cursor(position, False) for position in (-1, -(2**63), 2**63, 2**64 - 1)]
+        for cursor in ("", "x", "AAAA", "\u00e9", 5, b"kgHC", ["x"], *far):
+            with each(cursor), pytest.raises(InvalidInput, match="cursor"):
+                chat.list_messages(T1, limit=2, cursor=cursor)
+            with each(cursor), pytest.raises(InvalidInput, match="cursor"):
+                chat.list_messages(T1, "number", limit=2, cursor=cursor)
+
+    def test_a_cursor_of_threads_is_none_of_messages(self, chat: Face) -> None:
+        for number in range(3):
+            chat.put_messages({"thread_id": number}, numbered(3))
+        of_threads = chat.list_threads({}, limit=1).cursor
+        of_messages = chat.list_messages({"thread_id": 0}, limit=1).cursor
+
+        with pytest.raises(InvalidInput, match="cursor"):
+            chat.list_messages({"thread_id": 0}, cursor=of_threads)
+        with pytest.raises(InvalidInput, match="cursor"):
+            chat.list_threads({}, cursor=of_messages)
+
+    # Filters.
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    def test_filters_narrow_it_down_alone_and_with_a_search(
+        self, chat: Face, newest_first: bool
+    ) -> None:
+        messages = varied(40)
+        chat.put_messages(T1, messages)
+
+        for options, search in product(FILTERS, (None, "number")):
+            wanted = [one.id for one in messages if passes(one, **options)]
+            if newest_first:
+                wanted.reverse()
+            every = {"search": search, "newest_first": newest_first, **options}
+            with each(every):
+                assert ids(chat.list_messages(T1, **every)) == wanted
+                assert ids(chat.list_messages(T1, offset=2, limit=3, **every)) == wanted[2:5]
+                assert [id for page in pages(chat, 9, **every) for id in ids(page)] == wanted
+
+    def test_times_are_from_and_up_to(self, chat: Face) -> None:
+        chat.put_messages(T1, [Message("user", "x", id="m", created_at=BEGIN)])
+        moment = timedelta(microseconds=1)
+
+        assert ids(chat.list_messages(T1, since=BEGIN)) == ["m"]
+        assert ids(chat.list_messages(T1, since=BEGIN + moment)) == []
+        assert ids(chat.list_messages(T1, until=BEGIN)) == []
+        assert ids(chat.list_messages(T1, until=BEGIN + moment)) == ["m"]
+
+    def test_metadata_are_filtered_by_with_their_types(self, chat: Face) -> None:
+        messages = [Message("user", "one", id="a", metadata={"n": 1})]
+        chat.put_messages(T1, [*messages, Message("user", "two", id="b", metadata={"n": True})])
+
+        assert ids(chat.list_messages(T1, metadata={"n": 1})) == ["a"]
+        assert ids(chat.list_messages(T1, metadata={"n": True})) == ["b"]
+
+    def test_the_metadata_of_a_put_are_filtered_by_too(self, chat: Face) -> None:
+        chat.put_messages(T1, said("a"), {"channel": "web"})
+        chat.put_messages(T1, said("b", first=1), {"channel": "mail"})
+
+        assert ids(chat.list_messages(T1, metadata={"channel": "mail"})) == ["m1"]
+        assert ids(chat.list_messages(T1, "a", metadata={"channel": "mail"})) == []
+
+    def test_what_is_no_filter_is_refused(self, chat: Face) -> None:
+        chat.put_messages(T1, numbered(3))
+
+        for options in NO_FILTERS:
+            with each(options), pytest.raises(InvalidInput):
+                chat.list_messages(T1, **options)
+
+
+def passes(
+    message: Message,
+    role: Any = ROLES,
+    since: datetime = BEGIN,
+    until: datetime = BEGIN + timedelta(days=1),
+    metadata: dict[str, Any] | None = None,
+) -> bool:
+    """Whether a message is wanted, said once more."""
+    return (
+        message.role in ([role] if isinstance(role, str) else role)
+        and since <= message.created_at < until
+        and all(
+            message.metadata.get(key, "none") == value for key, value in (metadata or {}).items()
+        )
+    )

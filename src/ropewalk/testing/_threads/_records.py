@@ -1,0 +1,285 @@
+"""Records of threads, lists of them, and emptying one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ropewalk.errors import InvalidInput, NotStorable
+from ropewalk.testing._threads._base import (
+    T1,
+    T2,
+    Base,
+    Face,
+    Faces,
+    commits,
+    each,
+    everything,
+    ids,
+    numbered,
+    said,
+)
+from ropewalk.testing._threads._states import Unknown
+from ropewalk.threads import ThreadInfo
+
+YEARS = [datetime(2020 + year, 1, 1, tzinfo=UTC) for year in range(3)]
+NO_RECORDS: list[Any] = [
+    ThreadInfo("t2"),
+    ThreadInfo("t1", user_id="ann"),
+    {"thread_id": "t2"},
+    {"user_id": "ann"},
+    {"thread_name": 5},
+    {"unheard_of": 1},
+    {"metadata": "text"},
+    {"updated_at": "yesterday"},
+    "Name",
+    None,
+    5,
+]
+NO_LISTS: list[dict[str, Any]] = [
+    {"limit": -1},
+    {"offset": -1},
+    {"limit": True},
+    {"limit": "1"},
+    {"search": 5},
+    {"metadata": "text"},
+    {"cursor": "x"},
+    {"cursor": 5},
+]
+
+
+def names(threads: list[ThreadInfo]) -> list[Any]:
+    """The ids of threads."""
+    return [one.thread_id for one in threads]
+
+
+class RecordContract(Base):
+    """put_thread, get_thread, list_threads, clean_thread."""
+
+    def test_a_thread_that_was_never_put_has_no_record(self, chat: Face) -> None:
+        assert chat.get_thread(T1) is None
+
+    def test_a_record_comes_back(self, chat: Face, opened: Faces) -> None:
+        info = ThreadInfo("t1", "Name", None, {"deep": [{"a": 1}]}, YEARS[0], YEARS[1])
+
+        assert chat.put_thread(T1, info) is True
+
+        for found in (chat.get_thread(T1), opened().get_thread(T1)):
+            assert type(found) is ThreadInfo
+            assert found == info
+
+    def test_a_dict_is_a_record_and_needs_no_thread_id(self, chat: Face) -> None:
+        chat.put_thread(T1, {"thread_name": "Name", "metadata": {"a": 1}})
+
+        found = chat.get_thread(T1)
+        assert (found.thread_id, found.thread_name, found.metadata) == ("t1", "Name", {"a": 1})
+
+    def test_a_record_says_whose_thread_it_is(self, chat: Face) -> None:
+        config = {"thread_id": "t1", "user_id": "ann"}
+        chat.put_thread(config, {"thread_name": "Name"})
+
+        assert chat.get_thread(config).user_id == "ann"
+        assert chat.list_threads(config)[0].user_id == "ann"
+
+    def test_the_times_of_a_record_are_set_when_it_is_put(self, chat: Face) -> None:
+        before = datetime.now(UTC)
+        chat.put_thread(T1, {"thread_name": "first"})
+        first = chat.get_thread(T1)
+        chat.put_thread(T1, {"thread_name": "second"})
+        second = chat.get_thread(T1)
+        after = datetime.now(UTC)
+
+        slack = timedelta(seconds=1)  # Clocks may be of different grain, and of a server.
+        for moment in (first.created_at, first.updated_at, second.updated_at):
+            assert before - slack <= moment <= after + slack
+        assert second.created_at == first.created_at
+        assert second.updated_at >= first.updated_at
+
+    def test_a_time_of_change_that_was_given_holds_until_the_next_change(self, chat: Face) -> None:
+        given = datetime(2020, 1, 1, tzinfo=UTC)
+        chat.put_thread(T1, {"thread_name": "Name", "updated_at": given})
+        first = chat.get_thread(T1).updated_at
+        chat.put_messages(T1, said("a"))
+        read = chat.get_thread(T1)
+        chat.put_thread(T1, read.replace(thread_name="Other"))
+        chat.put_messages(T1, said("b", first=1))
+
+        assert first == given
+        assert read.updated_at > given
+        assert chat.get_thread(T1).updated_at > read.updated_at
+        assert chat.list_threads({})[0].updated_at == chat.get_thread(T1).updated_at
+
+    def test_the_newest_record_counts_and_the_ones_before_stay_in_history(self, chat: Face) -> None:
+        chat.put_thread(T1, {"thread_name": "first", "metadata": {"a": 1}})
+        chat.put_thread(T1, {"thread_name": "second"})
+
+        assert chat.get_thread(T1).thread_name == "second"
+        assert chat.get_thread(T1).metadata == {}
+        chat.timeline(T1).rollback()
+        assert chat.get_thread(T1).thread_name == "first"
+
+    @pytest.mark.parametrize("what", ["state", "messages"])
+    def test_a_thread_without_a_record_is_known_too(self, chat: Face, what: str) -> None:
+        chat.put(T1, **{what: said("a")})
+
+        found = chat.get_thread(T1)
+        assert (found.thread_id, found.thread_name, found.metadata) == ("t1", None, {})
+        assert found.updated_at is not None
+        assert names(chat.list_threads({})) == ["t1"]
+
+    def test_a_record_that_does_not_fit_is_refused_and_nothing_changes(self, chat: Face) -> None:
+        chat.put_thread(T1, {"thread_name": "Name"})
+        before = everything(chat), commits(chat)
+
+        for record in NO_RECORDS:
+            with each(record), pytest.raises(InvalidInput):
+                chat.put_thread(T1, record)
+        assert (everything(chat), commits(chat)) == before
+        assert chat.get_thread(T2) is None
+
+    def test_a_record_that_cannot_be_stored_is_refused(self, chat: Face) -> None:
+        with pytest.raises(NotStorable):
+            chat.put_thread(T1, {"metadata": {"deep": [Unknown()]}})
+        assert chat.get_thread(T1) is None
+
+    def test_the_record_of_thread_1_is_not_that_of_thread_text_1(self, chat: Face) -> None:
+        with pytest.raises(InvalidInput):
+            chat.put_thread({"thread_id": 1}, ThreadInfo("1"))
+        chat.put_thread({"thread_id": 1}, ThreadInfo(1, "whole"))
+        chat.put_thread({"thread_id": "1"}, ThreadInfo("1", "text"))
+
+        assert chat.get_thread({"thread_id": 1}).thread_name == "whole"
+        assert chat.get_thread({"thread_id": "1"}).thread_name == "text"
+
+    # Lists.
+
+    def test_a_list_needs_no_thread_id(self, chat: Face) -> None:
+        assert chat.list_threads({}) == []
+        chat.put_state(T1, 1)
+        chat.put_state(T2, 1)
+
+        for config in ({}, None, T1, {"user_id": None}):
+            with each(config):
+                assert sorted(names(chat.list_threads(config))) == ["t1", "t2"]
+
+    def test_the_latest_changed_is_the_first(self, chat: Face, opened: Faces) -> None:
+        other = opened()
+        for number in range(5):
+            (chat, other)[number % 2].put_thread({"thread_id": number}, {})
+        chat.put_messages({"thread_id": 1}, said("a"))
+        other.put_state({"thread_id": 3}, 1)
+
+        assert names(chat.list_threads({})) == [3, 1, 4, 2, 0]
+        assert names(other.list_threads({})) == [3, 1, 4, 2, 0]
+
+    def test_offset_limit_and_cursor_lead_through_a_list(self, chat: Face) -> None:
+        for number in range(7):
+            chat.put_state({"thread_id": number}, number)
+        order = list(range(6, -1, -1))
+
+        for offset in (None, 0, 2, 6, 7, 9):
+            for limit in (None, 0, 1, 3, 7, 9):
+                wanted = order[offset or 0 :]
+                page = chat.list_threads({}, None, offset, limit)
+                assert names(page) == (wanted if limit is None else wanted[:limit])
+        found, cursor = [], None
+        while True:
+            page = chat.list_threads({}, limit=3, cursor=cursor)
+            found.append(names(page))
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert found == [[6, 5, 4], [3, 2, 1], [0]]
+
+    def test_a_cursor_repeats_no_thread_whatever_happens_meanwhile(self, chat: Face) -> None:
+        for number in range(7):
+            chat.put_state({"thread_id": number}, number)
+        page = chat.list_threads({}, limit=3)
+        chat.put_state({"thread_id": "new"}, 1)
+        chat.put_state({"thread_id": 5}, "changed")
+        chat.clean_thread({"thread_id": 4})
+        chat.clean_thread({"thread_id": 2})
+
+        assert names(page) == [6, 5, 4]
+        assert names(chat.list_threads({}, limit=9, cursor=page.cursor)) == [3, 1, 0]
+
+    def test_what_cannot_be_listed_is_refused(self, chat: Face) -> None:
+        chat.put_state(T1, 1)
+
+        for options in NO_LISTS:
+            with each(options), pytest.raises(InvalidInput):
+                chat.list_threads({}, **options)
+
+    def test_a_search_looks_at_ids_names_and_what_metadata_say(self, chat: Face) -> None:
+        chat.put_thread({"thread_id": "late-parcel"}, {})
+        chat.put_thread({"thread_id": "b"}, {"thread_name": "The LATE train"})
+        chat.put_thread({"thread_id": "c"}, {"metadata": {"tags": ["new", {"x": "Latest"}]}})
+        chat.put_thread({"thread_id": "d"}, {"metadata": {"late": "key"}, "thread_name": "relate"})
+
+        assert names(chat.list_threads({}, "late")) == ["c", "b", "late-parcel"]
+        assert names(chat.list_threads({}, "LATE tr")) == ["b"]
+        assert names(chat.list_threads({}, "metadata")) == []
+        assert names(chat.list_threads({}, "late", offset=1, limit=1)) == ["b"]
+        first = chat.list_threads({}, "late", limit=2)
+        assert names(chat.list_threads({}, "late", limit=2, cursor=first.cursor)) == ["late-parcel"]
+
+    def test_metadata_narrow_a_list_down(self, chat: Face) -> None:
+        for number in range(4):
+            chat.put_thread({"thread_id": number}, {"metadata": {"even": number % 2 == 0, "x": 1}})
+        chat.put_state({"thread_id": "without"}, 1)
+
+        assert names(chat.list_threads({}, metadata={"even": True})) == [2, 0]
+        assert names(chat.list_threads({}, metadata={"even": True, "x": 2})) == []
+
+    # Emptying.
+
+    def test_a_cleaned_thread_is_empty_and_others_stay(self, chat: Face, opened: Faces) -> None:
+        for config in (T1, T2, {**T1, "user_id": "ann"}):
+            chat.put(config, {"step": 1}, numbered(140), {"thread_name": "Name"})
+            chat.put_state_cache(config, "cached")
+
+        assert chat.clean_thread(T1) is True
+
+        for one in (chat, opened()):
+            assert everything(one) == (None, None, [], None)
+            assert names(one.list_threads({})) == ["t2"]
+            assert one.list_messages(T1, "number") == []
+            with pytest.raises(IndexError):
+                one.get_message(T1, "m5")
+            with pytest.raises(IndexError):
+                one.get_message(T1)
+        for config in (T2, {**T1, "user_id": "ann"}):
+            assert chat.get_state(config) == {"step": 1}
+            assert chat.get_state_cache(config) == "cached"
+            assert len(chat.list_messages(config, "number")) == 140
+
+    def test_cleaning_says_whether_there_was_anything(self, chat: Face) -> None:
+        assert chat.clean_thread(T1) is False
+        chat.put_messages(T1, said("a"))
+        assert chat.clean_thread(T1) is True
+        assert chat.clean_thread(T1) is False
+
+        assert commits(chat) == 2
+
+    def test_a_cleaned_thread_begins_anew(self, chat: Face) -> None:
+        chat.put(T1, 1, numbered(140))
+        chat.clean_thread(T1)
+        chat.put_messages(T1, said("again", first=7))
+        chat.put_state(T1, 2)
+
+        assert ids(chat.list_messages(T1)) == ["m7"]
+        assert chat.get_message(T1, "m7").text == "again"
+        assert chat.get_state(T1) == 2
+        assert names(chat.list_threads({})) == ["t1"]
+
+    def test_cleaning_can_be_undone(self, chat: Face) -> None:
+        chat.put(T1, {"step": 1}, numbered(140), {"thread_name": "Name"})
+        before = everything(chat)
+        chat.clean_thread(T1)
+        chat.timeline(T1).rollback()
+
+        assert everything(chat) == before
+        assert ids(chat.list_messages(T1, "139")) == ["m139"]
+        assert chat.get_message(T1, "m77").text == "number 77"

@@ -1,0 +1,178 @@
+"""The state of a thread: put, got, cleared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from ropewalk.errors import InvalidInput, NotStorable, UndeclaredClass
+from ropewalk.testing._threads._base import (
+    T1,
+    T2,
+    Base,
+    Face,
+    Faces,
+    commits,
+    each,
+    everything,
+    said,
+)
+
+STATES: list[Any] = [
+    {"step": 1, "notes": ["a", {"b": (1, 2)}]},
+    {},
+    [],
+    "",
+    "text",
+    0,
+    False,
+    3.5,
+    b"\0bytes",
+    {1, 2, 3},
+    (1, (2, None)),
+    {1: "whole", "1": "text"},
+    {"at": datetime(2026, 1, 2, 3, 4, 5, 6, UTC), "price": Decimal("1.10")},
+    {"long": "x" * 300_000, "many": list(range(20_000))},
+]
+
+
+@dataclass
+class Work:
+    """A state of a program's own."""
+
+    step: int = 0
+    found: list[str] = field(default_factory=list)
+
+
+@dataclass
+class ScoredWork(Work):
+    """A state that has one field more than its base."""
+
+    score: int = 0
+
+
+class Unknown:
+    """A class that no codec knows."""
+
+
+class StateContract(Base):
+    """put_state, get_state, clear_state."""
+
+    def test_a_thread_that_was_never_put_has_no_state(self, chat: Face) -> None:
+        assert chat.get_state(T1) is None
+
+    def test_a_state_comes_back_as_it_was_put(self, chat: Face, opened: Faces) -> None:
+        other = opened()
+        for state in STATES:
+            with each(state):
+                assert chat.put_state(T1, state) is state
+                for found in (chat.get_state(T1), other.get_state(T1)):
+                    assert found == state
+                    assert type(found) is type(state)
+
+    def test_the_newest_state_is_the_one_that_is_got(self, chat: Face) -> None:
+        for step in range(5):
+            chat.put_state(T1, {"step": step})
+            assert chat.get_state(T1) == {"step": step}
+
+    def test_each_put_is_a_commit_even_of_an_equal_state(self, chat: Face) -> None:
+        for _ in range(3):
+            chat.put_state(T1, {"step": 1})
+
+        assert commits(chat) == 3
+
+    def test_threads_have_states_of_their_own(self, chat: Face) -> None:
+        chat.put_state(T1, "one")
+        chat.put_state(T2, "two")
+        chat.clear_state(T2)
+
+        assert chat.get_state(T1) == "one"
+        assert chat.get_state(T2) is None
+
+    def test_another_checkpointer_sees_a_put_at_once(self, chat: Face, opened: Faces) -> None:
+        other = opened()
+        for step in range(5):
+            chat.put_state(T1, step)
+            assert other.get_state(T1) == step
+            other.put_state(T1, -step)
+            assert chat.get_state(T1) == -step
+
+    def test_a_cleared_state_is_gone_and_everything_else_stays(self, chat: Face) -> None:
+        chat.put_state(T1, {"step": 1})
+        chat.put_messages(T1, said("hello"))
+        chat.put_thread(T1, {"thread_name": "Name"})
+
+        assert chat.clear_state(T1) is True
+
+        assert chat.get_state(T1) is None
+        assert len(chat.list_messages(T1)) == 1
+        assert chat.get_thread(T1).thread_name == "Name"
+
+    def test_clearing_is_no_error_where_there_is_nothing_and_makes_no_commit(
+        self, chat: Face
+    ) -> None:
+        assert chat.clear_state(T1) is True
+
+        chat.put_state(T1, 1)
+        assert chat.clear_state(T1) is True
+        assert chat.clear_state(T1) is True
+        assert commits(chat) == 2
+
+    @pytest.mark.parametrize("end", ["clear_state", "clean_thread"])
+    def test_a_state_can_be_put_after_it_was_cleared(self, chat: Face, end: str) -> None:
+        for state in ({"step": 1}, {"step": 1}, {"step": 2}):
+            chat.put_state(T1, state)
+            assert chat.get_state(T1) == state
+            getattr(chat, end)(T1)
+            assert chat.get_state(T1) is None
+
+    def test_a_cleared_state_stays_in_the_history(self, chat: Face) -> None:
+        chat.put_state(T1, {"step": 1})
+        chat.clear_state(T1)
+        chat.timeline(T1).rollback()
+
+        assert chat.get_state(T1) == {"step": 1}
+
+    def test_a_state_of_a_declared_class_comes_back_as_one(self, opened: Faces) -> None:
+        chat = opened(types=[Work, ScoredWork])
+        chat.put_state(T1, Work(1, ["a"]))
+        chat.put_state(T2, ScoredWork(2, ["b"], score=7))
+
+        other = opened(types=[Work, ScoredWork])
+        assert other.get_state(T1) == Work(1, ["a"])
+        found = other.get_state(T2)
+        assert type(found) is ScoredWork
+        assert found == ScoredWork(2, ["b"], score=7)
+
+    def test_a_state_of_a_class_that_is_not_declared_here_is_a_clear_error(
+        self, chat: Face, opened: Faces
+    ) -> None:
+        opened(types=[Work]).put_state(T1, Work(1))
+        chat.put_messages(T1, said("the rest can be read"))
+
+        with pytest.raises(UndeclaredClass, match="Work"):
+            chat.get_state(T1)
+        assert len(chat.list_messages(T1)) == 1
+
+    def test_a_state_that_cannot_be_stored_is_refused_and_nothing_changes(self, chat: Face) -> None:
+        chat.put_state(T1, {"step": 1})
+        before = everything(chat), commits(chat)
+
+        for state in (Unknown(), {"deep": [Unknown()]}, lambda: None, object):
+            with each(state), pytest.raises(NotStorable):
+                chat.put_state(T1, state)
+            assert (everything(chat), commits(chat)) == before
+        chat.put_state(T1, {"step": 2})
+        assert chat.get_state(T1) == {"step": 2}
+
+    def test_a_state_that_holds_itself_is_refused(self, chat: Face) -> None:
+        state: dict[str, Any] = {}
+        state["self"] = state
+
+        with pytest.raises(InvalidInput):
+            chat.put_state(T1, state)
+        assert chat.get_state(T1) is None

@@ -1,0 +1,244 @@
+"""What a thread holds at one moment: its messages, its state and its record.
+
+A thread is one map. Messages stand in it by their positions, whole numbers that only grow
+and are never given twice; beside them stand the state, the record and some marks, under
+names. So an append changes the last node and the root, and nothing else.
+
+A second map, in the first, finds a position by the id of a message. It lags behind: the
+ids of the latest messages are only in the messages themselves, so that an append need not
+change it. Whoever looks for an id looks in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from ropewalk.codec import Codec
+from ropewalk.errors import FormatError
+from ropewalk.tree import Map, ObjectId, Reader
+from ropewalk.tree._layout import Entry
+from ropewalk.tree._levels import View
+from ropewalk.tree._load import Loader
+from ropewalk.tree._map_writer import MapWriter
+from ropewalk.tree._stack import reading
+
+STATE: Final = "state"
+RECORD: Final = "thread"
+MARKS: Final = "marks"
+IDS: Final = "ids"
+
+LAG: Final = 128
+"""How many of the latest positions the map of ids may lack."""
+
+# How keys sort: the numbers from 0 to 127, then names, then the larger numbers.
+_NAMES: Final = b"\x80"
+_LARGER: Final = b"\xcc"
+
+_FIRST: Final = 16
+_MOST: Final = 512
+
+
+class Marks(NamedTuple):
+    """What a thread must not forget, also when it is cleaned."""
+
+    saved: bytes = b""
+    """Made anew whenever a state is put or cleared: it tells one put from another."""
+    past: int = 0
+    """No position before this one is given again."""
+    listed: int = 0
+    """The messages before this position are in the map of ids."""
+
+    def to_stored(self) -> dict[str, Any]:
+        """Plain values."""
+        return self._asdict()
+
+
+class Row(NamedTuple):
+    """A message where it stands."""
+
+    position: int
+    stored: dict[str, Any]
+
+
+class Contents:
+    """A thread at one root; never changes, and reads what is asked for."""
+
+    def __init__(self, root: ObjectId | None, maps: MapWriter, read: Reader, codec: Codec) -> None:
+        self.root = root
+        self._maps, self._read, self._codec = maps, read, codec
+
+    @classmethod
+    def at(cls, root: ObjectId | None, read: Reader, codec: Codec) -> Contents:
+        """The contents of a root, for whoever only reads."""
+        return cls(root, MapWriter(codec, read), read, codec)
+
+    def version(self, root: ObjectId) -> Contents:
+        """The contents of another root."""
+        return Contents.at(root, self._read, self._codec)
+
+    # What stands under names.
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing but marks: as before the first write, or cleaned."""
+        return self._top.total == (self.part(MARKS) is not None)
+
+    def part(self, key: Any) -> bytes | None:
+        """The stored part under a name, or at a position."""
+        return _body(self._top, self._codec.encode(key))
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """The value under a name."""
+        part = self.part(key)
+        return default if part is None else self.load(part)
+
+    @cached_property
+    def marks(self) -> Marks:
+        """What is remembered of the past."""
+        return Marks(**self.value(MARKS, {}))
+
+    # Messages.
+
+    @property
+    def message_count(self) -> int:
+        """How many messages there are."""
+        return self._top.total - self._names.number
+
+    @cached_property
+    def next(self) -> int:
+        """The position of the next message."""
+        last = self.last_position
+        return max(self.marks.past, 0 if last is None else last + 1)
+
+    @property
+    def last_position(self) -> int | None:
+        """Where the latest message stands."""
+        count = self.message_count
+        if not count:
+            return None
+        (entry,) = self._entries(count - 1, count)
+        return int(self._codec.decode(entry.key))
+
+    def position_of(self, id: Any) -> int | None:
+        """Where the message with an id stands."""
+        key = self._codec.encode(id)
+        found = self.latest.get(key)
+        if found is not None or not self.is_listed:
+            return found
+        part = _body(self._ids, key)
+        if part is None:
+            return None
+        position = int(self.load(part))
+        # A merge that took one side may have put another message there.
+        standing = self.part(position)
+        if standing is None or self._codec.encode(self.load(standing)["id"]) != key:
+            return None
+        return position
+
+    @cached_property
+    def latest(self) -> dict[bytes, int]:
+        """The positions that the map of ids lacks, by encoded id; all, if it is not right."""
+        start = self.rank_of(self.marks.listed) if self.is_listed else 0
+        rows = self.row_list(start, self.message_count)
+        return {self._codec.encode(row.stored["id"]): row.position for row in rows}
+
+    @cached_property
+    def is_listed(self) -> bool:
+        """Whether the map of ids holds the messages that it should.
+
+        A merge of branches may leave it with ids of messages that are gone, or without some:
+        one side listed ids while the other deleted or appended.
+        """
+        return self._ids.total == self.rank_of(self.marks.listed)
+
+    @property
+    def listed_ids(self) -> Sequence[Entry]:
+        """What the map of ids holds."""
+        return self._ids.entries(0, self._ids.total)
+
+    def rank_of(self, position: int) -> int:
+        """How many messages stand before a position."""
+        key = self._codec.encode(position)
+        place = self._top.locate(key)[0]
+        return place - self._names.number if key >= _LARGER else place
+
+    def rows(
+        self, start: int = 0, stop: int | None = None, *, newest_first: bool = False
+    ) -> Iterator[Row]:
+        """The messages of the ranks [start, stop), read a few at a time, then more."""
+        stop = self.message_count if stop is None else min(stop, self.message_count)
+        size = _FIRST
+        while start < stop:
+            size = min(size * 2, _MOST, stop - start)
+            at = stop - size if newest_first else start
+            rows = self.row_list(at, at + size)
+            yield from reversed(rows) if newest_first else rows
+            start, stop = (start, at) if newest_first else (at + size, stop)
+
+    @reading
+    def row_list(self, start: int, stop: int) -> list[Row]:
+        """The messages of the ranks [start, stop), read at once."""
+        loader, decode = Loader(self._read, self._codec), self._codec.decode
+        entries = self._entries(start, min(stop, self.message_count))
+        return [Row(decode(entry.key), loader.part(entry.body)) for entry in entries]
+
+    def rows_at(self, positions: Iterable[int]) -> list[Row]:
+        """The messages at those of the positions that there are, sorted, fetched together."""
+        if self.root is None:
+            return []
+        return [Row(*found) for found in self._map(self.root).pick(positions)]
+
+    def differing(self, before: ObjectId) -> list[int]:
+        """The positions that are not as they were at another root."""
+        if self.root is None:
+            return []
+        keys = self._map(self.root).differing(self._map(before))
+        return [key for key in keys if type(key) is int]
+
+    @reading
+    def load(self, part: bytes) -> Any:
+        """The value of a part."""
+        return Loader(self._read, self._codec).part(part)
+
+    def _map(self, root: ObjectId) -> Map:
+        return Map(root, self._read, self._codec)
+
+    @property
+    def _top(self) -> View:
+        try:
+            return self._maps.open(self.root).view
+        except FormatError as error:
+            raise FormatError(
+                f"what is stored there is no conversation, but something else that was imported "
+                f"or saved under this name: {error}"
+            ) from error
+
+    @property
+    def _ids(self) -> View:
+        return self._maps.open(self.root, (self._codec.encode(IDS),)).view
+
+    @cached_property
+    def _names(self) -> _Names:
+        start = self._top.locate(_NAMES)[0]
+        return _Names(start, self._top.locate(_LARGER)[0] - start)
+
+    def _entries(self, start: int, stop: int) -> Sequence[Entry]:
+        """The entries of the messages with the ranks [start, stop)."""
+        names = self._names
+        small = self._top.entries(start, min(stop, names.start))
+        shifted = max(start, names.start) + names.number
+        return [*small, *self._top.entries(shifted, stop + names.number)]
+
+
+class _Names(NamedTuple):
+    """Where the names stand among the keys."""
+
+    start: int
+    number: int
+
+
+def _body(view: View, key: bytes) -> bytes | None:
+    _, entry = view.locate(key)
+    return None if entry is None else entry.body

@@ -1,0 +1,244 @@
+"""One message of a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from ropewalk.errors import InvalidInput
+from ropewalk.threads import _openai
+from ropewalk.threads._checking import identifier, optional_text, own_mapping, plain, refusal
+from ropewalk.threads._ids import new_id
+from ropewalk.threads._part_forms import (
+    as_content,
+    call_from_stored,
+    content_from_stored,
+    read_call,
+)
+from ropewalk.threads._parts import Part, ToolCall, content_to_stored, text_of
+from ropewalk.threads._times import as_time, from_microseconds, now, to_microseconds
+from ropewalk.threads._usage import Usage, as_usage
+
+Role: TypeAlias = Literal["user", "assistant", "system", "developer", "tool"]
+"""Who speaks."""
+ROLES: Final[tuple[Role, ...]] = ("user", "assistant", "system", "developer", "tool")
+
+_set = object.__setattr__
+_PUBLIC: Final = (
+    "role",
+    "content",
+    "id",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "usage",
+    "created_at",
+    "metadata",
+    "extra",
+)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Message:
+    """One message of a conversation; checked when it is made, and then left as it is.
+
+    `content` is a text, or parts (OpenAI-style dicts of parts are taken, too). An `id`
+    that sorts by birth is made if there is none, and `created_at` is now.
+
+    A message shares no dict and no list with who made it: both may go on and change
+    theirs. `replace` makes a changed one.
+    """
+
+    role: Role
+    """Who speaks: "user", "assistant", "system", "developer" or "tool"."""
+    content: str | tuple[Part, ...] | None
+    """What is said: a text, or parts; None if there is nothing but calls."""
+    id: str | int
+    """What names the message in its thread."""
+    name: str | None
+    """The name of who speaks, beside the role."""
+    tool_calls: tuple[ToolCall, ...]
+    """The calls of tools that are asked for."""
+    tool_call_id: str | None
+    """The call that this message is the answer to."""
+    usage: Usage | None
+    """What it cost, in tokens."""
+    created_at: datetime
+    """When it was made, in UTC."""
+    metadata: Mapping[str, Any]
+    """Whatever the program notes about it; never sent to a model."""
+    extra: Mapping[str, Any]
+    """What a dict said beside the fields above, kept so that it can be said again."""
+    _source: Mapping[str, Any] | None = field(compare=False)
+
+    def __init__(  # noqa: PLR0913 - each by name
+        self,
+        role: Role,
+        content: str | Iterable[Part | Mapping[str, Any] | str] | None = None,
+        *,
+        id: str | int | None = None,
+        name: str | None = None,
+        tool_calls: Iterable[ToolCall | Mapping[str, Any]] | None = None,
+        tool_call_id: str | None = None,
+        usage: Usage | Mapping[str, Any] | None = None,
+        created_at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(role, str) or role not in ROLES:
+            raise refusal("role", role, ", ".join(repr(one) for one in ROLES))
+        _set(self, "role", plain(role))
+        _set(self, "content", as_content(content))
+        _set(self, "id", new_id() if id is None else identifier(id, "id"))
+        _set(self, "name", optional_text(name, "name"))
+        _set(self, "tool_calls", _as_calls(tool_calls))
+        _set(self, "tool_call_id", optional_text(tool_call_id, "tool_call_id"))
+        _set(self, "usage", as_usage(usage))
+        _set(self, "created_at", now() if created_at is None else as_time(created_at, "created_at"))
+        _set(self, "metadata", own_mapping(metadata, "metadata"))
+        _set(self, "extra", _as_extra(extra))
+        _set(self, "_source", None)
+
+    @property
+    def text(self) -> str:
+        """What is said: the texts of the content, of results and of a refusal, nothing else.
+
+        Also what a spoken answer says, by its transcript. Never urls, data, ids, names or
+        the arguments of calls; nor what a model thought before it spoke.
+        """
+        said = text_of(self.content)
+        if not self.extra:
+            return said
+        return "\n".join([one for one in (said, *_said_beside(self.extra)) if one])
+
+    @classmethod
+    def from_openai(cls, raw: Mapping[str, Any]) -> Message:
+        """Read a message of Chat Completions, or an item of the Responses API.
+
+        `to_openai` gives an equal dict again, also with keys and parts that are not known.
+        """
+        if not isinstance(raw, Mapping):
+            raise refusal("message", raw, "a Message or an OpenAI-style dict")
+        try:
+            fields, form = _openai.read(raw)
+            made = cls(**fields)
+            _set(made, "_source", _openai.source(made, raw, form))
+        except RecursionError:
+            raise InvalidInput(
+                "the message holds itself, or is nested too deep. Hand over plain, finite values."
+            ) from None
+        return made
+
+    def to_openai(self) -> dict[str, Any]:
+        """The message as an OpenAI-style dict: the one that was read, or one for a request.
+
+        `id`, `created_at`, `usage` and `metadata` are in it only if they were read.
+        """
+        return _openai.write(self, self._source)
+
+    def to_stored(self) -> dict[str, Any]:
+        """Plain values, as they are stored; what is absent is left out.
+
+        The dict shares the message's own values: encode it, do not change it.
+        """
+        made: dict[str, Any] = {"role": self.role, "id": self.id}
+        made["created_at"] = to_microseconds(self.created_at)
+        if self.content is not None:
+            made["content"] = content_to_stored(self.content)
+        if self.name is not None:
+            made["name"] = self.name
+        if self.tool_calls:
+            made["tool_calls"] = [call.to_stored() for call in self.tool_calls]
+        if self.tool_call_id is not None:
+            made["tool_call_id"] = self.tool_call_id
+        if self.usage is not None:
+            made["usage"] = self.usage.to_stored()
+        if self.metadata:
+            made["metadata"] = self.metadata
+        if self.extra:
+            made["extra"] = self.extra
+        if self._source:
+            made["source"] = self._source
+        return made
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> Message:
+        """What `to_stored` gave; nothing is checked again, because it was when it was stored.
+
+        The message takes the values over: hand in what was just decoded.
+        """
+        made = object.__new__(cls)
+        get = stored.get
+        content, calls, usage = get("content"), get("tool_calls"), get("usage")
+        _set(made, "role", stored["role"])
+        _set(made, "content", content if type(content) is str else content_from_stored(content))
+        _set(made, "id", stored["id"])
+        _set(made, "name", get("name"))
+        _set(made, "tool_calls", tuple([call_from_stored(one) for one in calls]) if calls else ())
+        _set(made, "tool_call_id", get("tool_call_id"))
+        _set(made, "usage", None if usage is None else Usage.from_stored(usage))
+        _set(made, "created_at", from_microseconds(stored["created_at"]))
+        _set(made, "metadata", get("metadata") or {})
+        _set(made, "extra", get("extra") or {})
+        _set(made, "_source", get("source"))
+        return made
+
+    def replace(self, **changes: Any) -> Message:
+        """A message with these fields changed, checked like a new one."""
+        fields = {name: getattr(self, name) for name in _PUBLIC}
+        made = type(self)(**{**fields, **changes})
+        _set(made, "_source", _openai.changed(self._source, changes))
+        return made
+
+    __replace__ = replace
+
+    def __hash__(self) -> int:
+        return hash((self.role, self.id))
+
+    def __repr__(self) -> str:
+        said = self.text
+        shown = said if len(said) <= 60 else f"{said[:57]}..."
+        calls = "".join(f", calls {call.name}" for call in self.tool_calls)
+        return f"<Message {self.id} {self.role}: {shown!r}{calls}>"
+
+
+def as_message(value: Message | Mapping[str, Any]) -> Message:
+    """A `Message`, from one or from an OpenAI-style dict."""
+    return value if isinstance(value, Message) else Message.from_openai(value)
+
+
+def _as_calls(calls: Any) -> tuple[ToolCall, ...]:
+    if not calls:
+        return ()
+    if isinstance(calls, str | Mapping | ToolCall) or not isinstance(calls, Iterable):
+        raise refusal("tool_calls", calls, "a list of ToolCall, or of OpenAI-style dicts")
+    return tuple([_as_call(call) for call in calls])
+
+
+def _as_call(call: Any) -> ToolCall:
+    if isinstance(call, ToolCall):
+        return call
+    made = read_call(call) if isinstance(call, Mapping) else None
+    if made is None:
+        raise refusal("tool_calls", [call], "a list of ToolCall, or of OpenAI-style dicts")
+    return made
+
+
+def _as_extra(extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    if not extra:
+        return {}
+    made = own_mapping(extra, "extra")
+    taken = [name for name in _PUBLIC if name in made and name != "extra"]
+    if taken:
+        raise InvalidInput(
+            f"extra holds {taken[0]!r}, which is a field of a message. Hand it over as {taken[0]}=."
+        )
+    return made
+
+
+def _said_beside(extra: Mapping[str, Any]) -> list[str]:
+    refused, audio = extra.get("refusal"), extra.get("audio")
+    spoken = audio.get("transcript") if isinstance(audio, Mapping) else None
+    return [one for one in (refused, spoken) if isinstance(one, str)]

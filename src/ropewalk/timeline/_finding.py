@@ -1,0 +1,208 @@
+"""Finding steps: by id, by time, by what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from ropewalk.codec import Path, spell_path
+from ropewalk.errors import InvalidInput, InvalidName, NotFound, PathNotFound
+from ropewalk.history import Commit, History
+from ropewalk.timeline._index import ATTEMPT, BRANCH, TAG, Index, Shape
+from ropewalk.tree import ABSENT, Object, ObjectId, fingerprint, get
+
+SHORTEST = 4
+"""The fewest digits of an id that name a checkpoint."""
+
+FEW = 200
+"""So many steps are read one by one; for more it is worth to look at the log first."""
+
+_AHEAD = 200
+_KEPT = 2000
+_DIGITS = frozenset("0123456789abcdef")
+
+
+def find(history: History, index: Index, name: str) -> Commit:
+    """The commit that a branch, a tag, an id or a unique beginning of one names."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"a checkpoint is named by text, not {name!r:.80}")
+    try:
+        return history.resolve(name)
+    except (NotFound, InvalidName):
+        if not (SHORTEST <= len(name) <= 64 and _DIGITS.issuperset(name)):
+            raise NotFound(
+                f"there is no branch, tag or checkpoint {name!r:.80}; an id has at least "
+                f"{SHORTEST} hex digits"
+            ) from None
+    found = index.starting_with(name)
+    if not found:
+        raise NotFound(f"there is no checkpoint whose id begins with {name!r}")
+    if len(found) > 1:
+        listed = ", ".join(id.hex()[: len(name) + 4] for id in found)
+        raise InvalidInput(f"several checkpoints begin with {name!r}: {listed}. Give more digits.")
+    return history.resolve(found[0])
+
+
+def check_limit(limit: int | None) -> None:
+    """A number of steps, or None for all."""
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise InvalidInput(f"a limit is a number of steps from 0 on, or None, not {limit!r:.80}")
+
+
+def steps_back(history: History, head: Commit, steps: int, branch: str) -> Commit:
+    """The step so many before the head; raises `InvalidInput` past the first."""
+    if type(steps) is not int or steps < 1:
+        raise InvalidInput(f"a rollback goes back by 1 step or more, not by {steps!r:.80}")
+    walked = list(history.steps(head, steps + 1))
+    if len(walked) <= steps:
+        raise InvalidInput(
+            f"branch {branch!r} can go back by at most {len(walked) - 1} step(s), not by {steps}"
+        )
+    return walked[-1]
+
+
+def expect_ancestor(history: History, target: Commit, head: Commit, branch: str) -> None:
+    """Raise `InvalidInput` unless a branch comes from a commit."""
+    if not history.is_ancestor(target, head):
+        raise InvalidInput(
+            f"branch {branch!r} does not come from checkpoint {target.short}. To go on from "
+            "there, make a branch at it."
+        )
+
+
+def at_time(history: History, head: Commit, moment: datetime | float) -> Commit:
+    """The newest step that was made at a time or before."""
+    if isinstance(moment, datetime):
+        moment = moment.timestamp()
+    if isinstance(moment, bool) or not isinstance(moment, int | float):
+        raise InvalidInput(f"a time is a datetime or seconds since 1970, not {moment!r:.80}")
+    for commit in history.steps(head):
+        if commit.time <= moment * 1e6:
+            return commit
+    raise NotFound("there was no checkpoint yet at that time")
+
+
+def blame(history: History, line: list[ObjectId], path: Path) -> Commit:
+    """The step that last wrote what is at a path, from the steps of a branch, oldest first."""
+    ahead = Ahead(history, line)
+    commit = ahead.commit(line[-1])
+    value = _print(history, ahead, commit, path)
+    if value is None:
+        raise PathNotFound(f"there is nothing at {spell_path(path):.200} now")
+    while True:
+        for id in commit.parents:
+            parent = ahead.commit(id)
+            if parent.root == commit.root or _print(history, ahead, parent, path) == value:
+                commit = parent
+                break
+        else:
+            return commit
+
+
+def _print(history: History, ahead: Ahead, commit: Commit, path: Path) -> bytes | None:
+    try:
+        return fingerprint(commit.root, path, ahead.read, history.codec)
+    except PathNotFound:
+        return None
+
+
+class Ahead:
+    """Reads what a walk back along a branch will need, before it asks: many at a time."""
+
+    def __init__(self, history: History, line: list[ObjectId]) -> None:
+        self._history, self._line = history, line
+        self._places = {id: place for place, id in enumerate(line)}
+        self._objects: dict[ObjectId, Object] = {}
+        self._from = len(line)
+        """The first place of the branch that was read."""
+
+    def commit(self, id: ObjectId) -> Commit:
+        """A commit."""
+        place = self._places.get(id, self._from)
+        if place < self._from:
+            self._from = max(place - _AHEAD, 0)
+            self._fetch(self._line[self._from : place + 1])
+        return self._history.resolve(id)
+
+    def read(self, ids: Iterable[ObjectId]) -> list[Object]:
+        """Objects; what was read is kept, for the next step has most of it too."""
+        asked = list(ids)
+        missing = [id for id in asked if id not in self._objects]
+        if len(self._objects) > _KEPT:
+            self._objects, missing = {}, asked
+        for one in self._history.store.read(missing) if missing else ():
+            self._objects[one.id] = one
+        return [self._objects[id] for id in asked]
+
+    def _fetch(self, ids: list[ObjectId]) -> None:
+        self._history.look_ahead(ids)
+        with suppress(NotFound):  # What was collected is missed when it is asked for.
+            self.read({self._history.resolve(id).root for id in ids})
+
+
+def steps_of(history: History, shape: Shape, head: Commit, limit: int | None) -> list[Commit]:
+    """The newest steps of a branch, read together."""
+    found: list[Commit] = []
+    ids = line_to(shape, head)[::-1][:limit]
+    for start in range(0, len(ids), _AHEAD):
+        some = ids[start : start + _AHEAD]
+        history.look_ahead(some)
+        found += map(history.resolve, some)
+    return found
+
+
+def line_to(shape: Shape, head: Commit) -> list[ObjectId]:
+    """The steps of one branch, oldest first."""
+    steps: list[ObjectId] = [head.id]
+    while parents := shape.parents.get(steps[-1]):
+        steps.append(parents[0])
+    return steps[::-1]
+
+
+def asking(
+    history: History, predicate: Callable[[Any], bool], path: Path | None
+) -> Callable[[ObjectId], bool]:
+    """A question to the state of a step, or to what is at a path in it."""
+
+    def ask(id: ObjectId) -> bool:
+        if path is None:
+            return predicate(history.value(id))
+        try:
+            found = get(history.resolve(id).root, path, history.store.read, history.codec)
+        except PathNotFound:
+            found = ABSENT
+        return predicate(found)
+
+    return ask
+
+
+def bisect(steps: list[ObjectId], ask: Callable[[ObjectId], bool]) -> ObjectId:
+    """The first step at which what stays true became true."""
+    if not ask(steps[-1]):
+        raise NotFound("it is not true at the head, so no step made it true")
+    first, last = 0, len(steps) - 1
+    while first < last:
+        middle = (first + last) // 2
+        if ask(steps[middle]):
+            last = middle
+        else:
+            first = middle + 1
+    return steps[first]
+
+
+def metrics(shape: Shape) -> dict[str, int]:
+    """How often what was done, and how much there is."""
+    kinds = [name.split("/")[0] + "/" for name in shape.refs]
+    failed = kinds.count(ATTEMPT)
+    return {
+        "checkpoints": len(shape.parents) - failed,
+        "branches": kinds.count(BRANCH),
+        "tags": kinds.count(TAG),
+        "failed_attempts": failed,
+        "rollbacks": shape.counts["rollback"],
+        "merges": shape.counts["merge"],
+        "undos": shape.counts["undo"],
+        "operations": shape.counts.total(),
+    }

@@ -1,0 +1,643 @@
+"""A timeline: one agent's named history, with the verbs that its developer uses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
+
+from ropewalk.codec import Codec, Path
+from ropewalk.errors import Conflict, InvalidInput, NotFound
+from ropewalk.history import MAIN, Branch, Commit, History, StepFields
+from ropewalk.recovery import RecoveryStrategy
+from ropewalk.store import (
+    Move,
+    Operation,
+    Progress,
+    Store,
+    encode_part,
+    ref_name,
+    space_name,
+    split_name,
+)
+from ropewalk.store import open as open_store
+from ropewalk.store._asynchronous import Threads, twin
+from ropewalk.store._forking import freed_after_fork
+from ropewalk.timeline import _drawing as drawing
+from ropewalk.timeline import _finding as finding
+from ropewalk.timeline import _merging as merging
+from ropewalk.timeline._checkpoint import Checkpoint
+from ropewalk.timeline._comparing import Diff
+from ropewalk.timeline._current import HEAD, living_branch, stored_branch
+from ropewalk.timeline._drawing import TreeLine
+from ropewalk.timeline._execution import Execution
+from ropewalk.timeline._index import Index
+from ropewalk.timeline._names import check_agent
+from ropewalk.tree import Edited, Mergers, ObjectId, Reader, TreeWriter
+
+if TYPE_CHECKING:
+    from ropewalk.timeline._past import Past
+
+T = TypeVar("T", bound="Timeline")
+
+TENANT = "agents"
+"""The tenant of timelines, unless another is named."""
+
+
+class BranchInfo(NamedTuple):
+    """What `list_branches` says about a branch."""
+
+    name: str
+    is_current: bool
+    head: str
+    """The id of its newest checkpoint."""
+    checkpoint_count: int
+    """How many steps lead to it, itself included."""
+
+
+class Timeline:
+    """The steps of one agent: saved, gone back to, branched, merged and recovered.
+
+    A timeline is found again by its name: a new process that opens it goes on where the
+    last one stopped. Without a store it is in `.ropewalk`, in the current folder, where
+    the command line finds it. A store that the timeline opened is closed with it.
+
+    With `branch` this object works on that branch; what others find as the current one
+    stays, unlike after `switch_branch`.
+
+    Every method has an asynchronous twin: `acheckpoint` for `checkpoint`, and so on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: Store | str | PathLike[str] | None = None,
+        storage_backend: Store | str | PathLike[str] | None = None,
+        recovery_strategies: Sequence[RecoveryStrategy] | None = None,
+        *,
+        codec: Codec | None = None,
+        tenant: str = TENANT,
+        branch: str | None = None,
+    ) -> None:
+        if store is not None and storage_backend is not None:
+            raise InvalidInput("store and storage_backend are the same thing: give one of them")
+        space = space_name(tenant, check_agent(name))
+        self.name = name
+        self._execution = Execution(self, recovery_strategies or ())
+        given = storage_backend if store is None else store
+        self._owns_store = not isinstance(given, Store)
+        self.store = given if isinstance(given, Store) else open_store(given)
+        try:
+            self._history = History(self.store, space, codec=codec, agent=name)
+            self._index = Index(self._history)
+            self._handles: dict[str, Branch] = {}
+            self._lock = freed_after_fork(threading.RLock())
+            self._current = living_branch(self.store, self._history.space) or MAIN
+            if branch is not None:
+                self._begin_on(branch)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def agents(
+        cls, store: Store | str | PathLike[str] | None = None, *, tenant: str = TENANT
+    ) -> list[str]:
+        """The names of the timelines in a store, sorted; nothing is made."""
+        if isinstance(store, Store):
+            spaces = store.spaces(f"{encode_part(tenant)}/")
+            return sorted(split_name(space)[1] for space in spaces)
+        with open_store(store, create=False) as opened:
+            return cls.agents(opened, tenant=tenant)
+
+    # Saving and reading.
+
+    def checkpoint(
+        self,
+        state: Any,
+        metadata: Mapping[str, Any] | None = None,
+        description: str = "",
+        logic_step: str = "",
+        *,
+        mergers: Mergers | None = None,
+        write_id: str | None = None,
+    ) -> Checkpoint:
+        """Save a state as the next step of the current branch.
+
+        Only what changed is stored, and when this returns it is safe. If another
+        process saved a step meanwhile, both changes are kept: what is disjoint is
+        merged, and the rest raises `MergeConflict` with nothing changed, unless
+        `mergers` settle it. With a `write_id`, a step that is sent twice is saved once.
+        """
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise InvalidInput(f"metadata is a dict, not a {type(metadata).__name__}")
+        with self._lock:
+            commit = self._handle().commit(
+                state,
+                metadata=None if metadata is None else dict(metadata),
+                mergers=mergers,
+                write_id=write_id,
+                description=description,
+                logic_step=logic_step,
+            )
+            return self._seen(commit)
+
+    def get_state(self) -> Any:
+        """The state at the head of the current branch; None before the first checkpoint."""
+        with self._lock:
+            head = self._handle().reset()
+            return None if head is None else self._history.value(head)
+
+    @property
+    def head(self) -> Checkpoint | None:
+        """The newest checkpoint of the current branch; None before the first."""
+        with self._lock:
+            commit = self._handle().refresh()
+        return None if commit is None else self._seen(commit)
+
+    def get(self, checkpoint_id: str) -> Checkpoint:
+        """A checkpoint by its id, a unique beginning of it, a branch or a tag."""
+        return self._seen(self._find(checkpoint_id))
+
+    def history(self, branch_name: str | None = None, limit: int | None = 50) -> list[Checkpoint]:
+        """The steps of a branch, newest first; at most `limit`, all with None."""
+        finding.check_limit(limit)
+        start = self._branch_head(self._current if branch_name is None else branch_name)
+        if start is None:
+            return []
+        if limit is not None and limit <= finding.FEW:
+            return [self._seen(commit) for commit in self._history.steps(start, limit)]
+        steps = finding.steps_of(self._history, self._index.shape(), start, limit)
+        return [self._seen(commit) for commit in steps]
+
+    def failures(self, limit: int | None = 50) -> list[Checkpoint]:
+        """The attempts that failed, newest first."""
+        finding.check_limit(limit)
+        view = self.store.view(self._history.space, "attempt/")
+        newest = sorted(view.refs, key=lambda ref: ref.sequence, reverse=True)[:limit]
+        return [self._seen(self._history.resolve(ref.target)) for ref in newest]
+
+    def at(self, moment: str | datetime | float) -> Past:
+        """A read-only view of a checkpoint, or of the current branch at a time."""
+        from ropewalk.timeline._past import Past
+
+        if isinstance(moment, str):
+            return Past(self._history, self._seen(self._find(moment)))
+        head = self._required_head()
+        return Past(self._history, self._seen(finding.at_time(self._history, head, moment)))
+
+    def diff(self, a: str, b: str | None = None) -> Diff:
+        """What changed from one checkpoint to another, or to the head: deep, by path."""
+        old = self._find(a)
+        new = self._required_head() if b is None else self._find(b)
+        return Diff(tuple(self._history.diff(old, new)))
+
+    # Going back.
+
+    def rollback(self, steps: int = 1, to_checkpoint_id: str | None = None) -> Checkpoint:
+        """Put the current branch at an earlier step; nothing is deleted.
+
+        Goes back by `steps`, or to a checkpoint that the branch comes from. `undo` takes
+        it back. Raises `InvalidInput` past the first step, and `NotFound` for an id that
+        is unknown.
+        """
+        if to_checkpoint_id is not None and steps != 1:
+            raise InvalidInput("a rollback goes back by steps or to a checkpoint: give one of them")
+        with self._lock:
+            head = self._required_head()
+            if to_checkpoint_id is None:
+                target = finding.steps_back(self._history, head, steps, self._current)
+            else:
+                target = self._find(to_checkpoint_id)
+                finding.expect_ancestor(self._history, target, head, self._current)
+            name = ref_name("branch", self._current)
+            self._move("rollback", [Move(name, head.id, target.id)], {"branch": self._current})
+            self._handle().reset()
+            return self._seen(target)
+
+    def undo(self, sequence: int | None = None) -> Operation:
+        """Take back the last operation that was not undone, or one by its number.
+
+        Whatever it was: a checkpoint, a rollback, a branch, a merge, a tag.
+        """
+        with self._lock:
+            done = self._history.undo(sequence)
+            self._look_again()
+            return done
+
+    def redo(self) -> Operation:
+        """Take back the last undo, unless work went on since."""
+        with self._lock:
+            done = self._history.redo()
+            self._look_again()
+            return done
+
+    # Branches.
+
+    @property
+    def current_branch(self) -> str:
+        """The branch that checkpoints go to."""
+        return self._current
+
+    def branch(self, name: str, from_checkpoint_id: str | None = None) -> BranchInfo:
+        """Create a branch at the head, or at a checkpoint, and switch to it.
+
+        Raises `Conflict` if there is one of that name: `switch_branch` goes to it.
+        """
+        with self._lock:
+            start = (
+                self._required_head() if from_checkpoint_id is None
+                else self._find(from_checkpoint_id)
+            )  # fmt: skip
+            full = ref_name("branch", name)
+            if name in self._history.branches():
+                raise Conflict(
+                    f"timeline {self.name!r} has a branch {name!r} already: switch_branch() goes "
+                    "to it"
+                )
+            head, objects = self._head_move(name)
+            moves = [Move(full, None, start.id), *head]
+            self._move("branch", moves, {"branch": name}, objects, [start.id])
+            self._current = name
+            return BranchInfo(name, True, start.id.hex(), start.generation)
+
+    def switch_branch(self, name: str) -> BranchInfo:
+        """Go on with another branch. Raises `NotFound`, and says which there are."""
+        with self._lock:
+            head = self._branch_head(name)
+            if head is None and not (name == MAIN and not self._history.branches()):
+                raise self._unknown_branch(name)
+            moves, objects = self._head_move(name)
+            if moves:
+                self._move("switch", moves, {"branch": name}, objects)
+            self._current = name
+            self._handle().reset()
+            at = "" if head is None else head.id.hex()
+            return BranchInfo(name, True, at, 0 if head is None else head.generation)
+
+    def list_branches(self) -> list[BranchInfo]:
+        """The branches, sorted by name."""
+        found = []
+        for name, target in self._history.branches().items():
+            count = self._history.resolve(target).generation
+            found.append(BranchInfo(name, name == self._current, target.hex(), count))
+        return found
+
+    def delete_branch(self, name: str) -> Operation:
+        """Remove a branch that is not the current one; its checkpoints can be undone to."""
+        if name in (self._current, living_branch(self.store, self._history.space) or MAIN):
+            raise InvalidInput(f"{name!r} is the current branch: switch to another one first")
+        return self._history.delete_branch(name)
+
+    def merge(
+        self,
+        source_branch: str,
+        strategy: str = "combine",
+        *,
+        mergers: Mergers | None = None,
+        description: str = "",
+    ) -> Checkpoint:
+        """Bring the changes of a branch, a tag or a checkpoint into the current branch.
+
+        Three-way from the common ancestor, by path. Where both sides changed the same
+        place, the strategy decides: `combine` reports it as `MergeConflict`, `ours` and
+        `theirs` (or `prefer_source`) take a side, `prefer_higher_confidence` takes the
+        side whose newest checkpoint has the higher `confidence` in its metadata.
+        `mergers` settle single paths and go before the strategy.
+        """
+        with self._lock:
+            theirs, ours = self._find(source_branch), self._required_head()
+            rules = merging.rules(self._history, strategy, ours, theirs, mergers)
+            told = description or f"Merged {source_branch}"
+            commit = self._history._merge_settled(
+                theirs, self._current, rules, {"description": told}, self._settled
+            )
+            self._handle().reset()
+            return self._seen(commit)
+
+    def cherry_pick(self, checkpoint_id: str, *, mergers: Mergers | None = None) -> Checkpoint:
+        """Do again, on the current branch, what one step changed."""
+        picked = self._find(checkpoint_id)
+        parent = self._parent_of(picked, "be picked")
+        return self._apply(f"Picked {picked.short}", parent.root, picked.root, mergers)
+
+    def revert(self, checkpoint_id: str, *, mergers: Mergers | None = None) -> Checkpoint:
+        """Take back, on the current branch, what one step changed; later steps stay."""
+        reverted = self._find(checkpoint_id)
+        parent = self._parent_of(reverted, "be reverted")
+        return self._apply(f"Reverted {reverted.short}", reverted.root, parent.root, mergers)
+
+    def fork(self, name: str, from_checkpoint: str | None = None) -> Timeline:
+        """A new timeline that begins at a checkpoint and shares all that is stored.
+
+        Raises `Conflict` if there is a timeline of that name.
+        """
+        start = self._required_head() if from_checkpoint is None else self._find(from_checkpoint)
+        tenant = split_name(self._history.space)[0]
+        made = type(self)(name, self.store, codec=self._history.codec, tenant=tenant)
+        if made._history.branches():
+            raise Conflict(f"there is a timeline {name!r} already: choose another name")
+        made._history.create_branch(MAIN, start)
+        return made
+
+    # Tags.
+
+    def tag(self, name: str, checkpoint_id: str | None = None) -> Operation:
+        """Name a checkpoint for good: the head, or the one of an id."""
+        at = self._required_head() if checkpoint_id is None else self._find(checkpoint_id)
+        return self._history.create_tag(name, at)
+
+    def tags(self) -> dict[str, str]:
+        """The tags and the ids of their checkpoints."""
+        return {name: target.hex() for name, target in self._history.tags().items()}
+
+    def delete_tag(self, name: str) -> Operation:
+        """Remove a tag."""
+        return self._history.delete_tag(name)
+
+    # Asking the past.
+
+    def blame(self, path: Path | str) -> Checkpoint:
+        """The step that last wrote what is at a path; raises `PathNotFound`."""
+        line = finding.line_to(self._index.shape(), self._required_head())
+        return self._seen(finding.blame(self._history, line, _as_path(path)))
+
+    def bisect(
+        self, predicate: Callable[[Any], bool], path: Path | str | None = None
+    ) -> Checkpoint:
+        """The first step of the current branch at whose state something was true.
+
+        Looks at few steps, so it must have become true once and stayed so. With a path
+        the predicate is asked about what is there, and `ABSENT` where there is nothing.
+        Raises `NotFound` if it is not true at the head.
+        """
+        steps = finding.line_to(self._index.shape(), self._required_head())
+        ask = finding.asking(self._history, predicate, None if path is None else _as_path(path))
+        return self._seen(self._history.resolve(finding.bisect(steps, ask)))
+
+    def visualize_tree(self, *, fold: int | None = 12, unicode: bool = True) -> str:
+        """The steps as a tree, oldest first: status, description, short id, branches, tags.
+
+        Runs of more than `fold` steps are shown as their ends; None shows all.
+        """
+        lines = self.tree(fold=fold, unicode=unicode)
+        return "\n".join(map(str, lines)) or "(no checkpoints yet)"
+
+    def tree(self, *, fold: int | None = 12, unicode: bool = True) -> list[TreeLine]:
+        """The same line by line, for programs that draw it themselves."""
+        style = drawing.Style(unicode=unicode, fold=fold)
+        return drawing.draw(self._history, self._index.shape(), self._current, style)
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """How often what was done, and how much there is."""
+        return finding.metrics(self._index.shape())
+
+    def operations(self, after: int = 0, limit: int = 1000) -> list[Operation]:
+        """What was done to this timeline, from number `after + 1` on."""
+        return self._history.operations(after, limit)
+
+    def last_operations(self, limit: int | None = 50) -> list[Operation]:
+        """What was done last, newest first; at most `limit`, all with None."""
+        finding.check_limit(limit)
+        return list(islice(self._history.newest_operations(), limit))
+
+    def watch(self, timeout: float | None = None) -> Iterator[Operation]:
+        """Yield operations as they happen, also those of other processes."""
+        return self._history.watch(timeout=timeout)
+
+    def awatch(self, timeout: float | None = None) -> AsyncIterator[Operation]:
+        """The asynchronous twin of `watch`."""
+        return self._history.awatch(timeout=timeout)
+
+    # Running steps.
+
+    def safe_execute(
+        self,
+        func: Callable[[Any], Any],
+        state: Any,
+        description: str = "",
+        max_retries: int = 3,
+        fallback: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Run a function on a state, save what it gives, and recover if it fails.
+
+        The state is saved before. The function is tried at most `max_retries` times,
+        each time with a copy of its own; the strategies of this timeline choose the
+        state and the wait of the next attempt. Each failure is kept in the history with
+        its traceback, and the branch stays at the last good state. If all attempts
+        fail, `fallback` is run; if that fails too, the last error is raised.
+
+        Gives `(result, checkpoint)`; for an asynchronous function, what to await for
+        it. A result that is a dict is the new state, any other is saved as `{"result":
+        ...}`. If a result cannot be saved, `NotSaved` is raised, which holds it: a
+        function that succeeded is never run again.
+        """
+        return self._execution.run(func, state, description, max_retries, fallback)
+
+    # Sessions.
+
+    def export_session(self, path: str | PathLike[str], *, progress: Progress | None = None) -> int:
+        """Write the whole timeline to one file; how many bytes it has.
+
+        `progress` is told what is being done, and with how many objects so far.
+        """
+        from ropewalk.timeline._sessions import write_session
+
+        return write_session(self._history, path, progress)
+
+    @classmethod
+    def import_session(
+        cls: type[T],
+        path: str | PathLike[str],
+        store: Store | str | PathLike[str] | None = None,
+        name: str | None = None,
+        *,
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> T:
+        """A timeline from a file that `export_session` wrote, under its name or another.
+
+        Everything is verified. Raises `Conflict` if there is a timeline of that name.
+        `options` and the store are those of a `Timeline`.
+        """
+        from ropewalk.timeline._sessions import read_session
+
+        session = read_session(path)
+        made = cls(session.name if name is None else name, store, **options)
+        try:
+            session.copy_to(made._history, progress)
+            made._look_again()
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    # Life.
+
+    def close(self) -> None:
+        """Close the store, if this timeline opened it."""
+        if self._owns_store and hasattr(self, "store"):
+            self.store.close()
+
+    def __enter__(self: T) -> T:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Timeline {self.name!r} on {self._current!r} in {self.store!r}>"
+
+    # Inside.
+
+    def _begin_on(self, branch: str) -> None:
+        if branch != self._current and branch not in self._history.branches():
+            raise self._unknown_branch(branch)
+        self._current = branch
+
+    @property
+    def _threads(self) -> Threads:
+        return self.store._threads
+
+    def _handle(self) -> Branch:
+        found = self._handles.get(self._current)
+        if found is None:
+            found = self._handles[self._current] = self._history.open(self._current)
+        return found
+
+    def _find(self, name: str) -> Commit:
+        return finding.find(self._history, self._index, name)
+
+    def _seen(self, commit: Commit) -> Checkpoint:
+        return Checkpoint(self._history, commit, self._index.status)
+
+    def _branch_head(self, name: str) -> Commit | None:
+        ref = self.store.ref(self._history.space, ref_name("branch", name))
+        if ref is None:
+            if name == self._current:
+                return None
+            raise self._unknown_branch(name)
+        return self._history.resolve(ref.target)
+
+    def _required_head(self) -> Commit:
+        head = self._branch_head(self._current)
+        if head is None:
+            raise NotFound(
+                f"branch {self._current!r} of timeline {self.name!r} has no checkpoint yet"
+            )
+        return head
+
+    def _unknown_branch(self, name: str) -> NotFound:
+        known = ", ".join(repr(one) for one in self._history.branches()) or "none yet"
+        return NotFound(f"timeline {self.name!r} has no branch {name!r:.80}; it has {known}")
+
+    def _parent_of(self, commit: Commit, what: str) -> Commit:
+        if not commit.parents:
+            raise InvalidInput(f"checkpoint {commit.short} is the first step: it cannot {what}")
+        return self._history.resolve(commit.parents[0])
+
+    def _apply(
+        self, description: str, base: ObjectId, theirs: ObjectId, mergers: Mergers | None
+    ) -> Checkpoint:
+        """Bring the change from one state to another into the current branch."""
+        bring = merging.bringing(base, theirs, mergers, self._history.codec)
+        with self._lock:
+            handle = self._handle()
+            commit = handle.update(
+                lambda root, read: self._settled(bring(root, read), read),
+                description=description,
+            )
+            handle.reset()
+            return self._seen(commit)
+
+    def _settled(self, edited: Edited, read: Reader) -> Edited:
+        """What two changes of one value came to; for whoever keeps more than a value in it."""
+        return edited
+
+    def _keep_attempt(
+        self, before: Checkpoint | None, state: Any, **fields: Unpack[StepFields]
+    ) -> Checkpoint:
+        """Keep a step that failed: under a ref of its own, for no branch goes there."""
+        parents = () if before is None else (before.commit,)
+        fields["branch"] = self._current
+        commit = self._history.keep("attempt", state, parents, **fields)
+        return self._seen(commit)
+
+    def _head_move(self, name: str) -> tuple[list[Move], list[Any]]:
+        """What makes a branch the current one for whoever opens the timeline next."""
+        written = TreeWriter().write(name)
+        ref = self.store.ref(self._history.space, HEAD)
+        before = None if ref is None else ref.target
+        if before == written.root:
+            return [], []
+        return [Move(HEAD, before, written.root)], written.objects
+
+    def _move(
+        self,
+        action: str,
+        moves: list[Move],
+        metadata: dict[str, Any],
+        objects: Iterable[Any] = (),
+        needs: Iterable[ObjectId] = (),
+    ) -> None:
+        self._history.apply(action, moves, metadata, list(objects), list(needs))
+
+    def _look_again(self) -> None:
+        """After an undo: the current branch may be another one, or elsewhere."""
+        stored = stored_branch(self.store, self._history.space)
+        names = self._history.branches()
+        if stored is not None and stored in names:
+            self._current = stored
+        elif self._current not in names:
+            self._current = MAIN
+        self._handles.clear()
+
+    # The asynchronous face.
+
+    acheckpoint = twin(checkpoint)
+    aget_state = twin(get_state)
+    aget = twin(get)
+    ahistory = twin(history)
+    afailures = twin(failures)
+    aat = twin(at)
+    adiff = twin(diff)
+    arollback = twin(rollback)
+    aundo = twin(undo)
+    aredo = twin(redo)
+    abranch = twin(branch)
+    aswitch_branch = twin(switch_branch)
+    alist_branches = twin(list_branches)
+    adelete_branch = twin(delete_branch)
+    amerge = twin(merge)
+    acherry_pick = twin(cherry_pick)
+    arevert = twin(revert)
+    afork = twin(fork)
+    atag = twin(tag)
+    atags = twin(tags)
+    adelete_tag = twin(delete_tag)
+    ablame = twin(blame)
+    abisect = twin(bisect)
+    avisualize_tree = twin(visualize_tree)
+    atree = twin(tree)
+    aoperations = twin(operations)
+    alast_operations = twin(last_operations)
+    aexport_session = twin(export_session)
+
+    async def asafe_execute(
+        self,
+        func: Callable[[Any], Any],
+        state: Any,
+        description: str = "",
+        max_retries: int = 3,
+        fallback: Callable[[Any], Any] | None = None,
+    ) -> tuple[Any, Checkpoint]:
+        """The asynchronous twin of `safe_execute`; a plain function runs on a thread."""
+        return await self._execution.run_async(func, state, description, max_retries, fallback)
+
+
+def _as_path(path: Path | str) -> Path:
+    return (path,) if isinstance(path, str) else path

@@ -1,0 +1,233 @@
+"""Reading and changing one place of a stored value; cost follows the path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+from ropewalk.codec import Codec, Path, default_codec, format_path
+from ropewalk.codec._canonical import check_canonical
+from ropewalk.codec._codes import Code
+from ropewalk.errors import InvalidInput, NotStorable, RopewalkError
+from ropewalk.tree._builder import Builder
+from ropewalk.tree._container import (
+    Container,
+    Edited,
+    as_key,
+    checked,
+    edit_mapping,
+    edit_sequence,
+    find_part,
+    finish,
+    nowhere,
+    open_part,
+    part_of,
+)
+from ropewalk.tree._cuts import KEY_MAX
+from ropewalk.tree._embed import Embedder
+from ropewalk.tree._layout import Entry
+from ropewalk.tree._levels import Span
+from ropewalk.tree._load import Loader
+from ropewalk.tree._marks import is_marked, marks_of, with_marks
+from ropewalk.tree._nesting import refuse_deep
+from ropewalk.tree._objects import ObjectId, Reader
+from ropewalk.tree._order import edited_order
+from ropewalk.tree._parts import linked, may_hold_links
+from ropewalk.tree._refusals import explain
+from ropewalk.tree._sorted import Sorted
+from ropewalk.tree._stack import expect_room, reading, writing
+
+
+@reading
+def get(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None) -> Any:
+    """The value at a path; only the nodes on the way are read. Raises PathNotFound.
+
+    A path names fields as they are stored, before any migration of their class.
+    """
+    known = default_codec if codec is None else codec
+    part = find_part(part_of(root, read), checked(path), read, known)
+    return Loader(read, known).part(part)
+
+
+@reading
+def fingerprint(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None) -> bytes:
+    """A short name for the value at a path: equal values have equal ones.
+
+    Only the nodes on the way are read. Raises PathNotFound.
+    """
+    known = default_codec if codec is None else codec
+    return sha256(find_part(part_of(root, read), checked(path), read, known)).digest()
+
+
+@writing
+def put(root: ObjectId, path: Path, value: Any, read: Reader, codec: Codec | None = None) -> Edited:
+    """Replace the value at a path, or add a key at the end of a dict.
+
+    What is around it keeps its type, also a tuple or an object. A path names fields as
+    they are stored: an object of an older version of its class stays one, with the
+    fields of that version. Raises PathNotFound where only the last step may be missing,
+    and NotStorable.
+    """
+    return _Edit(root, path, read, codec).apply(lambda edit, old: edit.embed(value, old))
+
+
+@writing
+def remove(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None) -> Edited:
+    """Take a key out of a dict, an item out of a list or tuple, a member out of a set.
+
+    Raises PathNotFound, and InvalidInput for a field of an object.
+    """
+    return _Edit(root, path, read, codec).apply(lambda edit, old: None)
+
+
+@writing
+def insert(
+    root: ObjectId, path: Path, value: Any, read: Reader, codec: Codec | None = None
+) -> Edited:
+    """Insert an item into a list or tuple before the index that ends the path.
+
+    An index of -1 is that of the last item, and the length is that of the end.
+    """
+    if not checked(path):
+        raise InvalidInput("insert needs a path that ends with the index of a list")
+    edit = _Edit(root, path, read, codec, above=1)
+    return edit.apply(lambda edit, old: edit.inserted(old, value))
+
+
+class _Edit:
+    """One edit of one place, or of the container some steps above it."""
+
+    def __init__(
+        self, root: ObjectId, path: Path, read: Reader, codec: Codec | None, above: int = 0
+    ) -> None:
+        self._root = root
+        self._path = checked(path)
+        self._stop = len(path) - above
+        self._codec = default_codec if codec is None else codec
+        self._builder = Builder(read)
+        self._embedder = Embedder(self._codec, self._builder, {})
+
+    def embed(self, value: Any, old: bytes | None) -> bytes:
+        return embed_at(self._embedder, self._codec, self._path, value, old)
+
+    def apply(self, change: Callable[[_Edit, bytes | None], bytes | None]) -> Edited:
+        part = self._descend(part_of(self._root, self._builder.read), 0, change)
+        if part is None:
+            raise InvalidInput("the top of a value cannot be removed")
+        return refuse_deep(finish(self._builder, part, self._root))
+
+    def _descend(
+        self, part: bytes | None, depth: int, change: Callable[[_Edit, bytes | None], bytes | None]
+    ) -> bytes | None:
+        if depth == self._stop:
+            return change(self, part)
+        opened = None if part is None else open_part(part, self._builder.read)
+        if opened is None:
+            raise nowhere(self._path, depth)
+        at, entry = self._find(opened, self._path[depth])
+        last = depth == self._stop - 1
+        if entry is None and not (last and opened.title.code in (Code.DICT, Code.MAP)):
+            raise nowhere(self._path, depth)
+        new = self._descend(None if entry is None else entry.body, depth + 1, change)
+        if new is None and entry is None:
+            raise nowhere(self._path, depth)
+        if not opened.is_mapping:
+            return self._replace_item(opened, depth, at, new)
+        return self._replace_value(opened, depth, at, entry, new)
+
+    def _find(self, opened: Container, step: Any) -> tuple[int, Entry | None]:
+        try:
+            return opened.find(step, self._builder.read, self._codec)
+        except NotStorable as exc:
+            expect_room(exc)
+            return 0, None
+
+    def _replace_item(self, opened: Container, depth: int, at: int, new: bytes | None) -> bytes:
+        if opened.is_set and new is not None:
+            place = format_path(self._path[: depth + 1])
+            raise InvalidInput(f"{place} is a member of a set, which can only be removed")
+        entries = [] if new is None else [Entry(b"", new)]
+        return edit_sequence(self._builder, opened, [Span(at, at + 1, entries)])
+
+    def _replace_value(
+        self, opened: Container, depth: int, at: int, entry: Entry | None, new: bytes | None
+    ) -> bytes:
+        if entry is None:
+            key = self._new_key(opened)
+            at, _ = opened.view.locate(key)
+        else:
+            key = entry.key
+        if opened.title.code == Code.RECORD:
+            opened = self._marked(opened, depth, key, new)
+        order = edited_order(
+            self._builder, opened, [key] if new is None else [], [key] if entry is None else []
+        )
+        span = Span(at, at if entry is None else at + 1, [] if new is None else [Entry(key, new)])
+        return edit_mapping(self._builder, opened, [span], order)
+
+    def _new_key(self, opened: Container) -> bytes:
+        """The encoding of the last step as a key that the mapping does not have."""
+        key, place = as_key(self._path[-1]), format_path(self._path)
+        try:
+            hash(key)
+            encoded = self._codec.encode(key)
+        except NotStorable as exc:
+            raise NotStorable(exc.reason, place) from exc
+        except TypeError as exc:
+            raise NotStorable(f"a key must be hashable: {exc}", place) from exc
+        if len(encoded) > KEY_MAX:
+            raise NotStorable(f"a key takes {len(encoded)} bytes; the most is {KEY_MAX}", place)
+        if opened.title.code == Code.DICT:
+            twin = Sorted(opened.view, self._builder.read, self._codec).twin(encoded)
+            if twin is not None:
+                raise NotStorable(f"the dict has the key {twin!r}, which equals {key!r}", place)
+        return encoded
+
+    def _marked(self, opened: Container, depth: int, key: bytes, new: bytes | None) -> Container:
+        """A record of which a field is set."""
+        name = str(self._path[depth])
+        if new is None:
+            raise InvalidInput(f"{format_path(self._path)} is a field, which cannot be removed")
+        inside = depth < len(self._path) - 1
+        if inside or not is_marked(opened.title) or name.startswith("_"):
+            return opened
+        keys = opened.keys(self._builder.read)
+        marks = marks_of(opened.title, keys) | {name.removeprefix("+")}
+        return opened._replace(title=with_marks(opened.title, keys, marks))
+
+    def inserted(self, part: bytes | None, value: Any) -> bytes:
+        if part is None:
+            raise nowhere(self._path, self._stop - 1)
+        opened = open_part(part, self._builder.read)
+        if opened is None or opened.title.code not in (Code.LIST, Code.TUPLE):
+            raise InvalidInput("insert works on lists and tuples only")
+        total, index = opened.view.total, self._path[-1]
+        if type(index) is not int or not -total <= index <= total:
+            raise InvalidInput(f"{index!r} is not an index of a list of {total} items")
+        at = index + total if index < 0 else index
+        entry = Entry(b"", self.embed(value, None))
+        return edit_sequence(self._builder, opened, [Span(at, at, [entry])])
+
+
+def embed_at(embedder: Embedder, codec: Codec, path: Path, value: Any, old: bytes | None) -> bytes:
+    """The part of a value that will stand at a path; raises NotStorable."""
+    try:
+        return embedder.embed(value, old if old is not None and _helps(old) else None)
+    except (NotStorable, RecursionError) as exc:
+        refusal = explain(codec, value, exc)
+        place = format_path(path) + refusal.path.removeprefix("value")
+        raise NotStorable(refusal.reason, place) from exc
+
+
+def _helps(old: bytes) -> bool:
+    """Whether an old part, which is from anywhere, can save work: only for its links."""
+    if linked(old) is not None:
+        return True
+    if not may_hold_links(old):
+        return False
+    try:
+        check_canonical(old)
+    except RopewalkError:
+        return False
+    return True

@@ -1,0 +1,323 @@
+"""A value as a part, with what is large as a tree of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, Final, TypeVar
+
+from ormsgpack import Ext, Fragment
+
+from ropewalk.codec import Codec
+from ropewalk.codec._codes import Code
+from ropewalk.codec._msgpack import may_hold_binary, pack, unpack
+from ropewalk.codec._opened import Form, Opened
+from ropewalk.errors import NotStorable
+from ropewalk.tree._builder import Builder, Built, Title
+from ropewalk.tree._cuts import INLINE_MAX
+from ropewalk.tree._layout import SETS, Entry
+from ropewalk.tree._mirrors import (
+    BytesMirror,
+    MappingMirror,
+    Mirror,
+    Pairs,
+    SequenceMirror,
+    all_text,
+    cut_pairs,
+)
+from ropewalk.tree._objects import ObjectId
+from ropewalk.tree._parts import link, linked, may_hold_links
+from ropewalk.tree._pieces import Piece, cut_pieces, held_bytes
+from ropewalk.tree._update import update_bytes, update_mapping, update_sequence
+
+MAX_LARGE_DEPTH: Final = 100
+"""How many large parts may stand inside one another."""
+
+
+_PATIENCE: Final = 1000
+T = TypeVar("T")
+
+_NO_PARTS = frozenset({type(None), bool, float})
+"""Types that the codec cannot open up, because msgpack has a word for them."""
+
+
+class Embedder:
+    """Turns values into parts; `old` is always the part in the same place before.
+
+    What `old` says only saves work: the part of a value depends on the value alone.
+
+    With `shared`, other threads may be changing the values meanwhile. Then what changed
+    is copied before it is looked at closely, so that the part and what is remembered of
+    it are of one moment. Else a change between the two would never be found.
+
+    With `lean`, digests are remembered of what would else be remembered itself.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        builder: Builder,
+        known: dict[ObjectId, Mirror],
+        shared: bool = False,
+        lean: bool = False,
+    ) -> None:
+        self._codec = codec
+        self.lean = lean
+        self._shared_codec = codec.shared() if shared else codec
+        self.builder = builder
+        self.shared = shared
+        self._known = known
+        self._depth = 0
+        self.mirrors: dict[ObjectId, Mirror] = {}
+
+    @property
+    def codec(self) -> Codec:
+        """What values are encoded with: slower, but safe, where they are shared."""
+        return self._shared_codec if self.shared else self._codec
+
+    def own(self, values: list[Any]) -> list[Any]:
+        """Values that nobody else changes: copies, where they are shared."""
+        return own(self.codec, values) if self.shared else values
+
+    def taken(self, values: list[Any]) -> list[Any]:
+        """Values as they are at one moment, where they are shared.
+
+        Small ones are encoded at once, and then stand for themselves wherever they are
+        encoded again. Others are copied.
+        """
+        return taken(self.codec, values) if self.shared else values
+
+    @contextmanager
+    def owning(self) -> Iterator[None]:
+        """While values are looked at that nobody else changes."""
+        shared, self.shared = self.shared, False
+        try:
+            yield
+        finally:
+            self.shared = shared
+
+    def embed(self, value: Any, old: bytes | None = None) -> bytes:
+        """The part of a value."""
+        if type(value) is Fragment and len(plain := pack(value)) <= INLINE_MAX:
+            return plain
+        if old is not None and type(value) not in _NO_PARTS:
+            id = linked(old)
+            mirror = self._known.get(id) if id is not None else None
+            if mirror is not None:
+                return self._deeper(self._update, mirror, value)
+        if old is None or type(value) in _NO_PARTS or not may_hold_links(old):
+            plain = self.codec.encode(value)
+            if len(plain) <= INLINE_MAX:
+                return plain
+        return self._deeper(self._build, self.codec.open_up(value), value, old)
+
+    def _deeper(self, step: Any, *arguments: Any) -> bytes:
+        if self._depth >= MAX_LARGE_DEPTH:
+            raise NotStorable("it is nested too deeply")
+        self._depth += 1
+        part: bytes = step(*arguments)
+        self._depth -= 1
+        return part
+
+    # Building a part without a mirror.
+
+    def _build(self, opened: Opened, value: Any, old: bytes | None) -> bytes:
+        if not self.shared or opened.form is Form.BYTES:
+            return self._build_owned(opened, value, old)
+        if old is not None and linked(old) is None:
+            # A small container with large parts, each of which sees to itself.
+            part = self._build_owned(opened._replace(parts=copy(opened.parts)), value, old)
+            if linked(part) is None:
+                return part
+        (value,) = self.own([value])
+        with self.owning():
+            return self._build_owned(self.codec.open_up(value), value, old)
+
+    def _build_owned(self, opened: Opened, value: Any, old: bytes | None) -> bytes:
+        title = Title(opened.code, opened.head)
+        base = linked(old) if old is not None else None
+        if opened.form is Form.BYTES:
+            return self.build_bytes(title, opened.parts, value, base)
+        beside = _old_parts(old, title) if old is not None else {}
+        if opened.form is Form.SEQUENCE:
+            return self._build_sequence(title, opened.parts, beside, base)
+        return self.build_mapping(title, opened.parts, beside, base)
+
+    def build_bytes(self, title: Title, data: bytes, source: Any, base: ObjectId | None) -> bytes:
+        if len(data) <= INLINE_MAX:
+            plain = self.codec.encode(source)
+            if len(plain) <= INLINE_MAX:
+                return plain
+        built, chunks = self.builder.chunked(title, data, base)
+        self.remember_bytes(title, built, chunks, data, source)
+        return built.part
+
+    def remember_bytes(
+        self, title: Title, built: Built, chunks: list[Entry], data: bytes, source: Any
+    ) -> None:
+        assert built.id is not None
+        kept = source if type(source) in (str, bytes) else data
+        self.mirrors[built.id] = BytesMirror(built.id, title, built.view, chunks, kept)
+
+    def _build_sequence(
+        self, title: Title, items: list[Any], beside: dict[Any, bytes], base: ObjectId | None
+    ) -> bytes:
+        if title.code in SETS:
+            items = self.in_order(items)
+        parts = [self.embed(item, beside.get(index)) for index, item in enumerate(items)]
+        built = self.builder.sequence(title, parts, base)
+        if built.id is not None:
+            pieces = cut_pieces(self.codec, items, lean=self.lean)
+            self.remember_sequence(title, built, pieces, pieces)
+        return built.part
+
+    def remember_sequence(
+        self, title: Title, built: Built, pieces: list[Piece], fresh: list[Piece]
+    ) -> None:
+        """Remember a sequence; others hold those of its pieces that are not fresh."""
+        assert built.id is not None and built.view is not None
+        size = held_bytes(fresh, len(pieces))
+        self.mirrors[built.id] = SequenceMirror(built.id, title, built.view, pieces, size)
+
+    def in_order(self, members: list[Any]) -> list[Any]:
+        """The members of a set in the order of their encodings."""
+        return in_order(self.codec, members)
+
+    def build_mapping(
+        self,
+        title: Title,
+        mapping: dict[Any, Any],
+        beside: dict[Any, bytes],
+        base: ObjectId | None,
+        old_order: bytes | None = None,
+    ) -> bytes:
+        encoded = {self.codec.encode(key): key for key in mapping}
+        keys = list(encoded)
+        parts = [self.embed(mapping[key], beside.get(at)) for at, key in encoded.items()]
+        if len(keys) != len(mapping):
+            raise NotStorable("two of its keys are stored as the same bytes (nan twice?)")
+        order = self.order(title, keys, encoded, old_order)
+        built = self.builder.mapping(title, keys, parts, order, base)
+        if built.id is not None:
+            ordered = [encoded[key] for key in sorted(keys)]
+            runs = cut_pairs(self.codec, ordered, mapping, lean=self.lean)
+            self.remember_mapping(title, built, runs, runs, mapping, order)
+        return built.part
+
+    def order(
+        self, title: Title, keys: list[bytes], encoded: dict[bytes, Any], old: bytes | None
+    ) -> bytes | None:
+        """The part of the order of keys, where it is not the sorted one."""
+        if title.code == Code.MAP or keys == sorted(keys):
+            return None
+        if any(len(key) > INLINE_MAX for key in keys):
+            # Keys never leave their parent, however long they are.
+            return self.builder.sequence(Title(Code.LIST), keys).part
+        return self.embed(list(encoded.values()), old)
+
+    def remember_mapping(
+        self,
+        title: Title,
+        built: Built,
+        runs: list[Pairs],
+        fresh: list[Pairs],
+        mapping: dict[Any, Any],
+        order: bytes | None,
+    ) -> None:
+        """Remember a mapping; others hold those of its runs that are not fresh."""
+        assert built.id is not None and built.view is not None
+        keys = dict.fromkeys(mapping)
+        plain = self.codec.encode(list(keys))
+        size = held_bytes([run.piece for run in fresh], len(runs)) + 100 * len(keys) + len(plain)
+        self.mirrors[built.id] = MappingMirror(
+            built.id, title, built.view, runs, keys, plain, all_text(keys), order, size
+        )
+
+    # Comparing a value with its mirror.
+
+    def _update(self, mirror: Mirror, value: Any) -> bytes:
+        if isinstance(mirror, BytesMirror) and mirror.is_same(value):
+            return link(mirror.id)
+        opened = self.codec.open_up(value)
+        title = Title(opened.code, opened.head)
+        if title != mirror.title:
+            return self._build(opened, value, link(mirror.id))
+        if isinstance(mirror, SequenceMirror):
+            return update_sequence(self, mirror, opened.parts)
+        if isinstance(mirror, MappingMirror):
+            return update_mapping(self, mirror, opened.parts)
+        return update_bytes(self, mirror, opened.parts, value)
+
+
+def own(codec: Codec, values: list[Any]) -> list[Any]:
+    """A copy of values, taken while others may be changing them."""
+    try:
+        encoded = settled(lambda: codec.encode(values))
+    except NotStorable:
+        # Each can be stored, but together they nest too deeply; or the last one cannot.
+        return [own(codec, [one])[0] for one in values] if len(values) > 1 else values
+    copied: list[Any] = codec.decoder().decode(encoded)
+    return copied
+
+
+def taken(codec: Codec, values: list[Any]) -> list[Any]:
+    """Values as they are while others may be changing them: encoded if small, else copied."""
+    try:
+        plains = settled(lambda: [codec.encode(value) for value in values])
+    except NotStorable:
+        return own(codec, values)
+    return [
+        Fragment(plain)
+        if len(plain) <= INLINE_MAX and not may_hold_binary(plain)
+        else codec.decoder().decode(plain)
+        for plain in plains
+    ]
+
+
+def settled(call: Callable[[], T]) -> T:
+    """What a call gives once nobody changes the size of what it walks over."""
+    for _ in range(_PATIENCE):
+        try:
+            return call()
+        except RecursionError:
+            raise
+        except RuntimeError:
+            continue
+    return call()
+
+
+def in_order(codec: Codec, members: list[Any]) -> list[Any]:
+    """The members of a set in the order of their encodings."""
+    encoded = {codec.encode(member): member for member in members}
+    if len(encoded) != len(members):
+        raise NotStorable("two of its members are stored as the same bytes (nan twice?)")
+    return [encoded[key] for key in sorted(encoded)]
+
+
+def _old_parts(old: bytes, title: Title) -> dict[Any, bytes]:
+    """The parts of an old inline container, by index or by encoded key."""
+    if linked(old) is not None:
+        return {}
+    raw = unpack(old)
+    if type(raw) is list:
+        return {index: pack(part) for index, part in enumerate(raw)}
+    if type(raw) is dict:
+        return {pack(key): pack(part) for key, part in raw.items()}
+    return _extension_parts(old, title) if type(raw) is Ext else {}
+
+
+def _extension_parts(old: bytes, title: Title) -> dict[Any, bytes]:
+    """The parts of an old inline extension of the same type."""
+    code, content = unpack(old, lambda code, data: (code, data))
+    if code != title.code:
+        return {}
+    raw = unpack(content)
+    if title.code == Code.RECORD:
+        return {pack(key): pack(part) for key, part in raw[-1].items()}
+    if title.code == Code.DICT:
+        keys, parts = raw[::2], raw[1::2]
+        return {pack(key): pack(part) for key, part in zip(keys, parts, strict=True)}
+    if title.code == Code.CUSTOM:
+        return {0: pack(raw[-1])}
+    return {index: pack(part) for index, part in enumerate(raw)}
