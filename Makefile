@@ -8,10 +8,11 @@ ARGS    ?=
 FUZZ_SECONDS ?= 300
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
-CORE := .venv/core-$(VERSION)
+DEMO := .venv/demo-$(VERSION)
 DEV  := .venv/dev-$(VERSION)
 FUZZ := .venv/fuzz-$(VERSION)
 DOCS := .venv/docs-$(VERSION)
+PACKAGE := .venv/package-$(VERSION)
 
 # Frameworks whose adapters are tested beside them, each in an environment of its own: NAME is a
 # folder below tests/frameworks, and the extra NAME-test is what its tests need. NAME@VERSION
@@ -25,7 +26,7 @@ CODE := $(wildcard src tests bench examples fuzz tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test environments frameworks conformance lint format bench soak docs clean servers python-is-new-enough
+.PHONY: help demo test environments frameworks conformance lint format bench soak package docs clean servers python-is-new-enough
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,12 +34,13 @@ help: ## list what there is
 	@echo "  PYTHON=python3.13 chooses the interpreter (3.11 or newer); each version has its own environments."
 	@echo "  ARGS=... is handed on to demo, test, frameworks, bench and soak: make test ARGS='-k merge'."
 
-demo: $(CORE)/.installed ## run the main job, with nothing but the core installed
-	@$(CORE)/bin/python examples/demo.py $(ARGS)
+demo: $(DEMO)/.installed ## run the main job, and say how to look at what it leaves
+	@$(DEMO)/bin/python examples/demo.py $(ARGS)
 
-# mypy, and pip, keep one processor busy each: environments are made while lint runs.
-test: ## lint, then run every test
-	@$(MAKE) --no-print-directory --jobs=$(WORKERS) servers lint environments
+# mypy, and pip, keep one processor busy each: environments and the package are made while lint
+# runs.
+test: ## lint, try the package, then run every test
+	@$(MAKE) --no-print-directory --jobs=$(WORKERS) servers lint environments package
 	$(DEV)/bin/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
 	@$(MAKE) --no-print-directory frameworks ARGS=
 
@@ -105,6 +107,9 @@ soak: $(DEV)/.installed $(FUZZ)/.installed servers ## the long campaigns and the
 servers: python-is-new-enough ## install the servers that tests run against, if they are not there
 	@$(PYTHON) tools/servers.py
 
+package: $(PACKAGE)/.installed ## build the wheel and the source distribution, and try them out
+	@$(PACKAGE)/bin/python tools/package.py
+
 docs: $(DOCS)/.installed ## build the documentation; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
 
@@ -125,10 +130,11 @@ python-is-new-enough:
 	@$(PYTHON) -m venv --clear $(@D)
 	@touch $@
 
-$(CORE)/.installed: EXTRAS :=
+$(DEMO)/.installed: EXTRAS := [cli]
 $(DEV)/.installed: EXTRAS := [dev]
 $(FUZZ)/.installed: EXTRAS := [dev,fuzz]
 $(DOCS)/.installed: EXTRAS := [docs]
+$(PACKAGE)/.installed: EXTRAS := [package]
 $(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): FRAMEWORK = $(patsubst .venv/%-$(VERSION),%,$(@D))
 $(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): EXTRAS = [$(firstword $(subst @, ,$(FRAMEWORK)))-test]
 $(FRAMEWORKS:%=.venv/%-$(VERSION)/.installed): PINNED = $(if $(findstring @,$(FRAMEWORK)),$(subst @,==,$(FRAMEWORK)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -58,14 +59,66 @@ def test_a_store_that_is_not_there_is_not_made(empty: Path, arguments: tuple[str
     assert list(empty.iterdir()) == []
 
 
-def test_several_timelines_are_listed(agent: Timeline) -> None:
-    Timeline("second", agent.store).checkpoint({})
+@pytest.fixture
+def several(agent: Timeline) -> Timeline:
+    """A store with two timelines, of which the second changed last."""
+    second = Timeline("second", agent.store)
+    second.checkpoint({"stage": "begun"}, description="Of the second")
+    second.branch("other")
+    second.tag("v1")
+    return second
 
-    done = here("log")
-    assert done.code == 2
-    assert "'research-agent', 'second'" in done.err
-    assert "--agent" in done.err
-    assert here("log", "--agent", "second").code == 0
+
+READING = [
+    ("log",), ("tree",), ("branches",), ("branch",), ("show",), ("show", "other"), ("tag",),
+    ("blame", "stage"), ("bisect", "stage", "begun"), ("ops",), ("metrics",),
+]  # fmt: skip
+CHANGING = [
+    ("branch", "new"), ("branch", "--delete", "other"), ("switch", "main"), ("rollback",),
+    ("branch", "--delete", "--dry-run", "other"), ("merge", "other"), ("cherry-pick", "other"),
+    ("revert", "other"), ("fork", "third"), ("undo",), ("redo",), ("tag", "v2"),
+    ("tag", "--delete", "v1"),
+]  # fmt: skip
+
+
+def test_of_several_timelines_looking_takes_the_one_that_changed_last(several: Timeline) -> None:
+    for arguments in READING:
+        found, named = here(*arguments), here(*arguments, "--timeline", "second")
+
+        assert (found.code, found.out) == (0, named.out), arguments
+        assert (found.err.count("\n"), named.err) == (1, "")
+        assert "'second'" in found.err and "--timeline" in found.err
+    assert here("export", "run.session", "--json").record["agent"] == "second"
+
+
+def test_of_several_timelines_none_is_changed_that_was_not_named(several: Timeline) -> None:
+    before = several.last_operations(limit=1)
+    for arguments in CHANGING:
+        done = here(*arguments)
+
+        assert (done.code, done.out) == (2, ""), arguments
+        assert "'research-agent', 'second'" in done.err and "--timeline" in done.err
+    assert several.last_operations(limit=1) == before
+    assert here("agents", "-q").out.split() == ["research-agent", "second"]
+
+
+def test_the_timeline_that_changed_last_is_told_beside_the_output(several: Timeline) -> None:
+    assert "Of the second" in here("log").out
+    Timeline("research-agent", several.store).rollback(1)
+
+    done = here("log", "--json")
+    assert "research-agent" in json.loads(done.err)["note"]
+    assert {one["agent"] for one in done.records} == {"research-agent"}
+    assert here("log", "-q").out == here("log", "-q", "--timeline", "research-agent").out
+
+
+@pytest.mark.parametrize("option", ["--timeline", "--agent"])
+def test_a_timeline_is_named_by_either_option(several: Timeline, option: str) -> None:
+    done = here("rollback", "--quiet", option, "research-agent")
+
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert here("switch", "other", option, "second").code == 0
+    assert here("log", option, "nobody").code == 4
 
 
 def test_an_unknown_timeline_or_branch_is_not_made(page: Path) -> None:

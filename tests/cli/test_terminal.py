@@ -88,5 +88,5 @@ def test_the_shell_completes_branches_and_agents(page: Path) -> None:
         return process(cwd=page, env=env).out
 
     assert completed("ropewalk switch re").split() == ["reviews-first"]
-    assert completed("ropewalk log --agent re").split() == ["research-agent"]
+    assert completed("ropewalk log --timeline re").split() == ["research-agent"]
     assert "rollback" in completed("ropewalk roll")

@@ -45,7 +45,7 @@ def branch(
             raise Usage("--delete needs the name of a branch")
         branches(run)
         return
-    with run.timeline() as timeline:
+    with run.changing() as timeline:
         if delete:
             _delete_branch(run, timeline, name, dry_run)
         elif dry_run:
@@ -62,7 +62,7 @@ def switch(
 
     Example: ropewalk switch main
     """
-    with run.timeline() as timeline:
+    with run.changing() as timeline:
         _show_branch(run, "Switched to", timeline.switch_branch(name))
 
 
@@ -78,7 +78,7 @@ def rollback(
 
     Example: ropewalk rollback 3
     """
-    with run.timeline() as timeline:
+    with run.changing() as timeline:
         step = timeline.rollback(steps, to)
         _show_step(run, timeline, "Rolled back", step)
 
@@ -111,7 +111,7 @@ def merge(
     Example: ropewalk merge reviews-first --merger notes=append
     """
     mergers = dict(_merger(one) for one in merger or [])
-    with run.timeline() as timeline:
+    with run.changing() as timeline:
         step = timeline.merge(source, strategy, mergers=mergers, description=message)
         _show_step(run, timeline, f"Merged {source}", step)
 
@@ -129,7 +129,7 @@ def cherry_pick(run: Run, checkpoint: StepArgument) -> None:
 
     Example: ropewalk cherry-pick 3a7996fa
     """
-    with run.timeline() as timeline:
+    with run.changing() as timeline:
         _show_step(run, timeline, "Picked", timeline.cherry_pick(checkpoint))
 
 
@@ -139,7 +139,7 @@ def revert(run: Run, checkpoint: StepArgument) -> None:
 
     Example: ropewalk revert 3a7996fa
     """
-    with run.timeline() as timeline:
+    with run.changing() as timeline:
         _show_step(run, timeline, "Reverted", timeline.revert(checkpoint))
 
 
@@ -155,7 +155,7 @@ def fork(
     """
     if run.thread is not None:
         read_id(name, "the name")  # Of another thread of the same user.
-    with run.timeline() as timeline:
+    with run.changing() as timeline:
         made = timeline.fork(name, at)
         head = made.at(made.current_branch).checkpoint
         record = {"agent": name, "branch": made.current_branch, "head": head.id}
@@ -173,7 +173,7 @@ def undo(
 
     Example: ropewalk undo
     """
-    with run.timeline() as timeline:
+    with run.changing() as timeline:
         _show_undone(run, timeline, "Undid", timeline.undo(sequence))
 
 
@@ -183,7 +183,7 @@ def redo(run: Run) -> None:
 
     Example: ropewalk redo
     """
-    with run.timeline() as timeline:
+    with run.changing() as timeline:
         _show_undone(run, timeline, "Took back", timeline.redo())
 
 
@@ -199,7 +199,7 @@ def tag(
 
     Example: ropewalk tag released --at 3a7996fa
     """
-    with run.timeline() as timeline:
+    with run.timeline() if name is None else run.changing() as timeline:
         if name is None:
             if delete:
                 raise Usage("--delete needs the name of a tag")

@@ -18,7 +18,8 @@ from ropewalk.adapters.langgraph._timeline import GraphTimeline, graph_names
 from ropewalk.cli import _errors as errors
 from ropewalk.cli import _values as values
 from ropewalk.cli._artifacts import ArtifactView, artifact_rows, sets_in
-from ropewalk.cli._finding import opened_store
+from ropewalk.cli._errors import SeveralTimelines
+from ropewalk.cli._finding import changed_last, opened_store
 from ropewalk.cli._graphs import GraphView
 from ropewalk.cli._output import Output, prepare_streams, warn
 from ropewalk.cli._threads import Named, names_by_user
@@ -64,14 +65,37 @@ class Run:
 
     @contextmanager
     def timeline(self) -> Iterator[Timeline]:
-        """The timeline."""
+        """The timeline, to look at: of several the one that changed last, which is said."""
         with self.opened() as store:
-            found = Named(**{name: getattr(self, name) for name in Named._fields}).find(store)
-            if isinstance(found, GraphTimeline):
-                self.view = GraphView()
-            elif self.artifact is not None:
-                self.view = ArtifactView(store, found)
+            try:
+                found = self._named.find(store)
+            except SeveralTimelines:
+                self.agent = changed_last(store)
+                found = self._named.find(store)
+                self.out.note(
+                    f"the store has several timelines; this is {self.agent!r}, which changed "
+                    "last. --timeline names another"
+                )
+            self._show_as(store, found)
             yield found
+
+    @contextmanager
+    def changing(self) -> Iterator[Timeline]:
+        """The timeline, to change it: of several none is chosen."""
+        with self.opened() as store:
+            found = self._named.find(store)
+            self._show_as(store, found)
+            yield found
+
+    @property
+    def _named(self) -> Named:
+        return Named(**{name: getattr(self, name) for name in Named._fields})
+
+    def _show_as(self, store: Store, found: Timeline) -> None:
+        if isinstance(found, GraphTimeline):
+            self.view = GraphView()
+        elif self.artifact is not None:
+            self.view = ArtifactView(store, found)
 
     @cached_property
     def view(self) -> View:
@@ -145,9 +169,11 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
+                "--timeline",
                 "--agent",
                 metavar="NAME",
-                help="The timeline. Default: the only one in the store.",
+                help="The timeline. Default: the only one in the store; of several, commands "
+                "that only look take the one that changed last.",
                 autocompletion=_names_of_agents,
             ),
         ],

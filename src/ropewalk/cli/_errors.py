@@ -64,6 +64,10 @@ class Usage(errors.InvalidInput):
     code = "usage"
 
 
+class SeveralTimelines(Usage):
+    """No timeline was named, and the store has more than one."""
+
+
 def as_ropewalk(error: Exception) -> errors.RopewalkError | None:
     """An error as one of Ropewalk's; None if it is a mistake in the program."""
     if isinstance(error, errors.RopewalkError):

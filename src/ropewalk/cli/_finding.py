@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ropewalk.cli._errors import Usage, with_hint
+from ropewalk.cli._errors import SeveralTimelines, with_hint
 from ropewalk.codec import Codec
 from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.store import Store
@@ -65,7 +65,10 @@ def refuse_memory(url: str) -> None:
 
 
 def timeline_in(store: Store, agent: str | None, branch: str | None) -> Timeline:
-    """The timeline of a name; without one, the only timeline of a store."""
+    """The timeline of a name; without one, the only timeline of a store.
+
+    Raises `SeveralTimelines` if there are more.
+    """
     names = Timeline.agents(store)
     if agent is None:
         if not names:
@@ -75,14 +78,24 @@ def timeline_in(store: Store, agent: str | None, branch: str | None) -> Timeline
             )
         if len(names) > 1:
             raise with_hint(
-                Usage(f"the store has {len(names)} timelines: {listed(names)}"),
-                "choose one with --agent",
+                SeveralTimelines(f"the store has {len(names)} timelines: {listed(names)}"),
+                "name the one to change with --timeline",
             )
         agent = names[0]
     made = Timeline(agent, store, codec=LOOKING, branch=branch if agent in names else None)
     if agent not in names:
         raise NotFound(f"the store has no timeline {agent!r}; it has {listed(names) or 'none'}")
     return made
+
+
+def changed_last(store: Store) -> str:
+    """The name of the timeline whose last operation is the newest."""
+
+    def when(name: str) -> int:
+        operations = Timeline(name, store).last_operations(limit=1)
+        return operations[0].time if operations else 0
+
+    return max(Timeline.agents(store), key=when)
 
 
 def listed(names: Sequence[str | None]) -> str:

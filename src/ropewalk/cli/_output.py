@@ -69,6 +69,13 @@ class Output:
         else:
             self.line(*spans)
 
+    def note(self, text: str) -> None:
+        """What people should know beside the output, which stays as it is."""
+        if self.json:
+            print(values.line({"note": text}), file=sys.stderr)
+        else:
+            warn(f"Note: {text}.")
+
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:
         """How far long work is, shown on a terminal while it goes on."""

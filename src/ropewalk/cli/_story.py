@@ -5,16 +5,22 @@ Needs only the core, so that it can be told before anything else is installed.
 
 from __future__ import annotations
 
+import os
 import random
 import shlex
+import sys
+import sysconfig
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import zstandard
 
+from ropewalk.cli._finding import VARIABLE, new_store_url
 from ropewalk.cli._urls import shown_url
 from ropewalk.codec import encode
 from ropewalk.recovery import RetryWithBackoff
@@ -197,15 +203,36 @@ def _free_name(store: Store) -> str:
 
 
 def _say_how_to_look(say: Say, url: str, name: str) -> None:
+    """End with commands that run as they are printed, from the current folder."""
+    if find_spec("typer") is None:
+        python = shlex.quote(_from_here(sys.executable))
+        say(f"\nThe command line comes with: {python} -m pip install 'ropewalk[cli]'")
     shown = shown_url(url)
-    store = "" if url == ".ropewalk" else f" --store {shlex.quote(shown)}"
-    how = "Look at it with"
-    if shown != url:  # With a password in it, which is not repeated.
-        store, how = "", "Look at it, with the whole URL in ROPEWALK_STORE, with"
+    store, how = f" --store {shlex.quote(shown)}", "Look at it with"
+    if url == new_store_url(None):  # Where commands look without being told.
+        store = ""
+    elif shown != url:  # With a password in it, which is not repeated.
+        store, how = "", f"Look at it, with the whole URL in {VARIABLE}, with"
     say(f"\nThe timeline {name!r} is in {shown}. {how}:")
     for verb in ("tree", "log", "show"):
-        say(f"   ropewalk {verb}{store} --agent {name}")
-    say("The command line comes with: pip install 'ropewalk[cli]'")
+        say(f"   {_program()} {verb}{store} --timeline {name}")
+
+
+def _program() -> str:
+    """What a shell calls the command line of this environment."""
+    script = Path(sysconfig.get_path("scripts"), "ropewalk")
+    if not script.is_file():
+        return f"{shlex.quote(_from_here(sys.executable))} -m ropewalk"
+    found = which("ropewalk")
+    if found is not None and script.samefile(found):
+        return "ropewalk"
+    return shlex.quote(_from_here(str(script)))
+
+
+def _from_here(file: str) -> str:
+    """A program in a folder below the current one, by the shorter of its paths."""
+    below = Path(file).is_relative_to(Path.cwd())
+    return os.path.relpath(file) if below else file
 
 
 def _is_folder(url: str) -> bool:

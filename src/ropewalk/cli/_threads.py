@@ -56,7 +56,7 @@ class Named(NamedTuple):
         )
         if sum(kinds) > 1:
             raise Usage(
-                "--agent names a timeline of an agent, --thread one of a thread, and --artifact "
+                "--timeline names a timeline of an agent, --thread one of a thread, and --artifact "
                 "one of an artifact: give one"
             )
 
