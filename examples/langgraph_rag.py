@@ -1,6 +1,6 @@
 """Retrieval in LangGraph with its own checkpointer, whose checkpoints stay small.
 
-    pip install 'ropewalk[langgraph]'
+    pip install '.[langgraph]'
     python examples/langgraph_rag.py
 
 The same graph runs twice: with the documents in LangGraph's state, and with the documents

@@ -1,6 +1,6 @@
 """A conversation that outlives its process, in agentflow or in pyagenity.
 
-    pip install 'ropewalk[agentflow]'         # or ropewalk[pyagenity]; Python 3.12
+    pip install '.[agentflow]'                # or '.[pyagenity]'; Python 3.12
     python examples/pyagenity_chat.py chat.ropewalk "a week in Rome"
     python examples/pyagenity_chat.py chat.ropewalk "two days in Oslo"
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import threading
 import time
-
-import pytest
 
 from ropewalk.coherence import InProcessBus, topic_of
 from ropewalk.store import space_name
@@ -87,27 +83,3 @@ def test_subscribers_come_and_go_while_messages_are_sent() -> None:
     assert [number for _, number in stays.received] == list(range(1000))
     assert bus.listeners(TOPICS[0]) == 1
     bus.close()
-
-
-@pytest.mark.parametrize(
-    ("bus", "package", "extra"),
-    [
-        ("NatsBus('nats://localhost')", "nats", "nats"),
-        ("RedisBus('redis://localhost')", "redis", "redis"),
-        ("PostgresBus('postgresql://localhost')", "psycopg", "postgres"),
-    ],
-)
-def test_a_driver_that_is_missing_is_named_with_its_extra(
-    bus: str, package: str, extra: str
-) -> None:
-    program = (
-        f"import sys; sys.modules[{package!r}] = None\n"
-        "import ropewalk.coherence as coherence\n"
-        f"try: coherence.{bus}\n"
-        "except ValueError as error: print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-
-    assert f"pip install 'ropewalk[{extra}]'" in done.stdout

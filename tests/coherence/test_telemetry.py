@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any
 
@@ -160,18 +159,3 @@ def test_an_unknown_name_is_refused_with_the_known_ones(given: str) -> None:
 def test_what_cannot_take_events_is_refused(given: object) -> None:
     with pytest.raises(InvalidInput, match="has a method on_event"):
         CoherenceCore(telemetry=given)
-
-
-@pytest.mark.parametrize(
-    ("name", "module", "extra"),
-    [("opentelemetry", "opentelemetry", "otel"), ("langsmith", "langsmith", "langsmith")],
-)
-def test_a_missing_package_is_named_with_its_extra(
-    monkeypatch: pytest.MonkeyPatch, name: str, module: str, extra: str
-) -> None:
-    for one in [one for one in sys.modules if one.split(".")[0] == module]:
-        monkeypatch.delitem(sys.modules, one)
-    monkeypatch.setitem(sys.modules, module, None)
-
-    with pytest.raises(InvalidInput, match=rf"pip install 'ropewalk\[{extra}\]'"):
-        build_telemetry(name)

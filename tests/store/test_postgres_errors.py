@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 import traceback
 from collections.abc import Iterator
 
@@ -127,23 +125,6 @@ def test_a_store_shows_where_it_is_without_the_password(postgres: Postgres) -> N
         assert "127.0.0.1" in repr(store) and "schema shown" in repr(store)
         assert PASSWORD not in repr(store)
         assert PASSWORD not in repr(store._database.pool)
-
-
-def test_without_the_driver_the_extra_is_named() -> None:
-    program = """
-import sys
-sys.modules["psycopg"] = None
-import ropewalk
-try:
-    ropewalk.open("postgresql://localhost/app")
-except ropewalk.InvalidInput as error:
-    print(error)
-"""
-    said = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout
-
-    assert "pip install 'ropewalk[postgres]'" in said
 
 
 # Schemas.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import operator
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -712,20 +710,3 @@ def test_a_state_is_a_dict_in_every_way_that_loads(adapter: LangGraphAdapter) ->
             raise AssertionError
     with pytest.raises(KeyError):
         fresh()["answer"]
-
-
-# Without LangGraph.
-
-
-def test_the_adapters_of_langgraph_say_what_they_need() -> None:
-    code = (
-        "import sys; sys.modules['langgraph'] = None; sys.modules['langchain_core'] = None\n"
-        "import ropewalk.adapters.langgraph as ours\n"
-        "try: ours.LangGraphAdapter\n"
-        "except ImportError as error: print(error)"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-
-    assert "pip install 'ropewalk[langgraph]'" in said
