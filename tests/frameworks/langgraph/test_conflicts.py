@@ -7,13 +7,15 @@ import operator
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.adapters.langgraph import RopewalkSaver, export_checkpoints
 from ropewalk.errors import InvalidInput, ThreadConflict
 from tests.frameworks.langgraph.conftest import Addresses
 from tests.frameworks.langgraph.engines import ENGINES, saver_at
@@ -110,6 +112,21 @@ def test_a_run_that_was_overtaken_is_kept_aside(
         assert head.values["log"][-3:] == ["quick", "first", "second"]
         assert state["log"] in logs
         assert again["log"] == [*head.values["log"], "calm", "first", "second"]
+
+
+def test_what_is_aside_is_the_newest_for_nobody(tmp_path: Path) -> None:
+    with RopewalkSaver(on_conflict="branch") as saver:
+        graph = race(saver)
+        graph.invoke({"log": ["slow"]}, thread())
+        head = graph.get_state(thread())
+        exported = export_checkpoints(saver, tmp_path / "theirs.db")
+        with SqliteSaver.from_conn_string(str(tmp_path / "theirs.db")) as theirs:
+            given = racing_graph(theirs, lambda: None).get_state(thread()).values
+        saver.prune(["t"])
+
+        assert head.values["log"][-3] == "quick" and exported.left_counts["aside"] > 0
+        assert given == head.values
+        assert [one.values for one in graph.get_state_history(thread())] == [head.values]
 
 
 @pytest.mark.parametrize("on_conflict", ["raise", "branch"])

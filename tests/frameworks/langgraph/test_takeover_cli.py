@@ -277,8 +277,8 @@ def test_without_a_name_the_threads_are_listed(taken: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        "branch x", "switch main", "rollback", "merge main", "cherry-pick main", "revert main",
-        "fork other", "tag x", "export x.session",
+        "branch x", "switch main", "merge main", "cherry-pick main", "revert main", "fork other",
+        "tag x", "export x.session",
     ],
 )  # fmt: skip
 def test_what_only_a_graph_may_do_is_refused(taken: Path, arguments: str) -> None:
@@ -300,6 +300,23 @@ def test_undo_takes_back_what_a_saver_did_last(taken: Path, saver: RopewalkSaver
     assert (done.code, redone.code) == (0, 0), done.err + redone.err
     assert pruned == 1 and after == before
     assert len(shown(saver, "chat")) == 1
+
+
+@pytest.mark.parametrize("verb", ["rollback", "undo"])
+def test_a_bad_step_is_taken_back_and_stays_in_the_history(
+    taken: Path, saver: RopewalkSaver, verb: str
+) -> None:
+    say(chat_graph(saver), "chat", 1, first=9)
+    before = shown(saver, "chat")
+    done = here(verb, "--thread", "chat")
+    after = shown(saver, "chat")
+    records = here("log", "--thread", "chat", "--json").records
+    undone = here("undo" if verb == "rollback" else "redo", "--thread", "chat")
+
+    assert (done.code, undone.code) == (0, 0), done.err + undone.err
+    assert after[1:] == before and records[0]["description"].startswith("fork")
+    assert after[0][3]["channel_values"] == before[1][3]["channel_values"]
+    assert shown(saver, "chat") == before
 
 
 def test_a_graph_goes_on_after_an_undo(taken: Path, saver: RopewalkSaver) -> None:

@@ -79,9 +79,10 @@ def delta_history(
     if not channels:
         return {}
     index = thread.look().checkpoints
-    if id is None:
-        id = next((one.address.id for one in index.newest_first(namespace)), None)
-    if id is None:
-        return Trail(channels)
     reader: Any = thread.reader()
+    if id is None:
+        newest = index.newest(namespace, reader.loader)
+        if newest is None:
+            return Trail(channels)
+        id = newest.address.id
     return trail(index, reader, Address(namespace, id), channels)

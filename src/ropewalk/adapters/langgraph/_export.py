@@ -146,6 +146,10 @@ class _Export:
                 return
             if is_there:
                 self._done.present += 1
+            elif reader.record(entry).aside:
+                message = "it lost a race, and LangGraph's saver might take it for the newest"
+                self._done.leave(LeftOut("aside", id, *address, "the checkpoint", message))
+                return
             else:
                 self._put(id, address, entry, index, reader)
         known = self._target.writes(id, address) if is_there or entry is None else set()

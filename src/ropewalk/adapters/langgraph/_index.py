@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ropewalk.adapters.langgraph._entries import WRITTEN, Address, Entry, prefix_of
+from ropewalk.adapters.langgraph._entries import WRITTEN, Address, Entry, Record, prefix_of
 from ropewalk.codec import Codec, default_codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._msgpack import pack, unpack
@@ -88,6 +88,13 @@ class Index:
         runs = [self._descending(low, high, before) for low, high in wanted]
         merged = heapq.merge(*runs, key=lambda found: found.address.id, reverse=True)
         return iter(runs[0]) if len(runs) == 1 else merged
+
+    def newest(self, namespace: str, loader: Loader) -> Listed | None:
+        """The newest checkpoint of a namespace that is not aside."""
+        for found in self.newest_first(namespace):
+            if not Record.read(found.entry, loader).aside:
+                return found
+        return None
 
     def namespaces(self) -> list[str]:
         """The namespaces that have checkpoints."""

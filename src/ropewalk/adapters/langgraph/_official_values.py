@@ -26,7 +26,7 @@ from ropewalk.adapters.langgraph._deferred import Call, build, deferred
 Lookup: TypeAlias = Callable[[str, str], type[Any] | None]
 """The declared class of a module and a name; None if nobody declared it."""
 Reason: TypeAlias = Literal[
-    "pickle", "encrypted", "damaged", "unknown", "not_storable", "different", "pruned"
+    "pickle", "encrypted", "damaged", "unknown", "not_storable", "different", "pruned", "aside"
 ]
 
 _NUMPY: Final = 6

@@ -49,7 +49,7 @@ class History:
     """Reads checkpoints one after another."""
 
     def __init__(self, loader: Loader) -> None:
-        self._loader = loader
+        self.loader = loader
 
     @classmethod
     def of(cls, read: Reader, codec: Codec) -> History:
@@ -60,8 +60,8 @@ class History:
         """Checkpoints with all that they hold, which is read for several at a time."""
         size, rest = _FIRST_PAGE, iter(found)
         while page := list(islice(rest, size)):
-            if isinstance(self._loader, SharingLoader):
-                self._loader.fetch([id for one in page for id in one.roots])
+            if isinstance(self.loader, SharingLoader):
+                self.loader.fetch([id for one in page for id in one.roots])
             with uncollected():
                 read = [self.whole(one) for one in page]
             yield from read
@@ -74,21 +74,21 @@ class History:
 
     def record(self, entry: Entry) -> Record:
         """What is kept of a checkpoint beside its values."""
-        return Record.read(entry, self._loader)
+        return Record.read(entry, self.loader)
 
     def values(self, entry: Entry) -> dict[str, Any]:
         """The channel values of a checkpoint."""
-        return values_of(entry.values, self._loader)
+        return values_of(entry.values, self.loader)
 
     @reading
     def some_values(self, entry: Entry, channels: Collection[str]) -> dict[str, Any]:
         """Those of the channel values that there are."""
-        opened = open_part(entry.values, self._loader._read)
+        opened = open_part(entry.values, self.loader._read)
         if opened is None:
             raise FormatError("the values of a LangGraph checkpoint are malformed")
         found = {channel: opened.view.locate(pack(channel))[1] for channel in channels}
         return {
-            channel: self._loader.part(pair.body)
+            channel: self.loader.part(pair.body)
             for channel, pair in found.items()
             if pair is not None
         }
@@ -96,7 +96,7 @@ class History:
     @reading
     def before(self, entry: Entry) -> dict[str, list[Any]]:
         """What is kept of delta channels before a checkpoint: writes, and where to begin."""
-        return {} if entry.before is None else dict(self._loader.root(entry.before))
+        return {} if entry.before is None else dict(self.loader.root(entry.before))
 
     @reading
     def writes(self, part: bytes | None) -> list[tuple[str, str, int, str, Any]]:
@@ -105,7 +105,7 @@ class History:
             return []
         found = [
             (path, task, number, channel, value)
-            for task, (path, several) in self._loader.part(part).items()
+            for task, (path, several) in self.loader.part(part).items()
             for number, channel, value in several
         ]
         return sorted(found, key=lambda one: one[:3])

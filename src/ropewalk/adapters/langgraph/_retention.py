@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from ropewalk.adapters.langgraph._delta import trail
@@ -22,15 +23,19 @@ COUNTERS: Final = "counters_since_delta_snapshot"
 def kept_last(number: int, whole: bool) -> Change:
     """Keep so many of the newest checkpoints of each namespace, and those that are pinned.
 
-    If it is `whole`, a subgraph's checkpoints go with the step in which they were made.
+    What lost a race is not among the newest. If it is `whole`, a subgraph's checkpoints go with
+    the step in which they were made.
     """
 
     def change(work: Work, seen: Seen) -> None:
+        def is_aside(entry: Entry) -> bool:
+            return work.record(entry).aside
+
         index, pins = seen.checkpoints, _pins(seen.checkpoints)
         stays = {Address(*where) for where in pins.values()}
         for namespace in index.namespaces():
-            newest = [one.address for one in index.newest_first(namespace)]
-            stays.update(newest[:number])
+            newest = (one for one in index.newest_first(namespace) if not is_aside(one.entry))
+            stays.update(one.address for one in islice(newest, number))
         if whole:
             stays = _with_their_steps(work, index, stays)
         _keep(work, seen, stays)

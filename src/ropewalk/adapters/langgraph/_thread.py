@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from ropewalk.adapters.langgraph._codec import GraphCodec, SharingGraphCodec
-from ropewalk.adapters.langgraph._entries import Address, Entry, Record
+from ropewalk.adapters.langgraph._entries import Address, Entry
 from ropewalk.adapters.langgraph._index import Index, Listed
 from ropewalk.adapters.langgraph._names import CHECKPOINTS, space_of
 from ropewalk.adapters.langgraph._reading import Found, History
@@ -96,10 +96,7 @@ class GraphThread:
             address = Address(namespace, id)
             entry = index.get(address)
             return None if entry is None else Listed(address, entry, index.writes(address))
-        for found in index.newest_first(namespace):
-            if not Record.read(found.entry, self._coder.loader()).aside:
-                return found
-        return None
+        return index.newest(namespace, self._coder.loader())
 
     def _values(self, namespace: str, entry: Entry) -> dict[str, Any]:
         warm = self._coder.warmed(namespace)

@@ -1,18 +1,22 @@
-"""The timeline of a LangGraph thread: to look at, and to take back what was done to it."""
+"""The timeline of a LangGraph thread: to look at, and to take it back."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 
+from ropewalk.adapters.langgraph._fork import fork_at, head_of
 from ropewalk.adapters.langgraph._index import noted_name
 from ropewalk.adapters.langgraph._names import CHECKPOINTS, TENANT, space_of, thread_of
 from ropewalk.adapters.langgraph._shown import ShownStore
 from ropewalk.adapters.langgraph._steps import CHECKPOINT
 from ropewalk.codec import Codec
-from ropewalk.history import Commit, History
+from ropewalk.errors import InvalidInput, NotFound
+from ropewalk.history import MAIN, Commit, History
+from ropewalk.history import _undoing as undoing
 from ropewalk.store import Operation, Store, split_name
 from ropewalk.timeline import Checkpoint, Timeline
+from ropewalk.timeline import _finding as finding
 from ropewalk.timeline._finding import check_limit
 from ropewalk.timeline._index import Index
 from ropewalk.timeline._refusing import refuse
@@ -21,9 +25,10 @@ from ropewalk.timeline._refusing import refuse
 class GraphTimeline(Timeline):
     """A timeline whose steps are the checkpoints that a `RopewalkSaver` put.
 
-    Only a graph adds to it, so what would move branches is refused. Operations are those of
-    the saver, and `undo` and `redo` take them back as anywhere. Tags are pinned checkpoints.
-    A step is also found by its `checkpoint_id`.
+    Only a graph adds states to it. `rollback` and `undo` take it back, and neither removes a
+    checkpoint: both put a copy of an earlier one at the head, as a fork of LangGraph does.
+    Operations are those of the saver; tags are pinned checkpoints. A step is also found by
+    its `checkpoint_id`.
     """
 
     def __init__(
@@ -41,20 +46,96 @@ class GraphTimeline(Timeline):
         id = self._shown.commit_of(self._history.space, name) if isinstance(name, str) else None
         return super()._find(name) if id is None else self._history.resolve(id)
 
-    # What was done: the shown timeline has no operations of its own.
+    # Taking back. The shown timeline has no operations of its own: those of the saver count.
+
+    def rollback(self, steps: int = 1, to_checkpoint_id: str | None = None) -> Checkpoint:
+        """Put a copy of an earlier checkpoint at the head of the thread; nothing is removed.
+
+        Goes back by `steps`, or to any checkpoint of the thread. The graph goes on from the
+        copy, and its tasks run anew. What was left stays on a branch of its own. Raises
+        `RefMoved` if the graph put a checkpoint meanwhile.
+        """
+        if to_checkpoint_id is not None and steps != 1:
+            raise InvalidInput("a rollback goes back by steps or to a checkpoint: give one of them")
+        if to_checkpoint_id is None and self.current_branch != MAIN:
+            raise InvalidInput(
+                f"{self.name!r:.80} is a thread of LangGraph, and a rollback moves its head, which "
+                f"is that of {MAIN!r}. To go on from branch {self.current_branch!r:.80}, name a "
+                "checkpoint of it."
+            )
+        with self._lock:
+            head = self._find(MAIN)
+            if to_checkpoint_id is None:
+                target = finding.steps_back(self._history, head, steps, MAIN)
+            else:
+                target = self._find(to_checkpoint_id)
+            if target.id == head.id:
+                return self._seen(head)
+            id, newest = (checkpoint_id_of(self._seen(one)) for one in (target, head))
+            _, made = fork_at(self._done, str(id), newest, "rollback")
+            self._look_anew()
+            return self._seen(self._find(made))
 
     def undo(self, sequence: int | None = None) -> Operation:
-        """Take back the last thing that a saver did to the thread, or one by its number."""
-        return self._looked_again(self._done.undo(sequence))
+        """Take back the last step of the graph, or what was done to the thread since.
+
+        A step is taken back by a rollback to the one before; what a saver did, such as a
+        `prune`, as anywhere, also by its number. Raises `NotFound` if there is nothing to undo.
+        """
+        with self._lock:
+            last = undoing.last_done(filter(self._is_undoable, self._done.newest_operations()))
+            chosen = last if sequence is None else self._operation(sequence)
+            if chosen is None:
+                raise NotFound(f"there is nothing to undo in thread {self.name!r:.80}")
+            if chosen.metadata.get("action") != "put":
+                done = self._done.undo(chosen.sequence)
+            elif last is None or chosen.sequence != last.sequence:
+                raise InvalidInput(
+                    f"operation {chosen.sequence} of thread {self.name!r:.80} is not its last "
+                    "step. Go back with rollback: it takes back that step and all that follow."
+                )
+            else:
+                done = self._step_undone(chosen)
+            self._look_anew()
+            return done
+
+    def _is_undoable(self, operation: Operation) -> bool:
+        """Whether it is more than what tasks wrote, or subgraphs put, on the way to a step."""
+        if operation.metadata.get("action") != "put":
+            return True
+        before, after = self._heads(operation)
+        return before != after
+
+    def _heads(self, operation: Operation) -> list[str | None]:
+        """The newest checkpoint before an operation, and after it."""
+        (move,) = operation.moves
+        return [head_of(self._done, root).id for root in (move.expected, move.target)]
+
+    def _step_undone(self, operation: Operation) -> Operation:
+        before, _ = self._heads(operation)
+        if before is None:
+            raise NotFound(
+                f"thread {self.name!r:.80} begins with operation {operation.sequence}, so there is "
+                "no step before it. RopewalkSaver.delete_thread removes the thread."
+            )
+        head = checkpoint_id_of(self._seen(self._find(MAIN)))
+        return fork_at(self._done, before, head, "undo", {undoing.UNDOES: operation.sequence})[0]
+
+    def _operation(self, sequence: int) -> Operation:
+        found = self._done.operations(sequence - 1, 1) if type(sequence) is int else []
+        if not found or sequence < 1:
+            raise NotFound(f"thread {self.name!r:.80} has no operation {sequence!r:.80}")
+        return found[0]
 
     def redo(self) -> Operation:
         """Take back the last undo, unless work went on since."""
-        return self._looked_again(self._done.redo())
+        done = self._done.redo()
+        self._look_anew()
+        return done
 
-    def _looked_again(self, done: Operation) -> Operation:
+    def _look_anew(self) -> None:
         self._index = Index(self._history)  # The shown operations have other numbers now.
         self._look_again()
-        return done
 
     def operations(self, after: int = 0, limit: int = 1000) -> list[Operation]:
         """What savers did to the thread, oldest first."""
@@ -96,10 +177,6 @@ def is_graph(store: Store, thread_id: str) -> bool:
 
 
 _STEP = "Run the graph, or add a checkpoint with its update_state."
-_BACK = (
-    "Run the graph from an earlier checkpoint, by its checkpoint_id in the config, or take back "
-    "the last operation with undo."
-)
 _FORK = "A run or an update_state from an earlier checkpoint forks the thread."
 _MERGE = "Read both states, and put what comes of them with the graph's update_state."
 _PIN = "RopewalkSaver.pin names a checkpoint for good."
@@ -108,11 +185,10 @@ _GIVE = "`ropewalk export-langgraph` writes it for LangGraph, and `migrate` copi
 
 refuse(
     GraphTimeline,
-    "{name} is a thread of LangGraph, and only a graph adds to it",
+    "{name} is a thread of LangGraph, and only a graph adds states to it",
     (
         ("checkpoint", "saving a state", _STEP),
         ("safe_execute", "running a function", _STEP),
-        ("rollback", "rolling back", _BACK),
         ("branch", "making a branch", _FORK),
         (
             "switch_branch",

@@ -214,10 +214,8 @@ class Work:
         made = [
             a.id for a, e in self._changed.items() if a.namespace == namespace and e is not None
         ]
-        for address, entry, _ in self._seen.checkpoints.newest_first(namespace):
-            if not self.record(entry).aside:
-                return max([address.id, *made])
-        return max(made, default=None)
+        found = self._seen.checkpoints.newest(namespace, self.loader())
+        return max(made if found is None else [found.address.id, *made], default=None)
 
     # Changing.
 
