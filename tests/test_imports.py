@@ -89,6 +89,12 @@ def test_importing_the_core_loads_nothing_heavy(module: str) -> None:
     assert loaded & HEAVY == set()
 
 
+def test_importing_the_package_loads_only_what_names_its_parts() -> None:
+    # The command line cannot take care of interrupts before this is over.
+    assert modules_loaded_by("import ropewalk") <= {"__future__", "ropewalk", "ropewalk._version"}
+    assert "ropewalk.errors" in modules_loaded_by("import ropewalk; ropewalk.errors.NotFound")
+
+
 def test_the_check_would_notice_a_heavy_module() -> None:
     loaded = modules_loaded_by("import ropewalk, asyncio, sqlite3")
 

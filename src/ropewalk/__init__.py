@@ -5,30 +5,31 @@ Keeps every step of an agent as a version and stores only what changed.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from ropewalk._version import __version__
-from ropewalk.errors import (
-    AmbiguousFrameworkError,
-    Conflict,
-    Corrupt,
-    Full,
-    InlineSizeExceeded,
-    InvalidInput,
-    MergeConflict,
-    NoFrameworkDetectedError,
-    NotAllowed,
-    NotFound,
-    NotStorable,
-    RopewalkError,
-    Unavailable,
-    UnresolvedReferenceError,
-)
 
+TYPE_CHECKING = False  # That of `typing` takes longer to import than all of this.
 if TYPE_CHECKING:
+    from typing import Any
+
+    from ropewalk import errors as errors
     from ropewalk.adapters import auto_adapt, detect_active_framework
     from ropewalk.codec import Codec, Registry, register
+    from ropewalk.errors import (
+        AmbiguousFrameworkError,
+        Conflict,
+        Corrupt,
+        Full,
+        InlineSizeExceeded,
+        InvalidInput,
+        MergeConflict,
+        NoFrameworkDetectedError,
+        NotAllowed,
+        NotFound,
+        NotStorable,
+        RopewalkError,
+        Unavailable,
+        UnresolvedReferenceError,
+    )
     from ropewalk.history import Branch, History
     from ropewalk.state import (
         ActionEvent,
@@ -155,6 +156,22 @@ __all__ = [
 _HOMES = {
     "ropewalk.adapters": ("auto_adapt", "detect_active_framework"),
     "ropewalk.codec": ("Codec", "Registry", "register"),
+    "ropewalk.errors": (
+        "AmbiguousFrameworkError",
+        "Conflict",
+        "Corrupt",
+        "Full",
+        "InlineSizeExceeded",
+        "InvalidInput",
+        "MergeConflict",
+        "NoFrameworkDetectedError",
+        "NotAllowed",
+        "NotFound",
+        "NotStorable",
+        "RopewalkError",
+        "Unavailable",
+        "UnresolvedReferenceError",
+    ),
     "ropewalk.history": ("Branch", "History"),
     "ropewalk.store": (
         "Cache",
@@ -206,6 +223,10 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "errors":
+        return import_module("ropewalk.errors")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -137,6 +137,32 @@ def test_an_error_is_one_object_on_the_other_stream(
     assert (told["error"], told["exit_code"], done.code) == (error, code, code)
 
 
+MISUSED = [
+    ("log", "--bogus"), ("log", "--limit", "many"), ("blame",), ("show", "a", "b", "c"),
+    ("nothing",), (),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", MISUSED, ids=" ".join)
+def test_a_wrong_call_is_one_object_too(empty: Path, arguments: tuple[str, ...]) -> None:
+    done = here("--json", *arguments) if not arguments else here(*arguments, "--json")
+    told = json.loads(done.err)
+
+    assert (done.code, done.out) == (2, "")
+    assert sorted(told) == ["error", "exit_code", "hint", "message"]
+    assert (told["error"], told["exit_code"]) == ("usage", 2)
+    assert "--help" in told["hint"]
+    assert "Usage:" in here(*arguments, "--bogus").err
+
+
+def test_a_wrong_call_of_the_program_itself_is_one_object(empty: Path) -> None:
+    done = process("log", "--bogus", "--json", cwd=empty)
+
+    assert (done.code, done.out) == (2, "")
+    assert "--bogus" in json.loads(done.err)["message"]
+    assert process("log", "--json", "--help", cwd=empty).code == 0
+
+
 def test_a_conflict_lists_its_paths(agent: Timeline) -> None:
     agent.switch_branch("main")
     agent.checkpoint({"task": "x", "stage": "ours"})

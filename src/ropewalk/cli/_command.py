@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from ropewalk.adapters.langgraph._timeline import GraphTimeline, graph_names
 from ropewalk.cli import _errors as errors
@@ -27,8 +29,35 @@ from ropewalk.cli._views import ThreadView, View
 from ropewalk.store import Store
 from ropewalk.timeline import Timeline
 
+
+class _Program(TyperGroup):
+    """Says of a wrong call what every other error says, as JSON too."""
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> Any:
+        if "--json" not in (sys.argv[1:] if args is None else args):
+            return super().main(args, *more, **extra)
+        try:
+            code = super().main(args, *more, **{**extra, "standalone_mode": False})
+        except Exception as error:  # What Typer raises has no public class in every release.
+            if not hasattr(error, "format_message"):
+                raise
+            code = _misused(error)
+        sys.exit(code or 0)
+
+
+def _misused(error: Any) -> int:
+    """Say as JSON that the program was called wrongly."""
+    context = getattr(error, "ctx", None)
+    asked = "ropewalk" if context is None else context.command_path
+    told = errors.Usage(error.format_message())
+    errors.with_hint(told, f"`{asked} --help` says how it is called")
+    print(values.line(errors.record(told, View())), file=sys.stderr)
+    return errors.USAGE
+
+
 app = typer.Typer(
     name="ropewalk",
+    cls=_Program,
     help="Look at the timelines of agents, go back, branch and merge; care for a store.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -316,8 +345,9 @@ def _guarded(run: Run, work: Callable[[], int | None]) -> int:
     """Do the work of a command; the code that it ends with."""
     prepare_streams()
     try:
-        code = work() or 0
-        sys.stdout.flush()
+        with _interruptible():
+            code = work() or 0
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         _drop_output()
@@ -329,6 +359,19 @@ def _guarded(run: Run, work: Callable[[], int | None]) -> int:
         if isinstance(error, OSError):
             _drop_output()
         return _failed(run, error)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let an interrupt raise, which before and after a command ends the process at once."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _drop_output() -> None:
