@@ -15,6 +15,7 @@ from ropewalk.store import _sqlite_collection as care
 from ropewalk.store import _sqlite_packs as packs
 from ropewalk.store import _sqlite_schema as schema
 from ropewalk.store import _sqlite_spaces as spaces
+from ropewalk.store import _sqlite_wal as wal
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch, Decision, Presence, decide
@@ -47,6 +48,8 @@ from ropewalk.tree._objects import ID_SIZE, ObjectId
 R = TypeVar("R")
 
 PACKS = "packs"
+RELAXED = "store.relaxed"
+"""An empty file: somebody may have written without syncing, so a torn log proves nothing."""
 
 _SCANNED_AT_A_TIME = 1000
 _CHANGED_AT_A_TIME = 10_000
@@ -107,7 +110,9 @@ class SqliteStore(Store):
         self._durability: Durability = durability
         self._packs = self.path / PACKS
         self._listeners = Listeners()
-        self._database = Database(self.path, durability, busy_seconds, self._vfs)
+        self._database = Database(
+            self.path, durability, busy_seconds, self._vfs, before_writing=self._sync_log
+        )
         self._side = SideFile(self.path, self._vfs)
         try:
             self._header = self._open(create)
@@ -129,7 +134,9 @@ class SqliteStore(Store):
 
     def _open(self, create: bool) -> Header:
         with translated(self.path):
+            self._expect_whole()
             self._make_folder(create)
+            self._examine_log()
         database = self._database
         database.create(schema.is_new, schema.BEFORE_TABLES)
         database.keep_to_file()
@@ -146,6 +153,45 @@ class SqliteStore(Store):
             database.transact(lambda made: schema.create(made.db), through=True)
         return database.read(schema.read_header)
 
+    def _expect_whole(self) -> None:
+        """Raise if this is what is left of a store: a new one would look like an empty one."""
+        database = self.path / DATABASE
+        if _has_bytes(database):
+            return
+        lost = next(self._packs.glob("*.pack"), None)
+        if wal.has_frames(database):
+            lost = wal.log_of(database)  # SQLite would remove it.
+        if lost is not None and not _has_bytes(database):  # Nobody made it meanwhile.
+            raise self._remains(lost)
+
+    def _remains(self, lost: Path) -> Corrupt:
+        return Corrupt(
+            f"the database of the store in {self.path} is gone or empty, but "
+            f"{lost.relative_to(self.path)} still holds what belongs to it. Nothing was changed: "
+            f"restore {DATABASE} from a copy, or choose another folder."
+        )
+
+    def _examine_log(self) -> None:
+        """Raise if a crash cannot have left SQLite's log as it is."""
+        relaxed, database = self.path / RELAXED, self.path / DATABASE
+        if relaxed.exists():
+            return
+        if self._durability == "relaxed":
+            # It must not be lost with the power when what was written without a sync is not.
+            self._disk.append(relaxed, b"", sync=True)
+            self._disk.sync_folder(self.path)
+        else:
+            wal.examine(database)
+
+    def _sync_log(self) -> None:
+        """Sync what SQLite may have recovered of a writer who was killed before the sync.
+
+        What is written behind it makes it count as durable.
+        """
+        database = self.path / DATABASE
+        if self._durability == "full" and wal.has_frames(database):
+            self._disk.append(wal.log_of(database), b"", sync=True)
+
     def _make_folder(self, create: bool) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise FormatError(f"{self.path} is a file. A store is a folder; choose another name.")
@@ -154,15 +200,10 @@ class SqliteStore(Store):
         self._disk.make_folder(self.path)
 
     def _expect_no_packs(self) -> None:
-        """Raise if this is what is left of a store: a new one would look like an empty one."""
         with translated(self.path):
             lost = next(self._packs.glob("*.pack"), None)
         if lost is not None and self._database.read(schema.is_new):  # Nobody made it meanwhile.
-            raise Corrupt(
-                f"the database of the store in {self.path} is gone or empty, but {PACKS}/ still "
-                f"holds what belongs to it. Nothing was changed: restore {DATABASE} from a copy, "
-                "or choose another folder."
-            )
+            raise self._remains(lost)
 
     def _close(self) -> None:
         self._side.close()

@@ -98,10 +98,12 @@ class Connector:
 class Connections:
     """The connections of one process, and the gate that a fork waits at."""
 
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
+    def __init__(self, connector: Connector, before_writing: Callable[[], None]) -> None:
+        self._connector, self._before_writing = connector, before_writing
         self._free: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
+        self._prepared = False
+        """Whether SQLite cannot have recovered the log since `before_writing` was called."""
         self._used = 0
         self._closed = False
         self._awaited = False
@@ -111,23 +113,24 @@ class Connections:
         """A connection for one call. One that writes is the one that wrote before, if it can."""
         with self._changed:
             self._used += 1
-            if self._free:
-                db = self._choose(to_write)
-                if to_write:
-                    self._writer = db
-                return db
+            db = self._choose(to_write) if self._free else None
         try:
-            db = self._connector.connect()
+            if db is None:
+                db = self._connector.connect()
+            if to_write:
+                if not self._prepared:
+                    self._before_writing()
+                    self._prepared = True
+                self._writer = db
         except BaseException:
-            self._leave(None)
+            self._leave(db)
             raise
-        if to_write:
-            self._writer = db
         return db
 
     def give_back(self, db: sqlite3.Connection, sound: bool) -> None:
         """Keep a connection for the next call, unless something was wrong with it."""
         if not sound:
+            self._prepared = False  # It may be the last one, and the next one recovers the log.
             with suppress(sqlite3.Error):
                 self._connector.disconnect(db)
         self._leave(db if sound else None)

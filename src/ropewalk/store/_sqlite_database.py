@@ -39,13 +39,16 @@ class Database:
         *,
         name: str = DATABASE,
         turn: str = TURN,
+        before_writing: Callable[[], None] = lambda: None,
     ) -> None:
+        """`before_writing` is called before a process writes after SQLite may have recovered."""
         self.folder = folder
         self.file = folder / name
         self._turn = folder / turn
         self._busy_seconds = busy_seconds
         self._usual = f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}"
         self._connector = Connector(self.file, vfs, self._usual, busy_seconds)
+        self._before_writing = before_writing
         self._closed = False
         self._place: tuple[int, int] | None = None
         """Which file it must be; None if it may vanish."""
@@ -227,7 +230,7 @@ class Database:
         found = self._processes.get(pid)
         if found is None:
             with FORKS.lock:
-                process = _Process(self._connector, self._turn)
+                process = _Process(self._connector, self._turn, self._before_writing)
                 found = self._processes.setdefault(pid, process)
         return found
 
@@ -252,8 +255,10 @@ class Database:
 class _Process:
     """What one process has of a database."""
 
-    def __init__(self, connector: Connector, turn: Path) -> None:
-        self.connections = Connections(connector)
+    def __init__(
+        self, connector: Connector, turn: Path, before_writing: Callable[[], None]
+    ) -> None:
+        self.connections = Connections(connector, before_writing)
         self.group = Group()
         self.tails = Tails()
         self.turn = Turn(turn)

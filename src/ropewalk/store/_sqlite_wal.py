@@ -1,0 +1,194 @@
+"""The write-ahead log of an embedded store, read before SQLite recovers it.
+
+After a crash SQLite takes the first frame whose checksum is wrong for the end of its log, and
+goes on without all that stands behind. That is right for a torn end, and wrong for damage. In
+`full` the two can be told apart: a transaction is synced before the next one begins, so a
+power loss tears the last one at most.
+
+Damage is what cannot come from a crash, whatever of the unsynced bytes it kept:
+
+- behind a bad frame, the end of one transaction and the beginning of another, whose checksums
+  follow from each other. Frames that a killed or failed writer left behind have the salts of
+  the log, too, but its transaction never ended, so no other was begun upon it;
+- a header that no log of this database ever had; or one whose checksum is wrong above
+  transactions that are not in the database, while only a log that has been brought into it
+  gets another header.
+
+What is in the last transaction, or in the last frame of the one before, is taken for torn.
+The format is documented at https://www.sqlite.org/fileformat2.html#walformat.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+from ropewalk.errors import Corrupt
+
+_HEADER = struct.Struct(">8I")
+_FRAME = struct.Struct(">6I")
+_LITTLE, _BIG = 0x377F0682, 0x377F0683
+_VERSION = 3007000
+_LOOKS = 3
+
+
+def examine(database: Path) -> None:
+    """Raise `Corrupt` if the log of a database has lost what was acknowledged.
+
+    Only for a database that nobody ever wrote to without syncing. It may be in use by other
+    processes: they change the file while it is read, so damage must look the same twice.
+    """
+    wal = log_of(database)
+    for _ in range(_LOOKS):
+        try:
+            data = wal.read_bytes()
+        except FileNotFoundError:
+            return
+        if len(data) <= _HEADER.size or not _is_database(database) or _is_open_here(database):
+            return
+        place = _Log(data, database).damaged_from()
+        if place is None:
+            return
+        with suppress(FileNotFoundError):
+            if wal.read_bytes() == data:
+                raise Corrupt(
+                    f"the log {wal} is damaged from byte {place} on, and commits that were "
+                    "acknowledged stand behind that. Nothing was changed: restore the file from "
+                    f"a copy, or cut it to {place} bytes to go on without them."
+                )
+    # Others are writing, who read it when they opened it.
+
+
+def has_frames(database: Path) -> bool:
+    """Whether there is a log beside a database that holds more than its header."""
+    wal = log_of(database)
+    return wal.exists() and wal.stat().st_size > _HEADER.size
+
+
+def log_of(database: Path) -> Path:
+    """The file of the log."""
+    return database.with_name(database.name + "-wal")
+
+
+class _Log:
+    def __init__(self, data: bytes, database: Path) -> None:
+        self._data, self._database = data, database
+        magic, version, self._page_size, _, *self._salts, s0, s1 = _HEADER.unpack_from(data)
+        self._start = s0, s1
+        self._known = magic in (_LITTLE, _BIG) and version == _VERSION
+        self._order = ">" if magic == _BIG else "<"
+
+    def damaged_from(self) -> int | None:
+        """Where it is damaged; None if a crash may have left it so."""
+        if not self._known or self._page_size != _page_size(self._database):
+            return 0
+        if self._checksum((0, 0), self._data[:24]) != self._start:
+            return 0 if self._is_missed() else None
+        bad = self._sound_from(0, self._start)
+        for end in range(bad + 1, self._count - 1):
+            # The page count is 0 but in the frame that ends a transaction.
+            if self._heads[end][1] and self._follows(end) and self._follows(end + 1):
+                return _HEADER.size + bad * self._step
+        return None
+
+    def _is_missed(self) -> bool:
+        """Whether the frames under a bad header hold what the database does not."""
+        if not self._count:
+            return False
+        self._salts = self._heads[0][2:4]
+        sound = self._sound_from(1, self._heads[0][4:])
+        ends = [at for at in range(1, sound) if self._heads[at][1]]
+        if len(ends) < 2:
+            return False
+        end, last = ends[-2:]
+        pages = self._heads[last][1]
+        newest = {self._heads[at][0]: at for at in range(end + 1)}
+        unsure = {self._heads[at][0] for at in range(end + 1, last + 1)}
+        with open(self._database, "rb", buffering=0) as file:
+            for page, at in newest.items():
+                if page <= pages and page not in unsure:
+                    file.seek((page - 1) * self._page_size)
+                    if file.read(self._page_size) != self._page(at):
+                        return True
+        return False
+
+    def _sound_from(self, first: int, before: tuple[int, ...]) -> int:
+        """The first frame from here on that does not follow from the one before."""
+        for at in range(first, self._count):
+            if not self._is_sound(at, before):
+                return at
+            before = self._heads[at][4:]
+        return self._count
+
+    def _follows(self, at: int) -> bool:
+        before = self._heads[at - 1]
+        return [*before[2:4]] == [*self._salts] and self._is_sound(at, before[4:])
+
+    def _is_sound(self, at: int, before: tuple[int, ...]) -> bool:
+        head = self._heads[at]
+        if [*head[2:4]] != [*self._salts]:
+            return False
+        place = _HEADER.size + at * self._step
+        return head[4:] == self._checksum(before, self._data[place : place + 8], self._page(at))
+
+    def _page(self, at: int) -> bytes:
+        place = _HEADER.size + at * self._step + _FRAME.size
+        return self._data[place : place + self._page_size]
+
+    @property
+    def _step(self) -> int:
+        return _FRAME.size + self._page_size
+
+    @property
+    def _count(self) -> int:
+        return (len(self._data) - _HEADER.size) // self._step
+
+    @cached_property
+    def _heads(self) -> list[tuple[int, ...]]:
+        """Of each frame: its page, how many pages there are then, salts, checksum."""
+        return [
+            _FRAME.unpack_from(self._data, _HEADER.size + at * self._step)
+            for at in range(self._count)
+        ]
+
+    def _checksum(self, before: tuple[int, ...], *parts: bytes) -> tuple[int, int]:
+        s0, s1 = before
+        for part in parts:
+            words = iter(struct.unpack(f"{self._order}{len(part) // 4}I", part))
+            for one, other in zip(words, words, strict=True):
+                s0 = (s0 + one + s1) & 0xFFFFFFFF
+                s1 = (s1 + other + s0) & 0xFFFFFFFF
+        return s0, s1
+
+
+def _is_database(database: Path) -> bool:
+    """Whether it begins as one; else SQLite says what is wrong with it."""
+    with open(database, "rb", buffering=0) as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
+def _page_size(database: Path) -> int:
+    with open(database, "rb", buffering=0) as file:
+        size = int.from_bytes(file.read(18)[16:], "big")
+    return 65536 if size == 1 else size
+
+
+def _is_open_here(database: Path) -> bool:
+    """Whether this process has the database open.
+
+    Then it was examined already; and to open and close the file once more would release the
+    locks that SQLite holds on it.
+    """
+    if sys.platform == "win32":
+        return False
+    found = os.stat(database)
+    for number in os.listdir("/dev/fd"):
+        with suppress(OSError, ValueError):
+            one = os.fstat(int(number))
+            if (one.st_dev, one.st_ino) == (found.st_dev, found.st_ino):
+                return True
+    return False
