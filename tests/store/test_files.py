@@ -133,7 +133,7 @@ def test_what_is_in_the_folder_can_be_looked_at(store: FileStore) -> None:
     assert files(store.path) == [
         "epoch.json", "lock", "lock.turn",
         f"objects/{one.id.hex()[:2]}/{one.id.hex()[2:]}", "ropewalk.json",
-        "spaces/test/one/leases.json", "spaces/test/one/log",
+        "spaces/test/one/leases.json", "spaces/test/one/log", "spaces/test/one/space.json",
     ]  # fmt: skip
     lines = (store.path / "spaces" / "test" / "one" / "log").read_text("utf-8").splitlines()
     start, operation, witness = map(json.loads, lines)

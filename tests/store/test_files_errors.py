@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -32,7 +33,7 @@ from ropewalk.store import _file_spaces as spaces
 from ropewalk.store._file_log import encode_witness, seal
 from ropewalk.store._file_paths import object_path
 from ropewalk.store._filesystem import Filesystem
-from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point
+from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, value
 from ropewalk.tree import Kind, Object, make_object
 from tests.store.users import as_nobody
 
@@ -265,6 +266,7 @@ def test_a_first_operation_that_is_torn_did_not_happen(folder: Path, keep: int) 
     path = log_of(folder, OTHER_SPACE)
     content = path.read_bytes()
     path.write_bytes(content[:keep])
+    path.with_name("space.json").unlink()  # It is made when the first operation was synced.
 
     with FileStore(folder) as store:
         assert store.spaces() == [SPACE]
@@ -632,3 +634,83 @@ def test_a_collection_deletes_nothing_behind_a_damaged_commit_that_an_undo_would
             store.gc()
 
         assert len(store.read([first.id, second.root])) == 2
+
+
+# Logs that nothing sound is left of, and folders that are no longer the store's.
+
+
+def _swap_logs(one: Path, other: Path) -> None:
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)
+
+
+LOST = {
+    "emptied": lambda log, other: log.write_bytes(b""),
+    "deleted": lambda log, other: log.unlink(),
+    "garbage": lambda log, other: log.write_bytes(noise(log.stat().st_size)),
+    "lines of garbage": lambda log, other: log.write_bytes(b"garbage\n" * 100),
+    "swapped": _swap_logs,
+}
+
+
+@pytest.mark.parametrize("durability", ["full", "relaxed"])
+@pytest.mark.parametrize("how", LOST)
+def test_a_log_of_which_nothing_is_left_is_damage(
+    how: str, durability: Literal["full", "relaxed"], tmp_path: Path
+) -> None:
+    with FileStore(tmp_path / "store", durability=durability) as store:
+        for space in (SPACE, OTHER_SPACE):
+            store.commit(space, [value(space)], moves=[Move(MAIN, None, value(space).id)])
+    LOST[how](log_of(store.path), log_of(store.path, OTHER_SPACE))
+
+    with FileStore(store.path) as store:
+        for ask in (
+            lambda: store.ref(SPACE, MAIN),
+            lambda: store.view(SPACE),
+            lambda: store.operations(SPACE),
+            lambda: store.commit(SPACE),
+            store.gc,
+        ):
+            with pytest.raises(Corrupt):
+                ask()
+        assert SPACE in store.spaces()
+        assert {SPACE} <= {one.subject for one in store.check().problems}
+        assert store.read([value(SPACE).id]) == [value(SPACE)]  # Nothing was deleted.
+
+
+@pytest.mark.parametrize("how", ["moved away", "removed"])
+def test_a_folder_that_became_another_store_is_noticed(how: str, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with FileStore(folder) as store:
+        store.commit(SPACE, [value("one")], moves=[Move(MAIN, None, value("one").id)])
+        if how == "removed":
+            shutil.rmtree(folder)
+        else:
+            folder.rename(tmp_path / "away")
+        with pytest.raises(Unavailable):
+            store.operations(SPACE)
+        with FileStore(folder) as other:
+            other.commit(SPACE, [value("two")], moves=[Move(MAIN, None, value("two").id)])
+
+        for ask in (
+            lambda: store.ref(SPACE, MAIN),
+            lambda: store.refs(SPACE),
+            lambda: store.operations(SPACE),
+            lambda: store.commit(SPACE),
+            lambda: store.leases(SPACE),
+            store.spaces,
+        ):
+            with pytest.raises(Corrupt, match="another store"):
+                ask()
+        assert not store.check().ok
+
+
+def test_a_folder_that_was_put_back_is_used_again(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with FileStore(folder) as store:
+        store.commit(SPACE)
+        folder.rename(tmp_path / "away")
+        shutil.copytree(tmp_path / "away", folder)
+
+        assert store.commit(SPACE).sequence == 2

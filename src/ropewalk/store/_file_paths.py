@@ -18,6 +18,7 @@ SPACES = "spaces"
 NEW = "new"
 
 LOG = "log"
+SPACE = "space.json"
 SNAPSHOT = "snapshot.json"
 LEASES = "leases.json"
 

@@ -13,7 +13,15 @@ from ropewalk.errors import FormatError, Unavailable
 from ropewalk.store import _file_log as log
 from ropewalk.store import _file_small as small
 from ropewalk.store._decide import Recorded
-from ropewalk.store._file_paths import LEASES, LOG, SNAPSHOT, SPACES, plain_space, space_folder
+from ropewalk.store._file_paths import (
+    LEASES,
+    LOG,
+    SNAPSHOT,
+    SPACE,
+    SPACES,
+    plain_space,
+    space_folder,
+)
 from ropewalk.store._file_state import State, damaged
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Durability
@@ -44,7 +52,8 @@ class Spaces:
 
     def names(self, prefix: str) -> list[str]:
         """The spaces that have operations."""
-        found = [_name_of(log) for log in self._folder.glob(f"*/*/{LOG}")]
+        folders = {path.parent for name in (LOG, SPACE) for path in self._folder.glob(f"*/*/{name}")}
+        found = [_name_of(folder) for folder in folders]
         return sorted(name for name in found if name is not None and name.startswith(prefix))
 
     def leases(self, space: str) -> small.Leases:
@@ -88,7 +97,7 @@ class Spaces:
             self._take_back(path, end, error)
             raise
         if full:
-            self._witness(path, recorded.operation.sequence)
+            self._witness(path, space, recorded.operation.sequence, begins=end == 0)
         else:
             self._unsynced.add(space)
         if snapshot_due:
@@ -116,7 +125,7 @@ class Spaces:
         """
         for path in self._folder.glob(f"*/*/{LOG}"):
             if not _ends_with_witness(path):
-                space = _name_of(path)
+                space = _name_of(path.parent)
                 if space is not None:
                     self._sync_and_witness(space)
 
@@ -125,7 +134,7 @@ class Spaces:
         with self.looking(space) as state:
             path, sequence, sound = state.log, state.sequence, state.size == state.end
         if sound and sequence:
-            self._witness(path, sequence)
+            self._witness(path, space, sequence, begins=not (path.parent / SPACE).exists())
 
     def write_leases(self, space: str, leases: small.Leases, *, sync: bool) -> None:
         """Put leases in the place of those before."""
@@ -150,10 +159,13 @@ class Spaces:
                 "commit may have happened: send it again with the same write id."
             ) from error
 
-    def _witness(self, path: Path, sequence: int) -> None:
+    def _witness(self, path: Path, space: str, sequence: int, *, begins: bool) -> None:
+        """Note what is durable: in the log, and of a log that begins also beside it."""
         # It only helps to tell damage from a power loss.
         with suppress(OSError):
             self._disk.append(path, log.encode_witness(sequence), sync=False)
+            if begins:
+                self._disk.append(path.parent / SPACE, log.encode_start(space), sync=False)
 
     def _make_folders(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -203,13 +215,21 @@ def _ends_with_witness(path: Path) -> bool:
     return last.startswith(b'"synced":') and last.endswith(b"}\n")
 
 
-def _name_of(path: Path) -> str | None:
-    """The name of the space whose log this is; None if it has no operations."""
-    with open(path, "rb", buffering=0) as file:
-        data = file.read(_FIRST_LINES)
+def _name_of(folder: Path) -> str | None:
+    """The name of the space of a folder; None if it has no operations."""
+    with suppress(FileNotFoundError):
+        start = log.unseal((folder / SPACE).read_bytes())
+        if start is not None and isinstance(start.get("space"), str):
+            return str(start["space"])
+    path = folder / LOG
+    try:
+        with open(path, "rb", buffering=0) as file:
+            data = file.read(_FIRST_LINES)
+    except FileNotFoundError:
+        return plain_space(folder)  # There was a log: who asks for it is told so.
     first = data.find(b"\n") + 1
     start = log.unseal(data[:first])
-    name = start.get("space") if start else plain_space(path.parent)
+    name = start.get("space") if start else plain_space(folder)
     try:
         lines = log.read_lines(data[first if start else 0 :], first, name or "", 0).lines
     except log.Broken as broken:

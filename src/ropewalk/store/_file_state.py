@@ -19,7 +19,7 @@ from typing import Any
 from ropewalk.errors import Corrupt
 from ropewalk.store import _file_log as log
 from ropewalk.store._decide import Recorded
-from ropewalk.store._file_paths import HEADER, LOG, SNAPSHOT
+from ropewalk.store._file_paths import HEADER, LOG, SNAPSHOT, SPACE
 from ropewalk.store._records import REMEMBERED_WRITES, Operation, Ref
 
 _STEP = 64  # Of so many operations, the place of one is remembered.
@@ -81,6 +81,12 @@ class State:
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(root))  # All of it is away.
         if self.sequence or (self.folder / SNAPSHOT).exists():
             raise log.Broken(0)
+        self._expect_none_synced()
+
+    def _expect_none_synced(self) -> None:
+        """A log in which nothing is sound has a torn end, unless it was synced before."""
+        if (self.folder / SPACE).exists():
+            raise log.Broken(0)
 
     def _follow(self) -> None:
         if self.end == 0:
@@ -102,6 +108,7 @@ class State:
         first = data.find(b"\n") + 1
         if log.unseal(data[:first]) is None:
             log.read_lines(data, 0, self.space, 0)  # Broken, unless all of it is torn.
+            self._expect_none_synced()
             return 0
         log.read_start(data[:first], self.space)
         self._last = (0, data[:first])

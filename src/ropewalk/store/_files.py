@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from ropewalk.errors import FormatError, InvalidInput, RopewalkError
+from ropewalk.errors import Corrupt, FormatError, InvalidInput, RopewalkError
 from ropewalk.store import _file_paths as paths
 from ropewalk.store import _file_small as small
 from ropewalk.store._contract import Store
@@ -18,6 +18,7 @@ from ropewalk.store._decide import Batch, Decision, Facts, Presence, Recorded, d
 from ropewalk.store._file_lock import LOCK, TURN, Lock, WriteLock
 from ropewalk.store._file_objects import Objects
 from ropewalk.store._file_spaces import Spaces
+from ropewalk.store._file_state import State
 from ropewalk.store._file_usage import Usage, folder_bytes
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._framing import DEFAULT_CACHE_BYTES
@@ -97,6 +98,8 @@ class FileStore(Store):
         self._objects = Objects(self.path, self._disk)
         self._log = Spaces(self.path, self._disk, durability)
         self._usage = Usage(self.path, size_limit)
+        self._place: tuple[int, int, int] | None = None
+        """Which file the header is."""
         try:
             with system_errors(self.path):
                 self._header = self._open(create)
@@ -200,6 +203,7 @@ class FileStore(Store):
 
     def _presence(self, ids: Iterable[ObjectId]) -> Mapping[ObjectId, Presence]:
         with system_errors(self.path):
+            self._expect_there()
             return self._objects.presence(ids)
 
     # Commits.
@@ -257,17 +261,28 @@ class FileStore(Store):
             raise small.damaged(path) from None
 
     def _expect_there(self) -> None:
-        """What is not found in a folder that is away was not lost."""
-        os.stat(self.path / paths.HEADER)
+        """Raise if the folder is away, or that of another store by now."""
+        header = self.path / paths.HEADER
+        found = os.stat(header)
+        place = found.st_dev, found.st_ino, found.st_mtime_ns
+        if place == self._place:
+            return
+        if small.read_header(header).store_id != self._header.store_id:
+            raise Corrupt(
+                f"the folder {self.path} holds another store than when it was opened. Nothing was "
+                "written: open the store anew to use what is there now."
+            )
+        self._place = place
 
     # Spaces.
 
     def _ref(self, space: str, name: str) -> Ref | None:
-        with system_errors(self.path), self._log.looking(space) as state:
+        with self._state(space) as state:
             return state.refs.get(name)
 
     def _view(self, space: str, prefix: str) -> View:
         with system_errors(self.path):
+            self._expect_there()
             while True:
                 epoch = self._epoch()
                 with self._log.looking(space) as state:
@@ -283,8 +298,15 @@ class FileStore(Store):
             return self._log.names(prefix)
 
     def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
-        with system_errors(self.path), self._log.looking(space) as state:
+        with self._state(space) as state:
             return state.operations(after, limit)
+
+    @contextmanager
+    def _state(self, space: str) -> Iterator[State]:
+        with system_errors(self.path):
+            self._expect_there()
+            with self._log.looking(space) as state:
+                yield state
 
     def _turns(self) -> tuple[Turn, Turn]:
         return Turn(self.path / BRANCH_TURN), Turn(self.path / BRANCH_NEXT)
@@ -297,10 +319,12 @@ class FileStore(Store):
 
     def _lease(self, space: str, name: str) -> LeaseRecord | None:
         with system_errors(self.path):
+            self._expect_there()
             return self._log.leases(space).records.get(name)
 
     def _leases(self, space: str, prefix: str) -> list[LeaseRecord]:
         with system_errors(self.path):
+            self._expect_there()
             records = self._log.leases(space).records
         return sorted(one for name, one in records.items() if name.startswith(prefix))
 
