@@ -71,7 +71,7 @@ def test_a_flipped_bit_before_the_last_transactions_is_damage(memory_folder: Pat
     for place in places:
         flip(log_of(left), place, place % 8)
         damaged = log_of(left).read_bytes()
-        with noted(f"byte {place}"), pytest.raises(Corrupt, match="store.db-wal is damaged"):
+        with noted(f"byte {place}"), pytest.raises(Corrupt, match="-wal is damaged"):
             SqliteStore(left)
         assert log_of(left).read_bytes() == damaged
         log_of(left).write_bytes(sound)
@@ -124,7 +124,7 @@ def test_a_log_without_its_database_is_damage(how: str, create: bool, memory_fol
     (left / "store.db").unlink()
     if how == "empty":
         (left / "store.db").touch()
-    with pytest.raises(Corrupt, match="store.db-wal still holds"):
+    with pytest.raises(Corrupt, match="-wal still holds"):
         SqliteStore(left, create=create)
 
     assert log_of(left).read_bytes() == log
@@ -138,7 +138,7 @@ def test_packs_without_their_database_are_damage(create: bool, memory_folder: Pa
         store.commit(SPACE, [make_object(Kind.CHUNK, noise(300_000))])
     (memory_folder / "store" / "store.db").unlink()
 
-    with pytest.raises(Corrupt, match="packs.* still holds"):
+    with pytest.raises(Corrupt, match="still holds"):
         SqliteStore(memory_folder / "store", create=create)
 
 
@@ -206,7 +206,7 @@ def test_no_power_loss_after_writers_that_failed_leaves_a_store_that_is_refused(
 
 def as_processes_see_it(start: Mapping[str, bytes | None], steps: Iterable[Step]) -> Files:
     """The files after some steps while the machine goes on: a kill takes nothing of them."""
-    files: Files = {path: data and bytearray(data) for path, data in start.items()}
+    files: Files = {path: None if data is None else bytearray(data) for path, data in start.items()}
     for step in steps:
         match step:
             case Made(path, folder):

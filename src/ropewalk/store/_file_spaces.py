@@ -52,8 +52,8 @@ class Spaces:
 
     def names(self, prefix: str) -> list[str]:
         """The spaces that have operations."""
-        folders = {path.parent for name in (LOG, SPACE) for path in self._folder.glob(f"*/*/{name}")}
-        found = [_name_of(folder) for folder in folders]
+        files = (path for name in (LOG, SPACE) for path in self._folder.glob(f"*/*/{name}"))
+        found = [_name_of(folder) for folder in {path.parent for path in files}]
         return sorted(name for name in found if name is not None and name.startswith(prefix))
 
     def leases(self, space: str) -> small.Leases:

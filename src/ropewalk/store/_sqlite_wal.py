@@ -77,8 +77,10 @@ def log_of(database: Path) -> Path:
 class _Log:
     def __init__(self, data: bytes, database: Path) -> None:
         self._data, self._database = data, database
-        magic, version, self._page_size, _, *self._salts, s0, s1 = _HEADER.unpack_from(data)
-        self._start = s0, s1
+        magic, version, page_size, _, *salts, s0, s1 = _HEADER.unpack_from(data)
+        self._start: tuple[int, ...] = (s0, s1)
+        self._salts: tuple[int, ...] = tuple(salts)
+        self._page_size: int = page_size
         self._known = magic in (_LITTLE, _BIG) and version == _VERSION
         self._order = ">" if magic == _BIG else "<"
 
@@ -126,11 +128,11 @@ class _Log:
 
     def _follows(self, at: int) -> bool:
         before = self._heads[at - 1]
-        return [*before[2:4]] == [*self._salts] and self._is_sound(at, before[4:])
+        return before[2:4] == self._salts and self._is_sound(at, before[4:])
 
     def _is_sound(self, at: int, before: tuple[int, ...]) -> bool:
         head = self._heads[at]
-        if [*head[2:4]] != [*self._salts]:
+        if head[2:4] != self._salts:
             return False
         place = _HEADER.size + at * self._step
         return head[4:] == self._checksum(before, self._data[place : place + 8], self._page(at))

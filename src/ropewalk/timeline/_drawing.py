@@ -290,6 +290,8 @@ class _Plan:
 def draw(history: History, shape: Shape, current: str, style: Style) -> list[TreeLine]:
     """The timeline, line by line."""
     plan = _Plan(shape, current, style.fold)
+    for id in plan.alive - shape.parents.keys():
+        history.resolve(id)  # What a branch or tag leads to and is not known is missing.
     return [_drawn(history, plan, line, style) for line in plan.lines(style)]
 
 
@@ -303,7 +305,8 @@ def _drawn(history: History, plan: _Plan, line: _Line, style: Style) -> TreeLine
     try:
         commit = history.resolve(line.id)
     except NotFound:
-        pass
+        if line.id in plan.alive:
+            raise  # Nothing collects what a branch or tag leads to.
     else:
         told = one_line(commit.description or commit.logic_step or "(no description)")
         error, merges = one_line(commit.error), tuple(id.hex() for id in commit.parents[1:])
