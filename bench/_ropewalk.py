@@ -13,6 +13,7 @@ from ropewalk.store import FileStore, MemoryStore, Move, SqliteStore, Store, ref
 from ropewalk.tree import Edited, Map, ObjectId, Reader, TreeWriter, load, put
 
 _SPACE = space_name("bench", "value")
+SHARED_SPACE = space_name("bench", "shared")
 _REF = ref_name("branch", "main")
 
 

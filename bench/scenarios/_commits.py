@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -130,7 +130,7 @@ def _mean(seconds: list[float]) -> float:
 
 
 @dataclass(frozen=True)
-class _Done:
+class Done:
     """What one of several processes did."""
 
     commits: int = 0
@@ -159,17 +159,26 @@ def _together(
     }
 
 
-def run_together(info: EngineInfo, places: list[Place], seconds: float) -> list[_Done]:
-    """Let a process commit in each place at once, for so long; what each did."""
+Together = Callable[[str, int, Place, float, Barrier], "Done"]
+"""What a process does, given its side, its number and its place, for so many seconds."""
+
+
+def run_together(
+    info: EngineInfo, places: list[Place], seconds: float, work: Together | None = None
+) -> list[Done]:
+    """Let a process work in each place at once, for so long; what each did."""
+    work = work or _commit_for
     context = get_context("spawn")
     barrier, answers = context.Barrier(len(places)), context.Queue()
     workers = [
-        context.Process(target=_worker, args=(info.name, at, place, seconds, barrier, answers))
+        context.Process(
+            target=_worker, args=(work, info.name, at, place, seconds, barrier, answers)
+        )
         for at, place in enumerate(places)
     ]
     for worker in workers:
         worker.start()
-    found: dict[int, _Done] = dict(answers.get(timeout=PATIENCE) for _ in workers)
+    found: dict[int, Done] = dict(answers.get(timeout=PATIENCE) for _ in workers)
     for worker in workers:
         worker.join(PATIENCE)
     failures = [one.failure for one in found.values() if one.failure]
@@ -178,16 +187,22 @@ def run_together(info: EngineInfo, places: list[Place], seconds: float) -> list[
 
 
 def _worker(
-    name: str, at: int, place: Place, seconds: float, barrier: Barrier, answers: Queue[Any]
+    work: Together,
+    name: str,
+    at: int,
+    place: Place,
+    seconds: float,
+    barrier: Barrier,
+    answers: Queue[Any],
 ) -> None:
     try:
-        answers.put((at, _commit_for(name, at, place, seconds, barrier)))
+        answers.put((at, work(name, at, place, seconds, barrier)))
     except BaseException as failure:
         barrier.abort()
-        answers.put((at, _Done(failure=f"process {at}: {failure!r}")))
+        answers.put((at, Done(failure=f"process {at}: {failure!r}")))
 
 
-def _commit_for(name: str, at: int, place: Place, seconds: float, barrier: Barrier) -> _Done:
+def _commit_for(name: str, at: int, place: Place, seconds: float, barrier: Barrier) -> Done:
     engine, work = engines()[name].open(place), Small(at)
     work.begin(engine)
     steps, commits = work.steps(), 0
@@ -199,10 +214,10 @@ def _commit_for(name: str, at: int, place: Place, seconds: float, barrier: Barri
     wall, cpu = time.monotonic() - began, time.process_time() - cpu
     barrier.wait(PATIENCE)  # Closing costs too, so nobody does it while others are measured.
     engine.close()
-    return _Done(commits, wall, cpu, work.value)
+    return Done(commits, wall, cpu, work.value)
 
 
-def _reads_back(info: EngineInfo, place: Place, done: _Done) -> bool:
+def _reads_back(info: EngineInfo, place: Place, done: Done) -> bool:
     engine = info.open(place)
     try:
         return bool(engine.read() == done.value)

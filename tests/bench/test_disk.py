@@ -151,8 +151,18 @@ def test_a_unit_measures_commits_alone_and_together(scenario: str) -> None:
     assert figures["commits"] == 50
     assert figures["wall_over_bare"] > 0
     assert figures["rate_together"] > 0
-    assert 0 < figures["fairness"] <= 1
+    assert 0 <= figures["fairness"] <= 1
     assert figures["kept"] == 1
+
+
+@pytest.mark.parametrize("name", [OURS_ON_DISK, FILES])
+def test_a_unit_measures_commits_to_one_branch(name: str) -> None:
+    size = {"processes": 2, "together_seconds": 1}
+    found = unit.measure("commits-shared", name, size)["figures"]
+
+    assert found["waited_over"] >= 1
+    assert 0 <= found["fairness"] <= 1
+    assert found["kept"] == 1
 
 
 def test_a_process_that_fails_among_several_fails_the_unit(tmp_path: Path) -> None:

@@ -106,7 +106,6 @@ def test_a_unit_measures_small_commits_beside_the_floor(name: str) -> None:
     assert figures["commits"] == 10
     assert figures["rate_together"] > 0
     assert figures["floor_ms"] > 0
-    assert figures["over_ms"] < figures["wall_ms"] * 10
     assert figures["server_ms"] >= 0
 
 
@@ -117,7 +116,7 @@ def test_a_unit_measures_a_chat_alone_and_one_that_is_long() -> None:
 
     assert figures["commits"] == 20
     assert 0 < figures["amplification"] < 3
-    assert 0 < figures["fairness"] <= 1
+    assert 0 <= figures["fairness"] <= 1
 
 
 def test_a_unit_measures_documents_that_no_two_clients_share() -> None:

@@ -17,14 +17,12 @@ import random
 import select
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Literal
 
 from ropewalk.errors import MergeConflict
 from ropewalk.history import Branch, History
 from ropewalk.store import SqliteStore, space_name
-from tests.fairness import Stillness, waited
 
 SPACE = space_name("test", "shared")
 MERGERS = {"count": "add", "log": "append"}
@@ -81,15 +79,11 @@ def work_together(
 ) -> None:
     """Threads with a handle each, until the space has its last operation."""
 
-    still = Stillness()
-
     def work(thread: int) -> None:
         handle, mine, number = history.open(), f"{name}.{thread}", 0
-        while (before := history.store.view(SPACE).sequence) < last:
-            number, began = number + 1, time.monotonic()
+        while history.store.view(SPACE).sequence < last:
+            number += 1
             say(f"{mine}:{number} {step(handle, mine, number)}")
-            if not still.since(began):
-                say(waited(history.store.view(SPACE).sequence - before))
 
     workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
     for worker in workers:

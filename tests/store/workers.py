@@ -19,14 +19,12 @@ import random
 import sqlite3
 import sys
 import threading
-import time
 from collections.abc import Callable
 
 from ropewalk.errors import RefMoved
 from ropewalk.store import FileStore, KeyValueStore, Move, RedisStore, SqliteStore, Store
 from ropewalk.testing._stores._base import MAIN, SPACE, value
 from ropewalk.tree import Kind, make_object
-from tests.fairness import Stillness, waited
 from tests.store.redis_example import redis_store
 
 BIG = 300_000
@@ -44,11 +42,10 @@ def open_engine(engine: str, place: str) -> Store:
 
 def share(store: Store, name: str, threads: str, last: str) -> None:
     """Move one ref together with others, until the space has its last operation."""
-    still = Stillness()
     say("ready")
     sys.stdin.readline()
 
-    def move(number: int) -> int:
+    def move(number: int) -> None:
         while True:
             ref = store.ref(SPACE, MAIN)
             before = None if ref is None else ref.target
@@ -60,16 +57,11 @@ def share(store: Store, name: str, threads: str, last: str) -> None:
             except RefMoved:
                 continue
             say(f"{done.sequence} {one.id.hex()}")
-            return done.sequence
+            return
 
     def work(number: int) -> None:
-        while True:
-            began, before = time.monotonic(), store.view(SPACE).sequence
-            if before >= int(last):
-                return
-            after = move(number)
-            if not still.since(began):
-                say(waited(after - before))
+        while store.view(SPACE).sequence < int(last):
+            move(number)
 
     workers = [threading.Thread(target=work, args=(number,)) for number in range(int(threads))]
     for worker in workers:
