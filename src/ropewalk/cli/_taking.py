@@ -171,11 +171,10 @@ def _show_unknown(run: Run, done: Imported) -> None:
     if run.json or run.quiet or not (done.checkpoints or done.writes):
         return
     for name, count in done.unknown.items():
-        module, _, cls = name.rpartition(".")
         run.out.line(
-            (f"{count:,} objects of {name}", "yellow"),
-            " are kept as stored; if the class is yours, "
-            f"--types {module}:{cls} takes them over as objects",
+            (f"{count:,} object{'s' * (count != 1)} of {name}", "yellow"),
+            ", taken over by their fields: nothing to do if your graph's schema names the class; "
+            f"else the saver needs it, RopewalkSaver(..., types=[{name.rpartition('.')[2]}])",
         )
     for name, count in done.refused.items():
         run.out.line((f"{count:,} objects of {name}", "yellow"), " did not fit their class")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from langgraph.types import Command
 
 from ropewalk.adapters.langgraph import RopewalkSaver
 from ropewalk.threads import ThreadCheckpointer
-from tests.cli.support import Done, here, process, terminal
+from tests.cli.support import Done, environment, here, process, terminal
 from tests.frameworks.langgraph.official import (
     ANSWERED,
     DECLARED,
@@ -79,7 +81,60 @@ def test_a_file_is_taken_over_and_it_is_said_how_much_smaller_it_became(place: P
     assert done.code == 0, done.err
     assert "Took over 20 checkpoints and 34 writes of 2 threads" in done.out
     assert "20 read back and equal" in done.out and "times smaller" in done.out
-    assert "objects of tests.frameworks.langgraph.official.Plan are kept as stored" in done.out
+    assert "objects of tests.frameworks.langgraph.official.Plan, taken over by their" in done.out
+
+
+AGENT = """
+import sys
+from dataclasses import dataclass
+from typing import TypedDict
+
+from langgraph.graph import START, StateGraph
+from ropewalk.adapters.langgraph import RopewalkSaver
+from tests.frameworks.langgraph.official import sqlite_saver
+
+@dataclass
+class Draft:
+    text: str
+
+class State(TypedDict):
+    draft: Draft
+
+def graph(saver):
+    builder = StateGraph(State)
+    builder.add_node("write", lambda state: {"draft": Draft("hello")})
+    builder.add_edge(START, "write")
+    return builder.compile(checkpointer=saver)
+
+CONFIG = {"configurable": {"thread_id": "drafts"}}
+"""
+BEFORE = """
+from agent import *
+with sqlite_saver("official.db") as saver:
+    graph(saver).invoke({}, CONFIG)
+"""
+AFTER = """
+from agent import *
+with RopewalkSaver(".ropewalk") as saver:
+    assert graph(saver).get_state(CONFIG).values == {"draft": Draft("hello")}
+"""
+
+
+def test_of_classes_it_is_said_what_the_graph_has_to_do_and_that_is_so(tmp_path: Path) -> None:
+    def run(source: str) -> None:
+        path = f"{tmp_path}:{ROOT / 'src'}:{ROOT}"
+        env = environment(PYTHONPATH=path)
+        subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=tmp_path, env=env,
+                       check=True)  # fmt: skip
+
+    (tmp_path / "agent.py").write_text(AGENT)
+    run(BEFORE)
+    done = ropewalk("import-langgraph", "official.db", cwd=tmp_path)
+    told = next(line for line in done.out.splitlines() if "agent.Draft" in line)
+
+    assert "nothing to do if your graph's schema names the class" in told
+    assert "types=[Draft]" in told
+    run(AFTER)
 
 
 def test_classes_that_are_named_are_taken_over_as_objects(place: Path) -> None:
