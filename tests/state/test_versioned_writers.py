@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import numpy
 import pydantic
 import pytest
 
-from ropewalk.errors import InvalidInput, MergeConflict, WriteIdReused
-from ropewalk.state import Versioned
+from ropewalk.errors import Conflict, InvalidInput, MergeConflict, WriteIdReused
+from ropewalk.history import History
+from ropewalk.state import Versioned, task
 from ropewalk.tree import Merger
 from tests.sample_types import Color
 from tests.state.conftest import StateOpener
@@ -564,3 +566,70 @@ def test_a_session_has_changes_and_objects_of_its_own(state: Versioned) -> None:
     other.commit()
     state.refresh()
     assert state["a"] == [1, "other"]
+
+
+# A branch that somebody removed.
+
+
+@pytest.fixture
+def orphan(open_state: StateOpener) -> Versioned:
+    """A handle with a change on a branch that somebody else has removed."""
+    state = open_state()
+    state["a"] = 1
+    state.commit()
+    side = open_state().branch("side")
+    side["b"] = 2
+    side.commit()
+    side["c"] = 3
+    History(state.store, "states/default").delete_branch("side")
+    return side
+
+
+def in_transaction(state: Versioned) -> None:
+    with state.transaction():
+        state["d"] = 4
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda state: state.commit(),
+        lambda state: state.merge("main"),
+        lambda state: state.refresh(),
+        lambda state: state.reset(),
+        lambda state: state.reset(state.commit_hash),
+        lambda state: state.session(),
+        in_transaction,
+    ],
+    ids=["commit", "merge", "refresh", "reset", "reset to", "session", "transaction"],
+)
+def test_a_removed_branch_is_said_to_be_removed_and_nothing_held_is_lost(
+    orphan: Versioned, open_state: StateOpener, call: Callable[[Versioned], Any]
+) -> None:
+    for _ in range(2):
+        with pytest.raises(Conflict, match=r"branch 'side' .* was removed"):
+            call(orphan)
+
+    assert dict(orphan) == {"a": 1, "b": 2, "c": 3}
+    assert list(open_state().branches()) == ["main"]
+
+
+def test_a_task_does_not_run_on_a_removed_branch(orphan: Versioned) -> None:
+    ran = []
+
+    @task
+    def work() -> None:
+        ran.append(1)
+
+    del orphan["c"]  # Nothing is left to commit before the call.
+    with pytest.raises(Conflict, match=r"branch 'side' .* was removed"):
+        work(state=orphan)
+
+    assert ran == []
+    assert list(orphan.branches()) == ["main"]
+
+
+def test_a_removed_branch_begins_anew_where_its_handle_stands(orphan: Versioned) -> None:
+    again = orphan.branch("side")
+
+    assert dict(again) == {"a": 1, "b": 2}

@@ -34,6 +34,7 @@ from ropewalk.history._merging import (
     merge_edited,
     merge_late,
     reading_too,
+    removed,
 )
 from ropewalk.history._recent import RecentObjects
 from ropewalk.history._turns import Hold, turn
@@ -252,6 +253,8 @@ class Branch:
             def edit(root: ObjectId | None, read: Reader) -> Edited:
                 if root == base:
                     return edited
+                if root is None:
+                    raise removed(self.name, self.history.space)
                 find, codec = self.history._commits.find, self.history.codec
                 how = Merging(find, read, mergers, codec, exclusive)
                 return merge_edited(base, edited, root, how)
@@ -412,10 +415,7 @@ class Branch:
         """The caller's value as a commit of its own, and a second one that merges it."""
         seen, theirs = self._seen, head.commit
         if theirs is None:
-            raise Conflict(
-                f"branch {self.name!r} of {self.history.space!r} was removed meanwhile. Open it "
-                "again to begin it anew."
-            )
+            raise removed(self.name, self.history.space)
         ours, made = self._make(change.root, () if seen is None else (seen,), notes)
         read = reading_too(self.history.store.read, change.objects)
         merged = merge_late(

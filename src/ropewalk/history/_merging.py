@@ -72,6 +72,13 @@ class Base(NamedTuple):
     objects: Sequence[Object] = ()
 
 
+def removed(branch: str, space: str) -> Conflict:
+    """The error of whoever goes on with a branch that is no longer there."""
+    return Conflict(
+        f"branch {branch!r} of {space!r} was removed meanwhile. Open it again to begin it anew."
+    )
+
+
 def merge_late(base: ObjectId | None, mine: ObjectId, published: ObjectId, how: Merging) -> Edited:
     """A value that comes late, merged into the one that was published meanwhile.
 
@@ -90,14 +97,12 @@ def merge_late(base: ObjectId | None, mine: ObjectId, published: ObjectId, how: 
 
 
 def merge_edited(
-    base: ObjectId | None, edited: Edited, published: ObjectId | None, how: Merging
+    base: ObjectId | None, edited: Edited, published: ObjectId, how: Merging
 ) -> Edited:
     """What was edited from a base, merged into what was published meanwhile.
 
     Of the edited objects only those are given that the outcome still needs.
     """
-    if published is None:
-        raise Conflict("the branch was removed meanwhile. Open it again to begin it anew.")
     reading = how._replace(read=reading_too(how.read, edited.objects))
     merged = merge_late(base, edited.root, published, reading)
     made = {one.id: one for one in [*edited.objects, *merged.objects]}

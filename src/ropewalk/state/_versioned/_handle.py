@@ -21,7 +21,7 @@ from ropewalk.errors import (
 )
 from ropewalk.history import Commit, History, StepFields
 from ropewalk.history._commits import new_write_id
-from ropewalk.history._merging import Merging, merge_late, reading_too
+from ropewalk.history._merging import Merging, merge_late, reading_too, removed
 from ropewalk.history._recent import RecentObjects
 from ropewalk.state._versioned._reconciling import Reconciler
 from ropewalk.state._versioned._shelves import At, Shelves, inside
@@ -229,10 +229,20 @@ class Handle:
 
     # What others did.
 
+    def look(self) -> Commit | None:
+        """The newest commit of the branch; None before the first.
+
+        Raises `Conflict` if the branch was removed: what the handle stands at is not there.
+        """
+        head = self.branch.refresh()
+        if head is None and self.commit is not None:
+            raise removed(self.branch.name, self.history.space)
+        return head
+
     def refresh(self, mergers: Mergers) -> None:
         """Stand at the newest commit, with own changes on top of it."""
         self.settle(mergers)
-        head = self.branch.refresh()
+        head = self.look()
         if head is not None and (self.commit is None or head.id != self.commit.id):
             self._rebase(self.root, (), self.draft(), head, mergers)
 

@@ -18,7 +18,7 @@ from ropewalk.errors import (
     RopewalkError,
 )
 from ropewalk.history import MAIN, At, Commit, History, StepFields
-from ropewalk.history._merging import check_mergers
+from ropewalk.history._merging import check_mergers, removed
 from ropewalk.state._state import Recorded, State
 from ropewalk.state._versioned._blocks import Blocks
 from ropewalk.state._versioned._checkout import Checkout, recorded, resolve
@@ -272,7 +272,8 @@ class Versioned(State):
         """Show what others committed, and keep own changes; the commit's hash.
 
         Objects that are held are brought up to date in place. Raises `MergeConflict`,
-        with nothing changed, if others changed what was changed here too.
+        with nothing changed, if others changed what was changed here too, and `Conflict` if
+        somebody removed the branch.
         """
         with self._apart("refresh"):
             self._handle.refresh(self._rules(mergers))
@@ -280,7 +281,10 @@ class Versioned(State):
 
     def session(self) -> Versioned:
         """Another handle on the same branch, with changes and objects of its own."""
-        return self._other(self.branch_name)
+        made = self._other(self.branch_name)
+        if made._commit is None and self._commit is not None:
+            raise removed(self.branch_name, self._history.space)
+        return made
 
     def _other(self, branch: str) -> Versioned:
         return type(self)(
@@ -329,15 +333,16 @@ class Versioned(State):
 
         Without one the handle stands at the newest commit of its branch then. Nothing is
         deleted: the commits that the branch leaves can still be checked out, and be
-        returned to. Objects that were read before are no longer followed.
+        returned to. Objects that were read before are no longer followed. Raises `Conflict`,
+        and drops nothing, if somebody removed the branch: `branch` begins it anew.
         """
         with self._apart("reset"):
             if commit_hash is not None:
                 target = self._resolve(commit_hash)
-                head = self._handle.branch.refresh()
+                head = self._handle.look()
                 if head is None or head.id != target.id:
                     self._history.move_branch(self.branch_name, target)
-            self._handle.stand_at(self._handle.branch.refresh())
+            self._handle.stand_at(self._handle.look())
             return self.commit_hash
 
     def branch(self, name: str, at: At | None = None) -> Versioned:
@@ -361,15 +366,17 @@ class Versioned(State):
         """Bring the changes of another branch or commit into this branch; the new hash.
 
         Three-way, from where the two parted. Raises `MergeConflict` with nothing changed,
-        and `InvalidInput` if something here is not committed.
+        `InvalidInput` if something here is not committed, and `Conflict` if somebody removed
+        this branch.
         """
         if isinstance(source, Versioned):
             source = source._required()
         with self._apart("merge"):
             self._handle.settle(self._rules(mergers))
+            head = self._handle.look()
             if self.dirty:
                 raise InvalidInput("there are changes here: commit() or reset() before a merge")
-            if self._handle.branch.refresh() is None:
+            if head is None:
                 self._history.create_branch(self.branch_name, source)
             else:
                 self._history.merge(source, self.branch_name, mergers=self._rules(mergers))
