@@ -187,7 +187,7 @@ def test_an_artifact_has_a_log_and_a_tree(trip: CoherenceCore) -> None:
         "version 2 by reviewer",
         "version 1 by planner",
     ]
-    assert [line.split(" [")[0] for line in on("tree", *PLAN).out.splitlines()] == [
+    assert [line.split(" [")[0] for line in on("tree", *PLAN).out.splitlines()[:-1]] == [
         "● version 1 by planner",
         "● version 2 by reviewer",
         "● version 3 by planner",
@@ -236,8 +236,9 @@ def test_a_name_of_two_lines_is_shown_on_one(trip: CoherenceCore) -> None:
     assert told(on("artifacts", "--limit", "1")) == [
         "two\\nlines\\x1b of set trip version 1 by planner"
     ]
-    for arguments in (("log",), ("tree",), ("branches",), ("ops",)):
+    for arguments in (("log",), ("tree", "-q"), ("branches",), ("ops",)):
         assert len(on(*arguments, "--artifact", odd).out.splitlines()) == 1
+    assert "(two lines *)" in on("tree", "--artifact", odd).out.splitlines()[0]
 
 
 @pytest.mark.parametrize(

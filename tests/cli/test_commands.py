@@ -29,15 +29,33 @@ def test_the_commands_of_the_page_work_in_processes_of_their_own(tmp_path: Path)
 
 
 def test_a_tree_shows_status_forks_and_names(page: Path) -> None:
-    lines = here("tree").out.splitlines()
+    *lines, legend = here("tree").out.splitlines()
 
     assert [line.split(" [")[0] for line in lines] == [
-        "↺ Parsed request",
+        "● Parsed request",
         "├─ ○ Collected candidates",
         "● review_aggregation",
     ]
     assert lines[0].endswith("(main)")
     assert lines[2].endswith("(reviews-first *)")
+    assert legend == (
+        "Signs: ● active  ○ rolled back  ↺ recovered  ✗ failed  ⋮ not shown  * current branch"
+    )
+
+
+def test_a_legend_has_the_signs_that_the_terminal_can_say(page: Path) -> None:
+    done = process("tree", cwd=page, env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
+
+    *lines, legend = done.out.splitlines()
+    assert [line.split(" [")[0] for line in lines][:2] == [
+        "* Parsed request",
+        "|- o Collected candidates",
+    ]
+    assert legend.startswith("Signs: * active  o rolled back  r recovered  ! failed  : not shown")
+
+
+def test_a_tree_for_programs_has_no_legend(page: Path) -> None:
+    assert "recovered" not in here("tree", "--json").out + here("tree", "-q").out
 
 
 def test_a_tree_can_be_cut_and_unfolded(agent: Timeline) -> None:
@@ -45,7 +63,7 @@ def test_a_tree_can_be_cut_and_unfolded(agent: Timeline) -> None:
         agent.checkpoint({"n": number}, description=f"Step {number}")
 
     assert ": 38 more steps" in here("tree", "--fold", "4").out.replace("⋮", ":")
-    assert len(here("tree", "--all").out.splitlines()) == 43
+    assert len(here("tree", "--all").out.splitlines()) == 44
     assert here("tree", "-n", "1").out.startswith("● Step 39")
 
 
@@ -134,11 +152,33 @@ def test_rollback_undo_and_redo_move_the_head(page: Path) -> None:
     before = here("log", "-q", "-n", "1").out
 
     assert before != head
-    assert here("undo").out.startswith("Undid operation 6: ")
+    moved = f"reviews-first is at {head[:8]}"
+    assert here("undo").out == f"Undid operation 6 (rollback): {moved}\n"
     assert here("log", "-q", "-n", "1").out == head
-    assert here("redo").code == 0
+    assert (
+        here("redo").out == f"Redid operation 6 (rollback): {moved.replace(head[:8], before[:8])}\n"
+    )
     assert here("log", "-q", "-n", "1").out == before
+    newest, older = here("ops", "-n", "2").out.splitlines()
+    assert "redo of 6" in newest and "undo of 6" in older
     assert here("rollback", "--to", before.strip()).code == 0
+
+
+def test_a_rollback_past_the_first_step_goes_to_the_first_and_warns(page: Path) -> None:
+    first = here("log", "-q").out.split()[-1]
+
+    done = here("rollback", "9")
+
+    assert f"reviews-first is at * {first[:8]}" in done.out
+    assert done.err.startswith("Warning: branch 'reviews-first'")
+    assert (done.code, len(done.err.splitlines())) == (0, 1)
+
+
+def test_a_branch_that_exists_is_switched_to(page: Path) -> None:
+    assert here("branch", "idea").out.startswith("Created and switched to branch idea at ")
+    assert here("branch", "main").out.startswith("Switched to existing branch main at ")
+    assert not here("branch", "main", "--json").record["created"]
+    assert "* main" in here("branches").out
 
 
 def test_rollback_of_another_branch_leaves_the_current_one(agent: Timeline) -> None:

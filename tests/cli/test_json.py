@@ -19,7 +19,7 @@ from ropewalk.cli._values import plain, same
 from ropewalk.tree import ABSENT
 from tests.cli.support import Done, damage, here, process
 
-STEP = "id hash parents agent branch description logic_step status error time metadata"
+STEP = "id hash parents agent branch description logic_step status merged error time metadata"
 OPERATION = "sequence time action moves metadata write_id"
 CHECKED = "ok problems spaces refs operations objects read_data"
 
@@ -29,7 +29,8 @@ CONTRACT: dict[str, tuple[tuple[str, ...], str]] = {
     "log": (("log",), STEP),
     "tree": (
         ("tree",),
-        "id depth hidden hidden_failures status description branches current tags merges error",
+        "id depth hidden hidden_failures status description branches current tags merges merged "
+        "error",
     ),
     "branches": (("branches",), "name current head checkpoints"),
     "show": (("show",), f"{STEP} state traceback"),
@@ -37,7 +38,7 @@ CONTRACT: dict[str, tuple[tuple[str, ...], str]] = {
     "diff": (("diff",), "kind path old new"),
     "blame": (("blame", "stage"), f"{STEP} path"),
     "bisect": (("bisect", "stage", "reviews"), f"{STEP} path"),
-    "branch": (("branch", "new"), "branch head checkpoints"),
+    "branch": (("branch", "new"), "branch head checkpoints created"),
     "branch --delete": (("branch", "-d", "main"), "deleted head dry_run"),
     "switch": (("switch", "main"), "branch head checkpoints"),
     "rollback": (("rollback",), f"{STEP} head_of"),
@@ -45,7 +46,7 @@ CONTRACT: dict[str, tuple[tuple[str, ...], str]] = {
     "cherry-pick": (("cherry-pick", "reviews-first"), f"{STEP} head_of"),
     "revert": (("revert", "reviews-first"), f"{STEP} head_of"),
     "fork": (("fork", "second"), "agent branch head"),
-    "undo": (("undo",), OPERATION),
+    "undo": (("undo",), f"{OPERATION} of"),
     "tag": (("tag", "v1"), "tag id"),
     "ops": (("ops",), OPERATION),
     "metrics": (
@@ -82,7 +83,9 @@ def test_redo_import_and_demo_give_theirs(page: Path) -> None:
     here("undo")
     here("export", "run.session")
 
-    assert sorted(here("redo", "--json").record) == sorted(OPERATION.split())
+    redone = here("redo", "--json").record
+    assert sorted(redone) == sorted(f"{OPERATION} of".split())
+    assert redone["of"] == {"sequence": 6, "action": "rollback"}
     told = here("import", "run.session", "--name", "copy", "--json").record
     assert told == {"agent": "copy", "checkpoints": 3}
     assert here("demo", "--json").record == {"store": ".ropewalk", "agent": "demo"}
@@ -118,9 +121,9 @@ def test_a_problem_comes_before_the_verdict(page: Path) -> None:
 
 ERRORS: list[tuple[Callable[[], Done], str, int]] = [
     (lambda: here("show", "nothing", "--json"), "not-found", 4),
-    (lambda: here("rollback", "99", "--json"), "invalid-input", 3),
+    (lambda: here("rollback", "0", "--json"), "invalid-input", 3),
     (lambda: here("log", "--agent", "../x\0", "--json"), "invalid-name", 3),
-    (lambda: here("branch", "main", "--json"), "conflict", 5),
+    (lambda: here("branch", "main", "--at", "main", "--json"), "conflict", 5),
     (lambda: here("bisect", "stage", "--json"), "usage", 2),
 ]
 

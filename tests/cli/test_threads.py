@@ -261,7 +261,7 @@ def test_a_thread_has_a_log_and_a_tree(folder: Path) -> None:
     assert steps == [
         "a state (main *)", "1 message", "1 message", "a state, 1 message, the record", "1 message",
     ]  # fmt: skip
-    assert len(on("tree").out.splitlines()) == 5
+    assert len(on("tree").out.splitlines()) == 6  # The last one says what the signs mean.
     assert on("branches", "-q").out == "main\n"
 
 

@@ -163,12 +163,21 @@ def test_a_commit_that_meets_other_work_is_kept_and_merged(history: History) -> 
     assert seen is not None
     first = theirs.commit({"a": 0, "b": 1})
 
-    made = ours.commit({"a": 1, "b": 0}, description="Ours")
+    made = ours.commit(
+        {"a": 1, "b": 0},
+        description="Ours",
+        logic_step="think",
+        metadata={"tokens": 3},
+        extension={"own": 1},
+    )
 
     assert history.value() == {"a": 1, "b": 1}
+    assert (made.description, made.logic_step, made.extension["own"]) == ("Ours", "think", 1)
+    assert history.metadata(made) == {"tokens": 3}
+    assert made.merged and not first.merged
     assert made.parents[0] == first.id
     mine = history.resolve(made.parents[1])
-    assert mine.parents == (seen.id,) and mine.description == "Ours"
+    assert mine.parents == (seen.id,) and mine.description == "Ours" and not mine.merged
     assert history.value(mine) == {"a": 1, "b": 0}
     assert ours.head == made and ours.seen == mine
 

@@ -406,6 +406,21 @@ def test_a_key_that_both_removed_is_gone(pair: tuple[Versioned, Versioned]) -> N
     assert pair[1]["n"] == 2
 
 
+def test_a_commit_that_was_merged_keeps_its_own_words(pair: tuple[Versioned, Versioned]) -> None:
+    one, two = pair
+    one["mine"], two["yours"] = 1, 2
+    one.commit("Mine", logic_step="first")
+    two.commit("Yours", logic_step="second", metadata={"tokens": 3})
+
+    second, first = two.history(2)
+    assert (first.description, first.logic_step, first.merged) == ("Mine", "first", False)
+    assert (second.description, second.logic_step, second.merged) == ("Yours", "second", True)
+    assert two.checkout(second).metadata == {"tokens": 3}
+    two["yours"] = 3
+    two.commit("Alone")
+    assert not two.history(1)[0].merged
+
+
 def test_two_first_commits_are_merged(open_state: StateOpener) -> None:
     one, two = open_state(), open_state()
     one["a"] = 1

@@ -105,6 +105,65 @@ def test_a_failure_is_kept_with_its_error_and_traceback(
 
 
 @both
+def test_a_step_that_went_well_after_failures_has_recovered_and_stays_so(
+    agent: Timeline, tmp_path: Path, asynchronous: bool
+) -> None:
+    _, fell_back = run(agent, Flaky(9), asynchronous, fallback=lambda state: {"cached": 1})
+    _, retried = run(agent, Flaky(2), asynchronous)
+    _, at_once = run(agent, Flaky(0), asynchronous)
+    agent.branch("other")
+    agent.checkpoint({"other": 1})
+    agent.rollback()
+    agent.undo()
+    agent.switch_branch("main")
+    agent.tag("v1")
+    copy = agent.fork("copy")
+    agent.export_session(tmp_path / "session")
+    imported = Timeline.import_session(tmp_path / "session", agent.store, "imported")
+
+    for found in (agent, copy, imported):
+        statuses = [
+            str(found.get(one.id).status)
+            for one in (fell_back, retried, at_once, agent.history()[1])
+        ]
+        assert statuses == ["recovered", "recovered", "active", "active"]
+    assert imported.visualize_tree(fold=2) == agent.visualize_tree(fold=2)
+    assert str(agent.failures()[0].status) == "failed"
+    agent.rollback(to_checkpoint_id=at_once.parents[0])
+    assert agent.get(at_once.parents[0]).status == CheckpointStatus.ACTIVE
+
+
+@both
+def test_a_step_that_is_called_again_after_it_failed_has_recovered(
+    agent: Timeline, asynchronous: bool
+) -> None:
+    flaky = Flaky(1)
+    with pytest.raises(ConnectionError):
+        run(agent, flaky, asynchronous, max_retries=1)
+
+    _, recovered = run(agent, flaky, asynchronous, max_retries=1)
+    after = agent.checkpoint({"n": 3})
+
+    assert recovered.status == CheckpointStatus.RECOVERED
+    assert agent.history()[2].description == "Before: work"
+    assert agent.history()[2].status == after.status == CheckpointStatus.ACTIVE
+
+
+def test_what_is_saved_after_a_block_that_failed_has_recovered(agent: Timeline) -> None:
+    with pytest.raises(ValueError), checkpoint_context(agent, "divide"):
+        raise ValueError("no")
+    with checkpoint_context(agent, "divide") as context:
+        context.state = {"half": 1}
+
+    assert context.checkpoint is not None
+    assert context.checkpoint.status == CheckpointStatus.RECOVERED
+    with pytest.raises(ValueError), checkpoint_context(agent, "elsewhere"):
+        raise ValueError("no")
+    agent.branch("other", agent.history()[1].id)
+    assert agent.checkpoint({"other": 1}).status == CheckpointStatus.ACTIVE
+
+
+@both
 def test_the_fallback_saves_its_result_on_the_same_branch(
     agent: Timeline, asynchronous: bool
 ) -> None:

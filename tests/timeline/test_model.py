@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis.stateful import (
 
 from ropewalk.errors import Conflict, InvalidInput, MergeConflict, NotFound
 from ropewalk.store import MemoryStore
-from ropewalk.timeline import Checkpoint, CheckpointStatus, Timeline
+from ropewalk.timeline import BranchInfo, Checkpoint, CheckpointStatus, Timeline
 
 KEYS = st.sampled_from("abcd")
 NAMES = st.sampled_from(["one", "two", "three"])
@@ -59,12 +60,17 @@ class Model(RuleBasedStateMachine):
     @rule(count=st.integers(-1, 5))
     def rollback(self, count: int) -> None:
         chain = self.chain(self.refs.heads[self.refs.current])
-        if not 1 <= count < len(chain):
+        if count < 1:
             with pytest.raises(InvalidInput):
                 self.agent.rollback(count)
             return
-        assert self.agent.rollback(count).id == chain[count]
-        self.move({self.refs.current: chain[count]})
+        if count < len(chain):
+            assert self.agent.rollback(count).id == chain[count]
+        else:
+            with pytest.warns(UserWarning, match="first step"):
+                assert self.agent.rollback(count).id == chain[-1]
+        if len(chain) > 1:
+            self.move({self.refs.current: chain[min(count, len(chain) - 1)]})
 
     @precondition(lambda self: self.has_head())
     @rule(name=NAMES, data=st.data())
@@ -73,20 +79,26 @@ class Model(RuleBasedStateMachine):
         if name in self.refs.heads:
             with pytest.raises(Conflict):
                 self.agent.branch(name, start)
+            self.switch(name, lambda: self.agent.branch(name))
             return
-        self.agent.branch(name, start[:16])
+        assert self.agent.branch(name, start[:16]).created
         self.move({name: start}, name)
 
     @rule(name=st.one_of(NAMES, st.just("main")))
-    def switch(self, name: str) -> None:
+    def switch_branch(self, name: str) -> None:
         if name not in self.refs.heads:
             if name == "main" and not self.refs.heads:
                 return
             with pytest.raises(NotFound):
                 self.agent.switch_branch(name)
             return
+        self.switch(name, lambda: self.agent.switch_branch(name))
+
+    def switch(self, name: str, call: Callable[[], BranchInfo]) -> None:
         recorded = len(self.agent.operations())
-        self.agent.switch_branch(name)
+        assert call() == BranchInfo(
+            name, True, self.refs.heads[name], len(self.chain(self.refs.heads[name]))
+        )
         if len(self.agent.operations()) > recorded:
             self.done.append(self.refs)
         self.refs = Refs(self.refs.heads, name)

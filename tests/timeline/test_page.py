@@ -141,7 +141,7 @@ def test_the_tree_shows_what_happened(agent: AgentStateProtocol) -> None:
         "● Plan generated",
         "● Before: API",
         "├─ ✗ Failed (attempt 1): API",
-        "● API",
+        "↺ API",
         "● Summary complete",
     ]
     assert "TimeoutError: too slow" in tree

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -110,7 +111,7 @@ def test_another_process_goes_on_where_the_last_one_stopped(
     assert again.visualize_tree() == agent.visualize_tree()
     assert again.metrics == agent.metrics
     assert again.get(ids[2]).status == CheckpointStatus.ROLLED_BACK
-    assert again.get(ids[1]).status == CheckpointStatus.RECOVERED
+    assert again.get(ids[1]).status == CheckpointStatus.ACTIVE
 
 
 def test_two_timelines_of_one_store_do_not_meet(agent: Timeline) -> None:
@@ -148,13 +149,26 @@ def test_a_rollback_goes_back_by_one_step_or_more(agent: Timeline, count: Any) -
     assert agent.get_state() == {"step": 3}
 
 
-def test_a_rollback_past_the_first_step_says_what_is_possible(agent: Timeline) -> None:
-    steps(agent, 3)
+@pytest.mark.parametrize("count", [3, 10**12])
+def test_a_rollback_past_the_first_step_goes_to_the_first_and_warns(
+    agent: Timeline, count: int
+) -> None:
+    ids = steps(agent, 3)
 
-    with pytest.raises(InvalidInput, match="at most 2 step"):
-        agent.rollback(3)
+    with pytest.warns(UserWarning, match="'main' .* by 2 step"):
+        assert agent.rollback(count).id == ids[0]
 
+    assert agent.get_state() == {"step": 1}
+    agent.undo()
     assert agent.get_state() == {"step": 3}
+
+
+def test_a_rollback_from_the_first_step_does_nothing_and_warns(agent: Timeline) -> None:
+    ids = steps(agent, 1)
+
+    with pytest.warns(UserWarning, match="by 0 step"):
+        assert agent.rollback().id == ids[0]
+    assert [one.metadata["action"] for one in agent.operations()] == ["commit"]
 
 
 def test_a_rollback_to_an_unknown_id_or_another_branch_is_refused(agent: Timeline) -> None:
@@ -194,6 +208,18 @@ def test_everything_can_be_undone_one_after_the_other(agent: Timeline) -> None:
     assert list(agent.tags()) == ["v1"]
 
 
+def test_an_undo_and_a_redo_name_the_operation_that_they_are_about(agent: Timeline) -> None:
+    steps(agent, 3)
+    agent.rollback()
+    (rollback,) = agent.last_operations(1)
+
+    undone, redone = agent.undo(), agent.redo()
+
+    assert undone.metadata["undoes"] == redone.metadata["redoes"] == rollback.sequence
+    assert (undone.metadata["action"], redone.metadata["action"]) == ("undo", "redo")
+    assert agent.get_state() == {"step": 2}
+
+
 def test_an_id_may_be_shortened_as_long_as_it_is_unique(agent: Timeline) -> None:
     (id,) = steps(agent, 1)
 
@@ -230,12 +256,42 @@ def test_a_branch_begins_at_the_head_or_at_a_checkpoint(agent: Timeline) -> None
     assert [one.name for one in agent.list_branches() if one.is_current] == ["earlier"]
 
 
-def test_a_branch_that_exists_or_is_unknown_is_refused(agent: Timeline) -> None:
+def test_a_branch_that_exists_is_switched_to(agent: Timeline) -> None:
+    steps(agent, 1)
+
+    assert agent.branch("other").created
+    other = agent.checkpoint({"step": "other"})
+    agent.switch_branch("main")
+    found = agent.branch("other")
+
+    assert (found.created, found.head, found.checkpoint_count) == (False, other.id, 2)
+    assert agent.get_state() == {"step": "other"}
+    assert not agent.branch("other").created
+    with pytest.raises(Conflict, match="already"):
+        agent.branch("other", other.id)
+    assert agent.head == other
+
+
+def test_a_branch_that_two_make_at_once_is_made_by_one(open_timeline: Opener) -> None:
+    steps(open_timeline(), 1)
+    agents = [open_timeline() for _ in range(4)]
+    together = threading.Barrier(len(agents))
+
+    def make(agent: Timeline) -> bool:
+        together.wait()
+        return agent.branch("idea").created
+
+    with ThreadPoolExecutor(len(agents)) as pool:
+        made = list(pool.map(make, agents))
+
+    assert sorted(made) == [False, False, False, True]
+    assert {agent.current_branch for agent in agents} == {"idea"}
+
+
+def test_a_branch_that_is_unknown_or_the_current_one_is_refused(agent: Timeline) -> None:
     steps(agent, 1)
     agent.branch("other")
 
-    with pytest.raises(Conflict, match="switch_branch"):
-        agent.branch("other")
     with pytest.raises(NotFound, match="'main', 'other'"):
         agent.switch_branch("nowhere")
     with pytest.raises(InvalidInput, match="current branch"):

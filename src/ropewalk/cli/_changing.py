@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated
 
 import typer
 
 from ropewalk.cli._command import Run, command, names_of_branches
 from ropewalk.cli._errors import Usage
-from ropewalk.cli._looking import branches, operation_record, step_record, step_spans
+from ropewalk.cli._looking import action_of, branches, operation_record, step_record, step_spans
+from ropewalk.cli._output import warn
 from ropewalk.cli._threads import read_id
 from ropewalk.codec import Path, parse_path
 from ropewalk.errors import NotFound
-from ropewalk.store import Operation
+from ropewalk.history._undoing import REDOES, UNDOES
+from ropewalk.store import Operation, Scalar
 from ropewalk.timeline import BranchInfo, Checkpoint, Timeline
 
 StepArgument = Annotated[
@@ -36,7 +39,7 @@ def branch(
     delete: Delete = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Create a branch and switch to it, or remove one.
+    """Switch to a branch, which begins here if it is new; or remove one.
 
     Example: ropewalk branch reviews-first
     """
@@ -51,7 +54,9 @@ def branch(
         elif dry_run:
             raise Usage("--dry-run goes with --delete: nothing else here deletes")
         else:
-            _show_branch(run, "Created and switched to", timeline.branch(name, at))
+            made = timeline.branch(name, at)
+            verb = "Created and switched to" if made.created else "Switched to existing"
+            _show_branch(run, verb, made, created=made.created)
 
 
 @command()
@@ -74,12 +79,16 @@ def rollback(
         str | None, typer.Option("--to", metavar="ID", help="Go back to this checkpoint.")
     ] = None,
 ) -> None:
-    """Put the branch at an earlier step. Nothing is deleted.
+    """Put the branch at an earlier step, at most at its first. Nothing is deleted.
 
     Example: ropewalk rollback 3
     """
     with run.changing() as timeline:
-        step = timeline.rollback(steps, to)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            step = timeline.rollback(steps, to)
+        for one in caught:
+            warn(f"Warning: {one.message}")
         _show_step(run, timeline, "Rolled back", step)
 
 
@@ -174,17 +183,19 @@ def undo(
     Example: ropewalk undo
     """
     with run.changing() as timeline:
-        _show_undone(run, timeline, "Undid", timeline.undo(sequence))
+        done = timeline.undo(sequence)
+        _show_undone(run, timeline, "Undid", done, done.metadata.get(UNDOES))
 
 
 @command()
 def redo(run: Run) -> None:
-    """Take back the last undo.
+    """Do again what the last undo took back.
 
     Example: ropewalk redo
     """
     with run.changing() as timeline:
-        _show_undone(run, timeline, "Took back", timeline.redo())
+        done = timeline.redo()
+        _show_undone(run, timeline, "Redid", done, done.metadata.get(REDOES))
 
 
 @command()
@@ -240,11 +251,12 @@ def _show_deleted(run: Run, record: dict[str, object], what: str, id: str, dry_r
     run.out.done(record, f"{verb} {what}, which was at ", (id[:8], "yellow"))
 
 
-def _show_branch(run: Run, verb: str, branch: BranchInfo) -> None:
+def _show_branch(run: Run, verb: str, branch: BranchInfo, **more: object) -> None:
     record = {
         "branch": branch.name,
         "head": branch.head or None,
         "checkpoints": branch.checkpoint_count,
+        **more,
     }
     at = f" at {branch.head[:8]}" if branch.head else ""
     run.out.done(record, f"{verb} branch ", (branch.name, "bold cyan"), at)
@@ -256,11 +268,16 @@ def _show_step(run: Run, timeline: Timeline, verb: str, step: Checkpoint) -> Non
     run.out.done(record, f"{verb}: ", (name, "bold cyan"), " is at ", *step_spans(run, step))
 
 
-def _show_undone(run: Run, timeline: Timeline, verb: str, done: Operation) -> None:
-    number = done.metadata.get("undoes")
-    record = operation_record(done)
+def _show_undone(
+    run: Run, timeline: Timeline, verb: str, done: Operation, number: Scalar | None
+) -> None:
+    """Name the operation that was taken back, or came back, and say where the branch is."""
+    assert isinstance(number, int)
+    (meant,) = timeline.operations(number - 1, 1)
+    action = action_of(meant)
+    record = {**operation_record(done), "of": {"sequence": number, "action": action}}
     name = timeline.current_branch
-    told = f"{verb} operation {number!r}: "
+    told = f"{verb} operation {number} ({action}): "
     heads = {one.name: one.head for one in timeline.list_branches()}
     at = heads[name][:8] if name in heads else "its beginning"
     run.out.done(record, told, (name, "bold cyan"), " is at ", (at, "yellow"))

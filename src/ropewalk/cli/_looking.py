@@ -12,8 +12,10 @@ from ropewalk.cli._artifacts import sets_in, told_sets
 from ropewalk.cli._command import Run, command
 from ropewalk.cli._output import Span, on_one_line
 from ropewalk.cli._threads import names_by_user
+from ropewalk.history._undoing import REDOES, UNDOES
 from ropewalk.store import Operation, Store
 from ropewalk.timeline import Checkpoint, CheckpointStatus, Timeline, TreeLine
+from ropewalk.timeline import _drawing as drawing
 from ropewalk.timeline._past import Past
 
 Limit = Annotated[
@@ -58,6 +60,8 @@ def step_spans(run: Run, step: Checkpoint, names: list[str] | None = None) -> li
     ]
     if names:
         spans += [" ", (f"({', '.join(names)})", "bold cyan")]
+    if step.merged:
+        spans += [" ", (drawing.MERGED, "magenta")]
     if step.error:
         spans += [" ", (step.error, "red")]
     return spans
@@ -114,8 +118,24 @@ def tree(
             if one.id is not None and isinstance(timeline, GraphTimeline):
                 one = one._replace(description=run.view.title(timeline.get(one.id)))
             run.out.row(_line_record(one), one.id or "", *_line_spans(one))
-        if not lines and not run.json and not run.quiet:
+        if run.json or run.quiet:
+            return
+        if not lines:
             run.out.line("(no checkpoints yet)")
+            return
+        run.out.line("Signs: ", *legend_spans(run, lines))
+
+
+def legend_spans(run: Run, lines: list[TreeLine]) -> list[Span]:
+    """What the signs of a tree mean."""
+    style = drawing.Style(unicode=run.out.unicode)
+    spans: list[Span] = []
+    for status, mark in style.marks.items():
+        spans += [(mark, STYLES[status]), f" {status.replace('_', ' ')}  "]
+    spans += [(style.more, "dim"), " not shown  * current branch"]
+    if any(line.merged for line in lines):
+        spans += ["  ", (drawing.MERGED, "magenta"), " with what others did meanwhile"]
+    return spans
 
 
 def _line_record(line: TreeLine) -> dict[str, Any]:
@@ -130,6 +150,7 @@ def _line_record(line: TreeLine) -> dict[str, Any]:
         "current": line.is_current,
         "tags": list(line.tags),
         "merges": list(line.merges),
+        "merged": line.merged,
         "error": line.error or None,
     }
 
@@ -147,8 +168,8 @@ def _line_spans(line: TreeLine) -> list[Span]:
     ]
     if line.names:
         spans += [" ", (f"({', '.join(line.names)})", "bold cyan")]
-    if line.merges:
-        spans += [" merges ", (", ".join(id[:8] for id in line.merges), "yellow")]
+    if line.told_merges:
+        spans += [" ", (line.told_merges, "magenta")]
     if line.error:
         spans += [" ", (line.error, "red")]
     return spans
@@ -221,6 +242,7 @@ def _show_step(run: Run, step: Checkpoint) -> None:
         "branch": step.branch,
         "time": step.time.isoformat(),
         "status": str(step.status),
+        "merged": "with what others did meanwhile" if step.merged else "",
         "description": step.description,
         "step": step.logic_step,
         "error": step.error or "",
@@ -277,8 +299,14 @@ def operation_record(operation: Operation) -> dict[str, Any]:
     }
 
 
+def action_of(operation: Operation) -> str:
+    """What the log calls an operation."""
+    return str(operation.metadata.get("action") or "commit")
+
+
 def _show_operation(run: Run, operation: Operation) -> None:
-    action = str(operation.metadata.get("action") or "commit")
+    meant = operation.metadata.get(REDOES, operation.metadata.get(UNDOES))
+    action = action_of(operation) + ("" if meant is None else f" of {meant!r}")
     spans: list[Span] = [(f"{operation.sequence:>6} ", "yellow"), (f"{action:<14}", "bold")]
     for name, before, target in operation.moves:
         kind, named = run.view.ref(name)

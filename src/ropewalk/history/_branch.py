@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 
 from ropewalk.errors import (
     Conflict,
@@ -52,6 +52,7 @@ from ropewalk.tree import (
     Written,
     make_commit,
 )
+from ropewalk.tree._commits import MERGED
 
 if TYPE_CHECKING:
     from ropewalk.history._history import History
@@ -60,6 +61,9 @@ Edit: TypeAlias = Callable[[ObjectId | None, Reader], Edited]
 """Makes a new value of the one with a root; None before the first."""
 
 _RESENDS = 8
+
+_NEWEST: Final = b""
+"""The base of an edit that is made of whatever value is the newest."""
 
 
 class Head(NamedTuple):
@@ -174,9 +178,9 @@ class Branch:
 
         `metadata` and `events` are further values about the step; `fields` are those of
         `Commit` by name: `description`, `logic_step`, `status`, `error`, `agent`,
-        `extension`, `time`. The commit that is returned is the new head. If it has two
-        parents, it holds the changes of others too, and the second parent is the value
-        that was handed over: `read` gives the whole.
+        `extension`, `time`. The commit that is returned is the new head. If it is `merged`,
+        it holds the changes of others too, and its second parent has the value that was
+        handed over: `read` gives the whole. Both say of the step what was handed over.
 
         Raises `NotStorable` for a value that cannot be stored, and `MergeConflict` if
         others changed the same places and no merger settles it; nothing is changed then.
@@ -259,7 +263,7 @@ class Branch:
                 how = Merging(find, read, mergers, codec, exclusive)
                 return merge_edited(base, edited, root, how)
 
-            return self._update(edit, notes, write_id, lambda root: root == base, look=False)
+            return self._update(edit, notes, write_id, base=base, look=False)
 
     # Inside.
 
@@ -313,13 +317,13 @@ class Branch:
         edit: Edit,
         notes: Notes,
         write_id: str | None,
-        knows: Callable[[ObjectId | None], bool] = lambda root: True,
         *,
+        base: ObjectId | None = _NEWEST,
         look: bool = True,
     ) -> Commit:
         """Send an edit of the newest value until it lands.
 
-        `knows` says whether all that the edit needs is reached by the value with a root.
+        With a `base` it was made from the value with that root, and is merged elsewhere.
         Without a `look`, the first attempt is made where the branch was last seen.
         """
         id = new_write_id() if write_id is None else write_id
@@ -331,8 +335,11 @@ class Branch:
                 try:
                     change = self._edited(edit, head.commit)
                     root = None if head.commit is None else head.commit.root
-                    epoch = head.epoch if knows(root) else None
-                    made = self._send(change, head.commit, epoch, notes, id, action="update")
+                    if base in (_NEWEST, root):
+                        epoch, said = head.epoch, notes
+                    else:  # Not all that the edit needs is reached by the head.
+                        epoch, said = None, notes.merged()
+                    made = self._send(change, head.commit, epoch, said, id, action="update")
                     self._recent.remember(change.objects)
                     return made
                 except RefMoved:
@@ -426,9 +433,7 @@ class Branch:
         )
         # Two who say the same of the same step, and when it was, make the same commit.
         parents = (theirs,) if ours.id == theirs.id else (theirs, ours)
-        commit, made_too = self._make(
-            merged.root, parents, Notes({**notes.fields, "description": _MERGED})
-        )
+        commit, made_too = self._make(merged.root, parents, notes.merged())
         operation = self.history._commits.land(
             [*change.objects, *notes.objects, made, *merged.objects, made_too],
             [
@@ -581,14 +586,16 @@ class Notes(NamedTuple):
     fields: Mapping[str, Any]
     objects: Sequence[Object] = ()
 
+    def merged(self) -> Notes:
+        """The same, of a step that was merged with what others did: it keeps its own words."""
+        extension = {**self.fields.get("extension", {}), MERGED: True}
+        return Notes({**self.fields, "extension": extension}, self.objects)
+
     @property
     def roots(self) -> list[ObjectId]:
         """The roots of the further values."""
         found = (self.fields.get("metadata"), self.fields.get("events"))
         return [root for root in found if root is not None]
-
-
-_MERGED = "Merged with what others did meanwhile"
 
 
 def _id(commit: Commit | None) -> ObjectId | None:

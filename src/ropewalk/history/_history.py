@@ -356,7 +356,7 @@ class History:
         return self._take_back_last("undo", undoing.last_done, "nothing to undo")
 
     def redo(self) -> Operation:
-        """Take back the last undo, unless work went on since; `NotFound` if there is none."""
+        """Do again what the last `undo` took back; `NotFound` if work went on since."""
         return self._take_back_last(undoing.REDO, undoing.last_undone, "nothing to redo")
 
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Operation]:
@@ -494,6 +494,8 @@ class History:
         if not moves:
             raise InvalidInput(f"operation {operation.sequence} moved no refs: nothing to undo")
         metadata: dict[str, Scalar] = {"action": action, undoing.UNDOES: operation.sequence}
+        if action == undoing.REDO:
+            metadata[undoing.REDOES] = operation.metadata[undoing.UNDOES]
         return self._commits.land((), (), moves, metadata)
 
     def _unknown(self, kind: str, name: str) -> NotFound:

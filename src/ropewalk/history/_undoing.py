@@ -9,6 +9,9 @@ from ropewalk.store import Move, Operation
 UNDOES = "undoes"
 """The key, in an operation's metadata, for the number of the operation that it takes back."""
 
+REDOES = "redoes"
+"""The same, for the number of the operation that a redo brings back."""
+
 REDO = "redo"
 
 

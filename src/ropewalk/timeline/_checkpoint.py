@@ -19,7 +19,7 @@ class CheckpointStatus(StrEnum):
     ROLLED_BACK = "rolled_back"
     """A rollback or an undo left it behind; it can still be read and gone back to."""
     RECOVERED = "recovered"
-    """The last rollback of its branch went back to it."""
+    """It went well after attempts at it had failed."""
     FAILED = "failed"
     """An attempt that failed; the branch did not go there."""
 
@@ -81,6 +81,14 @@ class Checkpoint:
         return self._status(self.commit)
 
     @property
+    def merged(self) -> bool:
+        """Whether others had saved steps meanwhile, so that the state holds their changes too.
+
+        The state that was handed over is then that of the second parent.
+        """
+        return self.commit.merged
+
+    @property
     def description(self) -> str:
         """What the step was, for people."""
         return self.commit.description
@@ -132,6 +140,7 @@ class Checkpoint:
             "description": self.description,
             "logic_step": self.logic_step,
             "status": str(self.status),
+            "merged": self.merged,
             "error": self.error,
             "time": self.time.isoformat(),
             "metadata": self.metadata,

@@ -15,8 +15,11 @@ from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.history import History
 from ropewalk.store import ref_name, split_name
 from ropewalk.timeline._checkpoint import CheckpointStatus
-from ropewalk.timeline._index import ATTEMPT, BRANCH, TAG, Shape, alive
-from ropewalk.tree import ObjectId
+from ropewalk.timeline._index import ATTEMPT, BRANCH, TAG, Shape, alive, status_of
+from ropewalk.tree import Commit, ObjectId
+
+MERGED = "[merged]"
+"""Stands beside a step that was merged with what others did meanwhile."""
 
 _LONGEST = 100
 _STEPS_THAT_FAILED = 20
@@ -38,7 +41,7 @@ class Style:
     def marks(self) -> dict[CheckpointStatus, str]:
         """What stands before a step."""
         signs = "●○↺✗" if self.unicode else "*or!"
-        return dict(zip(_STATUSES, signs, strict=True))
+        return dict(zip(CheckpointStatus, signs, strict=True))
 
     @property
     def fork(self) -> tuple[str, str, str, str]:
@@ -49,14 +52,6 @@ class Style:
     def more(self) -> str:
         """What stands for steps that are not shown."""
         return "⋮" if self.unicode else ":"
-
-
-_STATUSES = (
-    CheckpointStatus.ACTIVE,
-    CheckpointStatus.ROLLED_BACK,
-    CheckpointStatus.RECOVERED,
-    CheckpointStatus.FAILED,
-)
 
 
 class TreeLine(NamedTuple):
@@ -83,6 +78,8 @@ class TreeLine(NamedTuple):
     merges: tuple[str, ...]
     """The ids of the other steps that it was made from."""
     error: str
+    merged: bool = False
+    """Whether it was merged with what others did meanwhile."""
 
     @property
     def names(self) -> list[str]:
@@ -91,6 +88,13 @@ class TreeLine(NamedTuple):
         if self.is_current:
             branches[0] += " *"
         return [*branches, *(f"tag: {tag}" for tag in self.tags)]
+
+    @property
+    def told_merges(self) -> str:
+        """What it was made from beside the step before, for people."""
+        if self.merged:
+            return MERGED
+        return f"merges {', '.join(id[:8] for id in self.merges)}" if self.merges else ""
 
     @property
     def folded(self) -> str:
@@ -107,8 +111,8 @@ class TreeLine(NamedTuple):
         parts = [f"{self.prefix}{self.mark}", self.description, f"[{self.id[:8]}]"]
         if self.names:
             parts.append(f"({', '.join(self.names)})")
-        if self.merges:
-            parts.append(f"merges {', '.join(id[:8] for id in self.merges)}")
+        if self.told_merges:
+            parts.append(self.told_merges)
         if self.error:
             parts.append(self.error)
         return " ".join(parts)
@@ -135,22 +139,23 @@ class _Plan:
         self.alive = alive(shape.parents, shape.refs)
         self.failed = {target for name, target in shape.refs.items() if name.startswith(ATTEMPT)}
         self.names = _names(shape, current)
-        self.recovered = set(shape.recovered.values())
         self._trunk = self._steps_to(shape.refs.get(ref_name("branch", current)))
         self._child: dict[ObjectId, ObjectId] = {}
         self._others: dict[ObjectId, list[ObjectId]] = defaultdict(list)
         """The children of a step beside the first one: few steps have some."""
         self._attempts: dict[ObjectId, list[ObjectId]] = defaultdict(list)
         """The attempts at a step that failed and led nowhere."""
-        self._standing_out = {*self.names, *self.recovered}
+        self._standing_out = set(self.names)
         """Steps that are never folded."""
         self._roots: list[ObjectId] = []
         self._link()
 
     def _link(self) -> None:
         """Say of each step which came from it. Most steps take the shortest way through."""
-        known, child = self.shape.parents, self._child
+        known, child, left_out = self.shape.parents, self._child, self._left_out()
         for id, parents in known.items():
+            if id in left_out:
+                continue
             if not parents or parents[0] not in known:
                 self._roots.append(id)
                 continue
@@ -164,8 +169,26 @@ class _Plan:
                 child[parent] = id
             if len(parents) > 1:
                 self._standing_out.add(id)
-        # Each failure is worth a line, but a thousand would hide all else.
-        self._standing_out.update(list(self._attempts)[-_STEPS_THAT_FAILED:])
+        # Each failure is worth a line, and what came after it too, but a thousand of them
+        # would hide all else.
+        for id in list(self._attempts)[-_STEPS_THAT_FAILED:]:
+            self._standing_out.update((id, child.get(id, id)))
+
+    def _left_out(self) -> set[ObjectId]:
+        """What was handed over for steps that were merged: the merged ones are drawn.
+
+        Unless something else follows it, or it has a name.
+        """
+        left_out: set[ObjectId] = set()
+        if not self.shape.handed_over:
+            return left_out
+        needed = {*self.names}
+        for id, parents in reversed(self.shape.parents.items()):
+            if id in self.shape.handed_over and id not in needed:
+                left_out.add(id)
+            else:
+                needed.update(parents[:1])
+        return left_out
 
     def lines(self, style: Style) -> Iterator[_Line]:
         """The lines, from the oldest step on."""
@@ -177,13 +200,13 @@ class _Plan:
             else:
                 stack.extend(reversed(list(self._path(top, style))))
 
-    def status(self, id: ObjectId) -> CheckpointStatus:
-        """What became of a step."""
+    def status(self, id: ObjectId, commit: Commit | None) -> CheckpointStatus:
+        """What became of a step; of its commit nothing is known if it was collected."""
+        if commit is not None:
+            return status_of(commit, id in self.alive)
         if id in self.failed:
             return CheckpointStatus.FAILED
-        if id not in self.alive:
-            return CheckpointStatus.ROLLED_BACK
-        return CheckpointStatus.RECOVERED if id in self.recovered else CheckpointStatus.ACTIVE
+        return CheckpointStatus.ACTIVE if id in self.alive else CheckpointStatus.ROLLED_BACK
 
     def _path(self, path: _Path, style: Style) -> Iterator[_Line | _Path]:
         """One path: its steps, and at each fork the others."""
@@ -299,17 +322,19 @@ def _drawn(history: History, plan: _Plan, line: _Line, style: Style) -> TreeLine
     if line.id is None:
         folded = line.hidden, line.failures
         return TreeLine(line.prefix, style.more, None, *folded, None, "", (), False, (), (), "")
-    status = plan.status(line.id)
-    told, error = "(collected)", ""
+    told, error, merged = "(collected)", "", False
     merges: tuple[str, ...] = ()
+    commit: Commit | None = None
     try:
         commit = history.resolve(line.id)
     except NotFound:
         if line.id in plan.alive:
             raise  # Nothing collects what a branch or tag leads to.
     else:
+        merged = commit.merged
         told = one_line(commit.description or commit.logic_step or "(no description)")
         error, merges = one_line(commit.error), tuple(id.hex() for id in commit.parents[1:])
+    status = plan.status(line.id, commit)
     names = plan.names.get(line.id, _NAMELESS)
     return TreeLine(
         line.prefix,
@@ -324,6 +349,7 @@ def _drawn(history: History, plan: _Plan, line: _Line, style: Style) -> TreeLine
         tuple(names.tags),
         merges,
         error,
+        merged,
     )
 
 

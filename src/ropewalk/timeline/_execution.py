@@ -43,7 +43,7 @@ class Execution:
         if is_async(function):
             return self.run_async(function, state, description, max_retries, fallback)
         recovery = Recovery(self._strategies, max_retries)
-        before = self._before(state, description)
+        before, recovers = self._before(state, description)
         attempts: list[Failure] = []
 
         def failed(failure: Failure) -> None:
@@ -54,10 +54,11 @@ class Execution:
             result = recovery.run(lambda given: function(deepcopy(given)), state, failed)
         except Exception as error:
             if fallback is None or not attempts or attempts[-1].error is not error:
+                self._timeline._failed()
                 raise
             result = self._fall_back(fallback, state, before, attempts, description)
-            return result, self._save(result, description, attempts, fallback=True)
-        return result, self._save(result, description, attempts)
+            return result, self._save(result, description, attempts, recovers, fallback=True)
+        return result, self._save(result, description, attempts, recovers)
 
     async def run_async(
         self,
@@ -70,7 +71,7 @@ class Execution:
         """The same for an asynchronous function; a plain one runs on a thread."""
         recovery = Recovery(self._strategies, max_retries)
         on_thread = self._timeline._threads.run
-        before = await on_thread(lambda: self._before(state, description))
+        before, recovers = await on_thread(lambda: self._before(state, description))
         attempts: list[Failure] = []
 
         async def failed(failure: Failure) -> None:
@@ -88,28 +89,36 @@ class Execution:
             result = await recovery.run_async(lambda given: call(function, given), state, failed)
         except Exception as error:
             if fallback is None or not attempts or attempts[-1].error is not error:
+                self._timeline._failed()
                 raise
             used = True
             try:
                 result = await call(fallback, state)
             except Exception as second:
                 await failed(Failure(len(attempts) + 1, state, second))
+                self._timeline._failed()
                 raise second from error
-        return result, await on_thread(lambda: self._save(result, description, attempts, used))
+        return result, await on_thread(
+            lambda: self._save(result, description, attempts, recovers, fallback=used)
+        )
 
     def failed(
         self, before: Checkpoint | None, state: Any, error: Exception, description: str
     ) -> Checkpoint:
         """Keep the failure of a step that was run elsewhere."""
-        return self._record(before, Failure(1, state, error), description)
+        kept = self._record(before, Failure(1, state, error), description)
+        self._timeline._failed()
+        return kept
 
-    def _before(self, state: Any, description: str) -> Checkpoint:
-        return self._timeline.checkpoint(
-            state,
-            metadata={"operation": description, "phase": "before"},
-            description=f"Before: {description}" if description else "Before a step",
-            logic_step=description,
-        )
+    def _before(self, state: Any, description: str) -> tuple[Checkpoint, bool]:
+        """Save the state that a step begins with, and say whether the step failed before."""
+        failed = self._timeline._failed_here()
+        about: StepFields = {
+            "description": f"Before: {description}" if description else "Before a step",
+            "logic_step": description,
+        }
+        metadata = {"operation": description, "phase": "before"}
+        return self._timeline._save(state, metadata, about, recovered=False), failed
 
     def _fall_back(
         self,
@@ -124,24 +133,32 @@ class Execution:
         except Exception as error:
             failure = Failure(len(attempts) + 1, state, error)
             self._record(before, failure, f"{description} (fallback)")
+            self._timeline._failed()
             raise error from attempts[-1].error
 
     def _save(
-        self, result: Any, description: str, attempts: list[Failure], fallback: bool = False
+        self,
+        result: Any,
+        description: str,
+        attempts: list[Failure],
+        recovers: bool,
+        *,
+        fallback: bool = False,
     ) -> Checkpoint:
-        about: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             "operation": description,
             "phase": "after",
             "attempt": len(attempts) + (0 if fallback else 1),
         }
         if fallback:
-            about["fallback"] = True
+            metadata["fallback"] = True
+        about: StepFields = {
+            "description": description or "Ran a step",
+            "logic_step": f"{description}:fallback" if fallback else description,
+        }
         try:
-            return self._timeline.checkpoint(
-                as_state(result),
-                metadata=about,
-                description=description or "Ran a step",
-                logic_step=f"{description}:fallback" if fallback else description,
+            return self._timeline._save(
+                as_state(result), metadata, about, recovered=recovers or bool(attempts)
             )
         except Exception as error:
             raise NotSaved(result, description, error) from error

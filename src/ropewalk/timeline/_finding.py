@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -52,13 +53,15 @@ def check_limit(limit: int | None) -> None:
 
 
 def steps_back(history: History, head: Commit, steps: int, branch: str) -> Commit:
-    """The step so many before the head; raises `InvalidInput` past the first."""
+    """The step so many before the head; the first, with a warning, where there are fewer."""
     if type(steps) is not int or steps < 1:
         raise InvalidInput(f"a rollback goes back by 1 step or more, not by {steps!r:.80}")
     walked = list(history.steps(head, steps + 1))
     if len(walked) <= steps:
-        raise InvalidInput(
-            f"branch {branch!r} can go back by at most {len(walked) - 1} step(s), not by {steps}"
+        warnings.warn(
+            f"branch {branch!r} can go back by {len(walked) - 1} step(s), not by {steps}: it goes "
+            f"to its first step, {walked[-1].short}",
+            stacklevel=3,  # Whoever called `rollback`.
         )
     return walked[-1]
 
@@ -197,7 +200,7 @@ def metrics(shape: Shape) -> dict[str, int]:
     kinds = [name.split("/")[0] + "/" for name in shape.refs]
     failed = kinds.count(ATTEMPT)
     return {
-        "checkpoints": len(shape.parents) - failed,
+        "checkpoints": len(shape.parents) - len(shape.handed_over) - failed,
         "branches": kinds.count(BRANCH),
         "tags": kinds.count(TAG),
         "failed_attempts": failed,

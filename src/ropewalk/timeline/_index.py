@@ -21,7 +21,6 @@ from ropewalk.tree import Commit, ObjectId
 
 BRANCH, TAG, ATTEMPT = "branch/", "tag/", "attempt/"
 _NAMING = (BRANCH, TAG, ATTEMPT)
-_TAKING_BACK = ("undo", "redo")
 _PAGE = 2000
 
 
@@ -32,8 +31,8 @@ class Shape(NamedTuple):
     """Of every step that is known, in the order in which they were made."""
     refs: dict[str, ObjectId]
     """Where branches, tags and failed attempts are."""
-    recovered: dict[str, ObjectId]
-    """Where each branch last went back to, if it did."""
+    handed_over: set[ObjectId]
+    """The steps whose state was merged with what others did, as they were handed over."""
     counts: Counter[str]
     """How often what was done, by action."""
 
@@ -48,7 +47,7 @@ class Index:
         self._parents: dict[ObjectId, tuple[ObjectId, ...]] = {}
         self._sorted: list[ObjectId] = []
         self._refs: dict[str, ObjectId] = {}
-        self._recovered: dict[str, ObjectId] = {}
+        self._handed_over: set[ObjectId] = set()
         self._counts: Counter[str] = Counter()
         self._alive: set[ObjectId] | None = None
         """What branches and tags lead to, once it was asked for."""
@@ -58,21 +57,16 @@ class Index:
         with self._lock:
             self._follow()
             return Shape(
-                dict(self._parents), dict(self._refs), dict(self._recovered), self._counts.copy()
+                dict(self._parents), dict(self._refs), set(self._handed_over), self._counts.copy()
             )
 
     def status(self, commit: Commit) -> CheckpointStatus:
         """What became of a step."""
-        if commit.status == CheckpointStatus.FAILED:
-            return CheckpointStatus.FAILED
         with self._lock:
             self._follow()
             if self._alive is None:
                 self._alive = alive(self._parents, self._refs)
-            if commit.id not in self._alive:
-                return CheckpointStatus.ROLLED_BACK
-            recovered = commit.id in self._recovered.values()
-            return CheckpointStatus.RECOVERED if recovered else CheckpointStatus.ACTIVE
+            return status_of(commit, commit.id in self._alive)
 
     def starting_with(self, prefix: str) -> list[ObjectId]:
         """The ids of steps that begin so, in hex; at most a few."""
@@ -108,10 +102,6 @@ class Index:
             self._refs[name] = target
             if target not in self._parents:
                 self._add(move, action)
-            if action == "rollback":
-                self._recovered[name] = target
-            elif action in _TAKING_BACK:
-                self._recovered.pop(name, None)
 
     def _add(self, move: Move, action: object) -> None:
         assert move.target is not None
@@ -132,12 +122,24 @@ class Index:
             except NotFound:
                 continue  # Collected since, or not a commit.
             found.append((commit.generation, commit.id, commit.parents))
+            if commit.merged:
+                self._handed_over.update(commit.parents[1:])
             for parent in commit.parents:
                 if parent not in self._parents and parent not in met:
                     met.add(parent)
                     pending.append(parent)
         for _, id, parents in sorted(found, reverse=True):
             yield id, parents
+
+
+def status_of(commit: Commit, is_alive: bool) -> CheckpointStatus:
+    """What became of a step: of one that is not alive, that it was left, however it went."""
+    if commit.status == CheckpointStatus.FAILED:
+        return CheckpointStatus.FAILED
+    if not is_alive:
+        return CheckpointStatus.ROLLED_BACK
+    recovered = commit.status == CheckpointStatus.RECOVERED
+    return CheckpointStatus.RECOVERED if recovered else CheckpointStatus.ACTIVE
 
 
 def alive(

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from ropewalk.codec import Codec, Path
-from ropewalk.errors import Conflict, InvalidInput, NotFound
+from ropewalk.errors import Conflict, InvalidInput, NotFound, RefMoved
 from ropewalk.history import MAIN, Branch, Commit, History, StepFields
 from ropewalk.recovery import RecoveryStrategy
 from ropewalk.store import (
@@ -29,7 +29,7 @@ from ropewalk.store._forking import freed_after_fork
 from ropewalk.timeline import _drawing as drawing
 from ropewalk.timeline import _finding as finding
 from ropewalk.timeline import _merging as merging
-from ropewalk.timeline._checkpoint import Checkpoint
+from ropewalk.timeline._checkpoint import Checkpoint, CheckpointStatus
 from ropewalk.timeline._comparing import Diff
 from ropewalk.timeline._current import HEAD, living_branch, stored_branch
 from ropewalk.timeline._drawing import TreeLine
@@ -56,6 +56,8 @@ class BranchInfo(NamedTuple):
     """The id of its newest checkpoint."""
     checkpoint_count: int
     """How many steps lead to it, itself included."""
+    created: bool = False
+    """Whether `branch` has just made it."""
 
 
 class Timeline:
@@ -94,6 +96,7 @@ class Timeline:
             self._history = History(self.store, space, codec=codec, agent=name)
             self._index = Index(self._history)
             self._handles: dict[str, Branch] = {}
+            self._failed_at: tuple[str, ObjectId | None] | None = None
             self._lock = freed_after_fork(threading.RLock())
             self._current = living_branch(self.store, self._history.space) or MAIN
             if branch is not None:
@@ -135,15 +138,9 @@ class Timeline:
         if metadata is not None and not isinstance(metadata, Mapping):
             raise InvalidInput(f"metadata is a dict, not a {type(metadata).__name__}")
         with self._lock:
-            commit = self._handle().commit(
-                state,
-                metadata=None if metadata is None else dict(metadata),
-                mergers=mergers,
-                write_id=write_id,
-                description=description,
-                logic_step=logic_step,
-            )
-            return self._seen(commit)
+            recovered = self._failed_here()
+            about: StepFields = {"description": description, "logic_step": logic_step}
+            return self._save(state, metadata, about, recovered, mergers, write_id)
 
     def get_state(self) -> Any:
         """The state at the head of the current branch; None before the first checkpoint."""
@@ -200,9 +197,9 @@ class Timeline:
     def rollback(self, steps: int = 1, to_checkpoint_id: str | None = None) -> Checkpoint:
         """Put the current branch at an earlier step; nothing is deleted.
 
-        Goes back by `steps`, or to a checkpoint that the branch comes from. `undo` takes
-        it back. Raises `InvalidInput` past the first step, and `NotFound` for an id that
-        is unknown.
+        Goes back by `steps`, or to a checkpoint that the branch comes from. Where there are
+        fewer steps it goes to the first and warns. `undo` takes it back. Raises `NotFound`
+        for an id that is unknown.
         """
         if to_checkpoint_id is not None and steps != 1:
             raise InvalidInput("a rollback goes back by steps or to a checkpoint: give one of them")
@@ -213,15 +210,17 @@ class Timeline:
             else:
                 target = self._find(to_checkpoint_id)
                 finding.expect_ancestor(self._history, target, head, self._current)
-            name = ref_name("branch", self._current)
-            self._move("rollback", [Move(name, head.id, target.id)], {"branch": self._current})
+            if target.id != head.id:
+                name = ref_name("branch", self._current)
+                self._move("rollback", [Move(name, head.id, target.id)], {"branch": self._current})
             self._handle().reset()
             return self._seen(target)
 
     def undo(self, sequence: int | None = None) -> Operation:
         """Take back the last operation that was not undone, or one by its number.
 
-        Whatever it was: a checkpoint, a rollback, a branch, a merge, a tag.
+        Whatever it was: a checkpoint, a rollback, a branch, a merge, a tag. `undoes` in the
+        metadata of what is returned is the number of the operation that was taken back.
         """
         with self._lock:
             done = self._history.undo(sequence)
@@ -229,7 +228,11 @@ class Timeline:
             return done
 
     def redo(self) -> Operation:
-        """Take back the last undo, unless work went on since."""
+        """Do again what the last `undo` took back, unless work went on since.
+
+        `redoes` in the metadata of what is returned is the number of the operation that
+        came back.
+        """
         with self._lock:
             done = self._history.redo()
             self._look_again()
@@ -243,26 +246,34 @@ class Timeline:
         return self._current
 
     def branch(self, name: str, from_checkpoint_id: str | None = None) -> BranchInfo:
-        """Create a branch at the head, or at a checkpoint, and switch to it.
+        """Switch to a branch; one that is not there yet begins at the head, or at a checkpoint.
 
-        Raises `Conflict` if there is one of that name: `switch_branch` goes to it.
+        `created` of what is returned says which happened. Raises `Conflict` if a checkpoint
+        is named and there is a branch of that name: it stays where it is.
         """
         with self._lock:
+            if name in self._history.branches():
+                if from_checkpoint_id is not None:
+                    raise Conflict(
+                        f"timeline {self.name!r} has a branch {name!r} already, so it cannot begin "
+                        "at a checkpoint: choose another name, or call branch() without the "
+                        "checkpoint to switch to it"
+                    )
+                return self.switch_branch(name)
             start = (
                 self._required_head() if from_checkpoint_id is None
                 else self._find(from_checkpoint_id)
             )  # fmt: skip
-            full = ref_name("branch", name)
-            if name in self._history.branches():
-                raise Conflict(
-                    f"timeline {self.name!r} has a branch {name!r} already: switch_branch() goes "
-                    "to it"
-                )
             head, objects = self._head_move(name)
-            moves = [Move(full, None, start.id), *head]
-            self._move("branch", moves, {"branch": name}, objects, [start.id])
+            moves = [Move(ref_name("branch", name), None, start.id), *head]
+            try:
+                self._move("branch", moves, {"branch": name}, objects, [start.id])
+            except RefMoved:
+                if name not in self._history.branches():
+                    raise
+                return self.branch(name, from_checkpoint_id)  # Somebody was faster.
             self._current = name
-            return BranchInfo(name, True, start.id.hex(), start.generation)
+            return BranchInfo(name, True, start.id.hex(), start.generation, created=True)
 
     def switch_branch(self, name: str) -> BranchInfo:
         """Go on with another branch. Raises `NotFound`, and says which there are."""
@@ -502,6 +513,42 @@ class Timeline:
     @property
     def _threads(self) -> Threads:
         return self.store._threads
+
+    def _save(
+        self,
+        state: Any,
+        metadata: Mapping[str, Any] | None,
+        about: StepFields,
+        recovered: bool,
+        mergers: Mergers | None = None,
+        write_id: str | None = None,
+    ) -> Checkpoint:
+        """Save a state as the next step, and whether attempts at it had failed before."""
+        with self._lock:
+            if recovered:
+                about = {**about, "status": str(CheckpointStatus.RECOVERED)}
+            commit = self._handle().commit(
+                state,
+                metadata=None if metadata is None else dict(metadata),
+                mergers=mergers,
+                write_id=write_id,
+                **about,
+            )
+            self._failed_at = None
+            return self._seen(commit)
+
+    def _failed(self) -> None:
+        """Remember that a step failed for good: the next one that is saved has recovered."""
+        with self._lock:
+            self._failed_at = self._place()
+
+    def _failed_here(self) -> bool:
+        """Whether a step failed where this timeline is, and none was saved since."""
+        return self._failed_at is not None and self._failed_at == self._place()
+
+    def _place(self) -> tuple[str, ObjectId | None]:
+        seen = self._handle().seen
+        return self._current, None if seen is None else seen.id
 
     def _handle(self) -> Branch:
         found = self._handles.get(self._current)

@@ -16,6 +16,9 @@ import ormsgpack
 from ropewalk.errors import FormatError, InvalidInput
 from ropewalk.tree._objects import ID_SIZE, Kind, Object, ObjectId, make_object
 
+MERGED: Final = "merged"
+"""The key, in a commit's `extension`, that says that it was merged with what others did."""
+
 MAX_COMMIT_BYTES: Final = 1 << 20
 """The most bytes that a commit may take; larger things belong into its metadata."""
 
@@ -55,6 +58,11 @@ class Commit:
     def __repr__(self) -> str:
         said = f" {self.description!r:.80}" if self.description else ""
         return f"<Commit {self.short}{said}>"
+
+    @property
+    def merged(self) -> bool:
+        """Whether others had committed meanwhile, so that its value holds their changes too."""
+        return self.extension.get(MERGED) is True
 
     @property
     def short(self) -> str:

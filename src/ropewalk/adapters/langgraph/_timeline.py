@@ -51,7 +51,8 @@ class GraphTimeline(Timeline):
     def rollback(self, steps: int = 1, to_checkpoint_id: str | None = None) -> Checkpoint:
         """Put a copy of an earlier checkpoint at the head of the thread; nothing is removed.
 
-        Goes back by `steps`, or to any checkpoint of the thread. The graph goes on from the
+        Goes back by `steps`, to the first one with a warning where there are fewer, or to any
+        checkpoint of the thread. The graph goes on from the
         copy, and its tasks run anew. What was left stays on a branch of its own. Raises
         `RefMoved` if the graph put a checkpoint meanwhile.
         """
@@ -128,7 +129,7 @@ class GraphTimeline(Timeline):
         return found[0]
 
     def redo(self) -> Operation:
-        """Take back the last undo, unless work went on since."""
+        """Do again what the last `undo` took back, unless work went on since."""
         done = self._done.redo()
         self._look_anew()
         return done
