@@ -27,6 +27,7 @@ from ropewalk.errors import (
 )
 from ropewalk.state import (
     ActionEvent,
+    Described,
     FailEvent,
     Live,
     OutputEvent,
@@ -939,6 +940,51 @@ def test_a_state_that_cannot_be_committed_refuses_before_the_call() -> None:
 
     assert calls == []
     assert len(state["docs"]) == 2
+
+
+@pytest.mark.parametrize("place", [(), ("helper",)], ids=["whole", "namespace"])
+def test_an_asynchronous_task_is_refused_before_and_its_result_kept_after(
+    place: tuple[str, ...],
+) -> None:
+    calls = []
+
+    @task
+    async def f(state: State) -> str:
+        calls.append(1)
+        state["docs"].append(threading.Lock())
+        return "result"
+
+    whole = Versioned()
+    state: State = whole
+    for name in place:
+        state = state.namespace(name)
+    state["docs"] = [1]
+    state["docs"].append(threading.Lock())
+    with pytest.raises(NotStorable, match="docs"):
+        asyncio.run(f(state=state))
+    assert calls == []
+
+    state["docs"].pop()
+    with pytest.raises(NotSaved) as caught:
+        asyncio.run(f(state=state))
+
+    assert calls == [1]
+    assert caught.value.result == "result"
+    assert state["docs"] == [1]
+    assert not whole.dirty
+
+
+def test_a_result_of_a_task_that_cannot_be_stored_is_given_and_described() -> None:
+    with Versioned() as state:
+        lock = threading.Lock()
+
+        @task
+        def f(given: object) -> object:
+            return given
+
+        assert f(lock, state=state) is lock
+        (start,) = events(state, kind=TaskStartEvent)
+        assert isinstance(start.inputs["given"], Described)
 
 
 def test_a_call_that_is_cancelled_while_it_is_saved_is_saved() -> None:

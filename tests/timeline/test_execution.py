@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ropewalk.codec import Codec, Registry
 from ropewalk.errors import InvalidInput, NotSaved, NotStorable, StoreFull, Unavailable
 from ropewalk.recovery import RetryWithBackoff
 from ropewalk.store import MemoryStore
@@ -192,27 +195,103 @@ def test_a_fallback_that_fails_is_kept_and_raised(agent: Timeline, asynchronous:
     ]
 
 
-@both
-def test_a_result_that_cannot_be_stored_is_handed_over_and_not_made_again(
-    agent: Timeline, asynchronous: bool
-) -> None:
-    calls: list[int] = []
-    result = object()
+# What runs a function on a state; `agent` has its steps.
+FACES: dict[str, Callable[[Timeline, Callable[[Any], Any], Any], Any]] = {
+    "Timeline.safe_execute": lambda agent, function, state: agent.safe_execute(function, state),
+    "Timeline.asafe_execute": lambda agent, function, state: agent.asafe_execute(function, state),
+    "safe_execute": lambda agent, function, state: safe_execute(function, state, agent=agent),
+    "step": lambda agent, function, state: step("work", agent, max_retries=3)(function)(state),
+    "Middleware": lambda agent, function, state: middleware_of(agent).wrap(function)(state),
+    "a step of a dict": lambda agent, function, state: step("work", agent)(
+        in_front(function)
+    )(5, state),
+}  # fmt: skip
+every_face = pytest.mark.parametrize("face", FACES)
+
+
+def middleware_of(agent: Timeline) -> Middleware:
+    return Middleware(agent.name, store=agent.store)
+
+
+def in_front(function: Callable[[Any], Any]) -> Callable[[int, Any], Any]:
+    """The same function with another parameter before the state."""
+    if asyncio.iscoroutinefunction(function):
+
+        async def arun(number: int, given: Any) -> Any:
+            return await function(given)
+
+        return arun
+    return lambda number, given: function(given)
+
+
+def counted(result: Any, asynchronous: bool) -> tuple[Callable[[Any], Any], list[Any]]:
+    """A function that gives a result, and what it was called with."""
+    calls: list[Any] = []
 
     def made(state: Any) -> Any:
-        calls.append(1)
+        calls.append(state)
         return result
 
     async def amade(state: Any) -> Any:
         return made(state)
 
-    with pytest.raises(NotSaved) as caught:
-        _finished(agent.safe_execute(amade if asynchronous else made, {"n": 1}))
+    return amade if asynchronous else made, calls
+
+
+@both
+@every_face
+def test_a_state_that_cannot_be_stored_is_refused_before_the_function_runs(
+    agent: Timeline, face: str, asynchronous: bool
+) -> None:
+    function, calls = counted({"done": 1}, asynchronous)
+
+    with pytest.raises(NotStorable, match="lock") as caught:
+        _finished(FACES[face](agent, function, {"docs": [1, threading.Lock()]}))
+
+    assert caught.value.path == 'value["docs"][1]'
+    assert calls == []
+    assert agent.get_state() == {"start": True}
+    assert agent.metrics["operations"] == 1
+
+
+@both
+@every_face
+@pytest.mark.parametrize("result", [threading.Lock(), {"docs": [threading.Lock()]}], ids=type)
+def test_a_result_that_cannot_be_stored_is_handed_over_and_not_made_again(
+    agent: Timeline, face: str, asynchronous: bool, result: Any
+) -> None:
+    function, calls = counted(result, asynchronous)
+
+    with pytest.raises(NotSaved, match=r"succeeded.*`result` of this error") as caught:
+        _finished(FACES[face](agent, function, {"n": 1}))
 
     assert caught.value.result is result
     assert isinstance(caught.value.__cause__, NotStorable)
-    assert calls == [1]
+    assert calls == [{"n": 1}]
     assert agent.get_state() == {"n": 1}
+    assert agent.failures() == []
+
+
+@both
+@pytest.mark.parametrize("strategies", [[], [RetryWithBackoff(0, error_types=(Exception,))]])
+def test_a_step_inside_another_is_not_run_again_because_its_result_was_not_saved(
+    asynchronous: bool, strategies: list[Any]
+) -> None:
+    with MemoryStore() as store:
+        agent = Timeline("agent", store, recovery_strategies=strategies)
+        inner, calls = counted(threading.Lock(), asynchronous)
+        tool = step("tool", agent_name=agent)(inner)
+
+        async def aouter(state: Any) -> Any:
+            return await tool(state)
+
+        outer = aouter if asynchronous else tool
+        with pytest.raises(NotSaved) as caught:
+            _finished(agent.safe_execute(outer, {"n": 1}, "outer", fallback=lambda state: {}))
+
+        assert len(calls) == 1
+        assert type(caught.value.result) is type(threading.Lock())
+        assert [one.logic_step for one in agent.failures()] == ["outer"]
 
 
 def test_a_store_that_is_full_when_a_result_is_saved_does_not_run_it_again() -> None:
@@ -378,6 +457,24 @@ def test_a_step_without_a_state_keeps_the_arguments_that_can_be_stored(agent: Ti
         {"result": 3},
         {"first": 1, "second": 2},
     ]
+
+
+def test_a_step_without_a_state_keeps_what_the_codec_of_its_timeline_can_store() -> None:
+    @dataclass
+    class Place:
+        name: str
+
+    registry = Registry()
+    registry.register(Place)
+    with MemoryStore() as store:
+        agent = Timeline("agent", store, codec=Codec(registry))
+
+        @step("visit", agent_name=agent)
+        def visit(place: Place, client: object) -> str:
+            return place.name
+
+        assert visit(Place("Central"), object()) == "Central"
+        assert agent.history()[1].state == {"place": Place("Central")}
 
 
 def test_a_step_without_a_state_has_arguments_of_its_own_each_time(agent: Timeline) -> None:

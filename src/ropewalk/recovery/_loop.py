@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, Retrying, stop_after_attempt
 
-from ropewalk.errors import InvalidInput
+from ropewalk.errors import InvalidInput, NotSaved
 from ropewalk.recovery._strategies import CompositeStrategy, RecoveryStrategy, checked_strategies
 
 R = TypeVar("R")
@@ -61,7 +61,8 @@ class Recovery:
     """Runs a function on a state until it succeeds, at most `max_retries` times.
 
     Without strategies every `Exception` is retried at once. With strategies an error
-    that none of them has an answer for is raised at once.
+    that none of them has an answer for is raised at once, and `NotSaved` in any case: what
+    the function called has succeeded, and would be run again.
     """
 
     def __init__(self, strategies: Sequence[RecoveryStrategy] = (), max_retries: int = 3) -> None:
@@ -138,6 +139,8 @@ class _Course:
         error = call.outcome.exception() if call.outcome is not None else None
         if error is None or error is not self._last:
             return False  # An interrupt, or a failure that could not be recorded.
+        if isinstance(error, NotSaved):
+            return False  # What it called has succeeded: it would be run again.
         self._last = None
         if call.attempt_number >= self._recovery.max_retries:
             return True  # tenacity stops here; nobody needs another state.

@@ -53,7 +53,7 @@ class Execution:
         try:
             result = recovery.run(lambda given: function(deepcopy(given)), state, failed)
         except Exception as error:
-            if fallback is None or not attempts or attempts[-1].error is not error:
+            if fallback is None or not _has_failed(error, attempts):
                 self._timeline._failed()
                 raise
             result = self._fall_back(fallback, state, before, attempts, description)
@@ -88,7 +88,7 @@ class Execution:
         try:
             result = await recovery.run_async(lambda given: call(function, given), state, failed)
         except Exception as error:
-            if fallback is None or not attempts or attempts[-1].error is not error:
+            if fallback is None or not _has_failed(error, attempts):
                 self._timeline._failed()
                 raise
             used = True
@@ -185,6 +185,11 @@ class Execution:
             # The failure counts more than the state it left: the last good one stands for it.
             good = None if before is None else before.state
             return self._timeline._keep_attempt(before, good, **fields)
+
+
+def _has_failed(error: Exception, attempts: list[Failure]) -> bool:
+    """Whether an error says that the function failed, and not that something was not saved."""
+    return bool(attempts) and attempts[-1].error is error and not isinstance(error, NotSaved)
 
 
 def as_state(result: Any) -> Any:

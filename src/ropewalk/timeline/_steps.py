@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeVar
 
-from ropewalk.codec import encode
+from ropewalk.codec import Codec
 from ropewalk.errors import InvalidInput, NotStorable
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.timeline._checkpoint import Checkpoint
@@ -75,10 +75,14 @@ def step(
 ) -> Callable[[F], F]:
     """Make each call of a function a step: saved before and after, failures kept.
 
-    The state is the parameter named `state`, else the first argument that is a dict,
-    else the arguments by name, as far as they can be stored. For plain and
-    asynchronous functions and methods. The function is run once unless `max_retries`
-    says more; each time the state is a copy of its own.
+    The state is the parameter named `state`, else the first argument that is a dict. A
+    state that cannot be stored is refused with `NotStorable` before the function runs. If
+    there is no state, the arguments by name stand for it: those that can be stored, so a
+    client or a lock is handed on and not saved.
+
+    For plain and asynchronous functions and methods. The function is run once unless
+    `max_retries` says more; each time the state is a copy of its own. If its result cannot
+    be saved, `NotSaved` holds it.
     """
     if not isinstance(step_name, str) or not step_name:
         raise InvalidInput("a step has a name: @step('analyze')")
@@ -188,22 +192,22 @@ def _wrapped(
 
         @functools.wraps(function)
         async def run_async(*args: Any, **kwargs: Any) -> Any:
-            call = _call(function, signature, args, kwargs)
+            agent = timeline()
+            call = _call(function, signature.bind(*args, **kwargs), agent._history.codec)
 
             async def made(state: Any) -> Any:
                 return await call.make(state)
 
-            result, _ = await timeline().asafe_execute(
-                made, call.state, name, max_retries, fallback
-            )
+            result, _ = await agent.asafe_execute(made, call.state, name, max_retries, fallback)
             return result
 
         return run_async  # type: ignore[return-value]
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        call = _call(function, signature, args, kwargs)
-        result, _ = timeline().safe_execute(call.make, call.state, name, max_retries, fallback)
+        agent = timeline()
+        call = _call(function, signature.bind(*args, **kwargs), agent._history.codec)
+        result, _ = agent.safe_execute(call.make, call.state, name, max_retries, fallback)
         return result
 
     return run  # type: ignore[return-value]
@@ -216,17 +220,12 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(lambda *args, **kwargs: None)
 
 
-def _call(
-    function: Callable[..., Any],
-    signature: inspect.Signature,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> _Call:
-    bound = signature.bind(*args, **kwargs)
+def _call(function: Callable[..., Any], bound: inspect.BoundArguments, codec: Codec) -> _Call:
     name = _state_name(bound)
     if name is None:
         # The function takes no state. What can be stored of its arguments stands for it.
-        kept = {key: value for key, value in bound.arguments.items() if _storable(value)}
+        given = bound.arguments
+        kept = {key: value for key, value in given.items() if _is_storable(value, codec)}
 
         def make_from_arguments(state: Any) -> Any:
             bound.arguments.update({key: state[key] for key in kept if key in state})
@@ -251,9 +250,9 @@ def _state_name(bound: inspect.BoundArguments) -> str | None:
     return None
 
 
-def _storable(value: Any) -> bool:
+def _is_storable(value: Any, codec: Codec) -> bool:
     try:
-        encode(value)
+        codec.encode(value)
     except NotStorable:
         return False
     return True

@@ -436,7 +436,8 @@ class Timeline:
     ) -> Any:
         """Run a function on a state, save what it gives, and recover if it fails.
 
-        The state is saved before. The function is tried at most `max_retries` times,
+        The state is saved before, so one that cannot be stored is refused with `NotStorable`
+        and the function does not run. The function is tried at most `max_retries` times,
         each time with a copy of its own; the strategies of this timeline choose the
         state and the wait of the next attempt. Each failure is kept in the history with
         its traceback, and the branch stays at the last good state. If all attempts
