@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AmbiguousFrameworkError",
     "ArtifactHeld",
+    "ChangedMeanwhile",
     "ClassChanged",
     "Conflict",
     "Corrupt",
@@ -212,6 +213,22 @@ class Conflict(RopewalkError):
     """Somebody else changed the same thing: read again, then retry or merge."""
 
     code = "conflict"
+
+
+class ChangedMeanwhile(Conflict):
+    """A value was changed while it was being saved; nothing was stored. Save it again.
+
+    `path` says where inside the value.
+    """
+
+    code = "changed-meanwhile"
+
+    def __init__(self, path: str = "value") -> None:
+        super().__init__(
+            f"{path} was changed, again and again, while it was being saved. Nothing was stored: "
+            "save it again, or let nobody change it meanwhile."
+        )
+        self.path = path
 
 
 class RefMoved(Conflict):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from functools import partial
+from itertools import chain
 from threading import get_ident
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ormsgpack import Ext, Fragment
 
@@ -17,20 +19,22 @@ from ropewalk.codec._decoder import Decoder, no_links
 from ropewalk.codec._msgpack import (
     array_header,
     binary_types,
+    extension,
     hidden_failure,
-    is_foreign,
+    holds_binary,
     may_hold_binary,
     nesting_exceeds,
     pack,
+    says_too_deep,
 )
 from ropewalk.codec._opened import Form, Opened, nests
 from ropewalk.codec._pickle import PickleKey
-from ropewalk.codec._records import take_apart
+from ropewalk.codec._records import says_changed, take_apart
 from ropewalk.codec._registry import Entry, Registry, can_declare, default_name, default_registry
 from ropewalk.codec._resources import INSTEAD, is_resource
 from ropewalk.codec._undeclared import Undeclared, member_bytes
 from ropewalk.codec._walk import Walk
-from ropewalk.errors import FormatError, InvalidInput, NotStorable, RopewalkError
+from ropewalk.errors import ChangedMeanwhile, FormatError, InvalidInput, NotStorable, RopewalkError
 
 # What a hook raised, by thread: ormsgpack turns every exception into a TypeError of its own.
 _failures: dict[int, BaseException] = {}
@@ -61,27 +65,21 @@ class Codec:
         self._hooks = tuple(partial(self._hook, depth) for depth in range(MAX_NESTED + 1))
 
     def encode(self, value: Any) -> bytes:
-        """The one encoding of a value; raises NotStorable with the path inside it."""
-        try:
-            return self.encode_noting_binary(value)[0]
-        except RecursionError as exc:
-            raise NotStorable(NO_ROOM) from exc
+        """The one encoding of a value; raises NotStorable with the path inside it.
 
-    def encode_noting_binary(self, value: Any) -> tuple[bytes, bool]:
-        """The encoding, and whether the value holds bytes.
-
-        Where it holds none, equal bytes mean an equal value even if somebody else
-        encoded it without looking for bytearrays.
+        Other threads may change the value meanwhile: each list, dict, set and object in it
+        is encoded as it was at one moment, or ChangedMeanwhile is raised.
         """
         try:
-            data = pack(value, self._hooks[0])
+            return self._pack(value, 0)
+        except RecursionError as exc:
+            raise NotStorable(NO_ROOM) from exc
         except TypeError as exc:
             raise_interrupt(exc)
-            return Walk(self).encode(value), True
-        if not may_hold_binary(data):
-            return data, False
-        types = binary_types(value)
-        return (Walk(self).encode(value) if is_foreign(types) else data), bool(types)
+        try:
+            return Walk(self).encode(value)  # It says what is refused, and where.
+        except RecursionError as exc:
+            raise NotStorable(NO_ROOM) from exc
 
     def encode_again(self, value: Any) -> bytes | None:
         """The encoding without a look for bytearrays, or None where that needs a walk.
@@ -89,7 +87,7 @@ class Codec:
         Only for comparing with bytes that hold no binary value.
         """
         try:
-            return pack(value, self._hooks[0])
+            return self._pack(value, 0, exact=False)
         except TypeError as exc:
             raise_interrupt(exc)
             return None
@@ -109,12 +107,6 @@ class Codec:
         """What decodes for this codec; `link` gives what a link stands for."""
         return Decoder(self, link)
 
-    def shared(self) -> Codec:
-        """The same codec, for values that other threads may be changing."""
-        from ropewalk.codec._shared import SharedCodec
-
-        return SharedCodec(self)
-
     def stand_in(self, value: Any) -> Any:
         """What is stored in place of a value, which is most often itself."""
         return value
@@ -124,12 +116,15 @@ class Codec:
         return None
 
     def open_up(self, value: Any) -> Opened:
-        """The parts of a value, those of a set in no order; raises NotStorable."""
+        """The parts of a value, those of a set in no order; raises NotStorable.
+
+        Lists and dicts of parts are copies, which nobody else can change.
+        """
         cls = type(value)
         if cls is list:
-            return Opened(Code.LIST, Form.SEQUENCE, value)
+            return Opened(Code.LIST, Form.SEQUENCE, value.copy())
         if cls is dict:
-            return Opened(Code.DICT, Form.MAPPING, value)
+            return Opened(Code.DICT, Form.MAPPING, value.copy())
         if cls is str:
             return Opened(Code.STR, Form.BYTES, _utf8(value))
         if cls is bytes:
@@ -147,14 +142,86 @@ class Codec:
 
     def _open_other(self, value: Any) -> Opened:
         if _numpy.is_array(value):
-            return Opened(
-                Code.ARRAY, Form.BYTES, _numpy.array_bytes(value), _numpy.array_head(value)
-            )
+            head, data = _numpy.take_array(value)
+            return Opened(Code.ARRAY, Form.BYTES, data, head)
         if type(value) is Undeclared:
-            return value.opened
+            return value.opened._replace(parts=copy(value.opened.parts))
         if self.pickle is not None:
             return Opened(Code.PICKLE, Form.BYTES, self.pickle.seal(value))
         raise NotStorable(_refusal(value))
+
+    # The packer holds borrowed pointers to what stands in a list or dict, and their number.
+    # So where others could change that while it works, it must not run any Python: with a
+    # hook it only ever gets containers that nobody else has.
+
+    def _pack(self, value: Any, depth: int, *, exact: bool = True) -> bytes:
+        """The encoding of what stands inside so many extensions; raises TypeError.
+
+        Unless it is `exact`, a bytearray is taken for bytes.
+        """
+        data = self._pack_alone(value, exact)
+        if data is not None:
+            return data
+        cls = type(value)
+        if cls is list or cls is dict:
+            return self._pack_own(value.copy(), depth)
+        return self._pack_own([value], depth)[1:]
+
+    def _pack_alone(self, value: Any, exact: bool = True) -> bytes | None:
+        """The encoding of what msgpack has words for; else None."""
+        try:
+            data = pack(value)  # One call that nothing can interrupt.
+        except TypeError as exc:
+            if says_too_deep(exc):
+                raise
+            return None
+        if not exact or not may_hold_binary(data):
+            return data
+        if not _NO_VALUES.isdisjoint(binary_types(value)):
+            raise TypeError("it holds what ormsgpack would write unseen")
+        return None if holds_binary(data) else data
+
+    def _pack_own(self, own: list[Any] | dict[Any, Any], depth: int) -> bytes:
+        """The encoding of a container that nobody else has; what stands in it is replaced."""
+        if type(own) is dict:
+            if not set(map(type, own)) <= _TEXTS:
+                return self._pack_pairs(own, depth)
+            pairs: Iterable[tuple[Any, Any]] = own.items()
+            held: Iterable[Any] = own.values()
+        else:
+            pairs, held = enumerate(own), own
+        if not _LOOSE.isdisjoint(map(type, held)):
+            for place, item in pairs:
+                cls = type(item)
+                if cls is list or cls is dict:
+                    own[place] = Fragment(self._pack(item, depth))
+                elif cls is bytearray:
+                    own[place] = Ext(Code.BYTEARRAY, bytes(item))
+                elif cls in _FOREIGN:
+                    raise TypeError(f"a {cls.__name__} is not a value")
+        return self._call_packer(own, depth)
+
+    def _pack_pairs(self, own: dict[Any, Any], depth: int) -> bytes:
+        """The encoding of a dict with other keys than texts."""
+        if depth >= MAX_NESTED:
+            raise NotStorable("nested too deeply")
+        keys = [self._pack(key, depth + 1) for key in own]
+        if len(set(keys)) < len(keys) or not _FOREIGN.isdisjoint(map(type, own)):
+            raise NotStorable("it has a memoryview for a key, or the same key twice")
+        parts = [self._pack(held, depth + 1) for held in own.values()]
+        payload = b"".join(chain((array_header(2 * len(keys)),), *zip(keys, parts, strict=True)))
+        _refuse_deep(payload, depth)
+        return extension(Code.DICT, payload)
+
+    def _call_packer(self, own: list[Any] | dict[Any, Any], depth: int) -> bytes:
+        try:
+            return pack(own, self._hooks[depth])
+        except TypeError as exc:
+            # An interrupt may have been hidden.
+            hidden = None if get_ident() in _failures else hidden_failure(exc)
+            if hidden is not None:
+                raise hidden from exc
+            raise
 
     def _hook(self, depth: int, value: Any) -> Any:
         """What ormsgpack calls for a value that msgpack cannot say."""
@@ -179,25 +246,38 @@ class Codec:
         if opened.form is Form.BYTES and not opened.head:
             return Ext(opened.code, opened.parts)
         payload = self._payload(depth + 1, opened)
-        if depth + 1 > FREE_NESTED and nesting_exceeds(payload, DEEP_NESTING):
-            raise NotStorable("nested too deeply")
+        _refuse_deep(payload, depth)
         return Ext(opened.code, payload)
 
     def _payload(self, depth: int, opened: Opened) -> bytes:
-        hook = self._hooks[depth]
+        parts = opened.parts
         if opened.code in (Code.SET, Code.FROZENSET):
-            members = sorted([_pack_inside(member, hook) for member in opened.parts])
-            if is_foreign(set(map(type, opened.parts))) or len(set(members)) < len(members):
+            members = sorted([self._pack(member, depth) for member in parts])
+            if len(set(members)) < len(members) or not _FOREIGN.isdisjoint(map(type, parts)):
                 raise NotStorable("it holds a memoryview, or the same member twice")
             return array_header(len(members)) + b"".join(members)
-        content = opened.parts
-        if opened.head:
-            last = opened.parts[0] if opened.code == Code.CUSTOM else opened.parts
-            content = [*opened.head, last]
-        payload = _pack_inside(content, hook)
-        if may_hold_binary(payload) and is_foreign(binary_types(content)):
-            raise NotStorable("it holds a bytearray")
-        return payload
+        if not opened.head:
+            data = self._pack_alone(parts)
+            return self._pack_own(parts, depth) if data is None else data
+        last = parts[0] if opened.code == Code.CUSTOM else parts
+        if opened.form is Form.BYTES:
+            return pack([*opened.head, last])
+        data = self._pack_alone([*opened.head, last])
+        if data is not None:
+            return data
+        plain = self._pack_own(parts, depth)
+        return pack([*opened.head, Fragment(plain[1:] if opened.code == Code.CUSTOM else plain)])
+
+
+_TEXTS: Final = frozenset({str})
+_NO_VALUES: Final = frozenset({Ext, Fragment})
+_FOREIGN: Final = _NO_VALUES | {bytearray, memoryview}
+_LOOSE: Final = _FOREIGN | {list, dict}
+
+
+def _refuse_deep(payload: bytes, depth: int) -> None:
+    if depth + 1 > FREE_NESTED and nesting_exceeds(payload, DEEP_NESTING):
+        raise NotStorable("nested too deeply")
 
 
 def open_declared(entry: Entry, value: Any) -> Opened:
@@ -209,6 +289,8 @@ def open_declared(entry: Entry, value: Any) -> Opened:
         except RopewalkError:
             raise
         except Exception as exc:
+            if says_changed(exc):
+                raise ChangedMeanwhile from exc
             raise NotStorable(f"encode= of {entry.name} failed: {exc}") from exc
         return Opened(Code.CUSTOM, Form.SEQUENCE, [inner], (entry.name, entry.version))
     if entry.shape in ("enum", "flag"):
@@ -248,17 +330,6 @@ def _refusal(value: Any) -> str:
         f"{name} has no exact stored form; store its data instead, or declare it with "
         f"ropewalk.register({cls.__qualname__}, encode=..., decode=...)"
     )
-
-
-def _pack_inside(value: Any, hook: Callable[[Any], Ext]) -> bytes:
-    """Encode what stands inside an extension, where an interrupt may have been hidden."""
-    try:
-        return pack(value, hook)
-    except TypeError as exc:
-        hidden = None if get_ident() in _failures else hidden_failure(exc)
-        if hidden is not None:
-            raise hidden from exc
-        raise
 
 
 def raise_interrupt(exc: TypeError) -> None:

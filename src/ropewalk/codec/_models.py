@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from operator import attrgetter, is_
 from typing import Any, Final
 
 from ropewalk.codec._registry import Entry, default_name
-from ropewalk.errors import ClassChanged, NotStorable
+from ropewalk.errors import ChangedMeanwhile, ClassChanged, NotStorable
 
 Fields = dict[str, Any]
 EXTRA: Final = "+"
 """Stands before the name of a pydantic model's extra value."""
 
 _MANY: Final = 1024
+_ATTEMPTS: Final = 8
+
+MODEL_PARTS: Final = attrgetter(
+    "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"
+)
+"""All that a pydantic model holds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,16 +103,39 @@ def set_unless_marked(fields: Fields) -> set[str]:
 def take_model_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
     """The fields of a model, and which of them were set, where it is not all of them."""
     plan = plan_of(entry)
-    held = value.__dict__.copy()  # Another thread may be changing it.
-    named = value.__pydantic_fields_set__
-    private, extra = value.__pydantic_private__, value.__pydantic_extra__
+    held, named, extra, private = _parts_of(value)
     if not private and not extra and list(held) == plan.names and not plan.defaults:
         return held, None if named == plan.public else sorted(named)
-    _refuse_partial(plan, value, held, private or {})
+    _refuse_partial(plan, value, held, private)
     fields = {name: held[name] for name in plan.names}
-    fields |= {EXTRA + name: one for name, one in list((extra or {}).items())}
-    fields |= private or {}
+    fields |= {EXTRA + name: one for name, one in extra.items()}
+    fields |= private
     return fields, None if named == set_unless_marked(fields) else sorted(named)
+
+
+def _parts_of(value: Any) -> tuple[Fields, set[str], Fields, Fields]:
+    """Copies of all that a model holds, as it was at one moment.
+
+    Others may change it between the calls, so a part that does not stay is taken again.
+    """
+    for _ in range(_ATTEMPTS):
+        held, named_now, extra_now, private_now = MODEL_PARTS(value)
+        named = named_now.copy()
+        fields = held.copy()
+        if not extra_now and not private_now:
+            if named == named_now:
+                return fields, named, {}, {}
+            continue
+        extra = {} if extra_now is None else extra_now.copy()
+        private = {} if private_now is None else private_now.copy()
+        if named == named_now and _is_same(fields, held) and _is_same(extra, extra_now):
+            return fields, named, extra, private
+    raise ChangedMeanwhile
+
+
+def _is_same(copied: Fields, held: Fields | None) -> bool:
+    now = {} if held is None else held.copy()
+    return list(now) == list(copied) and all(map(is_, now.values(), copied.values()))
 
 
 def _refuse_partial(plan: ModelPlan, value: Any, held: Fields, private: Fields) -> None:

@@ -21,8 +21,8 @@ OPTIONS = (
 )
 
 _PLAIN_CONTAINERS = {list: True, dict: True}
-# ormsgpack writes these without asking the hook, so they are looked for.
-_FOREIGN = frozenset({bytearray, memoryview, Ext, ormsgpack.Fragment})
+_BINARY = frozenset({bytes, bytearray, memoryview, Ext, ormsgpack.Fragment})
+"""What ormsgpack writes without asking the hook, beside texts and numbers."""
 
 
 def pack(value: Any, hook: Callable[[Any], Any] | None = None) -> bytes:
@@ -80,12 +80,20 @@ def binary_types(value: Any) -> set[type]:
         if types.isdisjoint(_PLAIN_CONTAINERS):
             break
         layer = list(compress(held, map(_PLAIN_CONTAINERS.__contains__, map(type, held))))
-    return found & (_FOREIGN | {bytes})
+    return found & _BINARY
 
 
-def is_foreign(types: set[type]) -> bool:
-    """Whether a value with these binary types would be encoded as something else."""
-    return not types.isdisjoint(_FOREIGN)
+def holds_binary(data: bytes) -> bool:
+    """Whether an encoding holds a binary value outside of its extensions.
+
+    It is the bytes that are looked at, because nobody changes those.
+    """
+    return may_hold_binary(data) and bytes in binary_types(unpack(data))
+
+
+def says_too_deep(exc: TypeError) -> bool:
+    """Whether ormsgpack refused a value because of its depth."""
+    return "ecursion" in str(exc)
 
 
 def array_header(count: int) -> bytes:

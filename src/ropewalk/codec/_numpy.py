@@ -8,9 +8,10 @@ import sys
 from typing import Any
 
 from ropewalk.codec._msgpack import pack, unpack
-from ropewalk.errors import FormatError, NotStorable
+from ropewalk.errors import ChangedMeanwhile, FormatError, NotStorable
 
 _MAX_DIMENSIONS = 64
+_ATTEMPTS = 8
 _ELEMENT = re.compile(r"[<>|][biufcSU][0-9]{1,10}|[<>][mM]8(\[[0-9]{0,10}[a-zA-Z]{1,2}\])?")
 
 
@@ -38,6 +39,20 @@ def array_head(value: Any) -> tuple[str, list[int], str]:
     if value.dtype.itemsize == 0:
         raise NotStorable("numpy elements that take no bytes have no exact stored form")
     return _dtype_name(value.dtype), list(value.shape), _order(value)
+
+
+def take_array(value: Any) -> tuple[tuple[str, list[int], str], bytes]:
+    """The head of an array, and its elements in its memory order, as of one moment.
+
+    numpy changes elements without the lock of the interpreter, so they are read twice.
+    """
+    head, data = array_head(value), array_bytes(value)
+    for _ in range(_ATTEMPTS):
+        again = array_head(value), array_bytes(value)
+        if again == (head, data):
+            return again
+        head, data = again
+    raise ChangedMeanwhile
 
 
 def array_bytes(value: Any) -> bytes:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import array_header, extension, map_header, pack
+from ropewalk.codec._msgpack import array_header, extension, map_header, pack, unpack
 
 
 class Form(Enum):
@@ -34,6 +34,25 @@ class Opened(NamedTuple):
 def nests(opened: Opened) -> bool:
     """Whether the bytes of a value hold other values, so that its depth counts."""
     return opened.form is not Form.BYTES or bool(opened.head) or opened.code == Code.ENUM
+
+
+def open_extension(code: int, payload: bytes) -> Opened:
+    """The parts that an encoded value was made of, as they are encoded, and not checked.
+
+    Those of a dict are its keys and values in turn.
+    """
+    if code in (Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT):
+        return Opened(Code(code), Form.SEQUENCE, unpack(payload))
+    if code == Code.RECORD:
+        *head, fields = unpack(payload)
+        return Opened(Code.RECORD, Form.MAPPING, fields, tuple(head))
+    if code == Code.CUSTOM:
+        *head, inner = unpack(payload)
+        return Opened(Code.CUSTOM, Form.SEQUENCE, [inner], tuple(head))
+    if code == Code.ARRAY:
+        *head, data = unpack(payload)
+        return Opened(Code.ARRAY, Form.BYTES, data, tuple(head))
+    return Opened(Code(code), Form.BYTES, payload)
 
 
 def close_sequence(code: int, head: tuple[Any, ...], parts: list[bytes]) -> bytes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ropewalk.codec._records import says_changed
 from ropewalk.codec._resources import INSTEAD, is_resource
-from ropewalk.errors import FormatError, InvalidInput, NotAllowed, NotStorable
+from ropewalk.errors import ChangedMeanwhile, FormatError, InvalidInput, NotAllowed, NotStorable
 
 _TAG_SIZE = 32
 _MIN_KEY = 16
+_ATTEMPTS = 8
 _DOMAIN = b"ropewalk-pickle-1\0"
 
 
@@ -36,10 +38,17 @@ class PickleKey:
 
         try:
             data = pickle.dumps(value, protocol=5)
+            # Others may change the object while it is walked over.
+            for _ in range(_ATTEMPTS):
+                before, data = data, pickle.dumps(value, protocol=5)
+                if data == before:
+                    return self._tag(data) + data
         except Exception as exc:
+            if says_changed(exc):
+                raise ChangedMeanwhile from exc
             reason = f"it is {INSTEAD}" if is_resource(value) else str(exc)
             raise NotStorable(f"a {type(value).__qualname__} cannot be pickled: {reason}") from exc
-        return self._tag(data) + data
+        raise ChangedMeanwhile
 
     def open(self, sealed: bytes) -> Any:
         """Check the signature, then unpickle."""

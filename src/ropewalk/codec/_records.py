@@ -9,12 +9,16 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterable
+from operator import is_
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, Final
 
 from ropewalk.codec._models import Fields, build_model, changed, take_model_apart
 from ropewalk.codec._registry import Entry
-from ropewalk.errors import ClassChanged, NotStorable
+from ropewalk.errors import ChangedMeanwhile, ClassChanged, NotStorable
+
+_ATTEMPTS: Final = 8
+"""How often what others keep changing is read again."""
 
 
 def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
@@ -24,9 +28,11 @@ def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
     """
     try:
         return _take_apart(entry, value)
-    except (NotStorable, RecursionError, MemoryError):
+    except (NotStorable, ChangedMeanwhile, RecursionError, MemoryError):
         raise
     except Exception as exc:
+        if says_changed(exc):
+            raise ChangedMeanwhile from exc
         raise NotStorable(f"{entry.name}: its fields cannot be read: {_shown(exc)}") from exc
 
 
@@ -46,6 +52,32 @@ def _take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
 
 
 def _attributes(entry: Entry, value: Any, names: Iterable[str]) -> Fields:
+    """The fields as they were at one moment: those of a `__dict__` are copied at once."""
+    names = list(names)
+    held = getattr(value, "__dict__", None)
+    fields = {} if held is None else held.copy()
+    if fields.keys() >= set(names) and not _has_descriptor(type(value), fields):
+        return {name: fields[name] for name in names}
+    # What is in slots, or behind a descriptor, can only be read one by one.
+    found = _read(entry, value, names)
+    for _ in range(_ATTEMPTS):
+        again = _read(entry, value, names)
+        if all(map(is_, found.values(), again.values())):
+            return again
+        found = again
+    raise ChangedMeanwhile
+
+
+def _has_descriptor(cls: type, names: Fields) -> bool:
+    """Whether something stands before one of the names in a `__dict__`."""
+    for base in cls.__mro__[:-1]:
+        for name in vars(base).keys() & names.keys():
+            if hasattr(type(vars(base)[name]), "__set__"):
+                return True
+    return False
+
+
+def _read(entry: Entry, value: Any, names: Iterable[str]) -> Fields:
     fields: Fields = {}
     name = ""
     try:
@@ -58,6 +90,11 @@ def _attributes(entry: Entry, value: Any, names: Iterable[str]) -> Fields:
         reason = "is not set" if unset else f"cannot be read: {_shown(exc)}"
         raise NotStorable(f"{entry.name}: the field {name!r} {reason}") from exc
     return fields
+
+
+def says_changed(exc: Exception) -> bool:
+    """Whether Python found a container changed while something walked over it."""
+    return isinstance(exc, RuntimeError) and "during iteration" in str(exc)
 
 
 def _shown(exc: Exception) -> str:

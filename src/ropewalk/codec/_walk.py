@@ -1,8 +1,6 @@
 """The slow way to encode: a walk in Python that knows where it is.
 
-It serves values that ormsgpack cannot take in one call (dicts with other keys than
-text, bytearrays) and it finds the place of what is refused. Its bytes are the same
-as those of the fast way.
+It finds the place of what is refused. Its bytes are the same as those of the fast way.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
 from ropewalk.codec._msgpack import nesting_exceeds, pack
 from ropewalk.codec._opened import Form, Opened, nests
 from ropewalk.codec._paths import Field, Path, format_path
-from ropewalk.errors import NotStorable
+from ropewalk.errors import ChangedMeanwhile, NotStorable
 
 if TYPE_CHECKING:
     from ropewalk.codec._codec import Codec
@@ -66,8 +64,8 @@ class Walk:
                 return self._lower(stand_in, depth)
         try:
             opened = self._codec.open_up(value)
-        except NotStorable as exc:
-            self._refuse(exc.reason, exc)
+        except (NotStorable, ChangedMeanwhile) as exc:
+            self._refuse(getattr(exc, "reason", None), exc)
         if cls is str:
             return value
         if depth >= MAX_NESTED and nests(opened) and not self._is_plain(opened):
@@ -114,7 +112,7 @@ class Walk:
         return [by_bytes[encoded] for encoded in sorted(by_bytes)]
 
     def _dict(self, opened: Opened, depth: int) -> Any:
-        value: dict[Any, Any] = dict(opened.parts)  # Another thread may be changing it.
+        value: dict[Any, Any] = opened.parts
         if all(type(key) is str for key in value):
             return self._plain_dict(value, depth)
         flat: list[Any] = []
@@ -159,8 +157,10 @@ class Walk:
             self._refuse("it is nested too deeply")
         return Ext(opened.code, payload)
 
-    def _refuse(self, reason: str, cause: Exception | None = None) -> NoReturn:
+    def _refuse(self, reason: str | None, cause: Exception | None = None) -> NoReturn:
         path = format_path(tuple(self._path))
+        if reason is None:
+            raise ChangedMeanwhile(path) from cause
         raise NotStorable(reason, path) from cause
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -86,7 +85,7 @@ class Writer:
         if plan.is_empty:
             raise _Unchanged
         # What was handed over may be changed by other threads meanwhile.
-        self._draft = self._maps.write(root, plan.shelf, threading.active_count() > 1)
+        self._draft = self._maps.write(root, plan.shelf)
         if self._draft.edited.root == root:
             raise _Unchanged
         return self._draft.edited

@@ -9,7 +9,7 @@ from typing import Any
 from ropewalk.codec import Codec, Path, default_codec, format_path
 from ropewalk.codec._canonical import check_canonical
 from ropewalk.codec._codes import Code
-from ropewalk.errors import InvalidInput, NotStorable, RopewalkError
+from ropewalk.errors import ChangedMeanwhile, InvalidInput, NotStorable, RopewalkError
 from ropewalk.tree._builder import Builder
 from ropewalk.tree._container import (
     Container,
@@ -25,7 +25,7 @@ from ropewalk.tree._container import (
     part_of,
 )
 from ropewalk.tree._cuts import KEY_MAX
-from ropewalk.tree._embed import Embedder
+from ropewalk.tree._embed import Embedder, steadily
 from ropewalk.tree._layout import Entry
 from ropewalk.tree._levels import Span
 from ropewalk.tree._load import Loader
@@ -109,7 +109,7 @@ class _Edit:
         self._embedder = Embedder(self._codec, self._builder, {})
 
     def embed(self, value: Any, old: bytes | None) -> bytes:
-        return embed_at(self._embedder, self._codec, self._path, value, old)
+        return steadily(lambda: embed_at(self._embedder, self._codec, self._path, value, old))
 
     def apply(self, change: Callable[[_Edit, bytes | None], bytes | None]) -> Edited:
         part = self._descend(part_of(self._root, self._builder.read), 0, change)
@@ -211,12 +211,14 @@ class _Edit:
 
 
 def embed_at(embedder: Embedder, codec: Codec, path: Path, value: Any, old: bytes | None) -> bytes:
-    """The part of a value that will stand at a path; raises NotStorable."""
+    """The part of a value that will stand at a path; raises NotStorable, ChangedMeanwhile."""
     try:
         return embedder.embed(value, old if old is not None and _helps(old) else None)
-    except (NotStorable, RecursionError) as exc:
+    except (NotStorable, ChangedMeanwhile, RecursionError) as exc:
         refusal = explain(codec, value, exc)
         place = format_path(path) + refusal.path.removeprefix("value")
+        if isinstance(refusal, ChangedMeanwhile):
+            raise ChangedMeanwhile(place) from exc
         raise NotStorable(refusal.reason, place) from exc
 
 

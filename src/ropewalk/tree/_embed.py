@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import copy
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
-from ormsgpack import Ext, Fragment
+from ormsgpack import Ext
 
 from ropewalk.codec import Codec
 from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import may_hold_binary, pack, unpack
-from ropewalk.codec._opened import Form, Opened
-from ropewalk.errors import NotStorable
+from ropewalk.codec._msgpack import pack, unpack
+from ropewalk.codec._opened import Form, Opened, close_sequence
+from ropewalk.errors import ChangedMeanwhile, NotStorable
 from ropewalk.tree._builder import Builder, Built, Title
 from ropewalk.tree._cuts import INLINE_MAX
 from ropewalk.tree._layout import SETS, Entry
@@ -28,15 +28,18 @@ from ropewalk.tree._mirrors import (
 )
 from ropewalk.tree._objects import ObjectId
 from ropewalk.tree._parts import link, linked, may_hold_links
-from ropewalk.tree._pieces import Piece, cut_pieces, held_bytes
+from ropewalk.tree._pieces import FIRST_GUESS, UNKNOWN, Piece, cut_pieces, held_bytes
+from ropewalk.tree._snapshot import Live, SnapshotCodec
 from ropewalk.tree._update import update_bytes, update_mapping, update_sequence
 
 MAX_LARGE_DEPTH: Final = 100
 """How many large parts may stand inside one another."""
 
 
-_PATIENCE: Final = 1000
+_ATTEMPTS: Final = 4
 T = TypeVar("T")
+
+_TEXTS = frozenset({str, bytes})
 
 _NO_PARTS = frozenset({type(None), bool, float})
 """Types that the codec cannot open up, because msgpack has a word for them."""
@@ -47,9 +50,9 @@ class Embedder:
 
     What `old` says only saves work: the part of a value depends on the value alone.
 
-    With `shared`, other threads may be changing the values meanwhile. Then what changed
-    is copied before it is looked at closely, so that the part and what is remembered of
-    it are of one moment. Else a change between the two would never be found.
+    Others may be changing the values meanwhile. So what changed is looked at closely in a
+    snapshot only: the part, and what is remembered of it, are of one moment. Else a change
+    between the two would never be found.
 
     With `lean`, digests are remembered of what would else be remembered itself.
     """
@@ -59,48 +62,54 @@ class Embedder:
         codec: Codec,
         builder: Builder,
         known: dict[ObjectId, Mirror],
-        shared: bool = False,
         lean: bool = False,
     ) -> None:
         self._codec = codec
+        self._snapshots = SnapshotCodec(codec)
         self.lean = lean
-        self._shared_codec = codec.shared() if shared else codec
         self.builder = builder
-        self.shared = shared
+        self.live = True
+        """Whether it is live values that are looked at, or snapshots."""
         self._known = known
         self._depth = 0
         self.mirrors: dict[ObjectId, Mirror] = {}
 
     @property
     def codec(self) -> Codec:
-        """What values are encoded with: slower, but safe, where they are shared."""
-        return self._shared_codec if self.shared else self._codec
-
-    def own(self, values: list[Any]) -> list[Any]:
-        """Values that nobody else changes: copies, where they are shared."""
-        return own(self.codec, values) if self.shared else values
+        """What values, or snapshots, are encoded with."""
+        return self._codec if self.live else self._snapshots
 
     def taken(self, values: list[Any]) -> list[Any]:
-        """Values as they are at one moment, where they are shared.
+        """Snapshots of values."""
+        if not self.live:
+            return values
+        try:
+            taken: list[Any] = unpack(self._codec.encode(values))
+        except NotStorable:
+            # Each can be stored, but together they nest too deeply; or one cannot.
+            return list(map(self._taken_alone, values))
+        return taken
 
-        Small ones are encoded at once, and then stand for themselves wherever they are
-        encoded again. Others are copied.
-        """
-        return taken(self.codec, values) if self.shared else values
+    def _taken_alone(self, value: Any) -> Any:
+        try:
+            return unpack(self._codec.encode(value))
+        except NotStorable:
+            return Live(value)
 
     @contextmanager
-    def owning(self) -> Iterator[None]:
-        """While values are looked at that nobody else changes."""
-        shared, self.shared = self.shared, False
+    def among(self, *, live: bool = False) -> Iterator[None]:
+        """While snapshots are looked at, or live values."""
+        before, self.live = self.live, live
         try:
             yield
         finally:
-            self.shared = shared
+            self.live = before
 
     def embed(self, value: Any, old: bytes | None = None) -> bytes:
         """The part of a value."""
-        if type(value) is Fragment and len(plain := pack(value)) <= INLINE_MAX:
-            return plain
+        if type(value) is Live:
+            with self.among(live=True):
+                return self.embed(value.value, old)
         if old is not None and type(value) not in _NO_PARTS:
             id = linked(old)
             mirror = self._known.get(id) if id is not None else None
@@ -110,31 +119,46 @@ class Embedder:
             plain = self.codec.encode(value)
             if len(plain) <= INLINE_MAX:
                 return plain
-        return self._deeper(self._build, self.codec.open_up(value), value, old)
+            return self._deeper(self._build_encoded, value, plain, old)
+        return self._deeper(self._build, value, old)
 
     def _deeper(self, step: Any, *arguments: Any) -> bytes:
         if self._depth >= MAX_LARGE_DEPTH:
             raise NotStorable("it is nested too deeply")
         self._depth += 1
-        part: bytes = step(*arguments)
-        self._depth -= 1
+        try:
+            part: bytes = step(*arguments)
+        finally:
+            self._depth -= 1
         return part
 
     # Building a part without a mirror.
 
-    def _build(self, opened: Opened, value: Any, old: bytes | None) -> bytes:
-        if not self.shared or opened.form is Form.BYTES:
-            return self._build_owned(opened, value, old)
-        if old is not None and linked(old) is None:
+    def _build_encoded(self, value: Any, plain: bytes, old: bytes | None) -> bytes:
+        """The part of a large value with that encoding."""
+        if not self.live or type(value) in _TEXTS:
+            return self._build_opened(self.codec.open_up(value), value, old)
+        value = unpack(plain)
+        with self.among():
+            return self._build_opened(self.codec.open_up(value), value, old)
+
+    def _build(self, value: Any, old: bytes) -> bytes:
+        """The part of a value where there was something large."""
+        if not self.live or type(value) in _TEXTS:
+            return self._build_opened(self.codec.open_up(value), value, old)
+        if linked(old) is None:
             # A small container with large parts, each of which sees to itself.
-            part = self._build_owned(opened._replace(parts=copy(opened.parts)), value, old)
+            part = self._build_opened(self.codec.open_up(value), value, old)
             if linked(part) is None:
                 return part
-        (value,) = self.own([value])
-        with self.owning():
-            return self._build_owned(self.codec.open_up(value), value, old)
+        try:
+            plain = self._codec.encode(value)
+        except NotStorable:
+            # Its parts can be stored, but together they nest too deeply; or one cannot.
+            return self._build_opened(self.codec.open_up(value), value, old)
+        return self._build_encoded(value, plain, old)
 
-    def _build_owned(self, opened: Opened, value: Any, old: bytes | None) -> bytes:
+    def _build_opened(self, opened: Opened, value: Any, old: bytes | None) -> bytes:
         title = Title(opened.code, opened.head)
         base = linked(old) if old is not None else None
         if opened.form is Form.BYTES:
@@ -168,9 +192,23 @@ class Embedder:
         parts = [self.embed(item, beside.get(index)) for index, item in enumerate(items)]
         built = self.builder.sequence(title, parts, base)
         if built.id is not None:
-            pieces = cut_pieces(self.codec, items, lean=self.lean)
+            pieces = self.pieces(items)
             self.remember_sequence(title, built, pieces, pieces)
         return built.part
+
+    def pieces(self, items: list[Any], guess: int = FIRST_GUESS) -> list[Piece]:
+        """What is remembered of items; next to nothing where they may have changed already."""
+        if self.live:
+            return [UNKNOWN] * len(items)
+        return cut_pieces(self.codec, items, 1, guess, self.lean)
+
+    def runs(
+        self, keys: list[Any], mapping: dict[Any, Any], guess: int = FIRST_GUESS
+    ) -> list[Pairs]:
+        """What is remembered of keys and their values, likewise."""
+        if self.live:
+            return [Pairs([key], itemgetter(key), UNKNOWN) for key in keys]
+        return cut_pairs(self.codec, keys, mapping, guess, self.lean)
 
     def remember_sequence(
         self, title: Title, built: Built, pieces: list[Piece], fresh: list[Piece]
@@ -197,24 +235,22 @@ class Embedder:
         parts = [self.embed(mapping[key], beside.get(at)) for at, key in encoded.items()]
         if len(keys) != len(mapping):
             raise NotStorable("two of its keys are stored as the same bytes (nan twice?)")
-        order = self.order(title, keys, encoded, old_order)
+        order = self.order(title, keys, old_order)
         built = self.builder.mapping(title, keys, parts, order, base)
         if built.id is not None:
-            ordered = [encoded[key] for key in sorted(keys)]
-            runs = cut_pairs(self.codec, ordered, mapping, lean=self.lean)
-            self.remember_mapping(title, built, runs, runs, mapping, order)
+            runs = self.runs([encoded[key] for key in sorted(keys)], mapping)
+            self.remember_mapping(title, built, runs, runs, mapping, keys, order)
         return built.part
 
-    def order(
-        self, title: Title, keys: list[bytes], encoded: dict[bytes, Any], old: bytes | None
-    ) -> bytes | None:
+    def order(self, title: Title, keys: list[bytes], old: bytes | None) -> bytes | None:
         """The part of the order of keys, where it is not the sorted one."""
         if title.code == Code.MAP or keys == sorted(keys):
             return None
         if any(len(key) > INLINE_MAX for key in keys):
             # Keys never leave their parent, however long they are.
             return self.builder.sequence(Title(Code.LIST), keys).part
-        return self.embed(list(encoded.values()), old)
+        with self.among():
+            return self.embed(unpack(close_sequence(Code.LIST, (), keys)), old)
 
     def remember_mapping(
         self,
@@ -223,12 +259,13 @@ class Embedder:
         runs: list[Pairs],
         fresh: list[Pairs],
         mapping: dict[Any, Any],
+        encoded: list[bytes],
         order: bytes | None,
     ) -> None:
         """Remember a mapping; others hold those of its runs that are not fresh."""
         assert built.id is not None and built.view is not None
         keys = dict.fromkeys(mapping)
-        plain = self.codec.encode(list(keys))
+        plain = close_sequence(Code.LIST, (), encoded)
         size = held_bytes([run.piece for run in fresh], len(runs)) + 100 * len(keys) + len(plain)
         self.mirrors[built.id] = MappingMirror(
             built.id, title, built.view, runs, keys, plain, all_text(keys), order, size
@@ -240,9 +277,8 @@ class Embedder:
         if isinstance(mirror, BytesMirror) and mirror.is_same(value):
             return link(mirror.id)
         opened = self.codec.open_up(value)
-        title = Title(opened.code, opened.head)
-        if title != mirror.title:
-            return self._build(opened, value, link(mirror.id))
+        if Title(opened.code, opened.head) != mirror.title:
+            return self._build(value, link(mirror.id))
         if isinstance(mirror, SequenceMirror):
             return update_sequence(self, mirror, opened.parts)
         if isinstance(mirror, MappingMirror):
@@ -250,39 +286,12 @@ class Embedder:
         return update_bytes(self, mirror, opened.parts, value)
 
 
-def own(codec: Codec, values: list[Any]) -> list[Any]:
-    """A copy of values, taken while others may be changing them."""
-    try:
-        encoded = settled(lambda: codec.encode(values))
-    except NotStorable:
-        # Each can be stored, but together they nest too deeply; or the last one cannot.
-        return [own(codec, [one])[0] for one in values] if len(values) > 1 else values
-    copied: list[Any] = codec.decoder().decode(encoded)
-    return copied
-
-
-def taken(codec: Codec, values: list[Any]) -> list[Any]:
-    """Values as they are while others may be changing them: encoded if small, else copied."""
-    try:
-        plains = settled(lambda: [codec.encode(value) for value in values])
-    except NotStorable:
-        return own(codec, values)
-    return [
-        Fragment(plain)
-        if len(plain) <= INLINE_MAX and not may_hold_binary(plain)
-        else codec.decoder().decode(plain)
-        for plain in plains
-    ]
-
-
-def settled(call: Callable[[], T]) -> T:
-    """What a call gives once nobody changes the size of what it walks over."""
-    for _ in range(_PATIENCE):
+def steadily(call: Callable[[], T]) -> T:
+    """What a call gives once nobody changes what it reads; raises ChangedMeanwhile."""
+    for _ in range(_ATTEMPTS):
         try:
             return call()
-        except RecursionError:
-            raise
-        except RuntimeError:
+        except ChangedMeanwhile:
             continue
     return call()
 

@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from ropewalk.codec import Codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._msgpack import array_header, may_hold_binary
-from ropewalk.errors import FormatError, NotStorable
+from ropewalk.errors import ChangedMeanwhile, FormatError, NotStorable
 from ropewalk.tree._builder import Builder, Title
 from ropewalk.tree._container import Container, Edited, finish, open_part
 from ropewalk.tree._cuts import KEY_MAX
 from ropewalk.tree._edit import embed_at
-from ropewalk.tree._embed import Embedder, settled
+from ropewalk.tree._embed import Embedder, steadily
 from ropewalk.tree._layout import PAIRS, Entry
 from ropewalk.tree._levels import Span, View, in_turn
 from ropewalk.tree._mergers import ABSENT
@@ -98,8 +98,8 @@ class Draft(NamedTuple):
 class Making:
     """One draft in the making."""
 
-    def __init__(self, builder: Builder, root: ObjectId | None, shared: bool) -> None:
-        self.builder, self.root, self.shared = builder, root, shared
+    def __init__(self, builder: Builder, root: ObjectId | None) -> None:
+        self.builder, self.root = builder, root
         self.changes: list[Kept] = []
         self.opened: dict[Keys, Container] = {}
         self.replaced: set[Keys] = set()
@@ -123,7 +123,6 @@ class MapWriter:
 
     def __init__(self, codec: Codec, read: Reader) -> None:
         self._codec = codec
-        self._shared_codec = codec.shared()
         self._read = read
         self._root: ObjectId | None = None
         self._opened: dict[Keys, Container] = {}
@@ -172,28 +171,25 @@ class MapWriter:
         return Slot(key, value, part, value, reflector.mirrors, size)
 
     @writing
-    def check(self, key: Any, value: Any, shared: bool = False) -> None:
+    def check(self, key: Any, value: Any) -> None:
         """Raise `NotStorable` if a value cannot stand under a key."""
-        codec = self._shared_codec if shared else self._codec
         try:
-            codec.encode(value)
-        except NotStorable:
+            self._codec.encode(value)
+        except (NotStorable, ChangedMeanwhile):
             # It may still fit a tree, which nests deeper; that decides, and says why not.
-            embedder = Embedder(self._codec, Builder(self._read), {}, shared)
-            embed_at(embedder, codec, (key,), value, None)
+            embedder = Embedder(self._codec, Builder(self._read), {})
+            steadily(lambda: embed_at(embedder, self._codec, (key,), value, None))
 
     @writing
-    def write(self, root: ObjectId | None, shelf: Shelf, shared: bool = False) -> Draft:
-        """The map with all that changed on a shelf; raises `NotStorable` with the path.
+    def write(self, root: ObjectId | None, shelf: Shelf) -> Draft:
+        """The map with all that changed on a shelf.
 
-        With `shared`, other threads may be changing the values meanwhile.
+        Raises `NotStorable` or `ChangedMeanwhile` with the path.
         """
-        if shared:
-            return settled(lambda: self._draft(root, shelf, shared))
-        return self._draft(root, shelf, shared)
+        return steadily(lambda: self._draft(root, shelf))
 
-    def _draft(self, root: ObjectId | None, shelf: Shelf, shared: bool) -> Draft:
-        work = Making(Builder(self._read), root, shared)
+    def _draft(self, root: ObjectId | None, shelf: Shelf) -> Draft:
+        work = Making(Builder(self._read), root)
         part = self._write(work, shelf, ())
         if part is None:
             assert root is not None
@@ -205,7 +201,7 @@ class MapWriter:
         """The part of a map; None if it is as it was."""
         before = self.open(work.root, keys)
         spans: list[Span] = []
-        for key, slot in self._suspects(shelf, work.shared):
+        for key, slot in self._suspects(shelf):
             kept = self._kept(work, shelf, key, slot)
             if kept.part != slot.part:
                 work.changes.append(kept)
@@ -225,7 +221,7 @@ class MapWriter:
         work.opened[keys] = Container(title, built.view, None, built.id)
         return built.part
 
-    def _suspects(self, shelf: Shelf, shared: bool) -> Iterator[tuple[bytes, Slot]]:
+    def _suspects(self, shelf: Shelf) -> Iterator[tuple[bytes, Slot]]:
         """The slots whose values may have changed; small ones are compared many at a time."""
         group: list[tuple[bytes, Slot]] = []
         for key, slot in shelf.slots.items():
@@ -236,30 +232,29 @@ class MapWriter:
                 continue
             group.append((key, slot))
             if len(group) == _GROUP:
-                yield from self._differing(group, shared)
+                yield from self._differing(group)
                 group = []
-        yield from self._differing(group, shared)
+        yield from self._differing(group)
 
-    def _differing(self, group: list[tuple[bytes, Slot]], shared: bool) -> list[tuple[bytes, Slot]]:
+    def _differing(self, group: list[tuple[bytes, Slot]]) -> list[tuple[bytes, Slot]]:
         """Those of a group that differ, or that a closer look will tell."""
         # The encoding of a list is that of its items, one after another.
         parts = [slot.part or b"" for _, slot in group]
         plain = array_header(len(parts)) + b"".join(parts)
         piece = Piece(len(parts), plain, may_hold_binary(plain))
-        codec = self._shared_codec if shared else self._codec
-        if piece.is_same(codec, [slot.value for _, slot in group]):
+        if piece.is_same(self._codec, [slot.value for _, slot in group]):
             return []
         if len(group) <= _FEW:
             return group
         half = len(group) // 2
-        return self._differing(group[:half], shared) + self._differing(group[half:], shared)
+        return self._differing(group[:half]) + self._differing(group[half:])
 
     def _kept(self, work: Making, shelf: Shelf, key: bytes, slot: Slot) -> Kept:
         value = slot.value
         if value is ABSENT:
             return Kept(shelf, key, slot, ABSENT, None, {})
-        embedder = Embedder(self._codec, work.builder, slot.mirrors, work.shared)
-        part = embed_at(embedder, embedder.codec, (slot.key,), value, slot.part)
+        embedder = Embedder(self._codec, work.builder, slot.mirrors)
+        part = embed_at(embedder, self._codec, (slot.key,), value, slot.part)
         return Kept(shelf, key, slot, value, part, embedder.mirrors)
 
     def accept(self, draft: Draft) -> None:

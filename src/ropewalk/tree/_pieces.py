@@ -14,7 +14,7 @@ from hashlib import sha256
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from ormsgpack import Fragment
+from ormsgpack import Ext
 
 from ropewalk.codec import Codec
 from ropewalk.codec._msgpack import binary_types, may_hold_binary
@@ -131,8 +131,8 @@ def _piece(codec: Codec, values: list[Any], count: int) -> Piece:
     except NotStorable:
         # Each can be stored, but together they nest too deeply.
         return Piece(count, None, True)
-    # What was encoded before holds none.
-    binary = may_hold_binary(plain) and bool(binary_types(values) - {Fragment})
+    # What is in an extension was looked at when that was encoded.
+    binary = may_hold_binary(plain) and bool(binary_types(values) - {Ext})
     return Piece(count, plain, binary)
 
 

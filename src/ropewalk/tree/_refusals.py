@@ -9,16 +9,18 @@ from ropewalk.codec import Codec, Field, Path, format_path
 from ropewalk.codec._codes import Code
 from ropewalk.codec._opened import Form, Opened
 from ropewalk.codec._walk import Walk
-from ropewalk.errors import NotStorable
+from ropewalk.errors import ChangedMeanwhile, NotStorable
 from ropewalk.tree._cuts import INLINE_MAX, KEY_MAX
 
 
-def explain(codec: Codec, value: Any, refusal: Exception) -> NotStorable:
+def explain(codec: Codec, value: Any, refusal: Exception) -> NotStorable | ChangedMeanwhile:
     """The refusal of a value with the path from its top."""
     try:
         Walk(codec).encode(value)
-    except NotStorable as exc:
+    except (NotStorable, ChangedMeanwhile) as exc:
         return exc
+    if isinstance(refusal, ChangedMeanwhile):
+        return ChangedMeanwhile()
     # The codec has nothing against the value, so it is too much for a tree.
     reason = refusal.reason if isinstance(refusal, NotStorable) else "it is nested too deeply"
     return NotStorable(reason, format_path(_long_key(codec, value) or _deepest(codec, value)))

@@ -9,7 +9,7 @@ from ropewalk.errors import MissingObjects
 from ropewalk.tree._builder import Builder
 from ropewalk.tree._container import Edited, finish, part_of
 from ropewalk.tree._edit import embed_at
-from ropewalk.tree._embed import Embedder, settled
+from ropewalk.tree._embed import Embedder, steadily
 from ropewalk.tree._mirrors import BytesMirror, MappingMirror, Mirror
 from ropewalk.tree._objects import Kind, ObjectId, Reader
 from ropewalk.tree._parts import linked, links, links_in, may_hold_links
@@ -34,7 +34,7 @@ class Tracked:
 
     `write` takes the whole value as plain Python; objects of the version before are read
     where they are needed, and not held. Call `accept` once a draft is stored. Not for
-    several threads at once, but with `shared` they may be changing the value meanwhile.
+    several threads at once, but others may be changing the value meanwhile.
 
     It holds about as much as the value itself; with `lean` next to nothing, for some time.
     """
@@ -68,23 +68,21 @@ class Tracked:
         return value
 
     @writing
-    def write(self, value: Any, shared: bool = False) -> Drafted:
-        """A value as objects; raises NotStorable with a path."""
-        if shared:
-            return settled(lambda: self._draft(value, shared))
-        return self._draft(value, shared)
+    def write(self, value: Any) -> Drafted:
+        """A value as objects; raises NotStorable or ChangedMeanwhile with a path."""
+        return steadily(lambda: self._draft(value))
 
-    def _draft(self, value: Any, shared: bool) -> Drafted:
+    def _draft(self, value: Any) -> Drafted:
         try:
-            return self._written(value, shared)
+            return self._written(value)
         except MissingObjects:
             # The version before is gone: everything is new.
             self.forget()
-            return self._written(value, shared)
+            return self._written(value)
 
-    def _written(self, value: Any, shared: bool) -> Drafted:
+    def _written(self, value: Any) -> Drafted:
         builder = Builder(self._read)
-        embedder = Embedder(self._codec, builder, self._mirrors, shared, self._lean)
+        embedder = Embedder(self._codec, builder, self._mirrors, self._lean)
         part = embed_at(embedder, self._codec, (), value, self._part)
         if part == self._part and self._root is not None:
             return Drafted(Edited(self._root, [], [self._root]), part, {})

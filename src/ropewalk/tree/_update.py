@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.codec._msgpack import pack
@@ -18,13 +17,10 @@ from ropewalk.tree._mirrors import (
     Pairs,
     SequenceMirror,
     all_text,
-    cut_pairs,
 )
 from ropewalk.tree._parts import link
 from ropewalk.tree._pieces import (
-    UNKNOWN,
     Piece,
-    cut_pieces,
     first_changed,
     held_bytes,
     splice,
@@ -36,10 +32,12 @@ if TYPE_CHECKING:
 
 
 def update_sequence(work: Embedder, mirror: SequenceMirror, items: list[Any]) -> bytes:
+    if mirror.title.code in SETS and work.live:
+        items = work.taken(items)
+        with work.among():
+            return update_sequence(work, mirror, items)
     if mirror.title.code in SETS:
-        items = work.in_order(work.own(items))
-    elif work.shared:
-        items = list(items)
+        items = work.in_order(items)
     starts = starts_of(mirror.pieces)
     owned = Owned(work)
     if len(items) == mirror.view.total:
@@ -52,33 +50,32 @@ def update_sequence(work: Embedder, mirror: SequenceMirror, items: list[Any]) ->
     if built.id is not None:
 
         def make(start: int, stop: int, guess: int) -> list[Piece]:
-            if not owned.covers(start, stop):
-                return [UNKNOWN] * (stop - start)
-            return cut_pieces(work.codec, items[start:stop], 1, guess, work.lean)
+            with work.among(live=not owned.covers(start, stop)):
+                return work.pieces(items[start:stop], guess)
 
         work.remember_sequence(mirror.title, built, *splice(mirror.pieces, spans, make))
     return built.part
 
 
 class Owned:
-    """Which items of a list were taken as they were at one moment, or need not be."""
+    """In which ranges of a list there are snapshots of its items."""
 
     def __init__(self, work: Embedder) -> None:
         self._work = work
-        self._shared = work.shared
+        self._live = work.live
         self._ranges: list[tuple[int, int]] = []
 
     def take(self, items: list[Any], start: int, stop: int) -> list[Any]:
-        """Items from a position to another, as they are now, in their list where it is shared."""
+        """Snapshots of items from a position to another, which replace them in their list."""
         values = items[start:stop]
-        if self._shared:
+        if self._live:
             values = items[start:stop] = self._work.taken(values)
             self._ranges.append((start, stop))
         return values
 
     def covers(self, start: int, stop: int) -> bool:
-        """Whether nobody else changes what is between two positions."""
-        return not self._shared or any(a <= start and stop <= b for a, b in self._ranges)
+        """Whether there are only snapshots between two positions."""
+        return not self._live or any(a <= start and stop <= b for a, b in self._ranges)
 
 
 def _changed_in_place(
@@ -94,7 +91,7 @@ def _changed_in_place(
             spans += _changed_in_piece(work, mirror.view, pieces[at], starts[at], values)
             continue
         values = owned.take(items, starts[at], starts[at + 1])
-        with work.owning():
+        with work.among():
             spans += _changed_in_piece(work, mirror.view, pieces[at], starts[at], values)
     return spans
 
@@ -139,12 +136,12 @@ def _changed_between(
     lowest = max(first, bisect_left(starts, starts[first] - shift))
     behind = range(len(pieces) - 1, lowest - 1, -1)
     last = _first_changed(work, mirror, starts, behind, items, shift) + 1
-    if work.shared:
+    if work.live:
         # What is remembered of the pieces at both ends is made anew with the others.
         first, last = max(first - 1, 0), min(last + 1, len(pieces))
     start, stop = starts[first], starts[last]
     owned.take(items, start, stop + shift)
-    with work.owning():
+    with work.among():
         start = _same_ahead(work, view, start, min(stop, stop + shift), items)
         stop = _same_behind(work, view, max(start, start - shift), stop, items, shift)
         return _replaced(work, view, start, stop, items, shift)
@@ -201,8 +198,6 @@ def _replaced(
 
 
 def update_mapping(work: Embedder, mirror: MappingMirror, mapping: dict[Any, Any]) -> bytes:
-    if work.shared:
-        mapping = dict(mapping)
     # Equal encodings are of equal types, and a text finds what an equal text found.
     if work.codec.encode(list(mapping)) == mirror.keys_plain and (
         mirror.texts or _same_keys(mapping, mirror.keys)
@@ -211,7 +206,7 @@ def update_mapping(work: Embedder, mirror: MappingMirror, mapping: dict[Any, Any
     if not (mirror.texts and all_text(mapping)):
         beside = {e.key: e.body for place in mirror.view.leaves() for e in place.entries}
         OwnedValues(work, mapping).take(list(mapping))
-        with work.owning():
+        with work.among():
             return work.build_mapping(mirror.title, mapping, beside, mirror.id, mirror.order)
     added = {pack(key): key for key in mapping if key not in mirror.keys}
     gone = [key for key in mirror.keys if key not in mapping]
@@ -225,14 +220,16 @@ def _same_keys(keys: Iterable[Any], old: Iterable[Any]) -> bool:
     A key that equals only itself, such as nan, is found by no other; and one that was
     changed in place is found where it no longer belongs.
     """
-    return all(one is other or one == other for one, other in zip(keys, old, strict=True))
+    return all(
+        one is other or (one == other and hash(one) == hash(other))
+        for one, other in zip(keys, old, strict=True)
+    )
 
 
 def _new_order(
     work: Embedder, mirror: MappingMirror, mapping: dict[Any, Any], gone: list[Any]
 ) -> bytes | None:
-    encoded = {pack(key): key for key in mapping}
-    return work.order(mirror.title, list(encoded), encoded, mirror.order)
+    return work.order(mirror.title, [pack(key) for key in mapping], mirror.order)
 
 
 def _update_values(
@@ -246,11 +243,11 @@ def _update_values(
     """Change values, add and remove keys, and keep everything else."""
     removed = {pack(key) for key in gone}
     places = {key: mirror.view.locate(key)[0] for key in added}
-    touched = _touched_runs(mirror, places.values()) if work.shared else set()
+    touched = _touched_runs(mirror, places.values()) if work.live else set()
     owned = OwnedValues(work, mapping)
     spans = _changed_values(work, mirror, owned, set(gone), removed, touched)
     owned.take(list(added.values()))
-    with work.owning():
+    with work.among():
         for key, at in places.items():
             spans.append(Span(at, at, [Entry(key, work.embed(mapping[added[key]]))]))
     if not spans and order == mirror.order:
@@ -260,7 +257,8 @@ def _update_values(
     if built.id is not None:
         runs, fresh = _spliced_runs(work, mirror, spans, owned, added)
         if added or gone or order != mirror.order:
-            work.remember_mapping(mirror.title, built, runs, fresh, mapping, order)
+            keys = [pack(key) for key in mapping]
+            work.remember_mapping(mirror.title, built, runs, fresh, mapping, keys, order)
         else:
             assert built.view is not None
             size = held_bytes([run.piece for run in fresh], len(runs))
@@ -271,24 +269,24 @@ def _update_values(
 
 
 class OwnedValues:
-    """A mapping, and of which keys the values were taken at one moment, or need not be."""
+    """A mapping, and under which of its keys there are snapshots."""
 
     def __init__(self, work: Embedder, mapping: dict[Any, Any]) -> None:
         self._work = work
-        self._shared = work.shared
+        self._live = work.live
         self._keys: set[Any] = set()
         self.mapping = mapping
 
     def take(self, keys: list[Any]) -> None:
-        """Take the values of keys as they are now, where they are shared."""
-        if self._shared:
+        """Replace the values of keys by snapshots."""
+        if self._live:
             values = self._work.taken([self.mapping[key] for key in keys])
             self.mapping.update(zip(keys, values, strict=True))
             self._keys.update(keys)
 
     def covers(self, keys: list[Any]) -> bool:
-        """Whether nobody else changes the values of keys."""
-        return not self._shared or self._keys.issuperset(keys)
+        """Whether there are only snapshots under these keys."""
+        return not self._live or self._keys.issuperset(keys)
 
 
 def _touched_runs(mirror: MappingMirror, places: Iterable[int]) -> set[int]:
@@ -316,7 +314,7 @@ def _changed_values(
             spans += _changed_pairs(work, view, mapping, run.keys, start, at, removed)
             continue
         owned.take([key for key in run.keys if key not in gone])
-        with work.owning():
+        with work.among():
             leaves = (
                 [(start, at)]
                 if whole
@@ -362,9 +360,8 @@ def _spliced_runs(
 
     def make(low: int, high: int, guess: int) -> list[Pairs]:
         some = keys[low:high]
-        if not owned.covers(some):
-            return [Pairs([key], itemgetter(key), UNKNOWN) for key in some]
-        return cut_pairs(work.codec, some, owned.mapping, guess, work.lean)
+        with work.among(live=not owned.covers(some)):
+            return work.runs(some, owned.mapping, guess)
 
     return splice(mirror.runs, spans, make)
 

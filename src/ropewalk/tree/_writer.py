@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ropewalk.codec import Codec, default_codec
-from ropewalk.errors import InvalidInput, MissingObjects, NotStorable
+from ropewalk.errors import ChangedMeanwhile, InvalidInput, MissingObjects, NotStorable
 from ropewalk.tree._builder import Builder
-from ropewalk.tree._embed import Embedder
+from ropewalk.tree._embed import Embedder, steadily
 from ropewalk.tree._load import load
 from ropewalk.tree._mirrors import Mirror
 from ropewalk.tree._objects import Kind, Object, ObjectId, Reader, make_object
@@ -87,12 +87,19 @@ class TreeWriter:
         return self._root
 
     def write(self, value: Any) -> Written:
-        """The root of a value and its new objects; raises NotStorable with a path."""
+        """The root of a value and its new objects.
+
+        Raises NotStorable or ChangedMeanwhile with a path. Others may be changing the value
+        meanwhile: each list, dict, set and object is taken as it was at one moment.
+        """
+        return steadily(lambda: self._write(value))
+
+    def _write(self, value: Any) -> Written:
         builder = Builder(self._read)
         embedder = Embedder(self._codec, builder, self._mirrors)
         try:
             part = embedder.embed(value, self._part)
-        except (NotStorable, RecursionError) as exc:
+        except (NotStorable, ChangedMeanwhile, RecursionError) as exc:
             raise explain(self._codec, value, exc) from exc
         root = linked(part)
         if root is None:

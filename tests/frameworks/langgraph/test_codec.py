@@ -191,7 +191,7 @@ def test_items_of_a_store_come_back_as_they_were(cls: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [*MESSAGES, *OTHERS, *OWN], ids=lambda one: type(one).__name__)
-def test_remembered_shared_decoded_and_copied_values_have_the_plain_encoding(value: Any) -> None:
+def test_remembered_decoded_and_copied_values_have_the_plain_encoding(value: Any) -> None:
     codec = GraphCodec(GraphTypes())
     values = [value, [value], {"a": value}, (value,)]
     first = codec.encode(values)
@@ -201,10 +201,9 @@ def test_remembered_shared_decoded_and_copied_values_have_the_plain_encoding(val
     assert first == plain
     assert codec.encode(values) == plain
     assert codec.encode_again(values) in (plain, None)
-    assert codec.shared().encode(values) == plain
-    assert GraphCodec(codec.types).shared().encode(values) == plain
+    assert GraphCodec(codec.types).encode(values) == plain
     assert codec.encode(found) == plain
-    assert codec.shared().encode(codec.copy_of(found)) == plain
+    assert codec.encode(codec.copy_of(found)) == plain
     assert held(codec.copy_of(value)) == held(value)
     kept = codec.keep(codec.decoder().decode(plain))
     for _ in range(2):
@@ -227,14 +226,11 @@ def test_exceptions_and_derived_built_ins_are_stored_as_langgraph_stores_them() 
 
     assert found == ["ValueError('no')", "bob", {"a": 1}, {"k": ["x"]}]
     assert [type(one) for one in found] == [str, str, dict, dict]
-    assert codec.shared().encode(value) == codec.encode(value)
 
 
 @pytest.mark.parametrize("live", [threading.Lock(), lambda: 1, object(), sys])
-@pytest.mark.parametrize("shared", [False, True])
-def test_what_cannot_be_stored_is_refused_with_its_path(live: Any, shared: bool) -> None:
+def test_what_cannot_be_stored_is_refused_with_its_path(live: Any) -> None:
     codec: Codec = GraphCodec(GraphTypes())
-    codec = codec.shared() if shared else codec
     value = {"messages": [AIMessage("a"), AIMessage("b", additional_kwargs={"x": [live]})]}
 
     with pytest.raises(NotStorable, match=r'\["messages"\]\[1\].additional_kwargs\["x"\]\[0\]'):
@@ -336,15 +332,12 @@ def _rich() -> AIMessage:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("source", ["encoded", "shared", "decoded", "copied", "kept"])
+@pytest.mark.parametrize("source", ["encoded", "decoded", "copied", "kept"])
 @pytest.mark.parametrize("count", [3, 9])
 def test_a_change_in_place_is_found(change: Callable[[Any], None], source: str, count: int) -> None:
     codec = GraphCodec(GraphTypes())
     values = [_rich() for _ in range(count)]
-    if source == "shared":
-        codec.shared().encode(values)
-    else:
-        codec.encode(values)
+    codec.encode(values)
     if source in ("decoded", "copied"):
         values = codec.decoder().decode(codec.encode(values))
     if source == "copied":
@@ -359,7 +352,7 @@ def test_a_change_in_place_is_found(change: Callable[[Any], None], source: str, 
 
     after = plainly(codec, values)
     assert after != before
-    assert codec.shared().encode(values) == after
+    assert codec.encode(values) == after
     assert codec.encode(values) == after
     assert codec.encode(values) == after
 
@@ -384,7 +377,7 @@ def test_a_change_deep_in_a_nested_record_is_found() -> None:
     inner.about["x"].append(2)
 
     assert codec.encode(values) == plainly(codec, values) != before
-    assert codec.shared().encode(values) == plainly(codec, values)
+    assert codec.encode(values) == plainly(codec, values)
 
 
 def test_a_run_of_messages_is_not_taken_for_another() -> None:
@@ -402,7 +395,7 @@ def test_a_run_of_messages_is_not_taken_for_another() -> None:
 
     for other in others:
         assert codec.encode(other) == plainly(codec, other)
-        assert codec.shared().encode_again(other) == plainly(codec, other)
+        assert codec.encode_again(other) == plainly(codec, other)
         assert codec.encode(messages) == plainly(codec, messages)
 
 
@@ -414,7 +407,7 @@ def test_messages_with_what_needs_a_hook_are_compared_too() -> None:
     messages[4].additional_kwargs["at"].append((1,))
 
     assert codec.encode(messages) == plainly(codec, messages)
-    assert codec.shared().encode(messages) == plainly(codec, messages)
+    assert codec.encode(messages) == plainly(codec, messages)
 
 
 def test_a_field_of_one_message_that_gets_another_name_is_found() -> None:
@@ -474,7 +467,7 @@ def test_encodings_with_and_without_memo_are_equal_whatever_is_changed(
                 one.additional_kwargs["v"] = data.draw(values)
         plain = plainly(codec, given)
 
-        assert codec.shared().encode(given) == plain
+        assert codec.encode(given) == plain
         assert codec.encode(given) == plain
         found = codec.decoder().decode(plain)
         assert codec.encode(found) == plain
@@ -627,7 +620,6 @@ from ropewalk.codec import Codec
 
 sys.setswitchinterval(1e-6)
 codec = GraphCodec()
-shared = codec.shared()
 state = {"messages": [AIMessage("x", id=str(n)) for n in range(50)], "files": {}}
 stop = threading.Event()
 counts = [0, 0]
@@ -661,7 +653,7 @@ for thread in threads:
     thread.start()
 for _ in range(int(sys.argv[1])):
     try:
-        data = shared.encode(state)
+        data = codec.encode(state)
         codec.decoder().decode(data)
     except RuntimeError:
         pass  # It changed its size; whoever asks tries again.
@@ -669,7 +661,7 @@ stop.set()
 for thread in threads:
     thread.join()
 assert min(counts) > 10, counts
-assert shared.encode(state) == Codec(codec.registry).encode(state)
+assert codec.encode(state) == Codec(codec.registry).encode(state)
 print("sound")
 """
 

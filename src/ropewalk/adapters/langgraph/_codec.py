@@ -22,12 +22,7 @@ from ropewalk.codec._atoms import atom_of
 from ropewalk.codec._codec import raise_interrupt
 from ropewalk.codec._codes import FREE_NESTED
 from ropewalk.codec._decoder import Decoder, no_links
-from ropewalk.codec._msgpack import (
-    array_header,
-    binary_types,
-    may_hold_binary,
-    pack,
-)
+from ropewalk.codec._msgpack import array_header
 from ropewalk.codec._opened import Opened
 
 _BUILT_IN: Final = frozenset(
@@ -54,18 +49,21 @@ class GraphCodec(Codec):
 
     # Encoding.
 
-    def encode_noting_binary(self, value: Any) -> tuple[bytes, bool]:
-        """The encoding, and whether the value holds bytes."""
-        if type(value) is list and self._holds_records(value):
-            data = self.encode_again(value)
-            if data is not None and (not may_hold_binary(data) or not binary_types(value)):
-                return data, False
-        return super().encode_noting_binary(value)
+    def encode(self, value: Any) -> bytes:
+        """The one encoding of a value; raises NotStorable with the path inside it."""
+        if type(value) is list:
+            value = value.copy()  # Others may be changing it.
+            data = self._assembled(value) if self._holds_records(value) else None
+            if data is not None:
+                return data
+        return super().encode(value)
 
     def encode_again(self, value: Any) -> bytes | None:
         """The encoding without a look for bytearrays, or None where that needs a walk."""
-        if type(value) is list and self._holds_records(value):
-            return self._assembled(value)
+        if type(value) is list:
+            value = value.copy()
+            if self._holds_records(value):
+                return self._assembled(value)
         return super().encode_again(value)
 
     def _holds_records(self, values: list[Any]) -> bool:
@@ -107,7 +105,7 @@ class GraphCodec(Codec):
     def _item(self, value: Any) -> bytes | None:
         """The encoding of what stands in a list, or None where that needs a walk."""
         try:
-            return pack([value], self._hooks[0])[1:]
+            return self._pack(value, 0)
         except TypeError as exc:
             raise_interrupt(exc)
             return None
@@ -119,7 +117,7 @@ class GraphCodec(Codec):
         if self.registry.of(type(value)) is None:
             stand_in = self.stand_in(value)
             if stand_in is not value:
-                return stand_in
+                return Fragment(self._pack(stand_in, depth))
         return super()._say(depth, value)
 
     def stand_in(self, value: Any) -> Any:
@@ -166,7 +164,7 @@ class GraphCodec(Codec):
     def inside(self, value: Any, depth: int) -> bytes | None:
         """The encoding of what stands in a record, as `[[value]]`; None if it needs a walk."""
         try:
-            return pack([[value]], self._hooks[depth + 1])
+            return self._pack([[value]], depth + 1, exact=False)
         except TypeError as exc:
             raise_interrupt(exc)
             return None
@@ -174,7 +172,7 @@ class GraphCodec(Codec):
     def around(self, content: list[Any], depth: int) -> bytes | None:
         """The encoding of a record's content, in which nothing can be changed by others."""
         try:
-            return pack(content, self._hooks[depth + 1])
+            return self._call_packer(content, depth + 1)
         except TypeError as exc:
             raise_interrupt(exc)
             return None
@@ -189,12 +187,6 @@ class GraphCodec(Codec):
     def decoder(self, link: Callable[[bytes], Any] = no_links) -> Decoder:
         """What decodes for this codec; `link` gives what a link stands for."""
         return GraphDecoder(self, link)
-
-    def shared(self) -> Codec:
-        """The same codec, for values that other threads may be changing."""
-        from ropewalk.adapters.langgraph._shared import SharedGraphCodec
-
-        return SharedGraphCodec(self)
 
     def copy_of(self, value: Any) -> Any:
         """A copy of a value that was decoded, equal to decoding it anew."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ormsgpack import Fragment
 
-from ropewalk.adapters.langgraph._memo import MODEL_PARTS, Seen
+from ropewalk.adapters.langgraph._memo import Seen
 from ropewalk.codec._codes import Code
-from ropewalk.codec._models import plan_of
-from ropewalk.codec._msgpack import binary_types, extension, may_hold_binary
+from ropewalk.codec._models import MODEL_PARTS, plan_of
+from ropewalk.codec._msgpack import extension, holds_binary
 from ropewalk.codec._registry import Entry
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _loosen(
             continue
         else:
             plain = codec.inside(one, depth)
-            if plain is None or (may_hold_binary(plain) and binary_types([one])):
+            if plain is None or holds_binary(plain):
                 return None
             busy.append((one, plain))
             if put is not None:

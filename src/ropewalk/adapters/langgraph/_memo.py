@@ -8,16 +8,13 @@ are immutable by identity, and others by what they look like now.
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter, is_
+from operator import is_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ropewalk.codec._models import MODEL_PARTS
 
 if TYPE_CHECKING:
     from ropewalk.adapters.langgraph._runs import Run
-
-MODEL_PARTS: Final = attrgetter(
-    "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"
-)
-"""All that a pydantic model holds."""
 
 _OVERHEAD: Final = 700
 """About how many bytes it takes to remember a record, beside its encoding."""

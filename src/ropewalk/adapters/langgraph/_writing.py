@@ -21,7 +21,7 @@ from ropewalk.store import Move
 from ropewalk.tree import ABSENT, Edited, Object, ObjectId, Reader
 from ropewalk.tree._builder import Builder, Title
 from ropewalk.tree._container import open_part
-from ropewalk.tree._embed import settled
+from ropewalk.tree._embed import steadily
 from ropewalk.tree._load import Loader
 from ropewalk.tree._map_writer import Kept as Changed
 from ropewalk.tree._map_writer import Making, MapWriter, Shelf, Slot
@@ -111,13 +111,13 @@ class SlotWriter(MapWriter):
 
     def take(self, shelf: Shelf, builder: Builder) -> None:
         """Bring the parts of all slots up to date; raises `NotStorable` with the path."""
-        for kept in settled(lambda: self._changed(shelf, builder)):
+        for kept in steadily(lambda: self._changed(shelf, builder)):
             self.accept_one(kept, builder.read)
 
     @writing
     def _changed(self, shelf: Shelf, builder: Builder) -> list[Changed]:
-        work = Making(builder, None, shared=True)
-        found = [self._kept(work, shelf, *one) for one in self._suspects(shelf, shared=True)]
+        work = Making(builder, None)
+        found = [self._kept(work, shelf, *one) for one in self._suspects(shelf)]
         return [one for one in found if one.part != one.slot.part]
 
 
@@ -315,7 +315,7 @@ class Work:
         if len(writes) > _FEW_TASKS:
             return None
         try:
-            plain = self._coder.codec.shared().encode(writes)
+            plain = self._coder.codec.encode(writes)
         except NotStorable:
             return None  # Who looks closer says where.
         return plain if len(plain) <= _SMALL else None
@@ -332,7 +332,7 @@ class Work:
         slots = {maps.encode_key(task): Slot(task, value) for task, value in writes.items()}
         slots[maps.encode_key(wanted.task_id)].part = stored
         try:
-            edited = maps.write(root, Shelf(slots), shared=True).edited
+            edited = maps.write(root, Shelf(slots)).edited
         except NotStorable as error:
             raise _at_its_node(error, wanted, writes[wanted.task_id]) from None
         self._coder.remember(edited.objects)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ropewalk.errors import MissingContent, MissingObjects
 from ropewalk.state._typed._content import ContentRef
 from ropewalk.state._typed._pins import keep
-from ropewalk.state._typed._runtime import IMMUTABLE, Runtime, is_shared
+from ropewalk.state._typed._runtime import IMMUTABLE, Runtime
 from ropewalk.tree import Edited, ObjectId
 from ropewalk.tree._tracked import Drafted, Tracked
 
@@ -37,7 +37,7 @@ class Change:
         if self.tracked is None:
             raise MissingContent(self.edited.root.hex(), [self.edited.root])
         self.tracked.forget()
-        self.drafted = self.tracked.write(self.value, is_shared())
+        self.drafted = self.tracked.write(self.value)
         self.edited = self.drafted.edited
 
 
@@ -131,7 +131,7 @@ class Content:
 
     def _written(self, value: Any) -> Change:
         tracked = self._tracked or self._fresh()
-        drafted = tracked.write(value, is_shared() and not self._passing)
+        drafted = tracked.write(value)
         return Change(self, drafted.edited, value, tracked, drafted)
 
     def _renewed(self) -> Change:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypedDict, Unpack
 
 from ropewalk.codec import Codec, default_codec
-from ropewalk.errors import InlineSizeExceeded, InvalidInput, NotStorable
+from ropewalk.errors import ChangedMeanwhile, InlineSizeExceeded, InvalidInput, NotStorable
 from ropewalk.state._typed._frameworks import Framework, framework_of
 from ropewalk.store import KVStore, MemoryStore, Store
 from ropewalk.store._checks import check_ttl, expect_whole
@@ -54,7 +54,7 @@ class Runtime:
 
     def encode(self, value: Any) -> bytes:
         """The encoding of a value, which other threads may be changing; raises `NotStorable`."""
-        return (self.coding.shared() if is_shared() else self.coding).encode(value)
+        return self.coding.encode(value)
 
     def expires_at(self) -> int | None:
         """When what is stored now may be dropped, in microseconds since 1970; None is never."""
@@ -80,18 +80,15 @@ def saying(field: str) -> Iterator[None]:
     """Say in a refusal which field it is about."""
     try:
         yield
-    except NotStorable as error:
+    except (NotStorable, ChangedMeanwhile) as error:
         path = error.path.replace("value", f"state.{field}", 1)
+        if isinstance(error, ChangedMeanwhile):
+            raise ChangedMeanwhile(path) from error
         raise NotStorable(error.reason, path) from error
 
 
 IMMUTABLE: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types whose values nobody can change, so that none need be copied or looked at again."""
-
-
-def is_shared() -> bool:
-    """Whether other threads may be changing what a state holds."""
-    return threading.active_count() > 1
 
 
 class Settings(TypedDict, total=False):

@@ -6,7 +6,6 @@ that key. A commit that was sent and not answered is settled before anything els
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -109,8 +108,7 @@ class Handle:
     def draft(self) -> Draft:
         """All that is held, as objects; raises `NotStorable`."""
         try:
-            shared = threading.active_count() > 1
-            return self._writer.write(self.root, self.shelves.top, shared)
+            return self._writer.write(self.root, self.shelves.top)
         except NotStorable as error:
             raise inside(error) from error
 

@@ -27,7 +27,7 @@ class Reconciler:
     """
 
     def __init__(self, codec: Codec) -> None:
-        self._codec, self._shared = codec, codec.shared()
+        self._codec = codec
         self._met: dict[int, Any] = {}
         """Objects that were changed: one that stands in two places is changed for one."""
 
@@ -45,7 +45,7 @@ class Reconciler:
             return held
         self._bring_attributes(held, old, new)
         try:
-            same = self._shared.encode(held) == self._codec.encode(new)
+            same = self._codec.encode(held) == self._codec.encode(new)
         except NotStorable:
             same = False
         return held if same else new

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -67,7 +66,7 @@ class Shelves:
             slot = slots.get(encoded)
             # What is large and was held before is compared at the commit, which takes less.
             if slot is None or slot.value is not value or not slot.mirrors:
-                self._writer.check(key, value, shared=threading.active_count() > 1)
+                self._writer.check(key, value)
         except NotStorable as error:
             raise inside(error) from error
         if encoded == self._reserved:
