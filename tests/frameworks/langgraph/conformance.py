@@ -31,7 +31,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from ropewalk.adapters.langgraph import RopewalkSaver
-from tests.frameworks.langgraph.delta_clauses import OURS, UPSTREAM
+from tests.frameworks.langgraph.delta_clauses import FORKS, OURS, RECONSTRUCTION, UPSTREAM, Clause
 from tests.frameworks.langgraph.engines import ENGINES, places, saver_at
 from tests.frameworks.langgraph.families import FAMILIES, SyncFamily
 
@@ -46,8 +46,13 @@ CLAUSES = {
     "prune": 8,
 }
 """How many clauses each capability has in release 0.0.2 of the suite: 81."""
-DELTA = "delta_channel_history"
-EXPECTED = {**CLAUSES, DELTA: len(UPSTREAM) + len(OURS)}
+DELTA: dict[str, Sequence[Clause]] = {
+    "delta_channel_history": (*UPSTREAM, *OURS),
+    "delta_channel_reconstruction": RECONSTRUCTION,
+    "delta_channel_forks": FORKS,
+}
+"""The clauses of each capability that the release does not have."""
+EXPECTED = {**CLAUSES, **{name: len(clauses) for name, clauses in DELTA.items()}}
 PACKAGES = (
     "langgraph-checkpoint-conformance",
     "langgraph-checkpoint",
@@ -91,8 +96,11 @@ async def _check(opening: Opening, family: str) -> Result:
     failures = [told for one in report.results.values() for told in one.failures]
     async with opening() as saver:
         asked = saver if family == "async" else SyncFamily(saver)
-        passed[DELTA], more = await _check_history(asked)
-    return Result(passed, failures + more)
+        for name, clauses in DELTA.items():
+            failed = [told for one in clauses if (told := await _failure(one, asked))]
+            passed[name] = len(clauses) - len(failed)
+            failures += failed
+    return Result(passed, failures)
 
 
 def _lacking(saver: Any) -> set[str]:
@@ -104,29 +112,29 @@ def _lacking(saver: Any) -> set[str]:
     }
 
 
-async def _check_history(saver: Any) -> tuple[int, list[str]]:
-    failures = []
-    for clause in (*UPSTREAM, *OURS):
-        try:
-            await clause(saver)
-        except Exception as error:  # noqa: BLE001  Whatever it is, the clause failed.
-            failures.append(f"{clause.__name__}: {error!r}")
-    return len(UPSTREAM) + len(OURS) - len(failures), failures
+async def _failure(clause: Clause, saver: Any) -> str | None:
+    try:
+        await clause(saver)
+    except Exception as error:  # noqa: BLE001  Whatever it is, the clause failed.
+        return f"{clause.__name__}: {error!r}"
+    return None
 
 
 def page(ours: Results, official: Results, when: datetime) -> str:
     """What is published."""
-    suite, delta = sum(CLAUSES.values()), EXPECTED[DELTA]
+    suite, delta = sum(CLAUSES.values()), sum(len(one) for one in DELTA.values())
     lines = [
         "# Conformance to LangGraph",
         "",
         "`RopewalkSaver` on every engine, asked by LangGraph's own suite for checkpointers, "
         f"`langgraph-checkpoint-conformance` {version(PACKAGES[0])}. The suite asks only "
         "asynchronous methods; the rows `sync` are the synchronous ones, called through a class "
-        f"whose asynchronous methods call them. The last capability, `{DELTA}`, is not in that "
-        f"release: {len(UPSTREAM)} of its clauses are those of the suite's main branch, and "
-        f"{len(OURS)} our own; all are in our words "
-        "(`tests/frameworks/langgraph/delta_clauses.py`).",
+        f"whose asynchronous methods call them. The last capabilities, of delta channels, are not "
+        f"in that release: {len(UPSTREAM)} clauses of `delta_channel_history` are those of the "
+        "suite's main branch, and the others our own; all are in our words "
+        "(`tests/frameworks/langgraph/delta_clauses.py`). `delta_channel_forks` asks a graph "
+        "whose delta channel must hold the same as a plain one beside it, after forks from older "
+        "checkpoints.",
         "",
         "`make conformance` runs it all again and writes this page. `make test` runs the rows of "
         f"`RopewalkSaver` too, and counts: {suite} of {suite} and {delta} of {delta} for each.",

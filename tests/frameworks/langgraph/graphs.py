@@ -147,6 +147,41 @@ def delta_graph(saver: Any) -> Any:
     return builder.compile(checkpointer=saver)
 
 
+class Twofold(TypedDict, total=False):
+    log: Annotated[list[Any], DeltaChannel(extend, list, snapshot_frequency=4)]
+    plain: Annotated[list[Any], operator.add]
+
+
+def twofold(*said: Any) -> dict[str, Any]:
+    """The same for both channels."""
+    return {"log": [*said], "plain": [*said]}
+
+
+def twofold_graph(saver: Any, *, asks: bool = False) -> Any:
+    """Writes the same to a delta channel and to a plain one; no two runs write the same."""
+    count = itertools.count()
+
+    def noting(name: str) -> Any:
+        return lambda state: twofold(f"{name} {next(count)}")
+
+    def ask(state: Twofold) -> dict[str, Any]:
+        return twofold(f"ask {interrupt('?')} {next(count)}")
+
+    builder = StateGraph(Twofold)
+    for name in ("first", "left", "right", "last"):
+        builder.add_node(name, noting(name))
+    beside = ["left", "right"]
+    if asks:
+        builder.add_node("ask", ask)
+        beside.append("ask")
+    builder.add_edge(START, "first")
+    for name in beside:
+        builder.add_edge("first", name)
+    builder.add_edge(beside, "last")
+    builder.add_edge("last", END)
+    return builder.compile(checkpointer=saver)
+
+
 class FakeModel(GenericFakeChatModel):
     """Says what it was told to say, and may be given tools."""
 

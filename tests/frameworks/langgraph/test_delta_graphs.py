@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import EmptyInputError, InvalidUpdateError
+from langgraph.types import Command
 
-from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.adapters.langgraph import RopewalkSaver, export_checkpoints, import_checkpoints
+from ropewalk.errors import InvalidInput, NotFound
+from tests.conftest import SOAK
 from tests.frameworks.langgraph.conftest import Addresses
 from tests.frameworks.langgraph.engines import ENGINES, saver_at
-from tests.frameworks.langgraph.graphs import delta_graph, history, thread
+from tests.frameworks.langgraph.graphs import delta_graph, history, thread, twofold, twofold_graph
 
 everywhere = pytest.mark.parametrize("engine", ENGINES)
 TURNS = 7
@@ -160,3 +167,119 @@ def test_asynchronous_deltas(saver: RopewalkSaver) -> None:
         return (await graph.aget_state(thread())).values
 
     assert asyncio.run(converse())["log"] == expected(TURNS)
+
+
+# Anything that a program may do, in any order: a delta channel holds what a plain one holds.
+
+
+NOTHING_TO_DO = (EmptyInputError, InvalidUpdateError, InvalidInput, NotFound)
+
+
+class Walk:
+    """Does something to threads again and again; each state is looked at after it."""
+
+    def __init__(self, saver: RopewalkSaver, seed: int, *, asynchronous: bool) -> None:
+        self.saver, self.random, self.threads = saver, random.Random(seed), ["t"]
+        self.graph, self.asynchronous, self.number = (
+            twofold_graph(saver, asks=True),
+            asynchronous,
+            0,
+        )
+
+    def step(self) -> None:
+        """Do something."""
+        self.number += 1
+        config = thread(self.random.choice(self.threads))
+        known = [one.config for one in self.graph.get_state_history(config)]
+        at = self.random.choice(known) if known and self.random.random() < 0.5 else config
+        runs = [self._run, self._run, self._update, self._fork]
+        changes = [self._copy, self._prune, self._drop, self._back]
+        call: Callable[..., None] = self.random.choice([*runs, *runs, *changes])
+        with suppress(*NOTHING_TO_DO):
+            call(at)
+
+    def _call(self, name: str, *arguments: Any, **options: Any) -> None:
+        if self.asynchronous:
+            asyncio.run(getattr(self.graph, f"a{name}")(*arguments, **options))
+        else:
+            getattr(self.graph, name)(*arguments, **options)
+
+    def _run(self, at: Any) -> None:
+        given = [twofold(f"in {self.number}"), None, Command(resume=f"yes {self.number}")]
+        config = {**at, "metadata": {"run_id": f"run {self.number}"}}
+        durability = self.random.choice(["sync", "async", "exit"])
+        self._call("invoke", self.random.choice(given), config, durability=durability)
+
+    def _update(self, at: Any) -> None:
+        node = self.random.choice(["first", "left", "last", "ask", None])
+        self._call("update_state", at, twofold(f"by hand {self.number}"), as_node=node)
+
+    def _fork(self, at: Any) -> None:
+        self._call("update_state", at, None, as_node="__copy__")
+
+    def _copy(self, at: Any) -> None:
+        self.threads.append(f"copy {self.number}")
+        self.saver.copy_thread(_thread_of(at), self.threads[-1])
+
+    def _prune(self, at: Any) -> None:
+        self.saver.prune([_thread_of(at)], keep_last=self.random.choice([1, 3, 8]))
+
+    def _drop(self, at: Any) -> None:
+        self.saver.delete_for_runs([f"run {self.random.randrange(self.number)}"])
+
+    def _back(self, at: Any) -> None:
+        timeline = self.saver.timeline(_thread_of(at))
+        back: Callable[[], object]
+        back = self.random.choice([timeline.rollback, timeline.undo, timeline.redo])
+        back()
+
+    def look(self) -> None:
+        """Compare the channels of all states."""
+        for name in self.threads:
+            for one in self.graph.get_state_history(thread(name)):
+                alone = self.graph.get_state(one.config).values
+                for values in (one.values, alone):
+                    assert values.get("log", []) == values.get("plain", []), one.metadata
+
+
+def _thread_of(config: Any) -> str:
+    return str(config["configurable"]["thread_id"])
+
+
+def walk(saver: RopewalkSaver, seed: int, steps: int, *, asynchronous: bool) -> Walk:
+    """Take a walk of some steps."""
+    made = Walk(saver, seed, asynchronous=asynchronous)
+    for _ in range(steps):
+        made.step()
+        made.look()
+    return made
+
+
+SEEDS = range(400 if SOAK else 2)
+
+
+@pytest.mark.parametrize("family", ["sync", "async"])
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "postgres"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_delta_channel_holds_what_a_plain_one_holds(
+    engine: str, family: str, seed: int, address_of: Addresses
+) -> None:
+    with saver_at(engine, address_of(engine)) as saver:
+        walk(saver, seed, 12, asynchronous=family == "async")
+
+
+def test_it_holds_that_in_a_database_of_langgraph_and_back(tmp_path: Any) -> None:
+    with RopewalkSaver() as saver:
+        graph = twofold_graph(saver)
+        for turn in range(3):
+            graph.invoke(twofold(f"turn {turn}"), thread())
+        for one in list(graph.get_state_history(thread()))[2:8:2]:
+            graph.invoke(twofold("other"), graph.update_state(one.config, None, "__copy__"))
+        states = [one.values for one in graph.get_state_history(thread())]
+        export_checkpoints(saver, tmp_path / "theirs.db")
+    with RopewalkSaver() as saver:
+        import_checkpoints(tmp_path / "theirs.db", saver)
+        taken = [one.values for one in twofold_graph(saver).get_state_history(thread())]
+
+    assert taken == states
+    assert all(one.get("log", []) == one.get("plain", []) for one in taken)

@@ -23,9 +23,9 @@ class Trail(dict[str, DeltaChannelHistory]):
         self.open = set(channels)
         """Those of which the beginning was not found yet."""
 
-    def pass_by(self, reader: History, entry: Entry, writes: bytes | None) -> None:
+    def pass_by(self, reader: History, entry: Entry, writes: bytes | None, child: str) -> None:
         """Take what a checkpoint on the way says, whose writes led to the one after it."""
-        for _, task, _, channel, value in reversed(reader.writes(writes)):
+        for _, task, _, channel, value in reversed(reader.writes(writes, child)):
             if channel in self.open:
                 self[channel]["writes"].append((task, channel, value))
         values = reader.some_values(entry, self.open)
@@ -61,14 +61,15 @@ def trail(
     met = {address.id}
     while entry is not None and found.open:
         found.close(reader, entry)
-        parent = reader.record(entry).parent
+        record = reader.record(entry)
+        child, parent = record.copy_of or address.id, record.parent
         if parent is None or parent in met:
             break
         met.add(parent)
         address = Address(address.namespace, parent)
         entry = index.get(address)
         if entry is not None:
-            found.pass_by(reader, entry, index.writes(address))
+            found.pass_by(reader, entry, index.writes(address), child)
     return found.finish()
 
 

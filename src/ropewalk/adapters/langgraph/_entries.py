@@ -94,17 +94,20 @@ class Record(NamedTuple):
     """The id of the checkpoint that it follows."""
     aside: bool = False
     """Whether it lost a race against another run, and is not on the way to the newest."""
+    copy_of: str | None = None
+    """The id of the checkpoint that it is a copy of: what led to that one led to it."""
 
     def part(self, codec: Codec, builder: Builder) -> bytes:
         """The record as a part; raises NotStorable."""
         embedder = Embedder(codec, builder, {})
-        return embed_at(embedder, codec, (), list(self), None)
+        kept = self if self.copy_of is not None else self[:-1]
+        return embed_at(embedder, codec, (), list(kept), None)
 
     @classmethod
     @reading
     def read(cls, entry: Entry, loader: Loader) -> Record:
         """The record of an entry; raises FormatError."""
         found = loader.part(entry.record)
-        if type(found) is not list or len(found) != len(cls._fields):
+        if type(found) is not list or len(cls._fields) - len(found) not in (0, 1):
             raise FormatError("a record of a LangGraph checkpoint is malformed")
         return cls(*found)

@@ -143,7 +143,8 @@ class _Fork:
         checkpoint = {**record.checkpoint, "id": made, "ts": _now(), "updated_channels": None}
         self._needs += links_in(entry.values)
         self._needs += [] if entry.before is None else [entry.before]
-        copied = Record(checkpoint, about, record.parent)
+        original = record.copy_of or address.id
+        copied = Record(checkpoint, about, record.parent, copy_of=original)
         self._put(copied, Address(address.namespace, made), entry.values, entry.before)
         return made
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ropewalk.adapters.langgraph._entries import WRITTEN, Address, Entry, Record, prefix_of
+from ropewalk.adapters.langgraph._entries import PUT, WRITTEN, Address, Entry, Record, prefix_of
 from ropewalk.codec import Codec, default_codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._msgpack import pack, unpack
@@ -69,6 +69,20 @@ class Index:
         """The part of a checkpoint's pending writes; it may not be put yet."""
         _, found = self._view.locate(pack(address.writes_key))
         return None if found is None else found.body
+
+    def later(self, address: Address) -> Iterator[Address]:
+        """The checkpoints of the same namespace with greater ids of the same length, in order."""
+        view, prefix = self._view, prefix_of(address.namespace)
+        at = view.locate(pack(address.writes_key))[0]
+        length = len(address.key)
+        while at < view.total:
+            (pair,) = view.entries(at, at + 1)
+            key = unpack(pair.key)
+            if type(key) is not str or not key.startswith(prefix) or len(key) != length:
+                return
+            if key.endswith(PUT):
+                yield Address.of(key)
+            at += 1
 
     def notes(self, codec: Codec) -> dict[str, Any]:
         """What concerns the whole thread."""

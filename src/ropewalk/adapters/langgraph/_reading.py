@@ -99,14 +99,20 @@ class History:
         return {} if entry.before is None else dict(self.loader.root(entry.before))
 
     @reading
-    def writes(self, part: bytes | None) -> list[tuple[str, str, int, str, Any]]:
-        """Pending writes: path, task, number, channel and value, in the order of a run."""
+    def writes(
+        self, part: bytes | None, child: str | None = None
+    ) -> list[tuple[str, str, int, str, Any]]:
+        """Pending writes: path, task, number, channel and value, in the order of a run.
+
+        With the id of a `child`, without those that came when it was there already.
+        """
         if part is None:
             return []
         found = [
             (path, task, number, channel, value)
             for task, (path, several) in self.loader.part(part).items()
-            for number, channel, value in several
+            for number, channel, value, *children in several
+            if not children or child not in children[0]
         ]
         return sorted(found, key=lambda one: one[:3])
 

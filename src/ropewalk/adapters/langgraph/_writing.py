@@ -264,11 +264,41 @@ class Work:
         known = None if old is None else self.record(old)
         aside = self._is_aside(put, known)
         checkpoint = {k: v for k, v in put.checkpoint.items() if k != "channel_values"}
-        record = Record(checkpoint, put.metadata, put.parent, aside)
+        before = None if old is None else old.before
+        copy_of = None if known is None else known.copy_of
+        if old is None and put.metadata.get("source") == "fork":
+            copy_of, before = self._original(put)
+        record = Record(checkpoint, put.metadata, put.parent, aside, copy_of)
         part = record.part(self._coder.codec, self._builder)
         warm = self._coder.warmed(address.namespace)
         values = warm.write(put.checkpoint["channel_values"], self._builder)
-        self.set(address, Entry(part, values, None if old is None else old.before))
+        self.set(address, Entry(part, values, before))
+        self.need([] if before is None else [before])
+
+    def _original(self, put: Put) -> tuple[str | None, ObjectId | None]:
+        """The checkpoint that a fork is a copy of, and what its delta channels were before it.
+
+        LangGraph does not say which one it is. It has the same parent and the same versions.
+        """
+        versions = put.checkpoint.get("channel_versions")
+        for address, entry, _ in self._seen.checkpoints.newest_first(put.address.namespace):
+            record = self.record(entry)
+            if (
+                record.parent == put.parent
+                and record.checkpoint.get("channel_versions") == versions
+            ):
+                return record.copy_of or address.id, entry.before
+        return None, None
+
+    def _children(self, address: Address) -> list[str]:
+        """The checkpoints that follow one: what is written to it from now on led to none."""
+        found = []
+        for other in self._seen.checkpoints.later(address):
+            entry = self.entry(other)
+            record = None if entry is None else self.record(entry)
+            if record is not None and record.parent == address.id:
+                found.append(record.copy_of or other.id)
+        return found
 
     def _is_aside(self, put: Put, known: Record | None) -> bool:
         """Whether a checkpoint lost a race against that of another run."""
@@ -292,12 +322,16 @@ class Work:
     def put_writes(self, wanted: Writes) -> None:
         """Put the writes of a task; raises NotStorable."""
         part = self.writes(wanted.address)
+        children = self._children(wanted.address)
         root = None if part is None else linked(part)
         if root is None:
             # Few and small ones stand in the index.
             there = {} if part is None else self.keeping_loader().part(part)
             path, old = there.get(wanted.task_id, ("", []))
-            there[wanted.task_id] = [wanted.task_path or path, _joined(old, wanted.writes)]
+            there[wanted.task_id] = [
+                wanted.task_path or path,
+                _joined(old, wanted.writes, children),
+            ]
             small = self._small(there)
             if small is not None:
                 self.set_writes(wanted.address, small)
@@ -307,7 +341,7 @@ class Work:
         _, pair = self._coder.tasks.open(root).view.locate(pack(wanted.task_id))
         stored = None if pair is None else pair.body
         path, old = ("", []) if stored is None else self.keeping_loader().part(stored)
-        value = [wanted.task_path or path, _joined(old, wanted.writes)]
+        value = [wanted.task_path or path, _joined(old, wanted.writes, children)]
         self._put_apart(wanted, root, {wanted.task_id: value}, stored)
 
     def _small(self, writes: dict[str, Any]) -> bytes | None:
@@ -391,12 +425,15 @@ def _beside(one: Object, others: Sequence[Object]) -> Object:
     return one
 
 
-def _joined(old: list[list[Any]], new: Sequence[tuple[int, str, Any]]) -> list[list[Any]]:
+def _joined(
+    old: list[list[Any]], new: Sequence[tuple[int, str, Any]], children: list[str]
+) -> list[list[Any]]:
     """Writes with further ones: ordinary ones that are there stay, special ones are replaced."""
     joined = {one[0]: one for one in old}
+    late = [children] if children else []
     for number, channel, value in new:
         if number < 0 or number not in joined:
-            joined[number] = [number, channel, value]
+            joined[number] = [number, channel, value, *late]
     return list(joined.values())
 
 
