@@ -229,9 +229,7 @@ class Walk:
 
     def _back(self, at: Any) -> None:
         timeline = self.saver.timeline(_thread_of(at))
-        back: Callable[[], object]
-        back = self.random.choice([timeline.rollback, timeline.undo, timeline.redo])
-        back()
+        getattr(timeline, self.random.choice(["rollback", "undo", "redo"]))()
 
     def look(self) -> None:
         """Compare the channels of all states."""
