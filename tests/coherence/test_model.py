@@ -90,6 +90,8 @@ class Coherence(RuleBasedStateMachine):
         """Of each artifact: what each version holds, and since when."""
         self.stale: dict[tuple[int, str, str], int] = defaultdict(int)
         self.last: dict[tuple[int, str, str], int] = {}
+        self.has_read: set[tuple[int, str, str]] = set()
+        """Who has read an artifact since they wrote it."""
         self.counter = 0
 
     def teardown(self) -> None:
@@ -101,11 +103,15 @@ class Coherence(RuleBasedStateMachine):
 
     @rule(client=CLIENTS, agent=AGENTS, artifact=ARTIFACTS)
     def write(self, client: int, agent: str, artifact: str) -> None:
-        """A write lands on the newest version, or is refused because the agent saw less."""
+        """A write lands on the newest version, or is refused because the agent read less.
+
+        One that has only written replaces what it has not read.
+        """
         self.counter += 1
         name = f"{client}{agent}"
         newest = len(self.versions[artifact])
-        if self.last.get((client, agent, artifact), newest) != newest:
+        key = client, agent, artifact
+        if key in self.has_read and self.last[key] != newest:
             with pytest.raises(VersionConflict):
                 self.clients[client].write(name, artifact, self.counter)
             return
@@ -113,7 +119,9 @@ class Coherence(RuleBasedStateMachine):
         self.made(artifact, self.counter)
         self.clients[client].flush()
         assert made.version == len(self.versions[artifact])
+        assert made.replaced == (self.last.get(key, 0) != newest)
         self.saw(client, agent, artifact, made.version)
+        self.has_read.discard(key)
 
     @rule(client=CLIENTS, agent=AGENTS, artifact=ARTIFACTS)
     def edit(self, client: int, agent: str, artifact: str) -> None:
@@ -189,6 +197,7 @@ class Coherence(RuleBasedStateMachine):
         self.clients[client].unregister_agent(f"{client}{agent}")
         for key in [key for key in self.last if key[:2] == (client, agent)]:
             del self.last[key]
+            self.has_read.discard(key)
 
     @invariant()
     def versions_have_no_gaps(self) -> None:
@@ -202,6 +211,7 @@ class Coherence(RuleBasedStateMachine):
         key = client, agent, artifact
         assert version >= self.last.get(key, 0)
         self.last[key] = version
+        self.has_read.add(key)
 
 
 TestCoherence = Coherence.TestCase

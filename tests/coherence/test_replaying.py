@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.coherence import CoherenceCore
 from ropewalk.coherence._logs._logs import Logs, record_to
 from ropewalk.coherence._logs._replaying import replay
 from ropewalk.errors import InvalidInput, NotFound
@@ -170,6 +171,23 @@ def test_who_never_saw_an_artifact_loses_nothing_by_replacing_it(run: Run) -> No
     done = replay(run.save())
     assert done.findings == []
     assert done.blind == 1
+
+
+@pytest.mark.parametrize("way", ["merged", "whole", "unseen", "gone"])
+def test_what_is_replaced_without_a_read_is_counted_and_no_lost_update(
+    tmp_path: Path, way: str
+) -> None:
+    with CoherenceCore(**record_to(tmp_path)) as core:
+        writer = "other" if way == "unseen" else "planner"
+        core.write("planner", "plan", {"a": 1, "b": 1})
+        core.edit("reviewer", "plan", lambda _: {"a": 2, "b": 2})
+        if way == "gone":
+            core.delete("reviewer", "plan")
+        core.write(writer, "plan", {"a": 3, "b": 1 if way == "merged" else 3})
+
+    found = replay(tmp_path)
+    assert found.findings == [] and found.complete
+    assert found.blind == (way != "gone")
 
 
 def test_a_write_that_does_not_say_so_was_made_from_what_its_agent_saw_last(run: Run) -> None:

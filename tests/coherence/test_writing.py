@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from types import FrameType
 from typing import Any
 
@@ -79,6 +82,163 @@ def test_an_agent_that_has_seen_nothing_replaces_what_is_there(core: CoherenceCo
     core.write("planner", "plan", 1)
 
     assert core.write("reviewer", "plan", 2).version == 2
+
+
+def test_who_only_writes_replaces_what_others_changed_at_the_same_place(
+    core: CoherenceCore,
+) -> None:
+    core.write("planner", "plan", {"a": 1})
+    core.edit("reviewer", "plan", lambda _: {"a": 2})
+
+    made = core.write("planner", "plan", {"a": 3})
+
+    assert made.replaced and not made.merged
+    assert core.read("reviewer", "plan").value == {"a": 3}
+    assert [one.state for one in core.history("plan").history()] == [{"a": 3}, {"a": 2}, {"a": 1}]
+
+
+def test_what_who_only_writes_did_not_change_is_merged(core: CoherenceCore) -> None:
+    core.write("planner", "plan", {"a": 1, "b": 1, "c": [1]})
+    core.edit("reviewer", "plan", lambda _: {"a": 2, "b": 2, "c": [2]})
+
+    made = core.write("planner", "plan", {"a": 3, "b": 1, "c": [1]})
+
+    assert made.replaced and made.merged
+    assert made.value == {"a": 3, "b": 2, "c": [2]}
+
+
+def test_who_only_writes_replaces_nothing_where_all_can_be_merged(core: CoherenceCore) -> None:
+    core.write("planner", "plan", {"a": 1, "b": 1})
+    core.edit("reviewer", "plan", lambda value: {**value, "b": 2})
+
+    assert not core.write("planner", "plan", {"a": 2, "b": 1}).replaced
+
+
+def test_mergers_go_before_replacing(open_core: OpenCore) -> None:
+    core = open_core(mergers={"n": "add"})
+    core.write("planner", "count", {"n": 5, "by": "planner"})
+    core.edit("reviewer", "count", lambda _: {"n": 6, "by": "reviewer"})
+
+    assert core.write("planner", "count", {"n": 7, "by": "me"}).value == {"n": 8, "by": "me"}
+
+
+def test_who_says_again_what_it_wrote_last_means_it(core: CoherenceCore) -> None:
+    core.write("planner", "status", {"is": "idle"})
+    core.edit("reviewer", "status", lambda _: {"is": "busy"})
+
+    assert core.write("planner", "status", {"is": "idle"}).replaced
+    assert core.read("reviewer", "status").value == {"is": "idle"}
+
+
+def test_who_only_writes_writes_anew_what_was_deleted(core: CoherenceCore) -> None:
+    core.write("planner", "plan", {"a": 1})
+    core.delete("reviewer", "plan")
+
+    made = core.write("planner", "plan", {"a": 2})
+
+    assert (made.version, made.replaced) == (3, False)
+    assert core.read("reviewer", "plan").value == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda core: core.read("reviewer", "plan"),
+        lambda core: core.snapshot("reviewer", ["plan"]),
+        lambda core: core.search("reviewer"),
+        lambda core: core.edit("reviewer", "plan", lambda value: value),
+    ],
+    ids=["read", "snapshot", "search", "edit"],
+)
+def test_what_was_read_since_the_last_write_is_not_replaced(
+    core: CoherenceCore, read: Callable[[CoherenceCore], object]
+) -> None:
+    core.write("reviewer", "plan", {"a": 1})
+    read(core)
+    core.edit("planner", "plan", lambda _: {"a": 2})
+
+    with pytest.raises(VersionConflict):
+        core.write("reviewer", "plan", {"a": 3})
+    with pytest.raises(VersionConflict):
+        core.publish("reviewer", {"plan": {"a": 3}})
+    assert core.read("planner", "plan").value == {"a": 2}
+
+
+def test_a_search_that_does_not_give_an_artifact_has_not_read_it(core: CoherenceCore) -> None:
+    core.write("reviewer", "plan", {"a": 1})
+    core.search("reviewer", where=lambda value: value["a"] > 1)
+    core.edit("planner", "plan", lambda _: {"a": 2})
+
+    assert core.write("reviewer", "plan", {"a": 3}).replaced
+
+
+def test_to_hold_is_not_to_read(core: CoherenceCore) -> None:
+    core.write("planner", "plan", {"a": 1})
+    core.read("reviewer", "plan")
+    core.edit("planner", "plan", lambda _: {"a": 2})
+
+    with core.hold("reviewer", "plan"):
+        with pytest.raises(VersionConflict):
+            core.write("reviewer", "plan", {"a": 3})
+        core.read("reviewer", "plan")
+        assert core.write("reviewer", "plan", {"a": 3}).version == 3
+
+
+def test_a_write_that_was_refused_leaves_its_agent_with_what_it_read(core: CoherenceCore) -> None:
+    core.write("planner", "plan", {"a": 1})
+    core.read("reviewer", "plan")
+    core.edit("planner", "plan", lambda _: {"a": 2})
+
+    for _ in range(2):
+        with pytest.raises(VersionConflict):
+            core.write("reviewer", "plan", {"a": 3})
+
+
+def test_of_several_artifacts_what_was_only_written_is_replaced(core: CoherenceCore) -> None:
+    core.publish("planner", {"plan": {"a": 1}, "notes": {"a": 1}})
+    core.edit("reviewer", "plan", lambda _: {"a": 2})
+    made = core.publish("planner", {"plan": {"a": 3}, "notes": {"a": 3}})
+
+    assert {name: one.replaced for name, one in made.items()} == {"plan": True, "notes": False}
+
+
+def test_who_is_never_merged_is_refused_also_without_a_read(open_core: OpenCore) -> None:
+    core = open_core(on_conflict="raise")
+    core.write("planner", "plan", {"a": 1})
+    core.edit("reviewer", "plan", lambda _: {"a": 2})
+
+    with pytest.raises(VersionConflict):
+        core.write("planner", "plan", {"a": 3})
+
+
+def test_who_only_writes_is_told_what_was_replaced(open_core: OpenCore) -> None:
+    told: list[Any] = []
+    core = open_core(on_metric=told.append)
+    core.write("planner", "plan", {"a": 1})
+    core.write("reviewer", "plan", {"a": 2})
+    core.write("planner", "plan", {"a": 3})
+    core.write("planner", "plan", {"a": 4})
+    core.flush()
+
+    assert [(one.operation, one.agent_name, one.key) for one in told] == [
+        ("put", "planner", "plan"),
+        ("put", "reviewer", "plan"),
+        ("replaced", "reviewer", "plan"),
+        ("put", "planner", "plan"),
+        ("replaced", "planner", "plan"),
+        ("put", "planner", "plan"),
+    ]
+
+
+def test_writers_that_never_read_are_never_refused(core: CoherenceCore) -> None:
+    def write(agent: str) -> list[int]:
+        return [core.write(agent, "plan", {"by": agent, "n": n}).version for n in range(8)]
+
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(write, ["a", "b", "c", "d"]))
+
+    assert sorted(chain(*made)) == list(range(1, 33))
+    assert core.read("reader", "plan").value["n"] == 7
 
 
 def test_whoever_chooses_it_overwrites_what_it_did_not_see(open_core: OpenCore) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from ropewalk.coherence import Artifact, CoherenceCore
 from ropewalk.coherence._grants._waiting import Patience
 from ropewalk.coherence._outages._reconciling import PATIENCE
-from ropewalk.coherence._protocol import Version
+from ropewalk.coherence._protocol import Base, Version
 from ropewalk.errors import ArtifactHeld, InvalidInput, Unavailable
 from ropewalk.store import Store
 from ropewalk.store._asynchronous import Closes, Threads, twin
@@ -187,8 +187,9 @@ class Turn:
     def _commit_now(self, writes: Mapping[str, Any]) -> dict[str, int]:
         if not writes:
             return {}
-        bases = dict(self.newest or {})
-        bases |= {name: one._version for name, one in self.artifacts.items()}
+        # Whatever it wrote without a read, it made for what was there when the step began.
+        began = {**(self.newest or {}), **{n: one._version for n, one in self.artifacts.items()}}
+        bases = {name: Base(version, True) for name, version in began.items()}
         made = [name for name, value in writes.items() if value is not ABSENT]
         created = {name: 0 for name in made if name not in bases}
         if self.newest is None or self.core._writing._on_conflict == "overwrite":

@@ -19,7 +19,17 @@ class Artifact:
     `value` is the caller's own: changing it changes nothing else.
     """
 
-    __slots__ = ("_content", "_value", "_version", "degraded", "merged", "name", "source", "state")
+    __slots__ = (
+        "_content",
+        "_value",
+        "_version",
+        "degraded",
+        "merged",
+        "name",
+        "replaced",
+        "source",
+        "state",
+    )
 
     def __init__(
         self,
@@ -30,6 +40,7 @@ class Artifact:
         source: Source,
         degraded: bool = False,
         merged: bool = False,
+        replaced: bool = False,
     ) -> None:
         self.name = name
         self._value: Any = _UNREAD
@@ -38,6 +49,8 @@ class Artifact:
         """Whether the engine could not be asked: then this is the last value known."""
         self.merged = merged
         """Whether this write was merged with what others wrote, so that it holds more."""
+        self.replaced = replaced
+        """Whether this write took the place of what others wrote and its agent had not read."""
         self._version, self._content = version, content
 
     @property

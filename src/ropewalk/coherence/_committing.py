@@ -98,7 +98,8 @@ class Committing:
             return None
         entry = self._directory.entry(agent, artifact)
         state = self._directory.state(agent, artifact, now) if entry is None else entry.state
-        return Artifact(artifact, version, one.content, state, "write", merged=one.merged)
+        marks = {"merged": one.merged, "replaced": one.replaced}
+        return Artifact(artifact, version, one.content, state, "write", **marks)
 
     def _tell(
         self,
@@ -110,7 +111,8 @@ class Committing:
     ) -> None:
         for artifact, one in wanted.items():
             number, token = made.versions[artifact].number, tokens[artifact]
-            wrote = Wrote(number, one.content, _number(one.base), one.merged, token, began)
+            how = one.merged, one.replaced
+            wrote = Wrote(number, one.content, _number(one.base), *how, token, began)
             self._telling.wrote(agent, artifact, wrote)
 
 

@@ -66,11 +66,26 @@ class Version:
 class Entry:
     """What one agent has of one artifact."""
 
-    __slots__ = ("confirmed", "deadline", "doubt", "lost", "reads", "state", "token", "version")
+    __slots__ = (
+        "confirmed",
+        "deadline",
+        "doubt",
+        "lost",
+        "put",
+        "read",
+        "reads",
+        "state",
+        "token",
+        "version",
+    )
 
     def __init__(self, version: Version) -> None:
         self.version = version
-        """What it last read or wrote: the base of its next write."""
+        """The newest that was confirmed for it: what it may be served."""
+        self.read: Version | None = None
+        """What it read since it last put; None if nothing."""
+        self.put: Version | None = None
+        """What it last put."""
         self.state = State.INVALID
         self.confirmed = 0.0
         """From before the request that found this version to be the newest."""
@@ -91,6 +106,15 @@ class Entry:
         self.version, self.confirmed, self.doubt = version, now, doubt
         self.reads = count()
         self.lost = False
+
+
+class Base(NamedTuple):
+    """What a value was made from."""
+
+    version: Version | None
+    """None if its writer knew of nothing."""
+    is_read: bool
+    """Whether its writer has read that; else it only put it."""
 
 
 class Transition(NamedTuple):
@@ -147,6 +171,14 @@ class Directory:
         """What an agent has of an artifact, if anything."""
         holders = self._holders.get(artifact)
         return None if holders is None else holders.get(agent)
+
+    def base(self, agent: str, artifact: str) -> Base:
+        """What an agent makes its next value from: what it read since it put, else what it put."""
+        entry = self.entry(agent, artifact)
+        if entry is None:
+            return UNKNOWN
+        read = entry.read
+        return Base(entry.put, False) if read is None else Base(read, True)
 
     def is_current(self, artifact: str, entry: Entry) -> bool:
         """Whether nothing is known that would make a copy old."""
@@ -207,10 +239,24 @@ class Directory:
         with self._lock:
             entry = self._entry(agent, artifact, version)
             entry.confirm(version, now, doubt)
+            entry.read, entry.put = None, version
             self._learn(artifact, version.number)
             if entry.token:
                 return self._change(artifact, agent, entry, State.MODIFIED, "commit")
             return self._change(artifact, agent, entry, State.SHARED, "commit_cas")
+
+    def read(self, agent: str, artifact: str, version: Version) -> None:
+        """An agent was given a version."""
+        entry = self.entry(agent, artifact)
+        if entry is not None:
+            entry.read = version
+
+    def put_blindly(self, agent: str, artifact: str, made: Version, own: Version) -> None:
+        """What an agent put was merged into `made`, and nobody gave it that: it knows its own."""
+        with self._lock:
+            entry = self.entry(agent, artifact)
+            if entry is not None and entry.put is made:
+                entry.put = own
 
     def overtaken(self, artifact: str, trigger: str = "invalidate") -> list[Transition]:
         """Mark the copies that are older than what is known; only the log needs it."""
@@ -278,11 +324,17 @@ class Directory:
         if entry is not None and entry.token == token:
             entry.deadline = deadline
 
-    def based(self, agent: str, artifact: str, version: Version) -> list[Transition]:
-        """An agent saw something that nobody could confirm: the base of its next write."""
+    def based(self, agent: str, artifact: str, base: Base) -> list[Transition]:
+        """An agent read or put something that nobody could confirm."""
+        version = base.version
+        assert version is not None
         with self._lock:
             entry = self._entry(agent, artifact, version)
             entry.version = version
+            if base.is_read:
+                entry.read = version
+            else:
+                entry.read, entry.put = None, version
             if entry.state is State.INVALID or entry.token:
                 return []
             return self._change(artifact, agent, entry, State.INVALID, "degrade")
@@ -309,7 +361,7 @@ class Directory:
                 self._learn(artifact, version)
             entry = self._holders.get(artifact, {}).get(agent)
             if entry is not None and entry.token:
-                entry.version = _NOTHING
+                entry.version, entry.read, entry.put = _NOTHING, None, None
                 return []
         return self.forgotten(agent, artifact, "delete")
 
@@ -379,3 +431,6 @@ class Directory:
 
 _NOTHING: Final = Version(0, b"", "", 0)
 """Stands for an artifact of which nothing was read yet."""
+
+UNKNOWN: Final = Base(None, False)
+"""The base of a value whose writer has neither read nor put the artifact."""

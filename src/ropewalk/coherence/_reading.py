@@ -274,6 +274,7 @@ class Reading:
         return Found(version, content, source)
 
     def _given(self, agent: str, artifact: Artifact, began: int) -> Artifact:
+        self._directory.read(agent, artifact.name, artifact._version)
         if self._telling.is_watched:
             self._telling.read(agent, artifact, began)
         return artifact

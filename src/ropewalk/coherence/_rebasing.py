@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ropewalk.coherence._merging import merge_contents
-from ropewalk.coherence._wishes import Unwritten, Wanted, number_of
+from ropewalk.coherence._merging import merge_contents, merge_over, merge_put
+from ropewalk.coherence._wishes import Unwritten, Wanted, is_there, number_of
 from ropewalk.errors import MergeConflict, MissingObjects, NotFound, VersionConflict
 
 if TYPE_CHECKING:
@@ -40,8 +40,11 @@ class Rebasing:
             return replace(wanted, expected=newest)
         if wanted.on_conflict == "overwrite":
             # A deletion is made from whatever there is.
-            base = newest if wanted.content is None else wanted.base
-            return replace(wanted, base=base, expected=newest)
+            if wanted.content is None:
+                return replace(wanted, base=newest, expected=newest)
+            return replace(wanted, expected=newest, replaced=is_there(newest))
+        if wanted.on_conflict == "replace":
+            return self._over(artifact, wanted, newest)
         if wanted.on_conflict == "merge":
             merged = self._merged(artifact, wanted, newest)
             if merged is not None:
@@ -57,18 +60,38 @@ class Rebasing:
         )
 
     def _merged(self, artifact: str, wanted: Wanted, newest: Version | None) -> Content | None:
+        sides = self._sides(artifact, wanted, newest)
+        if sides is None:
+            return None
+        try:
+            return merge_contents(*sides, self._mergers, self._codec)
+        except MergeConflict as conflict:
+            raise self._conflict(artifact, wanted, newest, conflict.conflicts) from conflict
+
+    def _over(self, artifact: str, wanted: Wanted, newest: Version | None) -> Wanted:
+        """A value that was put without a read: merged, and ours where both changed a place."""
+        sides = self._sides(artifact, wanted, newest)
+        if sides is None:
+            return replace(wanted, base=newest, expected=newest, replaced=is_there(newest))
+        # What was merged already has nothing new where others changed the same place again.
+        merge = merge_over if wanted.merged else merge_put
+        made, replaced = merge(*sides, self._mergers, self._codec)
+        merged = wanted.merged or made.encoded != sides[1].encoded
+        replaced = wanted.replaced or replaced
+        return Wanted(made, newest, newest, "replace", merged=merged, replaced=replaced)
+
+    def _sides(
+        self, artifact: str, wanted: Wanted, newest: Version | None
+    ) -> tuple[Content, Content, Content] | None:
+        """What a value was made from, the value, and what is newest; None if one is not there."""
         base, ours = wanted.base, wanted.content
         if base is None or base.deleted or newest is None or newest.deleted or ours is None:
             return None
         try:
             before = self._reading.content(artifact, base)
-            theirs = self._reading.content(artifact, newest)
+            return before, ours, self._reading.content(artifact, newest)
         except (MissingObjects, NotFound):
             return None  # Nobody knows any more what it was made from.
-        try:
-            return merge_contents(before, ours, theirs, self._mergers, self._codec)
-        except MergeConflict as conflict:
-            raise self._conflict(artifact, wanted, newest, conflict.conflicts) from conflict
 
     def _conflict(
         self,

@@ -25,6 +25,8 @@ class Wrote(NamedTuple):
     read_version: int
     """What it was made from, or merged with; 0 if the agent knew of nothing."""
     merged: bool
+    replaced: bool
+    """Whether it took the place of what others wrote and its agent had not read."""
     token: int
     began: int
 
@@ -103,10 +105,13 @@ class Telling:
                 wrote.read_version,
                 began=wrote.began,
                 merged=wrote.merged,
+                replaced=wrote.replaced,
                 token=wrote.token or None,
             )
         if self.logs.wants_metrics:
             self.metric("delete" if deleted else "put", agent, artifact, False, wrote.began)
+            if wrote.replaced:
+                self.metric("replaced", agent, artifact, False)
 
     def wrote_perhaps(self, agent: str, artifacts: Iterable[str], began: int) -> None:
         """It is not known whether an agent's write became a version."""

@@ -10,7 +10,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from ropewalk.coherence._content import Content
-from ropewalk.coherence._protocol import Version
+from ropewalk.coherence._protocol import Base, Version
 from ropewalk.errors import InvalidInput
 from ropewalk.store._checks import expect
 from ropewalk.store._haste import hasty
@@ -28,6 +28,9 @@ EDIT_SECONDS: Final = 60.0
 OnConflict: TypeAlias = Literal["merge", "raise", "overwrite"]
 """What becomes of a write whose base is no longer the newest version."""
 
+Settling: TypeAlias = OnConflict | Literal["replace"]
+"""The same for one write: `replace` merges, and takes its own side where both changed a place."""
+
 
 class Proposed(NamedTuple):
     """A value for an artifact, as an agent hands it over."""
@@ -36,8 +39,10 @@ class Proposed(NamedTuple):
     """None for a deletion."""
     if_version: int | None = None
     """The one version whose place it may take; 0 for none at all."""
-    base: Version | None = None
-    """What it was made from, if that is not what the agent saw last."""
+    base: Base | None = None
+    """What it was made from, if that is not what the agent itself read or put last."""
+    replaces: bool = False
+    """Whether it is known already to take the place of what its agent has not read."""
 
 
 def expect_change(change: Any) -> None:
@@ -85,8 +90,10 @@ class Wanted:
     """What it was made from; None if the agent knew of nothing."""
     expected: Version | None
     """What must be the newest version."""
-    on_conflict: OnConflict
+    on_conflict: Settling
     merged: bool = False
+    replaced: bool = False
+    """Whether it takes the place of what others wrote and its agent has not read."""
 
     @property
     def is_idle(self) -> bool:
@@ -125,9 +132,9 @@ class Unwritten(Version):
         return made
 
 
-def has_seen(version: Version) -> bool:
-    """Whether an agent that has this as its version has seen anything of the artifact."""
-    return version.number > 0 or isinstance(version, Unwritten)
+def is_there(version: Version | None) -> bool:
+    """Whether there is an artifact, if this is its newest version."""
+    return version is not None and not version.deleted
 
 
 def number_of(version: Version | None) -> int:

@@ -17,9 +17,10 @@ from ropewalk.coherence._wishes import (
     Edit,
     OnConflict,
     Proposed,
+    Settling,
     Unsent,
     Wanted,
-    has_seen,
+    is_there,
     number_of,
 )
 from ropewalk.errors import LeaseHeld, NotFound, VersionConflict
@@ -137,21 +138,28 @@ class Writing:
 
     def _wanted(self, agent: str, artifact: str, proposed: Proposed) -> Wanted:
         """What a write is to be checked against."""
-        content, if_version, base = proposed
+        content, if_version, given, replaces = proposed
         if if_version is not None:
             expected = self._exactly(agent, artifact, if_version)
-            return Wanted(content, expected, expected, "raise")
-        if base is not None:
-            wanted = Wanted(content, base, base, self._on_conflict)
-            return self.rebasing.settled(artifact, wanted)
-        if content is None:
+            return Wanted(content, expected, expected, "raise", replaced=replaces)
+        if content is None and (given is None or given.version is None):
             newest = self._authority.newest(artifact)
             return Wanted(None, newest, newest, "overwrite")
-        entry = self._directory.entry(agent, artifact)
-        if entry is None or not has_seen(entry.version):
-            # It has seen nothing, so it takes the place of whatever there is.
-            return Wanted(content, None, self._authority.newest(artifact), "overwrite")
-        return Wanted(content, entry.version, entry.version, self._on_conflict)
+        base, is_read = self._directory.base(agent, artifact) if given is None else given
+        if base is None:
+            # Its agent knows of nothing, so it takes the place of whatever there is.
+            newest = self._authority.newest(artifact)
+            return Wanted(content, None, newest, "overwrite", replaced=is_there(newest))
+        wanted = Wanted(content, base, base, self.settling(is_read))
+        return self.rebasing.settled(artifact, wanted)
+
+    def settling(self, is_read: bool) -> Settling:
+        """What becomes of a write when others were faster.
+
+        What its agent read must not be lost. Where it only put, its next put says what is to
+        be there, as in any store.
+        """
+        return "replace" if self._on_conflict == "merge" and not is_read else self._on_conflict
 
     def _exactly(self, agent: str, artifact: str, number: int) -> Version | None:
         entry = self._directory.entry(agent, artifact)

@@ -94,6 +94,7 @@ def test_versions_and_conflicts_are_those_of_artifacts(wrap: Wrap) -> None:
     with pytest.raises(VersionConflict) as caught:
         one.put(PLANNER, "plan", {"title": "C"}, if_version=2)
     merged: Any = one.get(PLANNER, "plan")
+    other.get(REVIEWER, "plan")
     one.put(PLANNER, "plan", {"title": "D"})
     with pytest.raises(VersionConflict):
         other.put(REVIEWER, "plan", {"title": "E"})

@@ -3,10 +3,14 @@
 A value is a text to which each save adds a mark of its own. Nothing in it can be merged, so of
 two saves that were made from the same text one must be refused. A mark whose save was accepted
 is in the text at the end.
+
+A node saves only if its run has loaded since it last saved, as far as the node knows. What is
+put without a read may replace: that is tested in `test_coherent_store_puts`.
 """
 
 from __future__ import annotations
 
+import operator
 import random
 import threading
 import time
@@ -30,8 +34,14 @@ def longest(one: str, other: str) -> str:
     return max(one, other, key=len)
 
 
+Loads = frozenset[int]
+
+
 class State(TypedDict, total=False):
     seen: Annotated[str, longest]
+    loaded: Annotated[Loads, operator.or_]
+    saved: Annotated[Loads, operator.or_]
+    """The loads that came before a save."""
 
 
 class Campaign:
@@ -39,7 +49,7 @@ class Campaign:
 
     def __init__(self, seed: str, store: CoherentStore) -> None:
         self._choose, self._store = random.Random(seed), store
-        self._marks = count(1)
+        self._marks, self._loads = count(1), count(1)
         self.accepted: list[str] = []
         self.refused = 0
         self._nodes = {"load": self._load, "save": self._save, "both": self._both}
@@ -64,11 +74,12 @@ class Campaign:
         self._pause()
         seen = self._text(get_store())
         self._pause()
-        return {"seen": seen}
+        return {"seen": seen, "loaded": Loads([next(self._loads)])}
 
     def _save(self, state: State) -> State:
-        if not state.get("seen"):
-            return {}  # Who has seen nothing replaces what is there.
+        loaded = state.get("loaded", Loads())
+        if loaded <= state.get("saved", Loads()):
+            return {}  # What is only put may replace what is there.
         mark = f"<{next(self._marks)}>"
         self._pause()
         made = state["seen"] + mark
@@ -78,10 +89,12 @@ class Campaign:
             self.refused += 1
             return {}
         self.accepted.append(mark)
-        return {"seen": made}
+        return {"seen": made, "loaded": loaded, "saved": loaded}
 
     def _both(self, state: State) -> State:
-        return self._save(self._load(state))
+        loaded = self._load(state)
+        known = {**loaded, "loaded": loaded["loaded"] | state.get("loaded", Loads())}
+        return {**loaded, **self._save(known)}
 
     # Graphs.
 
@@ -113,7 +126,7 @@ class Campaign:
         def call(state: State) -> State:
             for _ in range(times):
                 state = inside.invoke(state)
-            return {"seen": state.get("seen", "")}
+            return state
 
         return call
 

@@ -270,8 +270,9 @@ def test_tasks_of_a_function_put_what_other_tasks_got(open_store: Open, identity
     def count(others: bool) -> None:
         for _ in range(3):
             say(look().result()).result()
-        last = say(say(look().result()).result()).result()
+        say(say(look().result()).result()).result()
         if others:
+            last = look().result()
             elsewhere = threading.Thread(target=store.edit, args=(PLACE, "n", lambda _: {"n": 99}))
             elsewhere.start()
             elsewhere.join()

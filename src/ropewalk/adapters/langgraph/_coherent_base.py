@@ -11,7 +11,7 @@ its own, which nobody in particular wrote.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -33,7 +33,7 @@ from ropewalk.codec import Codec
 from ropewalk.coherence import CoherenceCore
 from ropewalk.coherence._content import Content
 from ropewalk.coherence._logs._logs import now as moment_now
-from ropewalk.coherence._merging import merge_contents
+from ropewalk.coherence._merging import merge_contents, merge_put
 from ropewalk.coherence._outages._reconciling import PATIENCE
 from ropewalk.coherence._wishes import EDIT_SECONDS
 from ropewalk.errors import (
@@ -61,15 +61,18 @@ class Resolving:
         self._on_conflict, self._mergers, self._codec = on_conflict, mergers, codec
 
     def resolved(
-        self, base: Content | None, ours: Content, theirs: Content, conflict: VersionConflict
-    ) -> Content:
-        """What is to be put instead; raises the conflict."""
-        if self._on_conflict == "overwrite":
-            return ours
+        self, seen: Seen, ours: Content, theirs: Content, conflict: VersionConflict
+    ) -> tuple[Content, bool]:
+        """What is to be put instead, and whether that replaces what others wrote; or raises."""
+        base, is_blind = seen.content, self._on_conflict == "merge" and not seen.is_read
+        if self._on_conflict == "overwrite" or (is_blind and base is None):
+            return ours, True
         if self._on_conflict != "merge" or base is None:
             raise conflict
+        if is_blind:
+            return merge_put(base, ours, theirs, self._mergers, self._codec)
         try:
-            return merge_contents(base, ours, theirs, self._mergers, self._codec)
+            return merge_contents(base, ours, theirs, self._mergers, self._codec), False
         except MergeConflict as error:
             where, key = conflict.namespace, conflict.key
             versions = conflict.expected, conflict.actual
@@ -207,7 +210,7 @@ class OnBase:
 
     def _note(self, agent: str, artifact: str, seen: Seen | None) -> None:
         if seen is None:
-            self._keeping.gone(agent, artifact)
+            self._keeping.gone(agent, artifact, put=False)
         else:
             self._keeping.note(agent, artifact, seen)
 
@@ -270,17 +273,19 @@ class OnBase:
         self._core._expect_engine("a put")
         self._check_ends(puts)
         with self._grants.granted(agent, [one.asked.artifact for one in puts]):
-            there, wanted, merged = {}, {}, {}
+            there, wanted, merged, replaced = {}, {}, {}, set()
             for one in puts:
                 name = one.asked.artifact
                 there[name] = self._pairs.settled(agent, name)
                 own = None if one.value is None else Content.of(one.value, self._codec)
-                wanted[name] = self._checked(agent, one, own, there[name])
+                wanted[name], replaces = self._checked(agent, one, own, there[name])
+                if replaces:
+                    replaced.add(name)
                 if own is not None and wanted[name] is not own:
                     merged[name] = own
             moment = self._keeping.clock()
             self._base.batch([self._op(one, wanted[one.asked.artifact]) for one in puts])
-            made = self._commit(agent, wanted, there, moment)
+            made = self._commit(agent, wanted, there, replaced, moment)
             for name, own in merged.items():
                 # A put gives nothing back: of what was merged in its agent knows nothing.
                 known = replace(made[name], version=there[name].version, content=own)
@@ -317,11 +322,13 @@ class OnBase:
             backoff.wait()
 
     def _edited(self, made: Seen, asked: Asked) -> StoreItem:
-        """What an edit made, with the times that the other store gave it."""
+        """What an edit made, with the times that the other store gave it; its agent has it now."""
         item = self._pairs.stored(asked.artifact, False)
         there = self._pairs.of(Looked(None, 0), item, made.moment)
         if item is not None and self._pairs.is_same(there.content, made.content):
-            made = replace(made, created_at=item.created_at, updated_at=item.updated_at)
+            times = item.created_at, item.updated_at
+            made = replace(made, created_at=times[0], updated_at=times[1], is_read=True)
+            self._keeping.note(asked.agent, asked.artifact, made)
         found = _item(Given(made), asked.namespace, asked.key)
         assert found is not None
         return found
@@ -344,25 +351,30 @@ class OnBase:
         value = None if content is None else content.fresh()
         return PutOp(self._convention.home(scope), key, value, index=put.index, ttl=put.ttl)
 
-    def _checked(self, agent: str, put: Put, own: Content | None, there: Pair) -> Content | None:
-        """What is to be written, now that one knows what is there."""
+    def _checked(
+        self, agent: str, put: Put, own: Content | None, there: Pair
+    ) -> tuple[Content | None, bool]:
+        """What is to be written, now that one knows what is there; and whether it replaces that."""
         if put.if_version is not None:
             if put.if_version != there.version:
                 where, key = put.asked.namespace, put.asked.key
                 raise VersionConflict(where, key, put.if_version, there.version)
-            return own
+            return own, False
         seen = self._keeping.last(agent, put.asked.artifact)
-        if own is None or seen is None or there.content is None or seen.version == there.version:
-            return own
+        if own is None or there.content is None:
+            return own, False
+        if seen is None or seen.version == there.version:
+            return own, seen is None
         versions = seen.version, there.version
         conflict = VersionConflict(put.asked.namespace, put.asked.key, *versions)
-        return self._resolving.resolved(seen.content, own, there.content, conflict)
+        return self._resolving.resolved(seen, own, there.content, conflict)
 
     def _commit(
         self,
         agent: str,
         wanted: Mapping[str, Content | None],
         there: Mapping[str, Pair],
+        replaced: Set[str],
         moment: float,
     ) -> dict[str, Seen]:
         """Make what was written the newest versions, all at one moment; those that hold values."""
@@ -372,12 +384,12 @@ class OnBase:
             if one is not None or there[name].version
         }
         versions = {name: there[name].version for name in contents}
-        written = self._pairs.write(agent, contents, versions)
+        written = self._pairs.write(agent, contents, versions, replaced)
         made: dict[str, Seen] = {}
         for name in wanted:
             record = written.get(name)
             if record is None:
-                self._keeping.gone(agent, name)
+                self._keeping.gone(agent, name, put=True)
                 continue
             times = to_datetime(record.created), to_datetime(record.time)
             made[name] = Seen(record.version, contents[name], *times, moment, is_read=False)

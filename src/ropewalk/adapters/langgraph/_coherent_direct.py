@@ -19,7 +19,7 @@ from ropewalk.adapters.langgraph._store_reading import matches, page_of_namespac
 from ropewalk.adapters.langgraph._store_records import StoreItem, StoreSearchItem, to_datetime
 from ropewalk.coherence import Artifact, CoherenceCore
 from ropewalk.coherence._content import Content
-from ropewalk.coherence._protocol import Version
+from ropewalk.coherence._protocol import Base, Version
 from ropewalk.coherence._wishes import EDIT_SECONDS, Unwritten
 from ropewalk.errors import NotFound, VersionConflict
 from ropewalk.store._forking import freed_after_fork
@@ -46,9 +46,9 @@ class Direct:
         try:
             found = self._read(agent, artifact)
         except NotFound:
-            self._lines.drop(agent, artifact)
+            self._lines.found_nothing(agent, artifact)
             return None
-        self._lines.note(agent, artifact, found._version)
+        self._lines.got(agent, artifact, found._version)
         return _item(found, namespace, key)
 
     def cached(self, agent: str, artifact: str, namespace: Scope, key: str) -> StoreItem | None:
@@ -61,7 +61,7 @@ class Direct:
         grants = self._core._grants
         if grants.held:
             grants.beat(agent)
-        self._lines.note(agent, artifact, found._version)
+        self._lines.got(agent, artifact, found._version)
         return _item(found, namespace, key)
 
     def get_all(self, asked: Sequence[Asked], refresh: bool | None) -> list[StoreItem | None]:
@@ -90,7 +90,7 @@ class Direct:
             with self._turns[hash(artifact) % _STRIPES]:
                 if put.value is None:
                     self._core.delete(agent, artifact, if_version=put.if_version)
-                    self._lines.drop(agent, artifact)
+                    self._lines.deleted(agent, artifact)
                 else:
                     self._put(agent, artifact, put.value, put.if_version)
         except VersionConflict as conflict:
@@ -119,7 +119,7 @@ class Direct:
                 made = self._core._publish(agent, values, *self._bases(agent, values))
                 for artifact, value in values.items():
                     if value is ABSENT:
-                        self._lines.drop(agent, artifact)
+                        self._lines.deleted(agent, artifact)
                     else:
                         self._made(agent, made[artifact], value)
         except VersionConflict as conflict:
@@ -132,7 +132,7 @@ class Direct:
         where = search.test if op.filter else None
         found = self._core.search(agent, prefix, where=where, limit=op.limit, offset=op.offset)
         for one in found:
-            self._lines.note(agent, one.name, one._version)
+            self._lines.got(agent, one.name, one._version)
         return [
             StoreSearchItem(
                 **_fields(one, *self._convention.shown(asked, one.name, one.agent)), score=None
@@ -170,27 +170,28 @@ class Direct:
             )
         except VersionConflict as conflict:
             raise _told(conflict, asked) from conflict
-        self._lines.note(asked.agent, asked.artifact, made._version)
+        self._lines.got(asked.agent, asked.artifact, made._version)
         return StoreItem(**_fields(made, asked.namespace, asked.key))
 
     # What lines of work have seen.
 
     def _saw(self, agent: str, artifact: str, found: Artifact | None) -> None:
         if found is None:
-            self._lines.drop(agent, artifact)
+            self._lines.found_nothing(agent, artifact)
         else:
-            self._lines.note(agent, artifact, found._version)
+            self._lines.got(agent, artifact, found._version)
 
-    def _base(self, agent: str, artifact: str) -> tuple[Version | None, int | None]:
+    def _base(self, agent: str, artifact: str) -> tuple[Base | None, int | None]:
         """What a value is compared with, or else the version that it must find."""
         try:
-            return self._lines.last(agent, artifact), None
+            last = self._lines.last(agent, artifact)
         except Forgotten:
             return None, 0  # Only what is not there can be put without another look.
+        return None if last is None else Base(last.seen, last.is_read), None
 
     def _bases(
         self, agent: str, values: Mapping[str, Any]
-    ) -> tuple[dict[str, int], dict[str, Version]]:
+    ) -> tuple[dict[str, int], dict[str, Base]]:
         """The versions that values must find, and what they are compared with.
 
         A deletion is compared with nothing.
@@ -212,7 +213,8 @@ class Direct:
         if made.merged:
             content = Content.of(value, self._core._codec)
             version = Unwritten.of(made.version, made.agent, made.time, content)
-        self._lines.note(agent, made.name, version, everywhere=made.merged)
+            self._core._directory.put_blindly(agent, made.name, made._version, version)
+        self._lines.put(agent, made.name, version)
 
 
 def _told(conflict: VersionConflict, asked: Asked) -> VersionConflict:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Final
@@ -51,7 +51,7 @@ class Keeping:
         self._bound, self.clock = bound, clock
         self._lock = freed_after_fork(threading.Lock())
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
-        self._versions: dict[tuple[str, str], int] = {}
+        self._versions: dict[tuple[str, str], Seen] = {}
         self._known: OrderedDict[str, Seen] = OrderedDict()
         self._lines: Lines[Seen] = Lines(attrgetter("version"), nodes=nodes)
 
@@ -73,19 +73,16 @@ class Keeping:
             return seen
 
     def last(self, agent: str, artifact: str) -> Seen | None:
-        """What an agent last saw, in this line of work if it did; None if that is nothing."""
+        """What an agent last got or put, in this line of work if it did; None if nothing."""
         try:
             own = self._lines.last(agent, artifact)
         except Forgotten:
-            return _known_only(0)
+            return Seen(0, None, EPOCH, EPOCH, 0.0)
         if own is not None:
-            return own
+            return None if own.seen is None else replace(own.seen, is_read=own.is_read)
         name = agent, artifact
         with self._lock:
-            if name in self._seen:
-                return self._seen[name]
-            version = self._versions.get(name)
-            return None if version is None else _known_only(version)
+            return self._seen.get(name) or self._versions.get(name)
 
     def known(self, artifact: str) -> Seen | None:
         """The newest version of an item that anybody here has seen; None if that is nothing."""
@@ -93,20 +90,20 @@ class Keeping:
             return self._known.get(artifact)
 
     def note(self, agent: str, artifact: str, seen: Seen) -> None:
-        """An agent has seen a version, or made it."""
-        self._lines.note(agent, artifact, seen)
+        """An agent has got a version, or put it."""
+        (self._lines.got if seen.is_read else self._lines.put)(agent, artifact, seen)
         with self._lock:
             self._seen[agent, artifact] = seen
             self._seen.move_to_end((agent, artifact))
             self._versions.pop((agent, artifact), None)
             if len(self._seen) > _MOST:
                 name, dropped = self._seen.popitem(last=False)
-                self._versions[name] = dropped.version
+                self._versions[name] = replace(dropped, content=None)
             self._learn(artifact, seen)
 
-    def gone(self, agent: str, artifact: str) -> None:
+    def gone(self, agent: str, artifact: str, *, put: bool) -> None:
         """An agent found that there is no such item, or took it away."""
-        self._lines.drop(agent, artifact)
+        (self._lines.deleted if put else self._lines.found_nothing)(agent, artifact)
         with self._lock:
             self._seen.pop((agent, artifact), None)
             self._versions.pop((agent, artifact), None)
@@ -127,8 +124,3 @@ class Keeping:
             self._known.move_to_end(artifact)
             if len(self._known) > _MOST:
                 self._known.popitem(last=False)
-
-
-def _known_only(version: int) -> Seen:
-    """Something was seen, and what it held is not kept."""
-    return Seen(version, None, EPOCH, EPOCH, 0.0)

@@ -1,4 +1,4 @@
-"""What each line of work has seen: a call, a task, a run, a conversation.
+"""What each line of work has got and put: a call, a task, a run, a conversation.
 
 One agent may do several things at once: a node that `Send` starts many times, the tools of
 one turn, conversations that a server holds side by side. Each of them makes what it puts from
@@ -17,7 +17,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.runnables.config import var_child_runnable_config
@@ -106,55 +107,96 @@ def work() -> Work:
     return Work(tuple(own), tuple(wide), node)
 
 
+class Sight(NamedTuple, Generic[T]):
+    """What a line of work got of an item, or put."""
+
+    seen: T | None
+    """None if there was nothing, or is nothing since it was deleted."""
+    readers: frozenset[Line] = frozenset()
+    """The calls that got the item, of which no put came since that knew of it."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it was got; else it was only put."""
+        return bool(self.readers)
+
+    def beside(self, other: Sight[T], ended: frozenset[Line]) -> Sight[T]:
+        """The same in a line where another call saw something that this one does not know of."""
+        return Sight(self.seen, self.readers | (other.readers - ended))
+
+
 class _InSteps(NamedTuple, Generic[T]):
     """What a line of work whose steps come one after the other has seen of an item."""
 
     step: When
-    last: T | None
-    """None if there was nothing."""
-    before: T | None
+    last: Sight[T]
+    before: Sight[T] | None
     """The last that was seen before that step."""
 
-    def then(self, step: When, seen: T | None) -> _InSteps[T]:
-        """The same after something else was seen."""
-        if seen is self.last and step == self.step:
-            return self
-        return _InSteps(step, seen, self.at(step))
+    def then(self, step: When, sight: Sight[T], ended: frozenset[Line]) -> _InSteps[T]:
+        """The same after something else was seen, which ended what some calls had read."""
+        if step is not None and step == self.step:
+            sight = sight.beside(self.last, ended)
+            return self if sight == self.last else _InSteps(step, sight, self.before)
+        return _InSteps(step, sight, self.last)
 
-    def at(self, step: When) -> T | None:
+    def at(self, step: When) -> Sight[T] | None:
         """What a step may know of."""
         return self.before if step is not None and step == self.step else self.last
+
+    @property
+    def has_read(self) -> bool:
+        """Whether there is something that must not be lost."""
+        return self.last.is_read or (self.before is not None and self.before.is_read)
 
 
 class _InTime(NamedTuple, Generic[T]):
     """What a task, and what it runs inside of it, has seen of an item."""
 
-    times: tuple[tuple[float, Hashable | None, T | None], ...]
-    """When it was, in which step of a graph inside, and what; None if there was nothing."""
+    times: tuple[tuple[float, Hashable | None, Sight[T]], ...]
+    """When it was, in which step of a graph inside, and what."""
+    has_lost: bool = False
+    """Whether something that was got is not remembered any more."""
 
     @classmethod
-    def first(cls, when: Began, seen: T | None) -> _InTime[T]:
+    def first(cls, when: Began, sight: Sight[T]) -> _InTime[T]:
         """It was seen now."""
-        return cls(((time.time(), when.step, seen),))
+        return cls(((time.time(), when.step, sight),))
 
-    def then(self, when: When, seen: T | None) -> _InTime[T]:
-        """The same after something else was seen."""
+    def then(self, when: When, sight: Sight[T], ended: frozenset[Line]) -> _InTime[T]:
+        """The same after something else was seen, which ended what some calls had read."""
         assert isinstance(when, Began)
-        _, step, last = self.times[-1]
-        if seen is last and step == when.step:
-            return self
-        return _InTime((*self.times[1 - _MOST_TIMES :], *_InTime.first(when, seen).times))
+        moment, step, last = self.times[-1]
+        if not _is_known(moment, step, when):
+            sight = sight.beside(last, ended)
+        if sight.seen is last.seen and sight.is_read == last.is_read and step == when.step:
+            # Most gets give what was got before.
+            again = moment, step, sight.beside(last, frozenset())
+            return _InTime((*self.times[:-1], again), self.has_lost)
+        times = (*self.times, *_InTime.first(when, sight).times)
+        lost = any(one.is_read for _, _, one in times[:-_MOST_TIMES])
+        return _InTime(times[-_MOST_TIMES:], self.has_lost or lost)
 
-    def at(self, when: When) -> T | None:
+    def at(self, when: When) -> Sight[T] | None:
         """What something inside of the task may know of."""
         assert isinstance(when, Began)
-        for moment, step, seen in reversed(self.times):
-            beside = step is not None and step == when.step
-            if not beside and (when.moment is None or moment <= when.moment):
-                return seen
-        if len(self.times) == _MOST_TIMES:  # There may have been one that is not remembered.
+        for moment, step, sight in reversed(self.times):
+            if _is_known(moment, step, when):
+                return sight
+        if self.has_lost:
             raise Forgotten
         return None
+
+    @property
+    def has_read(self) -> bool:
+        """Whether there is something that must not be lost."""
+        return self.has_lost or any(one.is_read for _, _, one in self.times)
+
+
+def _is_known(moment: float, step: Hashable | None, when: Began) -> bool:
+    """Whether something in a task may know of what was seen at a moment, in a step inside."""
+    is_beside = step is not None and step == when.step
+    return not is_beside and (when.moment is None or moment <= when.moment)
 
 
 class Lines(Generic[T]):
@@ -168,81 +210,58 @@ class Lines(Generic[T]):
         self._lock = freed_after_fork(threading.Lock())
         self._seen: OrderedDict[Line, dict[Item, _InSteps[T] | _InTime[T]]] = OrderedDict()
         """The one that was used last stands last."""
-        self._elsewhere: OrderedDict[Item, T] = OrderedDict()
-        """Of agents that know less than what they wrote last, wherever they work."""
         self._size = 0
-        self._lost: OrderedDict[Line | Item, None] = OrderedDict()
-        """Of what something was forgotten."""
+        self._lost: OrderedDict[Line, None] = OrderedDict()
+        """Of which something that was got is forgotten."""
 
-    def last(self, agent: str, artifact: str) -> T | None:
+    def last(self, agent: str, artifact: str) -> Sight[T] | None:
         """What a value that is put now was made from, as far as lines of work know; else None.
 
-        It is what this line of work last saw, or a wider one: in that the agent itself, or,
-        if it saw nothing there, any other. If the agent saw something only in a wider one, and
-        another in a narrower, it is the older of both. A node that is an agent only because
-        nobody has named one knows what its run knows. Raises `Forgotten` if one of them did,
-        perhaps, and it is not known any more, or if this one last saw that there is nothing.
+        It is what this line of work last got or put, or a wider one: in that the agent itself,
+        or, if it did not, any other. If the agent did only in a wider one, and another in a
+        narrower, it is the older of both. A node that is an agent only because nobody has
+        named one knows what its run knows. Raises `Forgotten` if one of them got it, perhaps,
+        and that is not known any more, or if this one last found that there is nothing.
         """
-        if not (self._seen or self._elsewhere or self._lost):
+        if not (self._seen or self._lost):
             return None
         own, wide, node = work()
         item: Item = agent, artifact
         anyone: Item = None, artifact
         known = anyone if self._nodes and agent == node else item
-        others: T | None = None
+        others: Sight[T] | None = None
         with self._lock:
             for line in own:
-                if (found := self._look(line, item, _ITSELF)) is not None:
+                found = self._look(line, item, _ITSELF)
+                if found is not None:
+                    if found.seen is None and found.is_read:
+                        raise Forgotten
                     return found
-                if item in self._seen.get(line, {}):
-                    raise Forgotten
             for line, when in (*[(one, _ITSELF) for one in own], *wide):
-                if (found := self._look(line, known, when)) is not None:
-                    # What the agent saw elsewhere may be older than what came to it here, or
-                    # newer. It may have been made from either.
-                    return found if others is None else min(found, others, key=self._number)
+                found = self._look(line, known, when)
+                if found is not None and found.seen is not None:
+                    return found if others is None else self._either(found, others)
                 if others is None:
                     others = self._look(line, anyone, when)
-            if others is not None:
-                return others
-            if item in self._lost:
-                raise Forgotten
-            return self._elsewhere.get(item)
+                    if others is not None and others.seen is None:
+                        others = None
+            return others
 
-    def note(self, agent: str, artifact: str, seen: T, *, everywhere: bool = False) -> None:
-        """This line of work saw an item; `everywhere` if the agent knows no more elsewhere."""
-        own, wide, _ = work()
-        if not (own or wide or everywhere or self._elsewhere or self._lost):
-            return
-        item: Item = agent, artifact
-        with self._lock:
-            for line, when in (*[(one, _ITSELF) for one in own], *wide):
-                for one in (item, (None, artifact)):
-                    self._note(line, one, when, seen)
-            self._elsewhere.pop(item, None)
-            self._lost.pop(item, None)
-            if everywhere:
-                self._elsewhere[item] = seen
-            self._forget_some()
+    def got(self, agent: str, artifact: str, seen: T) -> None:
+        """This line of work got an item."""
+        self._note_all(agent, artifact, seen, is_read=True)
 
-    def drop(self, agent: str, artifact: str) -> None:
-        """This line of work found that there is nothing, or made it so."""
-        if not (self._seen or self._elsewhere or self._lost):
-            return
-        own, wide, _ = work()
-        item: Item = agent, artifact
-        with self._lock:
-            lines = (*[(one, _ITSELF) for one in own], *wide)
-            is_known = any((None, artifact) in self._seen.get(line, {}) for line, _ in lines)
-            for line, when in lines if is_known else ():
-                for one in (item, (None, artifact)):
-                    # This one must not be compared with what a wider one saw before. Who works
-                    # beside it does not know of it.
-                    if when is _ITSELF or one in self._seen.get(line, {}):
-                        self._note(line, one, when, None)
-            self._elsewhere.pop(item, None)
-            self._lost.pop(item, None)
-            self._forget_some()
+    def put(self, agent: str, artifact: str, seen: T) -> None:
+        """This line of work put an item. That ends what it had read."""
+        self._note_all(agent, artifact, seen, is_read=False)
+
+    def found_nothing(self, agent: str, artifact: str) -> None:
+        """This line of work found that there is no such item."""
+        self._note_all(agent, artifact, None, is_read=True)
+
+    def deleted(self, agent: str, artifact: str) -> None:
+        """This line of work took an item away."""
+        self._note_all(agent, artifact, None, is_read=False)
 
     def forget(self, agent: str) -> None:
         """Begin an agent afresh."""
@@ -251,18 +270,57 @@ class Lines(Generic[T]):
                 for item in [one for one in seen if one[0] == agent]:
                     del seen[item]
                     self._size -= 1
-            for item in [one for one in self._elsewhere if one[0] == agent]:
-                del self._elsewhere[item]
 
-    # Inside, under the lock.
+    # Inside.
 
-    def _look(self, line: Line, item: Item, when: When) -> T | None:
+    def _note_all(self, agent: str, artifact: str, seen: T | None, *, is_read: bool) -> None:
+        own, wide, _ = work()
+        if not (own or wide):
+            return
+        lines = (*[(one, _ITSELF) for one in own], *wide)
+        call = frozenset([lines[0][0]])
+        item, anyone = (agent, artifact), (None, artifact)
+        with self._lock:
+            if seen is None and not any(anyone in self._seen.get(line, {}) for line, _ in lines):
+                return
+            sight = Sight(seen, call if is_read else frozenset())
+            ended = call if is_read else call | self._readers(anyone, wide)
+            for line, when in lines:
+                for one in (item, anyone):
+                    # After a deletion this one must not be compared with what a wider one saw
+                    # before. Who works beside it does not know of it.
+                    if seen is not None or when is _ITSELF or one in self._seen.get(line, {}):
+                        self._note(line, one, when, sight, ended)
+            self._forget_some()
+
+    # Under the lock.
+
+    def _readers(self, item: Item, lines: Iterable[tuple[Line, When]]) -> frozenset[Line]:
+        """The calls whose reads what is put now may have been made from."""
+        found: frozenset[Line] = frozenset()
+        for line, when in lines:
+            with suppress(Forgotten):
+                sight = self._look(line, item, when)
+                found |= sight.readers if sight is not None else frozenset()
+        return found
+
+    def _either(self, one: Sight[T], other: Sight[T]) -> Sight[T]:
+        """What an agent knew elsewhere may be older than what came to it here, or newer.
+
+        A value may have been made from either.
+        """
+        assert one.seen is not None and other.seen is not None
+        return Sight(min(one.seen, other.seen, key=self._number), one.readers | other.readers)
+
+    def _look(self, line: Line, item: Item, when: When) -> Sight[T] | None:
         seen = self._seen.get(line, {}).get(item)
         if seen is None and line in self._lost:
             raise Forgotten
         return None if seen is None else seen.at(when)
 
-    def _note(self, line: Line, item: Item, when: When, seen: T | None) -> None:
+    def _note(
+        self, line: Line, item: Item, when: When, sight: Sight[T], ended: frozenset[Line]
+    ) -> None:
         known = self._seen.get(line)
         if known is None:
             known = self._seen[line] = {}
@@ -271,22 +329,18 @@ class Lines(Generic[T]):
         before = known.get(item)
         self._size += before is None
         if before is not None:
-            known[item] = before.then(when, seen)
+            known[item] = before.then(when, sight, ended)
         elif isinstance(when, Began):
-            known[item] = _InTime.first(when, seen)
+            known[item] = _InTime.first(when, sight)
         else:
-            known[item] = _InSteps(when, seen, None)
+            known[item] = _InSteps(when, sight, None)
 
     def _forget_some(self) -> None:
         while self._size > _MOST:
             line, seen = self._seen.popitem(last=False)
             self._size -= len(seen)
-            self._lose(line)
-        while len(self._elsewhere) > _MOST:
-            self._lose(self._elsewhere.popitem(last=False)[0])
-
-    def _lose(self, what: Line | Item) -> None:
-        self._lost[what] = None
-        self._lost.move_to_end(what)
-        while len(self._lost) > _MOST_LOST:
-            self._lost.popitem(last=False)
+            if any(one.has_read for one in seen.values()):
+                self._lost[line] = None
+                self._lost.move_to_end(line)
+                if len(self._lost) > _MOST_LOST:
+                    self._lost.popitem(last=False)

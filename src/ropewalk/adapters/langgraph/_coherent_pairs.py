@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -155,11 +155,18 @@ class Pairs:
         return pair._replace(looked=Looked(record, record.version), agrees=True)
 
     def write(
-        self, agent: str, contents: Mapping[str, Content | None], versions: Mapping[str, int]
+        self,
+        agent: str,
+        contents: Mapping[str, Content | None],
+        versions: Mapping[str, int],
+        replaced: Set[str],
     ) -> dict[str, Artifact | None]:
-        """Make values the next versions, all at one moment; None is a deletion."""
+        """Make values the next versions, all at one moment; None is a deletion.
+
+        Those in `replaced` take the place of what their agent has not read.
+        """
         try:
-            return self._write(self._writing, agent, contents, versions)
+            return self._write(self._writing, agent, contents, versions, replaced)
         except VersionConflict as conflict:
             # Under the grant nobody else can write. What was put may be a version by now, so
             # nobody may take this for a conflict, and put it again.
@@ -171,12 +178,16 @@ class Pairs:
         agent: str,
         contents: Mapping[str, Content | None],
         versions: Mapping[str, int],
+        replaced: Set[str] = frozenset(),
     ) -> dict[str, Artifact | None]:
         records = {
             name: None if content is None else self._digester.record(content)
             for name, content in contents.items()
         }
-        proposed = {name: Proposed(one, versions[name]) for name, one in records.items()}
+        proposed = {
+            name: Proposed(one, versions[name], replaces=name in replaced)
+            for name, one in records.items()
+        }
         try:
             return writing.write(agent, proposed, "publish")
         finally:

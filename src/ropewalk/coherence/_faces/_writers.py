@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.coherence._content import Content
 from ropewalk.coherence._faces._agents import Agents, near_twin
 from ropewalk.coherence._grants._waiting import edited
+from ropewalk.coherence._protocol import Base
 from ropewalk.coherence._wishes import EDIT_SECONDS, Edit, Proposed, expect_change
 from ropewalk.errors import InvalidInput, VersionConflict
 from ropewalk.store._checks import expect, expect_timeout, expect_whole
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ropewalk.codec import Codec
     from ropewalk.coherence._artifact import Artifact
     from ropewalk.coherence._outages._degrading import Degrading
-    from ropewalk.coherence._protocol import Version
     from ropewalk.coherence._writing import Writing
 
 
@@ -67,8 +67,9 @@ class Writers(Agents):
 
         With `if_version` exactly this value takes the place of exactly that version (0: of
         none), or `VersionConflict` is raised. Without it, what others wrote since this agent
-        last saw the artifact is merged in, and the version that is given holds both; an agent
-        that has not seen it replaces it.
+        last read or wrote the artifact is merged in, and the version that is given holds both.
+        Where both changed the same place, `VersionConflict` is raised if the agent has read it
+        since it last wrote; if it has only written, its value replaces what is there.
         """
         if self._closed or agent_name not in self._agents:
             self._expect_agent(agent_name)
@@ -104,7 +105,9 @@ class Writers(Agents):
         self._expect_artifact(artifact)
         expect_change(change)
         expect_timeout(timeout)
-        return self._writes.edit(agent_name, artifact, Edit(change, default, timeout))
+        made = self._writes.edit(agent_name, artifact, Edit(change, default, timeout))
+        self._directory.read(agent_name, artifact, made._version)
+        return made
 
     async def aedit(
         self,
@@ -139,7 +142,7 @@ class Writers(Agents):
         at once: what others wrote since is merged in, and not only what they wrote since the
         agent last saw an artifact.
         """
-        bases = {name: one._version for name, one in (since or {}).items()}
+        bases = {name: Base(one._version, True) for name, one in (since or {}).items()}
         return self._publish(agent_name, values, if_versions or {}, bases)
 
     def _publish(
@@ -147,7 +150,7 @@ class Writers(Agents):
         agent_name: str,
         values: Mapping[str, Any],
         versions: Mapping[str, int],
-        bases: Mapping[str, Version],
+        bases: Mapping[str, Base],
     ) -> dict[str, Artifact]:
         self._expect_agent(agent_name)
         expect(isinstance(values, Mapping), "what is published is a dict by artifact", values)

@@ -64,6 +64,7 @@ class Delivery:
     order: int
     read_version: int | None
     merged: bool
+    replaced: bool
     degraded: bool
     token: int | None
     promise: Promise
@@ -159,6 +160,7 @@ def delivery_of(record: Record, promise: Promise, at: str) -> list[Delivery]:
         order=_order(record),
         read_version=record.get("read_version"),
         merged=record.get("merged", False),
+        replaced=record.get("replaced", False),
         degraded=record.get("degraded", False),
         token=record.get("token") or None,
         promise=promise,

@@ -33,7 +33,6 @@ from ropewalk.errors import InvalidInput, NotAllowed
 
 CAPACITY = 50_000
 _CLOSE_SECONDS = 10.0
-_PLAIN = More()
 
 
 class Logs:
@@ -158,6 +157,7 @@ class Logs:
         *,
         began: int | None = None,
         merged: bool = False,
+        replaced: bool = False,
         degraded: bool = False,
         token: int | None = None,
         tick: int | None = None,
@@ -170,8 +170,7 @@ class Logs:
         `read_version` is the version that the content was made from, or merged with.
         """
         if self._deliveries is not None:
-            plain = began is None and not merged and not degraded and token is None
-            more = _PLAIN if plain and tick is None else More(began, merged, degraded, token, tick)
+            more = More(began, merged, degraded, token, tick, replaced)
             self._deliveries.append(
                 (agent, artifact, version, content_hash, source, outcome, read_version, more)
             )

@@ -60,8 +60,9 @@ DROPPED: Final = "dropped"
 class StoreMetricEvent(NamedTuple):
     """One operation, as `on_metric` and exporters of telemetry get it.
 
-    `operation` is "get", "put", "delete", "search.hit" or "degraded". `time` is in
-    microseconds, `seconds` is how long it took, if that was measured.
+    `operation` is "get", "put", "delete", "search.hit" or "degraded". After a put that took the
+    place of what others wrote and its agent had not read, there is one more, "replaced".
+    `time` is in microseconds, `seconds` is how long it took, if that was measured.
     """
 
     operation: str
@@ -185,6 +186,7 @@ def _audit(mark: Mark, instance: str, given: Sequence[Any]) -> Record:
         "began": mark.time if more.began is None else more.began,
         "read_version": read_version,
         "merged": more.merged,
+        "replaced": more.replaced,
         "degraded": more.degraded,
         "token": more.token,
     }
@@ -218,6 +220,7 @@ class More(NamedTuple):
     degraded: bool = False
     token: int | None = None
     tick: int | None = None
+    replaced: bool = False
 
 
 STATE_SHAPE: Final = Shape(STATE_LOG, _state)

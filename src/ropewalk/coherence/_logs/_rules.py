@@ -174,10 +174,14 @@ OF_READS: Final = frozenset({"stale-read", "monotonic-version", "unwritten-versi
 def blind_writes(facts: Facts) -> Iterator[Delivery]:
     """Writes that replaced what another agent wrote and their own had not seen.
 
-    They break no promise: whoever has seen nothing replaces what is there.
+    They break no promise: what nobody has read may be replaced.
     """
     for one in facts.deliveries:
-        if one.is_write and one.read_version == 0 and not (one.merged or one.deleted):
+        if one.replaced:
+            # Made from what it read, but for what is newer, it has lost an update.
+            if one.read_version in (0, one.version - 1):
+                yield one
+        elif one.is_write and one.read_version == 0 and not (one.merged or one.deleted):
             before = facts.writes[one.key].get(one.version - 1, [])
             if any(other.reader != one.reader and not other.deleted for other in before):
                 yield one

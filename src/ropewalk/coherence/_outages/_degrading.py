@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ropewalk.coherence._artifact import Artifact
@@ -17,7 +18,7 @@ from ropewalk.coherence._content import Content
 from ropewalk.coherence._logs._logs import now as moment
 from ropewalk.coherence._outages._kept import CoherenceDegradedWarning
 from ropewalk.coherence._outages._reconciling import FIRST_PAUSE, PATIENCE, Reconciling
-from ropewalk.coherence._protocol import State, Version
+from ropewalk.coherence._protocol import Base, State, Version
 from ropewalk.coherence._reading import Reading, not_found
 from ropewalk.coherence._wishes import (
     Attempt,
@@ -25,7 +26,6 @@ from ropewalk.coherence._wishes import (
     OnConflict,
     Proposed,
     Wanted,
-    has_seen,
     number_of,
 )
 from ropewalk.errors import NotFound, StoreClosed, Unavailable, WritesRefused
@@ -112,7 +112,7 @@ class Degrading(Reconciling):
         version, content = found
         if version.deleted or content is None:
             raise not_found(artifact)
-        self._telling.note(self._directory.based(agent, artifact, version))
+        self._telling.note(self._directory.based(agent, artifact, Base(version, True)))
         given = Artifact(artifact, version, content, State.INVALID, "cache_hit", degraded=True)
         self._count(agent, artifact)
         if self._telling.is_watched:
@@ -188,15 +188,15 @@ class Degrading(Reconciling):
             value = edit.first()
         content = edit.made_of(value, self._codec)
         # Not what the agent saw last: another of its threads may have moved that meanwhile.
-        made = self.write(agent, {artifact: Proposed(content, base=base)}, "edit")[artifact]
+        from_base = None if base is None else Base(base, True)
+        made = self.write(agent, {artifact: Proposed(content, base=from_base)}, "edit")[artifact]
         assert made is not None
         return made
 
     def _wanted(self, agent: str, artifact: str, proposed: Proposed) -> Wanted:
         """What a write is to be checked against, as far as it is known here."""
-        content, if_version, base = proposed
-        if base is None:
-            base = self._base(agent, artifact)
+        content, if_version, given, _ = proposed
+        base = self._base(agent, artifact) if given is None else given.version
         if if_version is not None:
             if if_version != number_of(base):
                 raise self._error(artifact)
@@ -208,9 +208,9 @@ class Degrading(Reconciling):
 
     def _base(self, agent: str, artifact: str) -> Version | None:
         """What an agent saw last, or else anybody here."""
-        entry = self._directory.entry(agent, artifact)
-        if entry is not None and has_seen(entry.version):
-            return entry.version
+        base, _ = self._directory.base(agent, artifact)
+        if base is not None:
+            return base
         known = self._last_known(artifact)
         return None if known is None else known[0]
 
@@ -219,7 +219,12 @@ class Degrading(Reconciling):
         self._lose_engine(error)
         if attempt.action == "register" or not self._keeps:
             raise error
-        return self._keep(*attempt)
+        # It may land long after others wrote: it is merged, but replaces nothing that is newer.
+        wanted = {
+            name: replace(one, on_conflict="merge") if one.on_conflict == "replace" else one
+            for name, one in attempt.wanted.items()
+        }
+        return self._keep(attempt.agent, wanted, attempt.action, attempt.sent)
 
     def _keep(
         self, agent: str, wanted: dict[str, Wanted], action: str, sent: Sent | None = None

@@ -18,6 +18,7 @@ from ropewalk.coherence._outages._kept import (
     Known,
     Reconciled,
 )
+from ropewalk.coherence._protocol import Base
 from ropewalk.coherence._wishes import Attempt, Wanted
 from ropewalk.errors import (
     Conflict,
@@ -87,7 +88,7 @@ class Reconciling:
                 self._by_artifact.setdefault(name, {})[kept.number] = kept
             # Under the lock, so that it does not land before the agent has it as its base.
             for name, version in kept.versions.items():
-                self._directory.based(agent, name, version)
+                self._directory.based(agent, name, Base(version, False))
         self._beat.start()
         return kept
 
