@@ -55,6 +55,16 @@ def test_operations_hits_and_misses_are_counted() -> None:
     assert ({"operation": "put"}, 1) in meter.points["ropewalk.coherence.operations"]
 
 
+def test_writes_over_what_was_not_read_are_counted_and_are_no_operations_more() -> None:
+    meter = Meter()
+    with CoherenceCore(telemetry=meter.exporter) as core:
+        core.write("a", "plan", 1)
+        core.write("b", "plan", 2)
+        core.write("a", "plan", 3)
+
+    assert (meter.total("operations"), meter.total("replaced")) == (3, 2)
+
+
 def test_however_many_agents_there_are_the_labels_stay_few() -> None:
     meter = Meter()
     with CoherenceCore(telemetry=meter.exporter) as core:

@@ -95,7 +95,7 @@ def _verdict(done: Replay, only: list[str]) -> list[str | tuple[str, str]]:
         of = counted(done.unaudited, "process", "processes")
         notes += f"; the reads of {of} are in no log that was named: a content audit log has them"
     if done.blind:
-        notes += f"; {counted(done.blind, 'write')} replaced what their agents had not seen"
+        notes += f"; {counted(done.blind, 'write')} replaced what their agents had not read"
     if done.unbounded:
         notes += f"; {done.unbounded:,} reads have no bound, so they cannot be stale"
     if certain:

@@ -52,7 +52,7 @@ class Replay:
     without findings is proven only if there are none. `unbounded` counts reads of which no
     log says how late they may be, `unaudited` the processes whose reads were to be judged and
     are in no log (only a content audit log has reads), and `blind` the writes that replaced
-    what their agents had not seen, which is allowed.
+    what their agents had not read, which is allowed.
     """
 
     findings: list[Finding]

@@ -172,7 +172,7 @@ OF_READS: Final = frozenset({"stale-read", "monotonic-version", "unwritten-versi
 
 
 def blind_writes(facts: Facts) -> Iterator[Delivery]:
-    """Writes that replaced what another agent wrote and their own had not seen.
+    """Writes that replaced what another agent wrote and their own had not read.
 
     They break no promise: what nobody has read may be replaced.
     """

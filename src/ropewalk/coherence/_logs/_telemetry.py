@@ -11,6 +11,8 @@ from ropewalk.store._forking import freed_after_fork
 
 _DEGRADED: Final = "degraded"
 _READ: Final = "get"
+_REPLACED: Final = "replaced"
+"""Told after the put that it is about, so it is no operation of its own."""
 
 
 @runtime_checkable
@@ -59,6 +61,9 @@ class OpenTelemetryExporter:
         self._degradations = meter.create_counter(
             "ropewalk.coherence.degradations", "{operation}", "Operations without the engine."
         )
+        self._replaced = meter.create_counter(
+            "ropewalk.coherence.replaced", "{write}", "Writes over what was not read."
+        )
         self._degraded = meter.create_gauge(
             "ropewalk.coherence.degraded", "1", "Whether the last operation was degraded."
         )
@@ -71,7 +76,8 @@ class OpenTelemetryExporter:
         if event.operation == _READ:
             (self._hits if event.cache_hit else self._misses).add(1, labels)
             labels = {**labels, "cache_hit": event.cache_hit}
-        self._operations.add(1, labels)
+        if event.operation != _REPLACED:
+            self._operations.add(1, labels)
         if event.tokens_consumed:
             self._consumed.add(event.tokens_consumed, labels)
         if event.tokens_saved_estimate:
@@ -79,6 +85,8 @@ class OpenTelemetryExporter:
         is_degraded = event.operation == _DEGRADED
         if is_degraded:
             self._degradations.add(1, labels)
+        if event.operation == _REPLACED:
+            self._replaced.add(1, labels)
         self._degraded.set(int(is_degraded))
 
 
@@ -134,12 +142,14 @@ def _summed(before: dict[str, Any], event: StoreMetricEvent) -> dict[str, Any]:
     consumed = before.get("ropewalk.tokens_consumed", 0) + event.tokens_consumed
     saved = before.get("ropewalk.tokens_saved_estimate", 0) + event.tokens_saved_estimate
     degraded = before.get("ropewalk.degradations", 0) + (event.operation == _DEGRADED)
+    replaced = event.operation == _REPLACED
     return {
-        "ropewalk.operations": before.get("ropewalk.operations", 0) + 1,
+        "ropewalk.operations": before.get("ropewalk.operations", 0) + (not replaced),
         "ropewalk.reads": reads,
         "ropewalk.cache_hits": hits,
         "ropewalk.cache_hit_rate": hits / reads if reads else None,
         "ropewalk.degradations": degraded,
+        "ropewalk.replaced": before.get("ropewalk.replaced", 0) + replaced,
         "ropewalk.tokens_consumed": consumed,
         "ropewalk.tokens_saved_estimate": saved,
         "ropewalk.operation": event.operation,
