@@ -93,7 +93,7 @@ class Campaign:
 
     def _both(self, state: State) -> State:
         loaded = self._load(state)
-        known = {**loaded, "loaded": loaded["loaded"] | state.get("loaded", Loads())}
+        known: State = {**loaded, "loaded": loaded["loaded"] | state.get("loaded", Loads())}
         return {**loaded, **self._save(known)}
 
     # Graphs.
