@@ -12,20 +12,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk import Timeline
-from tests.cli.support import PAGE, PROGRAM, Done, environment, here, process, script
-
-
-def test_the_commands_of_the_page_work_in_processes_of_their_own(tmp_path: Path) -> None:
-    script(PAGE, tmp_path)
-    first, second = (one["id"] for one in process("log", "--json", cwd=tmp_path).records)
-
-    assert "Parsed request" in process("log", cwd=tmp_path).out
-    assert "review_aggregation" in process("tree", cwd=tmp_path).out
-    assert "* reviews-first" in process("branches", cwd=tmp_path).out
-    assert "rollbacks" in process("metrics", cwd=tmp_path).out
-    told = process("diff", second[:8], first[:8], cwd=tmp_path)
-    assert told.code == 0
-    assert "'reviews'" in told.out
+from tests.cli.support import PROGRAM, Done, environment, here, process
 
 
 def test_a_tree_shows_status_forks_and_names(page: Path) -> None:
