@@ -86,6 +86,15 @@ def check_sdist(sdist: Path, project: dict) -> None:
         expect(place.exists(), f"pyproject.toml claims {name}, which is not there")
         wanted |= set(files_below(place)) if place.is_dir() else {place.name}
     expect_files(files, wanted, sdist.name)
+    lacks = sorted(name for name in tracked() if (ROOT / name).exists() and name not in wanted)
+    expect(not lacks, f"the repository has {lacks[:10]}, which {sdist.name} lacks")
+
+
+def tracked() -> list[str]:
+    """The files that git knows; none in an unpacked source distribution."""
+    if not (ROOT / ".git").exists():
+        return []
+    return run("git", "ls-files", "-z", cwd=ROOT).rstrip("\0").split("\0")
 
 
 def check_wheel(wheel: Path, project: dict) -> None:
