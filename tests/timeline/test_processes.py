@@ -70,6 +70,7 @@ def test_each_step_is_there_once_in_its_own_words(folder: Path) -> None:
             ]
             assert {step.logic_step for step in own} == {f"work-{name}"}
         assert len(steps) == STEPS * len(WRITERS) == agent.metrics["checkpoints"] - 1
+        assert agent.metrics["merges"] == 0  # Nobody asked for one.
         assert agent.get_state() == dict.fromkeys(WRITERS, STEPS - 1)
         assert any(step.merged for step in steps)
         for step in steps:

@@ -89,14 +89,14 @@ class Execution:
             result = await recovery.run_async(lambda given: call(function, given), state, failed)
         except Exception as error:
             if fallback is None or not _has_failed(error, attempts):
-                self._timeline._failed()
+                await on_thread(self._timeline._failed)
                 raise
             used = True
             try:
                 result = await call(fallback, state)
             except Exception as second:
                 await failed(Failure(len(attempts) + 1, state, second))
-                self._timeline._failed()
+                await on_thread(self._timeline._failed)
                 raise second from error
         return result, await on_thread(
             lambda: self._save(result, description, attempts, recovers, fallback=used)

@@ -200,7 +200,7 @@ def metrics(shape: Shape) -> dict[str, int]:
     kinds = [name.split("/")[0] + "/" for name in shape.refs]
     failed = kinds.count(ATTEMPT)
     return {
-        "checkpoints": len(shape.parents) - len(shape.handed_over) - failed,
+        "checkpoints": len(shape.parents.keys() - shape.handed_over) - failed,
         "branches": kinds.count(BRANCH),
         "tags": kinds.count(TAG),
         "failed_attempts": failed,

@@ -91,7 +91,7 @@ class Index:
 
     def _take(self, operation: Operation) -> None:
         action = operation.metadata.get("action")
-        self._counts[action if type(action) is str else str(action)] += 1
+        done = action if type(action) is str else str(action)
         for move in operation.moves:
             name, _, target = move
             if not name.startswith(_NAMING):
@@ -102,6 +102,9 @@ class Index:
             self._refs[name] = target
             if target not in self._parents:
                 self._add(move, action)
+                if self._handed_over.intersection(self._parents.get(target, ())[1:]):
+                    done = "commit"  # Nobody asked for this merge.
+        self._counts[done] += 1
 
     def _add(self, move: Move, action: object) -> None:
         assert move.target is not None
