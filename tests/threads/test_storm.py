@@ -80,7 +80,7 @@ WORK: list[Step] = [
 ]  # fmt: skip
 EXPECTED: dict[Step, tuple[type[Exception], ...]] = {
     delete: (MessageNotFound,),
-    travel: (RefMoved, Conflict, NotFound, InvalidInput),
+    travel: (RefMoved, Conflict, NotFound, InvalidInput, UserWarning),
 }
 """What somebody else may have made impossible meanwhile."""
 

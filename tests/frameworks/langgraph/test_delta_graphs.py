@@ -172,7 +172,7 @@ def test_asynchronous_deltas(saver: RopewalkSaver) -> None:
 # Anything that a program may do, in any order: a delta channel holds what a plain one holds.
 
 
-NOTHING_TO_DO = (EmptyInputError, InvalidUpdateError, InvalidInput, NotFound)
+NOTHING_TO_DO = (EmptyInputError, InvalidUpdateError, InvalidInput, NotFound, UserWarning)
 
 
 class Walk:
