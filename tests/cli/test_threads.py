@@ -228,7 +228,7 @@ def test_an_agent_and_a_thread_are_two_timelines(folder: Path) -> None:
     for more in (("--thread", "#12"), ("--user", "alice")):
         done = here("log", "--agent", "x", *more)
         assert done.code == 2
-        assert "--agent" in done.err
+        assert "--timeline" in done.err
 
 
 def test_agents_and_threads_stand_side_by_side(chat: ThreadCheckpointer[Any]) -> None:
