@@ -339,7 +339,7 @@ from ropewalk.coherence import CoherenceCore, record_to
 from ropewalk.coherence._grants._recovery import CrashRecoveryConfig
 
 config = CrashRecoveryConfig(heartbeat_timeout_ticks=1)
-core = CoherenceCore(sys.argv[1], crash_recovery=config, tick_seconds=0.3, **record_to(sys.argv[2]))
+core = CoherenceCore(sys.argv[1], crash_recovery=config, tick_seconds=1.0, **record_to(sys.argv[2]))
 core.hold("killed", "plan")
 core.write("killed", "plan", {"by": "killed"})
 core.flush()
@@ -351,7 +351,7 @@ def test_a_grant_that_was_taken_from_a_killed_holder_is_in_the_log_with_its_trig
     tmp_path: Path,
 ) -> None:
     store, folder = str(tmp_path / "store"), tmp_path / "run"
-    with CoherenceCore(store, tick_seconds=0.3, **record_to(folder)) as core:
+    with CoherenceCore(store, tick_seconds=1.0, **record_to(folder)) as core:
         core.write("a", "plan", {"by": "a"})
         subprocess.run([sys.executable, "-c", HOLDER, store, str(folder)], check=False, timeout=60)
         with core.hold("a", "plan", timeout=60):
