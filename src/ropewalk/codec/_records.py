@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterable
-from operator import is_
 from types import MemberDescriptorType
 from typing import Any, Final
 
@@ -58,14 +57,21 @@ def _attributes(entry: Entry, value: Any, names: Iterable[str]) -> Fields:
     fields = {} if held is None else held.copy()
     if fields.keys() >= set(names) and not _has_descriptor(type(value), fields):
         return {name: fields[name] for name in names}
-    # What is in slots, or behind a descriptor, can only be read one by one.
+    # What is in slots, or behind a descriptor, can only be read one by one. A descriptor may
+    # make something new each time, a slot gives what is there.
+    slots = [name for name in names if name not in fields and _is_slot(type(value), name)]
     found = _read(entry, value, names)
     for _ in range(_ATTEMPTS):
         again = _read(entry, value, names)
-        if all(map(is_, found.values(), again.values())):
+        if all(found[name] is again[name] for name in slots):
             return again
         found = again
     raise ChangedMeanwhile
+
+
+def _is_slot(cls: type, name: str) -> bool:
+    found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+    return type(found) is MemberDescriptorType
 
 
 def _has_descriptor(cls: type, names: Fields) -> bool:

@@ -289,7 +289,9 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
         address = Address(_checked(asked.namespace or ""), str(checkpoint["id"]))
         addressed = config["configurable"].get(_ADDRESSED)
         with self._core.backlog.storing(new_versions.values()):
-            put = Put(address, {**checkpoint}, about, asked.id, addressed)
+            values = {**checkpoint["channel_values"]}  # Others may be changing it.
+            stored: Any = {**checkpoint, "channel_values": values}
+            put = Put(address, stored, about, asked.id, addressed)
             self._thread(asked.thread).send(put)
         made = _config(asked.thread, address)
         if addressed is not None:
