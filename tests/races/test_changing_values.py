@@ -59,7 +59,9 @@ def saved_by_timeline(value: Any, codec: Codec) -> Any:
 def saved_by_versioned(value: Any, codec: Codec) -> Any:
     state = Versioned(codec=codec)
     state["value"] = value
-    return state.checkout(state.commit())["value"]
+    made = state.commit()
+    assert made is not None
+    return state.checkout(made)["value"]
 
 
 def saved_by_thread(value: Any, codec: Codec) -> Any:
