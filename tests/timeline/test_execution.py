@@ -459,6 +459,34 @@ def test_a_step_without_a_state_keeps_the_arguments_that_can_be_stored(agent: Ti
     ]
 
 
+@both
+def test_a_step_of_whose_arguments_none_can_be_stored_is_refused_before_it_runs(
+    agent: Timeline, asynchronous: bool
+) -> None:
+    calls: list[int] = []
+
+    class Worker:
+        @step("work", agent_name=agent)
+        def work(self, **given: Any) -> None:
+            calls.append(1)
+
+        @step("work", agent_name=agent)
+        async def awork(self, given: Any) -> None:
+            calls.append(1)
+
+        @step("rest", agent_name=agent)
+        def rest(self) -> str:
+            return "rested"
+
+    given = [threading.Lock()]
+    with pytest.raises(NotStorable, match="given"):
+        _finished(Worker().awork(given) if asynchronous else Worker().work(given=given))
+
+    assert calls == []
+    assert agent.get_state() == {"start": True}
+    assert Worker().rest() == "rested"
+
+
 def test_a_step_without_a_state_keeps_what_the_codec_of_its_timeline_can_store() -> None:
     @dataclass
     class Place:

@@ -78,7 +78,7 @@ def step(
     The state is the parameter named `state`, else the first argument that is a dict. A
     state that cannot be stored is refused with `NotStorable` before the function runs. If
     there is no state, the arguments by name stand for it: those that can be stored, so a
-    client or a lock is handed on and not saved.
+    client beside them is handed on and not saved. If none can, that is refused too.
 
     For plain and asynchronous functions and methods. The function is run once unless
     `max_retries` says more; each time the state is a copy of its own. If its result cannot
@@ -223,9 +223,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 def _call(function: Callable[..., Any], bound: inspect.BoundArguments, codec: Codec) -> _Call:
     name = _state_name(bound)
     if name is None:
-        # The function takes no state. What can be stored of its arguments stands for it.
-        given = bound.arguments
-        kept = {key: value for key, value in given.items() if _is_storable(value, codec)}
+        kept = _storable(bound, codec)
 
         def make_from_arguments(state: Any) -> Any:
             bound.arguments.update({key: state[key] for key in kept if key in state})
@@ -250,12 +248,25 @@ def _state_name(bound: inspect.BoundArguments) -> str | None:
     return None
 
 
-def _is_storable(value: Any, codec: Codec) -> bool:
-    try:
-        codec.encode(value)
-    except NotStorable:
-        return False
-    return True
+def _storable(bound: inspect.BoundArguments, codec: Codec) -> dict[str, Any]:
+    """What can be stored of the arguments of a function that takes no state stands for it.
+
+    Raises `NotStorable` if that is nothing: nobody could tell what the step began with.
+    """
+    kept: dict[str, Any] = {}
+    refused: NotStorable | None = None
+    for place, (name, value) in enumerate(bound.arguments.items()):
+        try:
+            codec.encode(value)
+        except NotStorable as error:
+            # What has the method is no argument of it.
+            if refused is None and not (place == 0 and name in ("self", "cls")):
+                refused = NotStorable(error.reason, error.path.replace("value", name, 1))
+        else:
+            kept[name] = value
+    if refused is not None and not kept:
+        raise refused
+    return kept
 
 
 def _timeline(agent: Timeline | str) -> Timeline:
