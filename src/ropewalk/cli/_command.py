@@ -47,6 +47,7 @@ class _Program(TyperGroup):
 
 def _misused(error: Any) -> int:
     """Say as JSON that the program was called wrongly."""
+    prepare_streams()
     context = getattr(error, "ctx", None)
     asked = "ropewalk" if context is None else context.command_path
     told = errors.Usage(error.format_message())
