@@ -128,7 +128,7 @@ class InlineSizeExceeded(InvalidInput):
         )
 
 
-class UnknownField(InvalidInput, AttributeError):
+class UnknownField(InvalidInput, KeyError, AttributeError):
     """A typed state has no field of this name."""
 
     code = "unknown-field"

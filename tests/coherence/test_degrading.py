@@ -116,6 +116,11 @@ def test_the_warning_names_the_line_of_the_caller(world: World) -> None:
     assert caught[0].filename == __file__
 
 
+def test_the_warning_is_one_that_people_see() -> None:
+    assert issubclass(CoherenceDegradedWarning, UserWarning)
+    assert not issubclass(CoherenceDegradedWarning, RuntimeWarning)
+
+
 def test_one_warning_for_one_outage(world: World) -> None:
     world.core.write("writer", "plan", 1)
     with warnings.catch_warnings(record=True) as caught:

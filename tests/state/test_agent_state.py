@@ -12,7 +12,13 @@ from typing import Annotated, Any, ClassVar, assert_type
 import pytest
 
 from ropewalk import AgentState, ContentRef, Externalized, Inline, InlineSizeExceeded, MemoryStore
-from ropewalk.errors import FieldNotSet, InvalidInput, NotStorable, UnknownField
+from ropewalk.errors import (
+    FieldNotSet,
+    InvalidInput,
+    NotStorable,
+    RopewalkError,
+    UnknownField,
+)
 from ropewalk.state import Runtime, StateField, append_items, create_runtime, default
 from ropewalk.tree import Object, ObjectId
 
@@ -276,6 +282,34 @@ def test_a_field_without_a_value_is_an_attribute_error_and_a_key_error() -> None
         state["question"]
     with pytest.raises(FieldNotSet):
         del state.citations
+
+
+@pytest.mark.parametrize("name", ["docs", "dosc"], ids=["not set", "not declared"])
+def test_what_has_no_value_is_asked_for_in_every_usual_way(name: str) -> None:
+    state = RAGState(question="?")
+
+    for error in (KeyError, AttributeError, LookupError, RopewalkError):
+        with pytest.raises(error, match=name):
+            state[name]
+    for error in (AttributeError, KeyError if name == "docs" else AttributeError):
+        with pytest.raises(error, match=name):
+            getattr(state, name)
+    assert not hasattr(state, name) and name not in state
+    assert getattr(state, name, "default") == state.get(name, "default") == "default"
+    assert state.get(name) is None
+
+
+def test_a_state_becomes_a_dict_of_its_values(state: RAGState) -> None:
+    checkpoint = state.to_checkpoint_dict()
+    loaded = RAGState.from_checkpoint_dict(checkpoint, runtime=state.runtime)
+    del loaded.citations
+    expected = {"question": state.question, "docs": state.docs}
+
+    assert dict(loaded) == {**loaded} == expected
+    assert {**loaded, "question": "!"}["docs"] == state.docs
+    assert list(loaded.keys()) == ["question", "docs"]
+    assert loaded.get("docs") is loaded.docs and loaded.get("citations", 0) == 0
+    assert dict(RAGState()) == {}
 
 
 def test_assigned_names_are_what_a_state_contains(state: RAGState) -> None:

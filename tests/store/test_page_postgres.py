@@ -114,7 +114,7 @@ def test_content_without_a_time_is_kept_for_ever(postgres_url: str) -> None:
         RAGState(backend=store, docs=[{"id": 1}]).ref("docs")
 
         assert [one.expires_at for one in store.contents()] == [None]
-        assert store.prune_expired(1 << 62) == []
+        assert store.prune_expired(now=1 << 62).payloads == 0
 
 
 def test_expired_content_is_removed_explicitly_and_not_before(postgres_url: str) -> None:
@@ -123,13 +123,15 @@ def test_expired_content_is_removed_explicitly_and_not_before(postgres_url: str)
         (made,) = store.contents()
         assert made.expires_at is not None
         after = microseconds(made.expires_at) + 1
-        assert store.prune_expired() == []
+        assert store.prune_expired().hashes == ()
         assert ref.resolve(store) == [{"id": 1, "text": "x" * 3000}]
+        assert store._ask("SELECT count(*) FROM {s}.accesses") == [(1,)]
 
-        assert store.prune_expired(after) == [ref.hash]
-        assert store.prune_expired(after) == []
+        done = store.prune_expired(now=after)
+        assert (done.payloads, done.hashes) == (1, (ref.hash,)) and done.freed_bytes > 0
+        assert store.prune_expired(now=after).payloads == 0
         assert list(store.contents()) == []
-        store.gc(recent=1)
+        assert store._ask("SELECT count(*) FROM {s}.accesses") == [(0,)]
         with pytest.raises(MissingContent):
             ref.resolve(store)
 
@@ -141,8 +143,7 @@ def test_a_put_over_expired_content_makes_it_live_again(postgres_url: str) -> No
         again = RAGState(backend=store, docs=[{"id": 1}]).ref("docs")
 
         assert again.hash == ref.hash
-        assert store.prune_expired() == []
-        store.gc(recent=1)
+        assert store.prune_expired().payloads == 0
         assert ref.resolve(store) == [{"id": 1}]
 
 
@@ -156,6 +157,8 @@ def test_many_expire_and_the_rest_stays(postgres_url: str) -> None:
             short = [RAGState(docs=[{"id": -number}]).ref("docs") for number in range(1, 4)]
         time.sleep(0.01)  # Longer than the last of them lives.
 
-        assert sorted(store.prune_expired()) == sorted(ref.hash for ref in short)
+        done = store.prune_expired(limit=10)
+        assert done.payloads == 3
+        assert sorted(done.hashes) == sorted(ref.hash for ref in short)
         assert {one.hash for one in store.contents()} == {ref.hash for ref in kept}
         assert all(isinstance(ref, ContentRef) and ref.resolve(store) for ref in kept)

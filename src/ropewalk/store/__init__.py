@@ -87,12 +87,12 @@ if TYPE_CHECKING:
     from ropewalk.store._cached import Cache, CachedStore, CacheInfo
     from ropewalk.store._checking import Problem, Report
     from ropewalk.store._collecting import Collected, Progress
+    from ropewalk.store._contents import Content, Pruned
     from ropewalk.store._files import FileStore
     from ropewalk.store._key_value import KVStore
     from ropewalk.store._key_value_store import KeyValueStore
     from ropewalk.store._migrating import Migrated, amigrate, migrate
     from ropewalk.store._postgres import PostgresStore
-    from ropewalk.store._postgres_contents import Content
     from ropewalk.store._redis import RedisStore
     from ropewalk.store._s3 import S3Store
     from ropewalk.store._sqlite import SqliteStore
@@ -140,6 +140,7 @@ __all__ = [
     "Presence",
     "Problem",
     "Progress",
+    "Pruned",
     "Recorded",
     "RedisStore",
     "Ref",
@@ -193,12 +194,13 @@ _HOMES = {
     "CacheInfo": "_cached",
     "CachedStore": "_cached",
     "Collected": "_collecting",
-    "Content": "_postgres_contents",
+    "Content": "_contents",
     "FileStore": "_files",
     "Migrated": "_migrating",
     "PostgresStore": "_postgres",
     "Problem": "_checking",
     "Progress": "_collecting",
+    "Pruned": "_contents",
     "Report": "_checking",
     "KVStore": "_key_value",
     "KeyStats": "_statistics",

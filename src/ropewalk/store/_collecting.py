@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -54,9 +54,12 @@ def collect(
     grace: float = 0.0,
     dry_run: bool = False,
     progress: Progress | None = None,
+    *,
+    among: Collection[ObjectId] | None = None,
 ) -> Collected:
     """Delete what no ref and no recent operation reaches; what that freed.
 
+    With `among` only these are deleted, whatever else is not reached.
     Raises what a damaged or missing object raises before anything is condemned: what
     lies behind it cannot be seen.
     """
@@ -67,6 +70,9 @@ def collect(
     bases = {one.id: one.base for one in stored if one.base is not None}
     marks.mark_bases(marks.seen, bases)
     doomed, spared, marked = _sort(stored, bases, marks.seen)
+    if among is not None:
+        spared |= {id: size for id, size in doomed.items() if id not in among}
+        doomed = {id: size for id, size in doomed.items() if id in among}
     if dry_run:
         return _result(doomed, spared, dry_run)
     store.revive(marked)

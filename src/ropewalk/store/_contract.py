@@ -56,6 +56,7 @@ from ropewalk.tree._objects import Object, ObjectId
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
     from ropewalk.store._collecting import Collected, Progress
+    from ropewalk.store._contents import Pruned
     from ropewalk.store._statistics import Stats
 
 S = TypeVar("S", bound="Store")
@@ -386,6 +387,24 @@ class Store(Engine):
 
         return collect(self, recent, grace, dry_run, progress)
 
+    def prune_expired(
+        self, limit: int | None = None, *, now: int | None = None, grace: float = 0.0
+    ) -> Pruned:
+        """Drop the references whose time is over, and delete what only they held.
+
+        At most `limit` of them, the longest over first. Others may write meanwhile: a
+        reference that is given more time stays, and so does what is stored again or what a
+        timeline holds, too. `now` is in microseconds since 1970; `grace` is as for `gc`. What
+        else nothing reaches is left to `gc`.
+        """
+        self._check_open()
+        if limit is not None:
+            expect_whole(limit, 1, "limit")
+        expect_seconds(grace, "grace")
+        from ropewalk.store._contents import prune
+
+        return prune(self, RECENT, limit, now, grace)
+
     def check(self, *, read_data: bool = False, progress: Progress | None = None) -> Report:
         """Look for damage and say what was found; changes nothing.
 
@@ -538,6 +557,7 @@ class Store(Engine):
     araise_epochs = twin(raise_epochs)
     adelete = twin(delete)
     agc = twin(gc)
+    aprune_expired = twin(prune_expired)
     acheck = twin(check)
     astats = twin(stats)
 

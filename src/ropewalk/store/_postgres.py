@@ -12,8 +12,8 @@ from uuid import UUID
 from ropewalk.errors import FormatError, InvalidInput, RopewalkError
 from ropewalk.store import _postgres_group
 from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._asynchronous import twin
 from ropewalk.store._checks import expect, expect_seconds, expect_whole
+from ropewalk.store._contents import Content, Pruned, contents
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch, Presence
 from ropewalk.store._frames import parse_header
@@ -31,7 +31,6 @@ from ropewalk.store._postgres_commit import (
     parameters_of,
     read_operation,
 )
-from ropewalk.store._postgres_contents import Content, contents, prune_expired
 from ropewalk.store._postgres_sql import AFTER_NAMES, script
 from ropewalk.store._records import (
     Capabilities,
@@ -184,18 +183,17 @@ class PostgresStore(Store):
         rows = self._ask("SELECT hash, at FROM {s}.accesses")
         return contents(self, {hash.hex(): at for hash, at in rows})
 
-    def prune_expired(self, now: int | None = None) -> list[str]:
-        """Drop the references whose time is over; their hashes. `gc` then frees the bytes.
+    def prune_expired(
+        self, limit: int | None = None, *, now: int | None = None, grace: float = 0.0
+    ) -> Pruned:
+        """Drop the references whose time is over, and delete what only they held.
 
-        `now` is in microseconds since 1970. What is stored again before that lives on.
+        As for every store.
         """
-        self._check_open()
-        dropped = prune_expired(self, now)
-        for some in _portions([bytes.fromhex(hash) for hash in dropped]):
+        done = super().prune_expired(limit, now=now, grace=grace)
+        for some in _portions([bytes.fromhex(hash) for hash in done.hashes]):
             self._ask("DELETE FROM {s}.accesses WHERE hash = ANY (%b::bytea[])", byteas(some))
-        return dropped
-
-    aprune_expired = twin(prune_expired)
+        return done
 
     def _note_accesses(self, ids: Sequence[ObjectId]) -> None:
         # Roots of content that is pinned; whatever else is read has no such name.

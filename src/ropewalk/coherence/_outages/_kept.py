@@ -19,7 +19,7 @@ MOST_KEPT: Final = 10_000
 _MOST_BYTES: Final = 64 << 20
 
 
-class CoherenceDegradedWarning(RuntimeWarning):
+class CoherenceDegradedWarning(UserWarning):
     """The engine of shared artifacts cannot be reached, and reads give the last values known."""
 
 

@@ -185,7 +185,18 @@ class AgentState:
         with self._lock:
             return {name: self._copy_of(name) for name in self}
 
-    # As a container of what is assigned.
+    # As a mapping of what is assigned.
+
+    def keys(self) -> list[str]:
+        """The names of all assigned fields, so that `dict(state)` and `{**state}` work."""
+        return list(self)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a field; the default if it has none, or if there is no such field."""
+        with self._lock:
+            if name not in self:
+                return default
+            return self[name]
 
     def __getitem__(self, name: str) -> Any:
         with self._lock:

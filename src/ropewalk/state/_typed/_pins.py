@@ -7,20 +7,20 @@ space `content/refs`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from ropewalk.errors import RefMoved
 from ropewalk.history._attempts import Backoff
 from ropewalk.history._commits import Commits
-from ropewalk.history._refs import PIN, Pin, full_name, pin_of, prefix
+from ropewalk.history._refs import PIN, Pin, full_name, pin_of
 from ropewalk.state._typed._healing import heal
 from ropewalk.store import Move, Ref, Store
+from ropewalk.store._contents import drop_expired, hash_of
 from ropewalk.store._own import CONTENT_SPACE as CONTENT
 from ropewalk.store._own import EXPIRES_AT
 from ropewalk.tree import Object, ObjectId, links, make_commit, read_commit
 
-_PAGE = 256  # Pins that are read, or dropped, together.
 _MANY = 64  # From so many objects on, it pays to ask first which of them are there.
 
 
@@ -89,41 +89,14 @@ def prune_expired(backend: Store, now: int | None = None) -> list[str]:
     """Drop the references whose time is over; their hashes. `gc` then frees the bytes.
 
     `now` is in microseconds since 1970. A reference that is given more time meanwhile
-    stays.
+    stays. `Store.prune_expired` does both.
     """
-    moment = time.time_ns() // 1000 if now is None else now
-    commits = Commits(backend, CONTENT)
-    dropped: list[str] = []
-    for page in _pages(backend.refs(CONTENT, prefix(PIN))):
-        pins = zip(page, _pins(backend, page), strict=True)
-        over = [(ref, pin) for ref, pin in pins if pin.is_over(moment)]
-        moves = [Move(ref.name, ref.target, None) for ref, _ in over]
-        if not moves:
-            continue
-        try:
-            commits.land((), (), moves, {"action": "prune"})
-            dropped += [pin.name for _, pin in over]
-        except RefMoved:  # One of them was renewed or dropped: look again at each.
-            dropped += [pin.name for ref, pin in over if _drop_if_still(commits, ref)]
-    return dropped
+    return [hash_of(pin) for pin in drop_expired(backend, now)]
 
 
 async def aprune_expired(backend: Store, now: int | None = None) -> list[str]:
     """The asynchronous twin of `prune_expired`."""
     return await backend._threads.run(lambda: prune_expired(backend, now))
-
-
-def _drop_if_still(commits: Commits, ref: Ref) -> bool:
-    try:
-        commits.land((), (), [Move(ref.name, ref.target, None)], {"action": "prune"})
-    except RefMoved:
-        return False
-    return True
-
-
-def _pages(refs: Sequence[Ref]) -> Iterator[Sequence[Ref]]:
-    for start in range(0, len(refs), _PAGE):
-        yield refs[start : start + _PAGE]
 
 
 def _pins(store: Store, refs: Sequence[Ref]) -> list[Pin]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 from ropewalk.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
-from ropewalk.store import MemoryStore, Move, Store, migrate, ref_name
+from ropewalk.state._typed._pins import keep
+from ropewalk.store import MemoryStore, Move, Pruned, Store, migrate, ref_name
+from ropewalk.store._own import CONTENT_SPACE
 from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, Base, in_threads, noise, value
-from ropewalk.tree import Commit, ObjectId, TreeWriter, load, make_commit
+from ropewalk.tree import Commit, ObjectId, TreeWriter, Written, load, make_commit
 
 WRITERS = 4
 COMMITS = 25
+PINS = 6
 
 
 def step(store: Store, name: str, state: object, before: Commit | None) -> Commit:
@@ -41,6 +47,15 @@ def all_ids(store: Store) -> set[ObjectId]:
 def logged(store: Store) -> list[object]:
     """What the operations did, without what belongs to one store alone."""
     return [(one.sequence, one.write_id, one.moves, one.time) for one in store.operations(SPACE)]
+
+
+def pin(store: Store, content: object, expires_at: int | None) -> Written:
+    """Keep a content as a reference does: until then at least."""
+    written = TreeWriter().write(content)
+    while True:
+        with suppress(MissingObjects):  # Something has just been collected.
+            keep(store, [written], expires_at)
+            return written
 
 
 def drop(store: Store, name: str, commit: Commit, operations: int = 1) -> None:
@@ -247,6 +262,77 @@ class CareContract(Base):
         away.commit(SPACE, TreeWriter().write(long(1)).objects)
         migrate(away, store)
         assert store.refs(SPACE) == away.refs(SPACE)
+        assert store.check(read_data=True).problems == ()
+
+    def test_what_is_over_is_dropped_and_what_only_that_held_is_deleted(self, store: Store) -> None:
+        lasting, without_end = pin(store, long(1), 11), pin(store, long(2), None)
+        both = step(store, "main", long(3), None)
+        shared, over = pin(store, long(3), 10), [pin(store, long(n), 10) for n in (4, 5)]
+        rubbish = step(store, "other", long(6), None)
+        drop(store, "other", rubbish)
+        before = all_ids(store)
+
+        done = store.prune_expired(now=10)
+
+        gone = before - all_ids(store)
+        assert (done.payloads, done.freed_bytes > 10_000) == (2, True)
+        assert sorted(done.hashes) == sorted(one.root.hex() for one in [shared, *over])
+        assert {one.root for one in over} < gone
+        assert gone.isdisjoint([lasting.root, without_end.root, both.root, rubbish.root])
+        assert load(both.root, store.read) == long(3)
+        assert len(store.refs(CONTENT_SPACE)) == 2
+        assert store.prune_expired(now=10) == Pruned(0, (), 0)
+        assert store.check(read_data=True).problems == ()
+
+    def test_of_what_is_over_a_limit_takes_what_is_over_for_longest(self, store: Store) -> None:
+        over = {end: pin(store, long(end), end).root.hex() for end in (7, 5, 9, 3)}
+
+        assert store.prune_expired(3, now=9).hashes == (over[3], over[5], over[7])
+        assert store.prune_expired(3, now=8) == Pruned(0, (), 0)
+        assert store.prune_expired(3, now=9).payloads == 1
+
+    def test_the_twin_prunes_what_is_over_by_the_clock(self, store: Store) -> None:
+        pin(store, long(1), 1)
+        lasting = pin(store, long(2), 1 << 62)
+
+        assert asyncio.run(store.aprune_expired()).payloads == 1
+        assert load(lasting.root, store.read) == long(2)
+
+    @pytest.mark.parametrize("limit", [0, -1, True, 1.5])
+    def test_a_limit_is_a_whole_number_from_1_on(self, store: Store, limit: int) -> None:
+        with pytest.raises(InvalidInput, match="limit"):
+            store.prune_expired(limit)
+
+    def test_pruning_beside_writers_keeps_what_was_given_more_time(
+        self, store: Store, second: Store
+    ) -> None:
+        ended = threading.Event()
+
+        def write(number: int) -> None:
+            for turn in range(PINS):
+                # The same few contents for all writers: over at once, and then for longer.
+                pin(store, long(turn % 5), 1)
+                pin(store, long((turn + number) % 5) | {"turn": turn}, 1)
+            pin(store, long(number), 1 << 62)
+
+        def prune(through: Store) -> None:
+            while not ended.is_set():
+                through.prune_expired(now=10)
+
+        with ThreadPoolExecutor(2) as pool:
+            pruning = [pool.submit(prune, one) for one in (store, second)]
+            try:
+                in_threads(WRITERS, write)
+            finally:
+                ended.set()
+        for one in pruning:
+            one.result()
+        store.prune_expired(now=10)
+
+        assert len(store.refs(CONTENT_SPACE)) == WRITERS
+        for number in range(WRITERS):
+            root = TreeWriter().write(long(number)).root
+            assert load(root, store.read) == long(number)
         assert store.check(read_data=True).problems == ()
 
     @pytest.mark.parametrize("recent", [-1, True, 1.5])

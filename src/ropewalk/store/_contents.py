@@ -1,0 +1,153 @@
+"""The content of references in a store: when it was made, read, and when its time is over.
+
+A reference's content is kept by a pin: a ref of the space `content/refs`, named by the hash
+of the content, that points to a commit which may say until when. When content was last read
+is noted beside that, if that is wanted; it may be lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from ropewalk.errors import MissingObjects, RefMoved
+from ropewalk.store._collecting import collect
+from ropewalk.store._own import CONTENT_SPACE, EXPIRES_AT
+from ropewalk.store._reaching import walk
+from ropewalk.store._records import Move, Ref
+from ropewalk.tree import Commit, read_commit
+
+if TYPE_CHECKING:
+    from ropewalk.store._contract import Store
+
+PIN = "pin/"
+_PAGE = 256
+_TRIES = 8
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Content(NamedTuple):
+    """What a store knows of the content of a reference."""
+
+    hash: str
+    """As in the reference."""
+    created_at: datetime
+    """When it was stored, or stored again for longer."""
+    last_accessed_at: datetime
+    """When it was last read, if the store notes that; else when it was stored."""
+    expires_at: datetime | None
+    """From when on `prune_expired` lets it go; None is never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What `Store.prune_expired` did."""
+
+    payloads: int
+    """How many contents were removed."""
+    hashes: tuple[str, ...]
+    """The references whose time was over. What something else holds, too, was not removed."""
+    freed_bytes: int
+    """How many bytes the removed contents took in the store."""
+
+
+def pins(store: Store) -> Iterator[tuple[Ref, Commit]]:
+    """Every pin, with what it points to."""
+    for page in _pages(store.refs(CONTENT_SPACE, PIN)):
+        yield from _opened(store, page)
+
+
+def _opened(store: Store, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Commit]]:
+    while True:
+        try:
+            read = store.read([ref.target for ref in refs])
+        except MissingObjects:
+            # A pin that was renewed or dropped leaves the old commit to any collection.
+            asked = [store.ref(CONTENT_SPACE, ref.name) for ref in refs]
+            there = [ref for ref in asked if ref is not None]
+            if there == list(refs):
+                raise
+            refs = there
+        else:
+            return zip(refs, map(read_commit, read), strict=True)
+
+
+def contents(store: Store, accesses: dict[str, datetime]) -> Iterator[Content]:
+    """What is kept for references; `accesses` says when some was last read."""
+    for ref, commit in pins(store):
+        hash = hash_of(ref)
+        made, over = at(commit.time), expiry(commit)
+        ends = None if over is None else at(over)
+        yield Content(hash, made, max(made, accesses.get(hash, made)), ends)
+
+
+def prune(store: Store, recent: int, limit: int | None, now: int | None, grace: float) -> Pruned:
+    """Drop the pins whose time is over, then delete what only they held."""
+    dropped = drop_expired(store, now, limit)
+    if not dropped:
+        return Pruned(0, (), 0)
+    hashes = tuple(hash_of(ref) for ref in dropped)
+    visits = walk([ref.target for ref in dropped], store._frames, set())
+    held = {visit.id for visit in visits if visit.problem is None}
+    roots = held.intersection(bytes.fromhex(hash) for hash in hashes)
+    for left in reversed(range(_TRIES)):
+        try:
+            freed = collect(store, recent, grace, among=held)
+            break
+        except MissingObjects:
+            if not left:  # Else a pin was renewed while it was looked at, as above.
+                raise
+    return Pruned(len(store.missing(roots)), hashes, freed.freed_bytes)
+
+
+def drop_expired(store: Store, now: int | None = None, limit: int | None = None) -> list[Ref]:
+    """Drop the pins whose time is over, at most so many, the longest over first."""
+    moment = time.time_ns() // 1000 if now is None else now
+    ends = [(expiry(commit), ref) for ref, commit in pins(store)]
+    past = sorted((end, ref.name, ref) for end, ref in ends if end is not None and end <= moment)
+    over = [ref for _, _, ref in past[:limit]]
+    dropped: list[Ref] = []
+    for page in _pages(over):
+        try:
+            _drop(store, page)
+            dropped += page
+        except RefMoved:  # One was renewed or dropped meanwhile: look at each.
+            dropped += [ref for ref in page if _drop_if_still(store, ref)]
+    return dropped
+
+
+def hash_of(pin: Ref) -> str:
+    """The hash of the reference whose content a pin keeps."""
+    return pin.name.removeprefix(PIN)
+
+
+def expiry(commit: Commit) -> int | None:
+    """When a pin's time is over, in microseconds since 1970."""
+    found = commit.extension.get(EXPIRES_AT)
+    return found if isinstance(found, int) else None
+
+
+def at(moment: int) -> datetime:
+    """Microseconds since 1970 as a time."""
+    return _BEGINNING + timedelta(microseconds=moment)
+
+
+def _drop(store: Store, refs: Sequence[Ref]) -> None:
+    moves = [Move(ref.name, ref.target, None) for ref in refs]
+    store.commit(CONTENT_SPACE, moves=moves, operation={"action": "prune"})
+
+
+def _drop_if_still(store: Store, ref: Ref) -> bool:
+    try:
+        _drop(store, [ref])
+    except RefMoved:
+        return False
+    return True
+
+
+def _pages(refs: Sequence[Ref]) -> Iterator[Sequence[Ref]]:
+    for start in range(0, len(refs), _PAGE):
+        yield refs[start : start + _PAGE]
