@@ -30,7 +30,7 @@ def _codec(cls: type, **options: Any) -> Codec:
 class City:
     name: str
     size: int = 5
-    tags: list[str] = dataclasses.field(default_factory=lambda: ["new"])
+    tags: list[str] = dataclasses.field(default_factory=list)
 
 
 # Names and registries
@@ -55,9 +55,9 @@ def test_types_are_declared_for_one_codec_only() -> None:
     data = Codec(types=[City]).encode(City("Rome"))
 
     with pytest.raises(UndeclaredClass):
-        Codec().decode(data)
+        Codec(classes="declared").decode(data)
     with pytest.raises(NotStorable):
-        Codec().encode(City("Rome"))
+        Codec(classes="declared").encode(City("Rome"))
 
 
 def test_a_registry_sees_what_its_parent_declares_later() -> None:
@@ -79,10 +79,12 @@ def test_a_parent_does_not_see_what_its_child_declares() -> None:
 
 
 def test_an_empty_registry_declares_nothing() -> None:
+    closed = Codec(Registry(), classes="declared")
+
     with pytest.raises(NotStorable, match="not declared"):
-        Codec(Registry()).encode(Note("x"))
+        closed.encode(Note("x"))
     with pytest.raises(UndeclaredClass):
-        Codec(Registry()).decode(encode(Note("x")))
+        closed.decode(encode(Note("x")))
 
 
 def test_register_is_a_decorator_with_and_without_arguments() -> None:
@@ -145,7 +147,7 @@ def test_a_class_that_is_declared_again_replaces_the_first() -> None:
     codec = Codec(Registry([first, second]))
 
     assert type(codec.decode(codec.encode(second(1)))) is second
-    with pytest.raises(NotStorable, match="not declared"):
+    with pytest.raises(NotStorable, match="made inside a function"):
         codec.encode(first(1))
 
 
@@ -276,7 +278,7 @@ def test_fields_that_were_added_take_their_defaults() -> None:
     first = codec.decode(_record("City", {"name": "Rome"}))
     second = codec.decode(_record("City", {"name": "Rome"}))
 
-    assert first == City("Rome", 5, ["new"])
+    assert first == City("Rome", 5, [])
     assert first.tags is not second.tags
 
 

@@ -34,7 +34,7 @@ class Odd:
 
 
 KNOWS = Codec(types=[Note, Mood, Bits], pickle_key=b"k" * 32)
-LOOKS = Codec(undeclared="show")
+LOOKS = Codec(classes="declared", undeclared="show")
 VALUES: list[Any] = [
     {"note": Note("hello", ["a"])},
     [Mood.GOOD, Bits.LOW, Bits.HIGH],
@@ -72,7 +72,7 @@ def test_a_large_value_is_shown_too() -> None:
 
 def test_other_codecs_refuse_it_as_before() -> None:
     with pytest.raises(UndeclaredClass):
-        Codec().decode(KNOWS.encode(Mood.GOOD))
+        Codec(classes="declared").decode(KNOWS.encode(Mood.GOOD))
 
 
 def test_there_are_two_ways_to_treat_it() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from ropewalk.adapters._agentflow_messages import Models
 from ropewalk.adapters._agentflow_types import declare
-from ropewalk.codec import Codec
+from ropewalk.codec import Classes, Codec
 from ropewalk.errors import UndeclaredClass
 from ropewalk.store import Store
 from ropewalk.store._asynchronous import Threads, twin
@@ -50,9 +50,10 @@ class SharedCheckpointer:
         *,
         types: Iterable[type] = (),
         pickle_key: bytes | None = None,
+        classes: Classes = "plain",
         cache_seconds: float | None = DAY,
     ) -> None:
-        self._codec = Codec(pickle_key=pickle_key)
+        self._codec = Codec(pickle_key=pickle_key, classes=classes)
         self.models.declare(self._codec)
         declare(self._codec, types)
         self.threads: ThreadCheckpointer[Any] = ThreadCheckpointer(

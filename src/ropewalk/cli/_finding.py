@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ropewalk.cli._errors import SeveralTimelines, with_hint
-from ropewalk.codec import Codec
+from ropewalk.codec import looking_codec
 from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.store import Store
 from ropewalk.store import open as open_store
@@ -17,8 +17,7 @@ from ropewalk.timeline import Timeline
 FOLDER = ".ropewalk"
 VARIABLE = "ROPEWALK_STORE"
 
-# The classes of other programs are shown, not refused.
-LOOKING = Codec(undeclared="show")
+LOOKING = looking_codec
 
 
 def store_url(given: str | None) -> str:

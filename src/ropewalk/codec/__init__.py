@@ -7,10 +7,11 @@ from typing import Any
 from ropewalk.codec._canonical import check_canonical
 from ropewalk.codec._codec import Codec
 from ropewalk.codec._paths import Field, Path, format_path, parse_path, spell_path
-from ropewalk.codec._registry import Registry, default_registry, register
+from ropewalk.codec._registry import Classes, Registry, default_registry, register
 from ropewalk.codec._undeclared import Undeclared
 
 __all__ = [
+    "Classes",
     "Codec",
     "Field",
     "Path",
@@ -22,12 +23,15 @@ __all__ = [
     "default_registry",
     "encode",
     "format_path",
+    "looking_codec",
     "parse_path",
     "register",
     "spell_path",
 ]
 
 default_codec = Codec()
+looking_codec = Codec(Registry(), classes="declared", undeclared="show")
+"""For tools that look at what any program stored: every class is shown by its fields."""
 
 
 def encode(value: Any) -> bytes:
@@ -41,6 +45,6 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """The value of an encoding from anywhere; raises FormatError.
 
-    Only declared classes come back: another one raises UndeclaredClass.
+    Plain classes that are loaded come back, and declared ones: another raises UndeclaredClass.
     """
     return default_codec.decode(data)

@@ -14,11 +14,11 @@ from typing import Any
 from ormsgpack import Ext
 
 from ropewalk.codec._atoms import DECODERS, is_canonical_atom
+from ropewalk.codec._classes import LONGEST_NAME
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
 from ropewalk.codec._models import set_unless_marked
 from ropewalk.codec._msgpack import hidden_failure, nesting_exceeds, pack, unpack
 from ropewalk.codec._numpy import build_array
-from ropewalk.codec._registry import LONGEST_NAME
 from ropewalk.errors import FormatError
 
 _LINK_SIZE = 32

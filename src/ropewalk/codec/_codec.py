@@ -14,6 +14,7 @@ from ormsgpack import Ext, Fragment
 from ropewalk.codec import _numpy
 from ropewalk.codec._atoms import atom_of
 from ropewalk.codec._canonical import check_canonical
+from ropewalk.codec._classes import default_name
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, NO_ROOM, Code
 from ropewalk.codec._decoder import Decoder, no_links
 from ropewalk.codec._msgpack import (
@@ -29,8 +30,15 @@ from ropewalk.codec._msgpack import (
 )
 from ropewalk.codec._opened import Form, Opened, nests
 from ropewalk.codec._pickle import PickleKey
-from ropewalk.codec._records import says_changed, take_apart
-from ropewalk.codec._registry import Entry, Registry, can_declare, default_name, default_registry
+from ropewalk.codec._records import member_name, says_changed, take_apart, unsafe_key
+from ropewalk.codec._registry import (
+    Classes,
+    Entry,
+    Registry,
+    can_declare,
+    default_registry,
+    why_not_declared,
+)
 from ropewalk.codec._resources import INSTEAD, is_resource
 from ropewalk.codec._undeclared import Undeclared, member_bytes
 from ropewalk.codec._walk import Walk
@@ -43,7 +51,8 @@ _failures: dict[int, BaseException] = {}
 class Codec:
     """Encodes values to canonical bytes and decodes them.
 
-    `types` are declared for this codec only, beside what its registry declares.
+    `types` are declared for this codec only, beside what its registry declares. Plain data
+    classes that the program has loaded need no declaration, unless `classes="declared"`.
     With a `pickle_key`, objects that have no other form are stored as signed pickles.
     With `undeclared="show"`, for programs that look at what others stored, a value of an
     unknown class comes back as `Undeclared` instead of raising `UndeclaredClass`.
@@ -55,9 +64,11 @@ class Codec:
         *,
         types: Iterable[type] = (),
         pickle_key: bytes | None = None,
+        classes: Classes = "plain",
         undeclared: Literal["refuse", "show"] = "refuse",
     ) -> None:
-        self.registry = Registry(types, parent=default_registry if registry is None else registry)
+        parent = default_registry if registry is None else registry
+        self.registry = Registry(types, parent=parent, classes=classes)
         if undeclared not in ("refuse", "show"):
             raise InvalidInput(f"undeclared is 'refuse' or 'show', not {undeclared!r:.80}")
         self.pickle = None if pickle_key is None else PickleKey(pickle_key)
@@ -107,6 +118,12 @@ class Codec:
         """What decodes for this codec; `link` gives what a link stands for."""
         return Decoder(self, link)
 
+    def showing(self) -> Codec:
+        """The same codec, for who only looks: what it does not know is an `Undeclared`."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, shows_undeclared=True)
+        return made
+
     def stand_in(self, value: Any) -> Any:
         """What is stored in place of a value, which is most often itself."""
         return value
@@ -124,7 +141,9 @@ class Codec:
         if cls is list:
             return Opened(Code.LIST, Form.SEQUENCE, value.copy())
         if cls is dict:
-            return Opened(Code.DICT, Form.MAPPING, value.copy())
+            mapping = value.copy()
+            self._check_keys(list(mapping))
+            return Opened(Code.DICT, Form.MAPPING, mapping)
         if cls is str:
             return Opened(Code.STR, Form.BYTES, _utf8(value))
         if cls is bytes:
@@ -132,8 +151,9 @@ class Codec:
         if cls is tuple:
             return Opened(Code.TUPLE, Form.SEQUENCE, list(value))
         if cls is set or cls is frozenset:
-            code = Code.SET if cls is set else Code.FROZENSET
-            return Opened(code, Form.SEQUENCE, list(value))
+            code, members = Code.SET if cls is set else Code.FROZENSET, list(value)
+            self._check_keys(members)
+            return Opened(code, Form.SEQUENCE, members)
         atom = atom_of(cls)
         if atom is not None:
             return Opened(atom.code, Form.BYTES, atom.encode(value))
@@ -148,7 +168,12 @@ class Codec:
             return value.opened._replace(parts=copy(value.opened.parts))
         if self.pickle is not None:
             return Opened(Code.PICKLE, Form.BYTES, self.pickle.seal(value))
-        raise NotStorable(_refusal(value))
+        raise NotStorable(_refusal(value, self.registry))
+
+    def _check_keys(self, keys: list[Any]) -> None:
+        reason = unsafe_key(self.registry, keys)
+        if reason is not None:
+            raise NotStorable(reason)
 
     # The packer holds borrowed pointers to what stands in a list or dict, and their number.
     # So where others could change that while it works, it must not run any Python: with a
@@ -205,6 +230,7 @@ class Codec:
         """The encoding of a dict with other keys than texts."""
         if depth >= MAX_NESTED:
             raise NotStorable("nested too deeply")
+        self._check_keys(list(own))
         keys = [self._pack(key, depth + 1) for key in own]
         if len(set(keys)) < len(keys) or not _FOREIGN.isdisjoint(map(type, own)):
             raise NotStorable("it has a memoryview for a key, or the same key twice")
@@ -294,20 +320,11 @@ def open_declared(entry: Entry, value: Any) -> Opened:
             raise NotStorable(f"encode= of {entry.name} failed: {exc}") from exc
         return Opened(Code.CUSTOM, Form.SEQUENCE, [inner], (entry.name, entry.version))
     if entry.shape in ("enum", "flag"):
-        member = value._value_ if entry.shape == "flag" else value._name_
-        if entry.shape == "enum" and entry.cls.__members__.get(member) is not value:  # type: ignore[attr-defined]
-            raise NotStorable(f"{entry.name} has no member of the name {member!r} like this one")
-        return Opened(Code.ENUM, Form.BYTES, _member_bytes(entry, member))
+        member = member_name(entry, value)
+        return Opened(Code.ENUM, Form.BYTES, member_bytes(entry.name, entry.version, member))
     fields, fields_set = take_apart(entry, value)
     marks = () if fields_set is None else (fields_set,)
     return Opened(Code.RECORD, Form.MAPPING, fields, (entry.name, entry.version, *marks))
-
-
-def _member_bytes(entry: Entry, member: Any) -> bytes:
-    try:
-        return member_bytes(entry.name, entry.version, member)
-    except TypeError as exc:
-        raise NotStorable(f"{entry.name} has a member {member!r} of an odd type") from exc
 
 
 def _utf8(value: str) -> bytes:
@@ -319,16 +336,20 @@ def _utf8(value: str) -> bytes:
         ) from exc
 
 
-def _refusal(value: Any) -> str:
+def _refusal(value: Any, registry: Registry) -> str:
     cls = type(value)
-    name = default_name(cls)
+    name, shown = default_name(cls), cls.__qualname__.rpartition("<locals>.")[2]
     if is_resource(value):
         return f"{name} is {INSTEAD}"
     if can_declare(cls):
-        return f"{name} is not declared; allow it with ropewalk.register({cls.__qualname__})"
+        return (
+            f"{name} {registry.why_refused(cls)}; allow it with ropewalk.register({shown}) or "
+            f"types=[{shown}], or keep it as a signed pickle with pickle_key="
+        )
     return (
-        f"{name} has no exact stored form; store its data instead, or declare it with "
-        f"ropewalk.register({cls.__qualname__}, encode=..., decode=...)"
+        f"{name} has no exact stored form{why_not_declared(cls)}; store its data instead, "
+        f"declare it with ropewalk.register({shown}, encode=..., decode=...), or keep it as a "
+        "signed pickle with pickle_key="
     )
 
 

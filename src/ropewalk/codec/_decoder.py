@@ -10,11 +10,12 @@ from ormsgpack import unpackb
 
 from ropewalk.codec import _numpy
 from ropewalk.codec._atoms import DECODERS, decode_atom
+from ropewalk.codec._classes import LONGEST_NAME
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
 from ropewalk.codec._models import ModelPlan, plan_of
 from ropewalk.codec._msgpack import hidden_failure, nesting_exceeds
-from ropewalk.codec._records import put_together
-from ropewalk.codec._registry import LONGEST_NAME, Entry
+from ropewalk.codec._records import member_of, put_together, unsafe_key
+from ropewalk.codec._registry import Entry, Registry
 from ropewalk.codec._undeclared import undeclared, undeclared_pickle
 from ropewalk.errors import (
     ClassChanged,
@@ -128,7 +129,7 @@ class Decoder:
             raise FormatError(_unknown(code))
         content = self._content(depth, code, data)
         if code == Code.DICT:
-            return pairs_to_dict(content[::2], content[1::2])
+            return self.pairs_to_dict(content[::2], content[1::2])
         if code in _HEADED:
             *head, parts = content or [None]
             return self.close(code, head, [parts] if code == Code.CUSTOM else parts)
@@ -156,10 +157,37 @@ class Decoder:
         raise FormatError(_unknown(code))
 
     def _make_set(self, head: list[Any], parts: list[Any]) -> Any:
-        return _unique(set, parts)
+        return self._unique(set, parts)
 
     def _make_frozenset(self, head: list[Any], parts: list[Any]) -> Any:
-        return _unique(frozenset, parts)
+        return self._unique(frozenset, parts)
+
+    def pairs_to_dict(self, keys: list[Any], values: list[Any]) -> dict[Any, Any]:
+        """A dict of stored keys and values; raises FormatError if keys collide."""
+        self.check_keys(keys)
+        try:
+            built = dict(zip(keys, values, strict=True))
+        except Exception as exc:
+            raise FormatError(f"a stored dict is malformed: {exc}") from exc
+        if len(built) != len(keys):
+            raise FormatError("a stored dict has the same key twice")
+        return built
+
+    def _unique(self, cls: Callable[[list[Any]], Any], parts: list[Any]) -> Any:
+        self.check_keys(parts)
+        try:
+            built = cls(parts)
+        except Exception as exc:
+            raise FormatError(f"a stored set is malformed: {exc}") from exc
+        if len(built) != len(parts):
+            raise FormatError("a stored set has the same member twice")
+        return built
+
+    def check_keys(self, keys: list[Any]) -> None:
+        """Raise FormatError if hashing these values would run code of a class."""
+        reason = unsafe_key(self._codec.registry, keys)
+        if reason is not None:
+            raise FormatError(f"a stored key would run code: {reason}")
 
     def _make_str(self, head: list[Any], parts: bytes) -> str:
         try:
@@ -177,14 +205,8 @@ class Decoder:
         if self._is_strange(head):
             return self._stranger(Code.ENUM, head, parts)
         entry, member = self._current(head, parts)
-        cls: Any = entry.cls
-        try:
-            return cls(member) if entry.shape == "flag" else cls[member]
-        except (KeyError, ValueError, TypeError) as exc:
-            raise ClassChanged(
-                f"{entry.name} no longer has the member {member!r}; raise its version and give "
-                f"register migrations={{{entry.version}: function}}"
-            ) from exc
+        _expect_shape(entry, "enum", "flag")
+        return member_of(entry, member)
 
     def _make_record(self, head: list[Any], parts: Any) -> Any:
         fields_set = head[2] if len(head) == 3 else None
@@ -202,7 +224,7 @@ class Decoder:
             if type(fields) is not dict or not set(map(type, fields)) <= _TEXTS:
                 raise ClassChanged(f"the migrations of {entry.name} must give a dict of its fields")
             fields = dict(fields)
-        _expect_shape(entry, "dataclass", "namedtuple", "model", "struct")
+        _expect_shape(entry, "dataclass", "attrs", "namedtuple", "model", "struct")
         return put_together(entry, fields, fields_set)
 
     def _make_custom(self, head: list[Any], parts: Any) -> Any:
@@ -231,7 +253,7 @@ class Decoder:
         _expect_class(head)
         entry = self._codec.registry.named(name)
         if entry is None:
-            raise UndeclaredClass(name, _undeclared(name))
+            raise UndeclaredClass(name, _undeclared(name, self._codec.registry))
         if version > entry.version:
             raise ClassChanged(
                 f"{name} was stored as version {version}, but this program declares "
@@ -264,27 +286,6 @@ _MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
 }
 _HEADED = frozenset({Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM})
 _NESTED = _HEADED | {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT}
-
-
-def pairs_to_dict(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
-    """A dict of stored keys and values; raises FormatError if keys collide."""
-    try:
-        built = dict(zip(keys, values, strict=True))
-    except Exception as exc:
-        raise FormatError(f"a stored dict is malformed: {exc}") from exc
-    if len(built) != len(keys):
-        raise FormatError("a stored dict has the same key twice")
-    return built
-
-
-def _unique(cls: Callable[[list[Any]], Any], parts: list[Any]) -> Any:
-    try:
-        built = cls(parts)
-    except Exception as exc:
-        raise FormatError(f"a stored set is malformed: {exc}") from exc
-    if len(built) != len(parts):
-        raise FormatError("a stored set has the same member twice")
-    return built
 
 
 def _all_text(names: Any) -> bool:
@@ -323,11 +324,11 @@ def _unknown(code: int) -> str:
     return f"type code {code} is not known; a newer Ropewalk may have written it"
 
 
-def _undeclared(name: str) -> str:
+def _undeclared(name: str, registry: Registry) -> str:
     cls = name.rpartition(".")[2]
     # The name may come from anywhere, and a reader may paste the line.
     cls = cls if cls.isidentifier() else "TheClass"
     return (
-        f"a stored value is of class {name!r}, which this program did not declare. "
+        f"a stored value is of class {name!r}, {registry.why_unknown(name)}. "
         f"To allow it: ropewalk.register({cls}, name={name!r})"
     )

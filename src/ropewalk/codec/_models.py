@@ -7,11 +7,20 @@ many of them.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter, is_
 from typing import Any, Final
 
-from ropewalk.codec._registry import Entry, default_name
+from ropewalk.codec._classes import (
+    MODEL_SLOTS,
+    default_name,
+    inherited,
+    is_computed,
+    simple_default,
+    vars_of,
+)
+from ropewalk.codec._registry import Entry
 from ropewalk.errors import ChangedMeanwhile, ClassChanged, NotStorable
 
 Fields = dict[str, Any]
@@ -21,9 +30,7 @@ EXTRA: Final = "+"
 _MANY: Final = 1024
 _ATTEMPTS: Final = 8
 
-MODEL_PARTS: Final = attrgetter(
-    "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"
-)
+MODEL_PARTS: Final = attrgetter(*MODEL_SLOTS)
 """All that a pydantic model holds."""
 
 
@@ -39,6 +46,8 @@ class ModelPlan:
     private: frozenset[str]
     defaults: dict[str, Any]
     """The private attributes that have a default."""
+    parts: Callable[[Any], tuple[Any, ...]]
+    """All that an object holds, read without code of its class."""
     allows_extra: bool
     is_root: bool
     is_simple: bool
@@ -65,32 +74,40 @@ def plan_of(entry: Entry) -> ModelPlan:
     """The plan of a model; made again if the class was rebuilt."""
     plan: ModelPlan | None = entry.plan
     cls: Any = entry.cls
-    if plan is None or plan.known is not cls.__pydantic_fields__:
+    if plan is None or plan.known is not vars_of(cls)["__pydantic_fields__"]:
         plan = _make_plan(cls)
         object.__setattr__(entry, "plan", plan)
     return plan
 
 
 def _make_plan(cls: Any) -> ModelPlan:
-    known = cls.__pydantic_fields__
+    known = vars_of(cls)["__pydantic_fields__"]
+    private = inherited(cls, "__private_attributes__") or {}
+    is_root = bool(inherited(cls, "__pydantic_root_model__"))
+    is_usual = inherited(cls, "__getattribute__") is object.__getattribute__
     return ModelPlan(
         cls=cls,
         known=known,
         names=list(known),
         public=frozenset(known),
-        private=frozenset(cls.__private_attributes__),
-        defaults=_private_defaults(cls),
-        allows_extra=cls.model_config.get("extra") == "allow",
-        is_root=bool(cls.__pydantic_root_model__),
-        is_simple=not cls.__private_attributes__ and not cls.__pydantic_root_model__,
+        private=frozenset(private),
+        defaults=_private_defaults(private),
+        parts=MODEL_PARTS if is_usual else _quiet_parts,
+        allows_extra=inherited(cls, "model_config").get("extra") == "allow",
+        is_root=is_root,
+        is_simple=is_usual and not private and not is_root,
     )
 
 
-def _private_defaults(cls: Any) -> dict[str, Any]:
+def _quiet_parts(value: Any) -> tuple[Any, ...]:
+    return tuple([object.__getattribute__(value, name) for name in MODEL_SLOTS])
+
+
+def _private_defaults(private: dict[str, Any]) -> dict[str, Any]:
     undefined = sys.modules["pydantic_core"].PydanticUndefined
     return {
         name: attribute
-        for name, attribute in cls.__private_attributes__.items()
+        for name, attribute in private.items()
         if attribute.default is not undefined or attribute.default_factory is not None
     }
 
@@ -103,7 +120,7 @@ def set_unless_marked(fields: Fields) -> set[str]:
 def take_model_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
     """The fields of a model, and which of them were set, where it is not all of them."""
     plan = plan_of(entry)
-    held, named, extra, private = _parts_of(value)
+    held, named, extra, private = _parts_of(plan, value)
     if not private and not extra and list(held) == plan.names and not plan.defaults:
         return held, None if named == plan.public else sorted(named)
     _refuse_partial(plan, value, held, private)
@@ -113,13 +130,13 @@ def take_model_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None
     return fields, None if named == set_unless_marked(fields) else sorted(named)
 
 
-def _parts_of(value: Any) -> tuple[Fields, set[str], Fields, Fields]:
+def _parts_of(plan: ModelPlan, value: Any) -> tuple[Fields, set[str], Fields, Fields]:
     """Copies of all that a model holds, as it was at one moment.
 
     Others may change it between the calls, so a part that does not stay is taken again.
     """
     for _ in range(_ATTEMPTS):
-        held, named_now, extra_now, private_now = MODEL_PARTS(value)
+        held, named_now, extra_now, private_now = plan.parts(value)
         named = named_now.copy()
         fields = held.copy()
         if not extra_now and not private_now:
@@ -140,11 +157,10 @@ def _is_same(copied: Fields, held: Fields | None) -> bool:
 
 def _refuse_partial(plan: ModelPlan, value: Any, held: Fields, private: Fields) -> None:
     name = default_name(type(value))
-    hidden = held.keys() - plan.public
+    hidden = [one for one in held.keys() - plan.public if not is_computed(plan.cls, one)]
     if hidden:
         raise NotStorable(
-            f"{name}: {sorted(hidden)} are set but are not fields "
-            "(a cached property?), so they would be lost"
+            f"{name}: {sorted(hidden)} are set but are not fields, so they would be lost"
         )
     unset = plan.public - held.keys()
     if unset:
@@ -162,12 +178,13 @@ def build_model(entry: Entry, fields: Fields, fields_set: list[str] | None) -> A
     return _build_carefully(entry, plan, fields, fields_set)
 
 
+_new = object.__new__
 _set = object.__setattr__
 
 
 def made_model(cls: Any, held: Fields, named: set[str], extra: Any, private: Any) -> Any:
     """A model of all that it holds."""
-    built = cls.__new__(cls)
+    built = _new(cls)
     _set(built, "__dict__", held)
     _set(built, "__pydantic_fields_set__", named)
     _set(built, "__pydantic_extra__", extra)
@@ -186,26 +203,37 @@ def _build_carefully(
     unknown |= private.keys() - plan.private
     if extra and not plan.allows_extra:
         unknown |= {EXTRA + name for name in extra}
-    absent = [name for name in known if name not in fields]
-    missing = [name for name in absent if known[name].is_required()]
+    defaults = {
+        name: default
+        for name, default in _defaults({**known, **plan.defaults}).items()
+        if name not in fields
+    }
+    required = [name for name in (*known, *plan.defaults) if name not in fields]
+    missing = [name for name in required if name not in defaults]
     if unknown or missing:
         raise changed(entry, unknown, missing)
-    for name in absent:
-        held[name] = known[name].get_default(call_default_factory=True, validated_data=held)
     named = set_unless_marked(fields) if fields_set is None else set(fields_set)
-    ordered = {name: held[name] for name in known}
+    ordered = {name: held[name] if name in held else defaults[name]() for name in known}
     if plan.is_root:
         return _made_root(entry.cls, ordered, named)
-    for name, attribute in plan.defaults.items():
-        if name not in private:
-            private[name] = attribute.get_default()
+    private |= {name: defaults[name]() for name in plan.defaults if name not in private}
     owned = private if plan.private or private else None
     return made_model(entry.cls, ordered, named, extra if plan.allows_extra else None, owned)
 
 
+def _defaults(declared: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """What gives fields and private attributes their values without code of the class."""
+    undefined = sys.modules["pydantic_core"].PydanticUndefined
+    found = {
+        name: simple_default(one.default, one.default_factory, undefined)
+        for name, one in declared.items()
+    }
+    return {name: one for name, one in found.items() if one is not None}
+
+
 def _made_root(cls: Any, held: Fields, named: set[str]) -> Any:
     """A root model has no extra and no private values."""
-    built = cls.__new__(cls)
+    built = _new(cls)
     _set(built, "__dict__", held)
     _set(built, "__pydantic_fields_set__", named)
     return built
@@ -217,7 +245,10 @@ def changed(entry: Entry, unknown: Any, missing: Any) -> ClassChanged:
     if unknown:
         parts.append(f"the class no longer has {sorted(unknown)}")
     if missing:
-        parts.append(f"nothing is stored for {sorted(missing)}")
+        parts.append(
+            f"nothing is stored for {sorted(missing)}, which has no default, or one that only "
+            "code of the class can make"
+        )
     return ClassChanged(
         f"a stored {entry.name} does not fit the class: {', and '.join(parts)}. "
         f"Raise its version and give register migrations={{{entry.version}: function}}"

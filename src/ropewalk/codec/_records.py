@@ -1,23 +1,108 @@
-"""Objects of declared classes as fields by name, and back.
+"""Objects of data classes as fields by name, and back.
 
-Taking apart refuses what fields do not show. Putting together never calls a
-constructor where the class allows that, so the object is as it was.
+Taking apart refuses what fields do not show. Putting together runs no code of the class:
+an object is made by `object.__new__` or `tuple.__new__` (a Struct by msgspec), and its
+values go into its `__dict__` or through the descriptors of its slots.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import is_
 from types import MemberDescriptorType
 from typing import Any, Final
 
+from ropewalk.codec import _classes
+from ropewalk.codec._atoms import atom_of
+from ropewalk.codec._classes import CACHED_HASH, inherited, vars_of
 from ropewalk.codec._models import Fields, build_model, changed, take_model_apart
-from ropewalk.codec._registry import Entry
+from ropewalk.codec._registry import Entry, Registry
 from ropewalk.errors import ChangedMeanwhile, ClassChanged, NotStorable
 
 _ATTEMPTS: Final = 8
 """How often what others keep changing is read again."""
+
+_new: Final = object.__new__
+_get: Final = object.__getattribute__
+_set: Final = object.__setattr__
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class RecordPlan:
+    """What is constant of one class of records."""
+
+    names: list[str]
+    defaults: dict[str, Callable[[], Any]]
+    """What gives fields that are not stored their values, where that runs no code."""
+    slots: dict[str, MemberDescriptorType]
+    """All slots of the class, also those that are no fields."""
+    has_dict: bool
+    caches_hash: bool
+    """Whether its objects remember their hash, as attrs may have it."""
+    lazy: frozenset[str]
+    """Names of what is computed of the fields, when it is asked for."""
+    only_dict: bool
+    """Whether nothing but the `__dict__` of an object holds anything, and it is read as it is."""
+
+
+def record_plan_of(entry: Entry) -> RecordPlan:
+    """The plan of a record that is no pydantic model."""
+    plan: RecordPlan | None = entry.plan
+    if plan is None:
+        plan = _make_plan(entry)
+        object.__setattr__(entry, "plan", plan)
+    return plan
+
+
+def _make_plan(entry: Entry) -> RecordPlan:
+    cls, names = entry.cls, _classes.fields_of(entry.cls, entry.shape)
+    held: dict[str, Any] = {}
+    for base in reversed(_classes.mro_of(cls)):
+        held.update(vars_of(base))
+    slots = {name: one for name, one in held.items() if type(one) is MemberDescriptorType}
+    others = held.keys() - set(names)
+    return RecordPlan(
+        names=names,
+        defaults=_defaults_of(entry),
+        slots=slots,
+        has_dict="__dict__" in held,
+        caches_hash=entry.shape == "attrs" and _classes.caches_hash(cls),
+        lazy=frozenset(name for name in others if _classes.is_computed(cls, name)),
+        only_dict=not slots and held.get("__getattribute__") is object.__getattribute__,
+    )
+
+
+def _defaults_of(entry: Entry) -> dict[str, Callable[[], Any]]:
+    given = _given_defaults(entry.cls, entry.shape)
+    found = {name: _classes.simple_default(*one) for name, one in given.items()}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _given_defaults(cls: Any, shape: _classes.Shape) -> dict[str, tuple[Any, Any, Any]]:
+    """The default of each field, its factory, and what stands where there is none."""
+    if shape == "namedtuple":
+        made = inherited(cls, "_field_defaults") or {}
+        return {name: (value, None, None) for name, value in made.items()}
+    if shape == "dataclass":
+        declared = inherited(cls, "__dataclass_fields__").values()
+        absent: Any = dataclasses.MISSING
+        return {one.name: (one.default, one.default_factory, absent) for one in declared}
+    if shape == "attrs":
+        attr = sys.modules["attr"]
+        given = {}
+        for one in inherited(cls, "__attrs_attrs__"):
+            made = type(one.default) is attr.Factory and not one.default.takes_self
+            given[one.name] = (one.default, one.default.factory if made else None, attr.NOTHING)
+        return given
+    core = sys.modules["msgspec._core"]
+    names = _classes.struct_part(cls, "__struct_fields__")
+    values = _classes.struct_part(cls, "__struct_defaults__")
+    return {
+        name: (one, one.factory if type(one) is core.Factory else None, core.NODEFAULT)
+        for name, one in zip(names[len(names) - len(values) :], values, strict=True)
+    }
 
 
 def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
@@ -26,7 +111,9 @@ def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
     Raises NotStorable, also for whatever the class itself raises meanwhile.
     """
     try:
-        return _take_apart(entry, value)
+        if entry.shape == "model":
+            return take_model_apart(entry, value)
+        return _take_apart(entry, record_plan_of(entry), value), None
     except (NotStorable, ChangedMeanwhile, RecursionError, MemoryError):
         raise
     except Exception as exc:
@@ -35,67 +122,69 @@ def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
         raise NotStorable(f"{entry.name}: its fields cannot be read: {_shown(exc)}") from exc
 
 
-def _take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
+def _take_apart(entry: Entry, plan: RecordPlan, value: Any) -> Fields:
+    held, placed = _held_by(plan, value)
+    if plan.only_dict and list(held) == plan.names:
+        return held
     if entry.shape == "namedtuple":
-        return _tuple_fields(entry, value), None
-    if entry.shape == "model":
-        return take_model_apart(entry, value)
-    names = (
-        value.__struct_fields__
-        if entry.shape == "struct"
-        else [field.name for field in dataclasses.fields(value)]
-    )
-    fields = _attributes(entry, value, names)
-    _refuse_hidden(entry, value, fields)
-    return fields, None
+        items = list(tuple.__iter__(value))
+        if len(items) != len(plan.names):
+            raise NotStorable(
+                f"{entry.name}: it has {len(items)} items for {len(plan.names)} names"
+            )
+        fields = dict(zip(plan.names, items, strict=True))
+    else:
+        fields = {}
+        for name in plan.names:
+            where = placed if name in placed else held
+            fields[name] = where[name] if name in where else _asked(entry, value, name)
+    hidden = (held.keys() | placed.keys()) - fields.keys() - plan.lazy
+    if plan.caches_hash:
+        hidden.discard(CACHED_HASH)
+    if hidden:
+        raise NotStorable(
+            f"{entry.name}: {sorted(hidden)} are set but are not fields, so they would be lost; "
+            "declare them as fields, or give register encode= and decode="
+        )
+    return fields
 
 
-def _attributes(entry: Entry, value: Any, names: Iterable[str]) -> Fields:
-    """The fields as they were at one moment: those of a `__dict__` are copied at once."""
-    names = list(names)
-    held = getattr(value, "__dict__", None)
-    fields = {} if held is None else held.copy()
-    if fields.keys() >= set(names) and not _has_descriptor(type(value), fields):
-        return {name: fields[name] for name in names}
-    # What is in slots, or behind a descriptor, can only be read one by one. A descriptor may
-    # make something new each time, a slot gives what is there.
-    slots = [name for name in names if name not in fields and _is_slot(type(value), name)]
-    found = _read(entry, value, names)
+def _held_by(plan: RecordPlan, value: Any) -> tuple[Fields, Fields]:
+    """What is in the `__dict__` and in the slots of an object, as it was at one moment."""
+    held, placed = _read(plan, value)
+    if not plan.slots:
+        return held, placed  # One copy.
     for _ in range(_ATTEMPTS):
-        again = _read(entry, value, names)
-        if all(found[name] is again[name] for name in slots):
-            return again
-        found = again
+        seen, seen_placed = held, placed
+        held, placed = _read(plan, value)
+        if _is_same(held, seen) and _is_same(placed, seen_placed):
+            return held, placed
     raise ChangedMeanwhile
 
 
-def _is_slot(cls: type, name: str) -> bool:
-    found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
-    return type(found) is MemberDescriptorType
+def _is_same(one: Fields, other: Fields) -> bool:
+    return list(one) == list(other) and all(map(is_, one.values(), other.values()))
 
 
-def _has_descriptor(cls: type, names: Fields) -> bool:
-    """Whether something stands before one of the names in a `__dict__`."""
-    for base in cls.__mro__[:-1]:
-        for name in vars(base).keys() & names.keys():
-            if hasattr(type(vars(base)[name]), "__set__"):
-                return True
-    return False
+def _read(plan: RecordPlan, value: Any) -> tuple[Fields, Fields]:
+    placed: Fields = {}
+    for name, slot in plan.slots.items():
+        try:
+            placed[name] = slot.__get__(value)
+        except AttributeError:
+            continue
+    return _get(value, "__dict__").copy() if plan.has_dict else {}, placed
 
 
-def _read(entry: Entry, value: Any, names: Iterable[str]) -> Fields:
-    fields: Fields = {}
-    name = ""
+def _asked(entry: Entry, value: Any, name: str) -> Any:
     try:
-        for name in names:
-            fields[name] = getattr(value, name)
+        return getattr(value, name)
     except (RecursionError, MemoryError):
         raise
     except Exception as exc:
         unset = isinstance(exc, AttributeError) and exc.name == name
         reason = "is not set" if unset else f"cannot be read: {_shown(exc)}"
         raise NotStorable(f"{entry.name}: the field {name!r} {reason}") from exc
-    return fields
 
 
 def says_changed(exc: Exception) -> bool:
@@ -107,92 +196,138 @@ def _shown(exc: Exception) -> str:
     return f"{type(exc).__qualname__}: {exc}"
 
 
-def _tuple_fields(entry: Entry, value: Any) -> Fields:
-    if len(value) != len(value._fields):
-        raise NotStorable(f"{entry.name}: it has {len(value)} items for {len(value._fields)} names")
-    fields = dict(zip(value._fields, value, strict=True))
-    _refuse_hidden(entry, value, fields)
-    return fields
-
-
-def _refuse_hidden(entry: Entry, value: Any, fields: Fields) -> None:
-    hidden = set(getattr(value, "__dict__", ())) - fields.keys()
-    for base in type(value).__mro__:
-        slots = {name for name, slot in vars(base).items() if type(slot) is MemberDescriptorType}
-        hidden |= {name for name in slots - fields.keys() if hasattr(value, name)}
-    if hidden:
-        raise NotStorable(
-            f"{entry.name}: {sorted(hidden)} are set but are not fields, so they would be lost; "
-            "declare them as fields, or give register encode= and decode="
-        )
-
-
 def put_together(entry: Entry, fields: Fields, fields_set: list[str] | None) -> Any:
     """Build an object from its fields, which become its own."""
     if entry.shape == "model":
         return build_model(entry, fields, fields_set)
-    names, defaults = _expected(entry)
-    complete = _complete(entry, fields, names, defaults)
-    if entry.shape == "namedtuple":
-        return tuple.__new__(entry.cls, complete.values())
-    if entry.shape == "struct":
-        return _build_struct(entry, complete)
-    built: Any = object.__new__(entry.cls)
-    for name, value in complete.items():
-        object.__setattr__(built, name, value)
-    return built
+    plan = record_plan_of(entry)
+    complete = fields if list(fields) == plan.names else _complete(entry, plan, fields)
+    try:
+        return _build(entry, plan, complete)
+    except TypeError as exc:  # Such as an abstract class.
+        raise ClassChanged(f"{entry.name} does not take its stored fields: {exc}") from exc
 
 
-def _expected(entry: Entry) -> tuple[list[str], dict[str, Any]]:
-    """Names of all fields, and for those with a default a function that makes it."""
-    cls: Any = entry.cls
-    if entry.shape == "namedtuple":
-        made = cls._field_defaults
-        return list(cls._fields), {name: _constant(value) for name, value in made.items()}
-    if entry.shape == "struct":
-        return list(cls.__struct_fields__), _struct_defaults(cls)
-    defaults: dict[str, Any] = {}
-    for field in dataclasses.fields(cls):
-        if field.default_factory is not dataclasses.MISSING:
-            defaults[field.name] = field.default_factory
-        elif field.default is not dataclasses.MISSING:
-            defaults[field.name] = _constant(field.default)
-    return [field.name for field in dataclasses.fields(cls)], defaults
-
-
-def _struct_defaults(cls: Any) -> dict[str, Any]:
-    structs = sys.modules["msgspec"].structs
-    no_default = sys.modules["msgspec"].NODEFAULT
-    defaults: dict[str, Any] = {}
-    for field in structs.fields(cls):
-        if field.default_factory is not no_default:
-            defaults[field.name] = field.default_factory
-        elif field.default is not no_default:
-            defaults[field.name] = _constant(field.default)
-    return defaults
-
-
-def _constant(value: Any) -> Any:
-    return lambda: value
-
-
-def _complete(
-    entry: Entry, fields: Fields, names: list[str], defaults: dict[str, Any]
-) -> dict[str, Any]:
-    unknown = fields.keys() - set(names)
-    missing = [name for name in names if name not in fields and name not in defaults]
+def _complete(entry: Entry, plan: RecordPlan, fields: Fields) -> Fields:
+    unknown = fields.keys() - set(plan.names)
+    missing = [name for name in plan.names if name not in fields and name not in plan.defaults]
     if unknown or missing:
         raise changed(entry, unknown, missing)
-    return {name: fields[name] if name in fields else defaults[name]() for name in names}
+    return {name: fields[name] if name in fields else plan.defaults[name]() for name in plan.names}
 
 
-def _build_struct(entry: Entry, fields: dict[str, Any]) -> Any:
+def _build(entry: Entry, plan: RecordPlan, fields: Fields) -> Any:
     cls: Any = entry.cls
-    try:
-        built = cls(**fields)
-    except Exception as exc:
-        raise ClassChanged(f"{entry.name} refuses its stored fields: {exc}") from exc
-    if hasattr(cls, "__post_init__"):
-        for name, value in fields.items():
-            sys.modules["msgspec"].structs.force_setattr(built, name, value)
+    if entry.shape == "namedtuple":
+        return tuple.__new__(cls, fields.values())
+    if entry.shape == "struct":
+        return cls(**fields)  # In C: a Struct with code of its own is not declared like this.
+    built: Any = _new(cls)
+    if plan.caches_hash:
+        fields = {**fields, CACHED_HASH: None}
+    for name in fields.keys() & plan.slots.keys():
+        plan.slots[name].__set__(built, fields.pop(name))
+    if plan.has_dict:
+        _set(built, "__dict__", fields)
     return built
+
+
+# Members of enums.
+
+
+def member_name(entry: Entry, value: Any) -> str | int:
+    """What is stored of a member: its name, or the bits of a flag; raises NotStorable."""
+    if entry.shape == "flag":
+        bits = _get(value, "_value_")
+        if type(bits) is not int or bits & ~_named_bits(entry):
+            raise NotStorable(f"{entry.name}: no member stands for some bits of {bits!r}")
+        return bits
+    name = _get(value, "_name_")
+    if vars_of(entry.cls)["_member_map_"].get(name) is not value:
+        raise NotStorable(f"{entry.name} has no member of the name {name!r} like this one")
+    return str(name)
+
+
+def member_of(entry: Entry, stored: Any) -> Any:
+    """The member that was stored so; raises ClassChanged."""
+    own = vars_of(entry.cls)
+    found = None
+    if entry.shape == "enum" and type(stored) is str:
+        found = own["_member_map_"].get(stored)
+    elif entry.shape == "flag" and type(stored) is int:
+        found = own["_value2member_map_"].get(stored)
+        if found is None and not stored & ~_named_bits(entry):
+            found = own["_value2member_map_"].setdefault(stored, _combined(entry, stored))
+    if found is None:
+        raise ClassChanged(
+            f"{entry.name} no longer has the member {stored!r}; raise its version and give "
+            f"register migrations={{{entry.version}: function}}"
+        )
+    return found
+
+
+def _named_bits(entry: Entry) -> int:
+    bits = 0
+    for member in vars_of(entry.cls)["_member_map_"].values():
+        bits |= _get(member, "_value_")
+    return bits
+
+
+def _combined(entry: Entry, bits: int) -> Any:
+    """A flag of several members, as `enum` makes it, but without asking the class."""
+    names, said = [], 0
+    for name, member in vars_of(entry.cls)["_member_map_"].items():
+        own = _get(member, "_value_")
+        if own and own & (own - 1) == 0 and own & bits:
+            names.append(name)
+            said |= own
+    for name, member in vars_of(entry.cls)["_member_map_"].items():
+        own = _get(member, "_value_")
+        if own & ~said and own & bits == own:
+            names.append(name)
+    kind = inherited(entry.cls, "_member_type_")
+    made = _new(entry.cls) if kind is object else kind.__new__(entry.cls, bits)
+    _get(made, "__dict__").update(_value_=bits, _name_="|".join(names) or None)
+    return made
+
+
+# Keys of dicts and members of sets.
+
+_SAFE_KEYS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
+
+
+def unsafe_key(registry: Registry, keys: Iterable[Any]) -> str | None:
+    """Why some of these values cannot be keys: hashing them would run code of a class."""
+    for key in keys:
+        cls: Any = type(key)
+        if cls in _SAFE_KEYS:
+            continue
+        reason = None
+        if cls is tuple or cls is frozenset:
+            reason = unsafe_key(registry, key)
+        elif atom_of(cls) is None:
+            entry = registry.of(cls)
+            # What has no entry was made by code that the program trusts, or runs none.
+            if entry is not None and entry.shape != "custom":
+                reason = entry.why_no_key()
+                if reason is not None:
+                    return f"{entry.name} cannot be a key or a member of a set: {reason}, {_WHY}"
+                reason = unsafe_key(registry, _held(entry, key))
+        if reason is not None:
+            return reason
+    return None
+
+
+_WHY: Final = (
+    "which would run whenever it is read; give register encode= and decode=, or store a key "
+    "that is made of its fields"
+)
+
+
+def _held(entry: Entry, value: Any) -> list[Any]:
+    if entry.shape in ("enum", "flag"):
+        return []
+    try:
+        return list(take_apart(entry, value)[0].values())
+    except NotStorable:
+        return []  # It is refused for that.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
+from ropewalk.codec import _classes
+from ropewalk.codec._classes import LONGEST_NAME, Shape, default_name
 from ropewalk.errors import InvalidInput
 
-Shape: TypeAlias = Literal["dataclass", "namedtuple", "model", "struct", "enum", "flag", "custom"]
+Classes: TypeAlias = Literal["plain", "declared"]
+"""Which classes come back: also plain ones that are loaded, or only those declared."""
 Migration: TypeAlias = Callable[[Any], Any]
 T = TypeVar("T", bound=type)
-
-LONGEST_NAME = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,16 +29,34 @@ class Entry:
     decode: Callable[[Any], Any] | None = None
     plan: Any = dataclasses.field(default=None, compare=False, repr=False)
     """What is constant of the class, once it was needed."""
+    no_key: str | None = dataclasses.field(default="", compare=False, repr=False)
+
+    def why_no_key(self) -> str | None:
+        """Why its objects may not be hashed while stored bytes are read; None if they may."""
+        if self.no_key == "":
+            found = None if self.shape == "custom" else _classes.why_no_key(self.cls, self.shape)
+            object.__setattr__(self, "no_key", found)
+        return self.no_key
 
 
 class Registry:
     """The classes that may be stored and read back.
 
     A registry sees everything its parent declares, also what is declared later.
-    `ropewalk.register` declares in the default registry.
+    `ropewalk.register` declares in the default registry. With `classes="plain"` plain data
+    classes that the program has loaded need no declaration.
     """
 
-    def __init__(self, types: Iterable[type] = (), *, parent: Registry | None = None) -> None:
+    def __init__(
+        self,
+        types: Iterable[type] = (),
+        *,
+        parent: Registry | None = None,
+        classes: Classes = "declared",
+    ) -> None:
+        if classes not in ("plain", "declared"):
+            raise InvalidInput(f"classes is 'plain' or 'declared', not {classes!r:.80}")
+        self.classes: Classes = classes
         self._parent = parent
         self._by_class: dict[type, Entry] = {}
         self._by_name: dict[str, Entry] = {}
@@ -85,9 +102,10 @@ class Registry:
     ) -> Any:
         """Declare a class, so that its values can be stored and read back.
 
-        Works as a function and as a decorator. Dataclasses, NamedTuples, pydantic
-        models, msgspec Structs and Enums need nothing more. Any other class needs
-        `encode` (object to storable value) and `decode` (the way back).
+        Works as a function and as a decorator. Dataclasses, attrs classes, NamedTuples,
+        pydantic models, msgspec Structs and Enums need nothing more, unless it takes code
+        of the class to make their objects. Any other class needs `encode` (object to
+        storable value) and `decode` (the way back).
 
         `name` is what is stored (default: module and qualified name). `aliases` are
         names under which older data was stored. `migrations[n]` turns the fields of
@@ -113,7 +131,9 @@ class Registry:
         shape: Shape = "custom" if encode else _shape_of(cls)
         stored = default_name(cls) if name is None else name
         entry = Entry(cls, stored, version, shape, dict(migrations or {}), encode, decode)
-        self._add(entry, (stored, *aliases))
+        # A class of the running program is found under both names of its module.
+        own = (f"{cls.__module__}.{cls.__qualname__}",) if name is None else ()
+        self._add(entry, tuple(dict.fromkeys((stored, *own, *aliases))))
         return cls
 
     def _add(self, entry: Entry, names: tuple[str, ...]) -> None:
@@ -124,7 +144,7 @@ class Registry:
                 raise InvalidInput(
                     f"{_label(entry.cls)}: a name has at most {LONGEST_NAME} letters"
                 )
-            taken = self.named(name)
+            taken = self.declared(name)
             if taken is not None and not _same_class(taken.cls, entry.cls):
                 raise InvalidInput(
                     f"the name {name!r} already stands for {_label(taken.cls)}; "
@@ -143,9 +163,10 @@ class Registry:
         """The entry of exactly this class, if its name leads back to the class."""
         found = self._find(cls)
         if found is None:
-            return None
+            found = _plain.of(cls) if self.classes == "plain" else None
+            return found if found is not None and self.declared(found.name) is None else None
         # A class that was declared later under the same name is what would come back.
-        named = self.named(found.name)
+        named = self.declared(found.name)
         return found if named is not None and named.cls is cls else None
 
     def _find(self, cls: type) -> Entry | None:
@@ -156,10 +177,75 @@ class Registry:
 
     def named(self, name: str) -> Entry | None:
         """The entry stored under a name or an alias."""
+        found = self.declared(name)
+        return _plain.named(name) if found is None and self.classes == "plain" else found
+
+    def declared(self, name: str) -> Entry | None:
+        """The entry that somebody declared under a name or an alias."""
         found = self._by_name.get(name)
         if found is None and self._parent is not None:
-            return self._parent.named(name)
+            return self._parent.declared(name)
         return found
+
+    def why_unknown(self, name: str) -> str:
+        """Why a stored name has no entry, and what to do about it."""
+        declared = "which this program did not declare"
+        return _classes.why_unknown(name) if self.classes == "plain" else declared
+
+    def why_refused(self, cls: type) -> str:
+        """Why a class has no entry, and whether a plain declaration would give it one."""
+        shape = _classes.shape_of(cls)
+        if self.classes == "declared" or _classes.why_not_plain(cls, shape) is None:
+            return "is not declared"
+        return f"is not plain data: {_classes.why_not_plain(cls, shape)}"
+
+
+class _Known(NamedTuple):
+    """A plain class, and where it was found."""
+
+    entry: Entry
+    module: str
+    steps: list[str]
+
+    def is_current(self) -> bool:
+        return _classes.stands_in(self.entry.cls, self.module, self.steps)
+
+
+class _PlainClasses:
+    """The plain data classes of this process that were met, which nobody declared."""
+
+    def __init__(self) -> None:
+        self._by_class: dict[type, _Known] = {}
+        self._by_name: dict[str, _Known] = {}
+
+    def of(self, cls: type) -> Entry | None:
+        """The entry of a class, if it is plain."""
+        known = self._by_class.get(cls)
+        if known is not None and known.is_current():
+            return known.entry
+        shape = _classes.shape_of(cls)
+        if shape is None or _classes.why_not_plain(cls, shape) is not None:
+            return None
+        name = default_name(cls)
+        module = _classes.find_class(name)[1]
+        steps = cls.__qualname__.split(".")
+        known = _Known(Entry(cls, name, 1, shape, {}), module, steps)
+        older = self._by_name.get(name)
+        if older is not None:  # Its module was loaded again.
+            self._by_class.pop(older.entry.cls, None)
+        self._by_class[cls] = self._by_name[name] = known
+        return known.entry
+
+    def named(self, name: str) -> Entry | None:
+        """The entry of the loaded class that bears a name, if it is plain."""
+        known = self._by_name.get(name)
+        if known is not None and known.is_current():
+            return known.entry
+        cls, _ = _classes.find_class(name)
+        return None if cls is None else self.of(cls)
+
+
+_plain = _PlainClasses()
 
 
 def _check_migrations(cls: Any, version: int, migrations: Any) -> None:
@@ -174,11 +260,6 @@ def _check_migrations(cls: Any, version: int, migrations: Any) -> None:
         )
 
 
-def default_name(cls: type) -> str:
-    """The name under which a class is stored unless another was given."""
-    return f"{cls.__module__}.{cls.__qualname__}"
-
-
 def _same_class(one: type, other: type) -> bool:
     # A module that is reloaded declares its classes again.
     return one is other or default_name(one) == default_name(other)
@@ -186,6 +267,13 @@ def _same_class(one: type, other: type) -> bool:
 
 def _label(cls: Any) -> str:
     return default_name(cls) if isinstance(cls, type) else repr(cls)
+
+
+def why_not_declared(cls: type) -> str:
+    """What of a class keeps it from being declared without encode= and decode=."""
+    shape = _classes.shape_of(cls)
+    reason = None if shape is None else _classes.why_not_rebuilt(cls, shape)
+    return "" if reason is None else f" of its own: {reason}"
 
 
 def can_declare(cls: type) -> bool:
@@ -200,28 +288,19 @@ def can_declare(cls: type) -> bool:
 def _shape_of(cls: Any) -> Shape:
     if not isinstance(cls, type):
         raise InvalidInput(f"register takes a class, not {cls!r}")
-    if issubclass(cls, enum.Enum):
-        return "flag" if issubclass(cls, enum.Flag) else "enum"
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return "namedtuple"
-    pydantic = sys.modules.get("pydantic")
-    if pydantic is not None and issubclass(cls, pydantic.BaseModel):
-        return "model"
-    msgspec = sys.modules.get("msgspec")
-    if msgspec is not None and issubclass(cls, msgspec.Struct):
-        return "struct"
-    if dataclasses.is_dataclass(cls) and _is_plain(cls):
-        return "dataclass"
-    raise InvalidInput(
-        f"{_label(cls)} is not a dataclass, NamedTuple, pydantic model, msgspec Struct or Enum; "
-        "give register both encode= and decode="
-    )
-
-
-def _is_plain(cls: type) -> bool:
-    """Whether all that an object holds is in its attributes."""
-    made = [base for base in cls.__mro__ if getattr(base.__new__, "__self__", None) is base]
-    return made == [object]
+    shape = _classes.shape_of(cls)
+    if shape is None:
+        raise InvalidInput(
+            f"{_label(cls)} is not a dataclass, attrs class, NamedTuple, pydantic model, "
+            "msgspec Struct or Enum; give register both encode= and decode="
+        )
+    reason = _classes.why_not_rebuilt(cls, shape)
+    if reason is not None:
+        raise InvalidInput(
+            f"{_label(cls)} cannot come back from its fields without running its own code: "
+            f"{reason}; give register both encode= and decode="
+        )
+    return shape
 
 
 default_registry = Registry()

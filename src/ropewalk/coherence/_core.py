@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from uuid import uuid4
 
-from ropewalk.codec import Codec
+from ropewalk.codec import Classes, Codec
 from ropewalk.codec._given import codec_of
 from ropewalk.coherence._authorities._authority import Authority
 from ropewalk.coherence._authorities._local import LocalAuthority
@@ -87,6 +87,7 @@ class CoherenceCore(Readers, Writers, Holders, Onlookers, Degraded):
         on_metric: Any = None,
         telemetry: Any = None,
         types: Iterable[type] = (),
+        classes: Classes | None = None,
         codec: Codec | None = None,
         instance_id: str | None = None,
         clock: Callable[[], float] = steady,
@@ -100,7 +101,7 @@ class CoherenceCore(Readers, Writers, Holders, Onlookers, Degraded):
         _check_choice("degraded_writes", degraded_writes, DegradedWrites)
         _check_names(name, instance_id)
         recovery = _recovery_of(crash_recovery, self.strategy, self.tick_seconds)
-        self._codec = codec_of(codec, types, None)
+        self._codec = codec_of(codec, types, classes=classes)
         check_mergers(mergers, self._codec)
         self.name, self.instance_id = name, instance_id or uuid4().hex
         self._closed = False

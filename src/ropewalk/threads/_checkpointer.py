@@ -10,7 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Generic
 from weakref import WeakKeyDictionary
 
-from ropewalk.codec import Codec
+from ropewalk.codec import Classes, Codec
 from ropewalk.codec._given import codec_of
 from ropewalk.errors import InvalidInput, MessageNotFound
 from ropewalk.history import History
@@ -66,8 +66,9 @@ class ThreadCheckpointer(Generic[StateT]):
     line show its history and go back, branch and compare. What is put is copied: neither
     side sees later changes of the other. Without a store it is in memory.
 
-    `types` are classes that a state may have, beside those that `ropewalk.register`
-    declared. `cache_seconds` is how long a cached state lives.
+    `types` are classes that a state may have, beside plain ones and those that
+    `ropewalk.register` declared; with `classes="declared"` only these. `cache_seconds` is how
+    long a cached state lives.
 
     Safe to share between threads and event loops. Every method has an asynchronous twin:
     `aput_state` for `put_state`, and so on.
@@ -80,9 +81,10 @@ class ThreadCheckpointer(Generic[StateT]):
         codec: Codec | None = None,
         types: Iterable[type] = (),
         pickle_key: bytes | None = None,
+        classes: Classes | None = None,
         cache_seconds: float | None = DAY,
     ) -> None:
-        self._codec = codec_of(codec, types, pickle_key)
+        self._codec = codec_of(codec, types, pickle_key, classes)
         self.store, self._owns_store = store_of(store)
         self._objects = SharedObjects(self.store.read, _OBJECT_BYTES)
         self._lock = freed_after_fork(threading.Lock())

@@ -9,7 +9,8 @@ from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
-from ropewalk.codec import Codec, Path
+from ropewalk.codec import Classes, Codec, Path
+from ropewalk.codec._given import codec_of
 from ropewalk.errors import Conflict, InvalidInput, NotFound, RefMoved
 from ropewalk.history import MAIN, Branch, Commit, History, StepFields
 from ropewalk.recovery import RecoveryStrategy
@@ -67,13 +68,17 @@ class Timeline:
     last one stopped. Without a store it is in `.ropewalk`, in the current folder, where
     the command line finds it. A store that the timeline opened is closed with it.
 
+    `types` are classes that may be stored beside plain ones and those that `ropewalk.register`
+    declared; with `classes="declared"` only these. With a `pickle_key`, any object that can be
+    pickled is stored, signed with that key. Or a `codec` says all of that.
+
     With `branch` this object works on that branch; what others find as the current one
     stays, unlike after `switch_branch`.
 
     Every method has an asynchronous twin: `acheckpoint` for `checkpoint`, and so on.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing to choose
         self,
         name: str,
         store: Store | str | PathLike[str] | None = None,
@@ -81,19 +86,23 @@ class Timeline:
         recovery_strategies: Sequence[RecoveryStrategy] | None = None,
         *,
         codec: Codec | None = None,
+        types: Iterable[type] = (),
+        pickle_key: bytes | None = None,
+        classes: Classes | None = None,
         tenant: str = TENANT,
         branch: str | None = None,
     ) -> None:
         if store is not None and storage_backend is not None:
             raise InvalidInput("store and storage_backend are the same thing: give one of them")
         space = space_name(tenant, check_agent(name))
+        known = codec_of(codec, types, pickle_key, classes)
         self.name = name
         self._execution = Execution(self, recovery_strategies or ())
         given = storage_backend if store is None else store
         self._owns_store = not isinstance(given, Store)
         self.store = given if isinstance(given, Store) else open_store(given)
         try:
-            self._history = History(self.store, space, codec=codec, agent=name)
+            self._history = History(self.store, space, codec=known, agent=name)
             self._index = Index(self._history)
             self._handles: dict[str, Branch] = {}
             self._failed_at: tuple[str, ObjectId | None] | None = None
@@ -474,11 +483,14 @@ class Timeline:
         """A timeline from a file that `export_session` wrote, under its name or another.
 
         Everything is verified. Raises `Conflict` if there is a timeline of that name.
-        `options` and the store are those of a `Timeline`.
+        `options` and the store are those of a `Timeline`. Since the data may be from somebody
+        else, the timeline that is returned is one with `classes="declared"` unless you choose.
         """
         from ropewalk.timeline._sessions import read_session
 
         session = read_session(path)
+        if "codec" not in options:
+            options.setdefault("classes", "declared")
         made = cls(session.name if name is None else name, store, **options)
         try:
             session.copy_to(made._history, progress)

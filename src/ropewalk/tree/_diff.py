@@ -56,7 +56,7 @@ def diff(
     """The differences between two values; what they share is not read."""
     if old == new:
         return iter(())
-    differ = _Differ(read, default_codec if codec is None else codec)
+    differ = _Differ(read, (default_codec if codec is None else codec).showing())
     return reading_on(differ.parts((), part_of(old, read), part_of(new, read)))
 
 

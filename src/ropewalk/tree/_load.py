@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 from ropewalk.codec import Codec, default_codec
 from ropewalk.codec._codes import Code
-from ropewalk.codec._decoder import pairs_to_dict
 from ropewalk.codec._msgpack import extension
 from ropewalk.errors import FormatError
 from ropewalk.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, Root, layout_of
@@ -175,7 +174,7 @@ class Loader:
             flat = self._list(PAIRS.encode(0, root.entries))
         else:
             flat = self._run(PAIRS, root)
-        mapping = pairs_to_dict(flat[::2], flat[1::2])
+        mapping = self._plain.pairs_to_dict(flat[::2], flat[1::2])
         return mapping if root.order is None else self._ordered(mapping, root.order)
 
     def _ordered(self, mapping: dict[Any, Any], order: bytes) -> dict[Any, Any]:

@@ -195,13 +195,13 @@ class Map(Mapping[Any, Any]):
             return []
         sides = differing(self._container.view, other._container.view, self._read)
         keys = sorted({entry.key for side in sides for entry in side})
-        return [checked_key(self._codec.decode(key)) for key in keys]
+        return [checked_key(self._codec.decode(key), self._codec) for key in keys]
 
     def _pairs(self, run: Run) -> Iterator[tuple[Any, Any]]:
         return reading_on(PairReader(self._container.view, self._read, self._codec).pairs(run))
 
     def _key(self, entry: Entry) -> Any:
-        return checked_key(self._codec.decode(entry.key))
+        return checked_key(self._codec.decode(entry.key), self._codec)
 
     def __eq__(self, other: object) -> bool:
         # By content: keys that Python takes for the same may stand beside each other.

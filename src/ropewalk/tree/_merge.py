@@ -66,7 +66,7 @@ def merge(
     The same change on both sides counts once. If it is `exclusive`, that is a conflict
     too, unless a merger settles it.
     """
-    known = default_codec if codec is None else codec
+    known = (default_codec if codec is None else codec).showing()
     merging = _Merge(read, known, Rules(mergers or {}, known.encode), exclusive)
     start = None if base is None else part_of(base, read)
     part = merging.parts((), start, part_of(ours, read), part_of(theirs, read))

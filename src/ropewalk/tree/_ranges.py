@@ -34,6 +34,7 @@ class PairReader:
     def __init__(self, view: View, read: Reader, codec: Codec) -> None:
         self._view = view
         self._read = read
+        self._codec = codec
         self._loader = Loader(read, codec)
 
     def pairs(self, run: Run) -> Iterator[tuple[Any, Any]]:
@@ -76,7 +77,7 @@ class PairReader:
     def _decoded(self, entries: list[Entry]) -> Iterator[tuple[Any, Any]]:
         flat = self._loader.part(PAIRS.encode(0, entries))
         for key, value in zip(flat[::2], flat[1::2], strict=True):
-            yield checked_key(key), value
+            yield checked_key(key, self._codec), value
 
     def _leaves(self, run: Run) -> Iterator[Place]:
         if run.start >= run.stop:
@@ -128,8 +129,10 @@ def _children(entries: list[Entry], keys: list[bytes]) -> list[tuple[Entry, list
     return [(entries[at], some) for at, some in found.items()]
 
 
-def checked_key(key: Any) -> Any:
-    """Refuse a key that Python cannot have as one."""
+def checked_key(key: Any, codec: Codec) -> Any:
+    """Refuse a key that Python cannot have as one, or only by running code of its class."""
+    if type(key) is not str:
+        codec.decoder().check_keys([key])
     try:
         hash(key)
     except Exception as exc:

@@ -40,7 +40,7 @@ class GraphCodec(Codec):
 
     def __init__(self, types: GraphTypes | None = None, *, memory: int = 32 << 20) -> None:
         self.types = GraphTypes() if types is None else types
-        super().__init__(self.types.registry)
+        super().__init__(self.types.registry, classes=self.types.registry.classes)
         self.registry = self.types.registry
         self.memo = Memo(memory)
         self.remembers = memory > 0

@@ -32,7 +32,7 @@ from ropewalk.adapters.langgraph._store_ops import (
 )
 from ropewalk.adapters.langgraph._store_records import StoreItem
 from ropewalk.adapters.langgraph._types import GraphTypes
-from ropewalk.codec import Codec
+from ropewalk.codec import Classes, Codec
 from ropewalk.coherence import CoherenceCore, Grant
 from ropewalk.coherence._grants._waiting import edited
 from ropewalk.coherence._outages._degrading import DegradedWrites, OnError
@@ -86,6 +86,7 @@ class CoherentStore(BaseStore, Closes):
         mergers: Any = None,
         on_conflict: OnConflict = "merge",
         types: Iterable[type] = (),
+        classes: Classes = "plain",
         name: str = "shared",
         instance_id: str | None = None,
         index: IndexConfig | None = None,
@@ -98,13 +99,13 @@ class CoherentStore(BaseStore, Closes):
                 f"base is a BaseStore of LangGraph, not {base!r:.80}; a path or URL is for store="
             )
         chosen = strategy_for(CoherentStore, strategy, tick_seconds, strategy_parameters)
-        codec = Codec(GraphTypes(types).registry)
+        codec = Codec(GraphTypes(types).registry, classes=classes)
         self._own_threads = Threads(_THREADS)
         self._owned: RopewalkStore | None = None
         with ExitStack() as opened:  # What was opened is closed if anything here is refused.
             opened.callback(self._own_threads.close)
             if index is not None or ttl is not None:
-                base = self._owned = _own_base(store, base, index, ttl, types, name)
+                base = self._owned = _own_base(store, base, index, ttl, types, classes, name)
                 opened.callback(self._owned.close)
                 store = self._owned.store
             elif store is None and isinstance(base, RopewalkStore):
@@ -481,12 +482,13 @@ def _own_base(
     index: IndexConfig | None,
     ttl: TTLConfig | None,
     types: Iterable[type],
+    classes: Classes,
     name: str,
 ) -> RopewalkStore:
     """The store that searches by meaning and ends items, which artifacts do not."""
     if base is not None:
         raise InvalidInput("index and ttl are for the store that is wrapped: hand them to base")
-    return RopewalkStore(store, index=index, ttl=ttl, types=types, name=name)
+    return RopewalkStore(store, index=index, ttl=ttl, types=types, classes=classes, name=name)
 
 
 def _edited(change: Callable[[Any], Any], value: Any) -> dict[str, Any]:

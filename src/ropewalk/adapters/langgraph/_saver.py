@@ -40,7 +40,7 @@ from ropewalk.adapters.langgraph._thread import GraphThread
 from ropewalk.adapters.langgraph._timeline import GraphTimeline
 from ropewalk.adapters.langgraph._types import GraphTypes
 from ropewalk.adapters.langgraph._writing import OnConflict
-from ropewalk.codec import Codec
+from ropewalk.codec import Classes, looking_codec
 from ropewalk.errors import FormatError, InvalidInput, NotFound
 from ropewalk.store import KVStore, Store
 from ropewalk.store._asynchronous import Threads, twin, twin_iterator
@@ -129,9 +129,10 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
     `store` is a `Store`, a URL or a path; without one it is in memory. One object serves
     synchronous and asynchronous graphs, from several threads, event loops and processes.
 
-    `types` are classes that states may hold, beside those in the graph's schema; reading
-    never imports or calls what stored bytes name. What nobody declared comes back as its raw
-    value with a warning, or raises `UndeclaredClass` if `strict`.
+    `types` are classes that states may hold, beside plain ones that the program has loaded
+    and those in the graph's schema; with `classes="declared"` no plain ones. Reading never
+    imports or calls what stored bytes name. What is not known comes back as its raw value
+    with a warning, or raises `UndeclaredClass` if `strict`.
 
     `on_conflict` says what becomes of a run that goes on from a checkpoint from which
     another run went on already: `"fork"`, as LangGraph's own checkpointers do it, where the
@@ -146,6 +147,7 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
         store: Store | KVStore | str | PathLike[str] | None = None,
         *,
         types: Iterable[type] = (),
+        classes: Classes = "plain",
         strict: bool = False,
         on_conflict: OnConflict = "fork",
         memory: Any = None,
@@ -160,7 +162,7 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
             raise InvalidInput(f"backlog is a whole number from 1 on, not {backlog!r:.80}")
         if memory is not None and not callable(getattr(memory, "position", None)):
             raise InvalidInput(f"memory is a RopewalkStore, not a {type(memory).__name__}")
-        known = GraphTypes(types, strict)
+        known = GraphTypes(types, strict, classes)
         known.source = self._classes_of_callers
         self.store, self._owns_store = store_of(_no_file(store))
         self._core = _Core(self.store, known, on_conflict, backlog)
@@ -270,7 +272,7 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
 
     def timeline(self, thread_id: str) -> GraphTimeline:
         """A thread as a timeline: log, diff, blame, tree, and undo of what was done to it."""
-        return GraphTimeline(str(thread_id), self.store, codec=Codec(undeclared="show"))
+        return GraphTimeline(str(thread_id), self.store, codec=looking_codec)
 
     # Writing.
 

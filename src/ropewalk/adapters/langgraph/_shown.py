@@ -15,7 +15,7 @@ from ropewalk.adapters.langgraph._entries import Entry, Record
 from ropewalk.adapters.langgraph._index import PINS, ROOT, Index, noted_name
 from ropewalk.adapters.langgraph._names import CHECKPOINTS, TENANT, thread_of
 from ropewalk.adapters.langgraph._steps import make_step, nodes_between
-from ropewalk.codec import Codec, default_codec
+from ropewalk.codec import default_codec, looking_codec
 from ropewalk.errors import InvalidInput
 from ropewalk.history import MAIN
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name
@@ -26,7 +26,7 @@ from ropewalk.tree._load import Loader
 from ropewalk.tree._parts import linked
 
 _MAIN: Final = ref_name("branch", MAIN)
-_LOOKING: Final = Codec(undeclared="show")
+_LOOKING: Final = looking_codec
 
 
 class Shown(NamedTuple):

@@ -35,7 +35,7 @@ from ropewalk.adapters.langgraph._store_view import StoreView
 from ropewalk.adapters.langgraph._store_writing import Batch, Editor, Job, Unchanged, about
 from ropewalk.adapters.langgraph._types import GraphTypes
 from ropewalk.adapters.langgraph._vectors import Indexing, Partitions
-from ropewalk.codec import Codec
+from ropewalk.codec import Classes, Codec
 from ropewalk.errors import InvalidInput, RopewalkError
 from ropewalk.history import MAIN, Branch, History
 from ropewalk.history._recent import SharedObjects
@@ -61,8 +61,8 @@ class RopewalkStore(Face, Closes):
 
     All of LangGraph's `BaseStore`, sync and async, on every engine: `store` is a Store, a path
     or URL, or None for one in memory. `name` tells memories in one store apart. `types` are
-    classes that values may hold, beside messages and documents of LangChain and those that
-    `ropewalk.register` declared.
+    classes that values may hold, beside plain ones that the program has loaded and those that
+    `ropewalk.register` declared; with `classes="declared"` no plain ones.
 
     Every batch is one commit. So items have versions, `put` and `delete` take `if_version`,
     `history` gives the versions of a key, and `at` the whole memory as it was.
@@ -82,13 +82,14 @@ class RopewalkStore(Face, Closes):
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         types: Iterable[type] = (),
+        classes: Classes = "plain",
         name: str = "memory",
     ) -> None:
         super().__init__()
         self.ttl_config = _checked_ttl(ttl)
         self._indexing = None if index is None else Indexing(index)
         self.index_config = index
-        self._codec = Codec(GraphTypes(types).registry)
+        self._codec = Codec(GraphTypes(types).registry, classes=classes)
         space = space_name(TENANT, name)
         self.store, self._owns_store = store_of(store)
         self._history = History(self.store, space, codec=self._codec, agent=name)

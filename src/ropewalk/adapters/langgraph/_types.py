@@ -7,18 +7,17 @@ itself stored an object of it.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from types import MemberDescriptorType
 from typing import Any
 
 from ropewalk.adapters.langgraph._built_in import BUILT_IN, model_v1_forms
-from ropewalk.codec import Registry, default_registry
+from ropewalk.codec import Classes, Registry, default_registry
 from ropewalk.codec._atoms import atom_of
 from ropewalk.codec._models import plan_of
+from ropewalk.codec._records import record_plan_of
 from ropewalk.codec._registry import Entry, can_declare
 from ropewalk.errors import InvalidInput
 
@@ -28,14 +27,20 @@ class UnknownTypeWarning(UserWarning):
 
 
 class GraphTypes:
-    """The closed registry of one saver.
+    """The classes of one saver.
 
-    `types` are declared from the start. With `strict`, a value of an unknown class raises
-    `UndeclaredClass` instead of coming back raw with an `UnknownTypeWarning`.
+    `types` are declared from the start; plain classes that are loaded need not be. With
+    `strict`, a value of an unknown class raises `UndeclaredClass` instead of coming back raw
+    with an `UnknownTypeWarning`.
     """
 
-    def __init__(self, types: Iterable[type] = (), strict: bool = False) -> None:
-        self.registry = Registry(parent=default_registry)
+    def __init__(
+        self,
+        types: Iterable[type] = (),
+        strict: bool = False,
+        classes: Classes = "plain",
+    ) -> None:
+        self.registry = Registry(parent=default_registry, classes=classes)
         self.registry.adopt(BUILT_IN)
         self.strict = strict
         self.source: Callable[[], Iterable[type]] | None = None
@@ -87,14 +92,14 @@ class GraphTypes:
             self.registry.register(cls)
 
     def find(self, name: str) -> Entry | None:
-        """The class of a name that was met in stored bytes; asks whoever may know it."""
-        found = self.registry.named(name)
+        """The declared class of a name that was met in stored bytes; asks who may know it."""
+        found = self.registry.declared(name)
         if found is None and name in self._pending:
             self._allow(*self._pending[name])
-            found = self.registry.named(name)
+            found = self.registry.declared(name)
         if found is None and self.source is not None:
             self.declare(self.source())
-            found = self.registry.named(name)
+            found = self.registry.declared(name)
         return found
 
     def warn_of(self, name: str, reason: Exception | None = None) -> None:
@@ -137,38 +142,15 @@ class GraphTypes:
         """The fields of a record, in the order in which they are stored."""
         if entry.shape == "model":
             return plan_of(entry).names
-        if entry.shape == "dataclass":
-            return _dataclass_plan(entry)[0]
-        cls: Any = entry.cls
-        return list(cls._fields if entry.shape == "namedtuple" else cls.__struct_fields__)
+        return record_plan_of(entry).names
 
     def plain_fields(self, entry: Entry) -> list[str]:
         """The fields of a dataclass, if they are all that its objects hold; else none."""
-        names, plain = _dataclass_plan(entry)
-        return names if plain else []
+        plan = record_plan_of(entry)
+        return plan.names if plan.only_dict else []
 
 
 _BASES: tuple[Any, ...] = (str, bool, int, float, bytes, dict, list, tuple, set, frozenset)
-
-
-def _dataclass_plan(entry: Entry) -> tuple[list[str], bool]:
-    plan: tuple[list[str], bool] | None = entry.plan
-    if plan is None:
-        names = [field.name for field in dataclasses.fields(entry.cls)]
-        plan = names, _is_plain(entry.cls, names)
-        object.__setattr__(entry, "plan", plan)
-    return plan
-
-
-def _is_plain(cls: type, names: list[str]) -> bool:
-    """Whether fields are read from `__dict__`, and nothing else is held."""
-    own: Any = cls.__getattribute__
-    if own is not object.__getattribute__:
-        return False
-    found = {name: one for base in reversed(cls.__mro__) for name, one in vars(base).items()}
-    if any(type(one) is MemberDescriptorType for one in found.values()):
-        return False
-    return not any(hasattr(type(found.get(name)), "__set__") for name in names)
 
 
 def _is_model_v1(cls: type) -> bool:

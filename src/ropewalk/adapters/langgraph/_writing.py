@@ -13,7 +13,7 @@ from ropewalk.adapters.langgraph._index import NOTES, THREAD, Index
 from ropewalk.adapters.langgraph._names import CHECKPOINTS, is_hashed
 from ropewalk.adapters.langgraph._reading import Kept
 from ropewalk.adapters.langgraph._requests import Put, Writes
-from ropewalk.codec import Codec, Registry, format_path
+from ropewalk.codec import Codec, format_path, looking_codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._msgpack import pack
 from ropewalk.errors import FormatError, NotStorable, RopewalkError, ThreadConflict
@@ -40,7 +40,7 @@ _SAMPLE: Final = 32
 """So many bytes in common mean that two objects resemble each other."""
 _LIKELY: Final = 32
 """Among so many new objects it is looked for what pending writes resemble."""
-KEEPING: Final = Codec(Registry(), undeclared="show")
+KEEPING: Final = looking_codec
 """For what is read only to be stored again: it stays what it was, whoever knows its class."""
 
 

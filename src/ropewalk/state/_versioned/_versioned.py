@@ -9,7 +9,7 @@ from itertools import chain, islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ropewalk.codec import Codec
+from ropewalk.codec import Classes, Codec
 from ropewalk.codec._given import codec_of
 from ropewalk.errors import (
     Conflict,
@@ -53,14 +53,15 @@ class Versioned(State):
     changes. `commit` merges them into what others did meanwhile, and shows that from then
     on; `refresh` shows it without a commit. `mergers` settle what both changed.
 
-    `types` are classes that may be stored beside those that `ropewalk.register` declared.
+    `types` are classes that may be stored beside plain ones and those that `ropewalk.register`
+    declared; with `classes="declared"` only these.
     With a `pickle_key`, any object that can be pickled is stored, signed with that key.
 
     Safe to share between threads. Methods that ask the store have asynchronous twins:
     `acommit` for `commit`, and so on.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing to choose
         self,
         store: Store | KVStore | str | PathLike[str] | None = None,
         *,
@@ -70,9 +71,10 @@ class Versioned(State):
         codec: Codec | None = None,
         types: Iterable[type] = (),
         pickle_key: bytes | None = None,
+        classes: Classes | None = None,
         agent: str = "",
     ) -> None:
-        known = codec_of(codec, types, pickle_key)
+        known = codec_of(codec, types, pickle_key, classes)
         check_mergers(mergers, known)
         space = space_name(TENANT, name)
         self.name = name

@@ -239,6 +239,4 @@ def _told(commit: Commit) -> str:
 
 def _showing(codec: Codec) -> Codec:
     """A codec that also shows values of classes that this program did not declare."""
-    shown = Codec(codec.registry, undeclared="show")
-    shown.pickle = codec.pickle
-    return shown
+    return codec.showing()
