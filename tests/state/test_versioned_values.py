@@ -152,7 +152,7 @@ def test_a_class_that_the_reader_did_not_declare_is_a_loud_error(open_state: Sta
     writer["x"] = Task("a")
     writer["y"] = 1
     writer.commit()
-    reader = open_state()
+    reader = open_state(classes="declared")
 
     assert reader["y"] == 1
     for _ in range(2):

@@ -220,7 +220,7 @@ def test_text_that_is_no_valid_unicode_can_be_printed() -> None:
     view(Live({"text": "a\ud800", "b\ud800": 1})).encode()
 
 
-def test_a_class_that_is_not_declared_is_shown_as_such() -> None:
+def test_an_object_of_a_class_that_is_not_declared_is_shown_by_its_fields() -> None:
     with MemoryStore() as store:
         writer = Versioned(store, codec=Codec(types=[Point]))
         writer["point"] = Point(1, [2])
@@ -230,7 +230,7 @@ def test_a_class_that_is_not_declared_is_shown_as_such() -> None:
 
         reader = Versioned(store)
         shown = view(reader)
-        assert shown.count("Point (this class is not declared)") == 2 and "x" in shown
+        assert shown.count("Point (by its fields)") == 2 and "x" in shown
         assert 'name: "Ann"' in shown
 
 

@@ -595,7 +595,7 @@ def test_declared_and_allowed_classes_are_read() -> None:
 
 def test_whoever_knows_classes_is_asked_only_for_unknown_ones() -> None:
     data = GraphCodec(GraphTypes()).encode([Plan("a"), Plan("b")])
-    types, asked = GraphTypes(strict=True), []
+    types, asked = GraphTypes(strict=True, classes="declared"), []
 
     def source() -> list[type]:
         asked.append(1)

@@ -135,8 +135,8 @@ def unreadable(error: Exception) -> Node:
 
 
 def undeclared(name: str) -> str:
-    """What is said of a class that this program does not know."""
-    return f"{name} (this class is not declared)"
+    """What is said of a class of which no object was made."""
+    return f"{name} (by its fields)"
 
 
 def _sequence(items: Sequence[Any], shape: Shape, kind: str) -> Node:

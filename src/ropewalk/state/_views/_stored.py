@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from ropewalk.codec import Codec, Path, spell_path
+from ropewalk.codec import Codec, Path, Registry, spell_path
 from ropewalk.errors import PathNotFound
 from ropewalk.history import Commit, History
 from ropewalk.history._merging import reading_too
@@ -238,5 +238,7 @@ def _told(commit: Commit) -> str:
 
 
 def _showing(codec: Codec) -> Codec:
-    """A codec that also shows values of classes that this program did not declare."""
-    return codec.showing()
+    """A codec that shows objects by their fields, unless the program declared their class."""
+    shown = codec.showing()
+    shown.registry = Registry(parent=codec.registry)
+    return shown
