@@ -32,7 +32,7 @@ class SnapshotCodec(Codec):
     """
 
     def __init__(self, codec: Codec) -> None:
-        self._codec = codec
+        self._codec, self.registry = codec, codec.registry
 
     def encode(self, value: Any) -> bytes:
         """The encoding of what a snapshot is of."""
