@@ -14,6 +14,7 @@ import pytest
 
 from ropewalk.codec import Codec, Registry
 from ropewalk.errors import InvalidInput, NotSaved, NotStorable, StoreFull, Unavailable
+from ropewalk.history import History
 from ropewalk.recovery import RetryWithBackoff
 from ropewalk.store import MemoryStore
 from ropewalk.testing import Fault, FaultStore
@@ -567,6 +568,19 @@ def test_a_block_that_fails_with_a_state_that_cannot_be_stored_raises_its_own_er
 
     assert agent.get_state() == {"start": True}
     assert [failure.error for failure in agent.failures()] == ["KeyError: 'lost'"]
+
+
+def test_a_block_that_fails_raises_its_own_error_also_where_that_cannot_be_kept() -> None:
+    with MemoryStore() as store:
+        agent = Timeline("agent", store)
+        agent.checkpoint({"start": True})
+        History(store, "agents/agent").delete_branch("main")
+
+        with pytest.raises(KeyError, match="lost") as caught, checkpoint_context(agent, "work"):
+            raise KeyError("lost")
+
+        (note,) = caught.value.__notes__
+        assert "could not be recorded" in note and "was removed" in note
 
 
 def test_a_block_that_sets_no_state_saves_nothing(agent: Timeline) -> None:

@@ -300,6 +300,40 @@ def test_a_branch_that_is_unknown_or_the_current_one_is_refused(agent: Timeline)
     assert agent.current_branch == "other"
 
 
+def test_a_branch_that_somebody_removed_is_no_empty_one(open_timeline: Opener) -> None:
+    steps(open_timeline(), 1)
+    open_timeline().branch("idea")
+    agent = open_timeline()
+    agent.checkpoint({"step": "idea"})
+    other = open_timeline()
+    other.switch_branch("main")
+    other.delete_branch("idea")
+
+    for call in (agent.get_state, lambda: agent.checkpoint({"step": "more"})):
+        for _ in range(2):
+            with pytest.raises(Conflict, match=r"'idea' .* was removed"):
+                call()
+    assert [one.name for one in agent.list_branches()] == ["main"]
+    agent.switch_branch("main")
+    assert agent.branch("idea").created
+    assert agent.get_state() == {"step": 1}
+
+
+def test_a_timeline_that_somebody_undid_to_its_beginning_can_begin_anew(
+    open_timeline: Opener,
+) -> None:
+    agent = open_timeline()
+    steps(agent, 1)
+    open_timeline().undo()
+
+    with pytest.raises(Conflict, match=r"'main' .* was removed"):
+        agent.get_state()
+    agent.switch_branch("main")
+    assert agent.get_state() is None
+    agent.checkpoint({"step": "new"})
+    assert agent.get_state() == {"step": "new"}
+
+
 def diverged(agent: Timeline) -> None:
     agent.checkpoint({"x": 0, "y": 0, "cfg": {"a": 1, "keep": "main"}})
     agent.branch("side")

@@ -156,11 +156,15 @@ class Branch:
     def reset(self) -> Commit | None:
         """Take the newest version, which is given, for what the caller saw.
 
-        For a caller whose next value replaces that one, whatever it holds.
+        For a caller whose next value replaces that one, whatever it holds. Raises `Conflict`
+        if somebody removed the branch: the next commit would begin it anew.
         """
         with self._lock:
-            self._seen, self._unsure = self.refresh(), None
-            return self._seen
+            newest = self.refresh()
+            if newest is None and self._seen is not None:
+                raise removed(self.name, self.history.space)
+            self._seen, self._unsure = newest, None
+            return newest
 
     # Writing.
 

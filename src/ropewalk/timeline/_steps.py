@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple, TypeVar
 
 from ropewalk.codec import Codec
-from ropewalk.errors import InvalidInput, NotStorable
+from ropewalk.errors import InvalidInput, NotStorable, RopewalkError
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.timeline._checkpoint import Checkpoint
 from ropewalk.timeline._execution import is_async
@@ -167,9 +167,14 @@ class checkpoint_context:  # noqa: N801 - used like a function, and named by the
                     logic_step=self.description,
                 )
         elif isinstance(error, Exception):
-            head = self.agent.head
-            state = self.state if self.state is not None else self.agent.get_state()
-            self.checkpoint = self.agent._execution.failed(head, state, error, self.description)
+            try:
+                head = self.agent.head
+                state = self.state if self.state is not None else self.agent.get_state()
+                failed = self.agent._execution.failed(head, state, error, self.description)
+            except RopewalkError as second:  # The error of the block counts more.
+                error.add_note(f"ropewalk: this failure could not be recorded: {second}")
+            else:
+                self.checkpoint = failed
 
 
 class _Call(NamedTuple):

@@ -152,7 +152,10 @@ class Timeline:
             return self._save(state, metadata, about, recovered, mergers, write_id)
 
     def get_state(self) -> Any:
-        """The state at the head of the current branch; None before the first checkpoint."""
+        """The state at the head of the current branch; None before the first checkpoint.
+
+        Raises `Conflict` if somebody removed the branch meanwhile.
+        """
         with self._lock:
             head = self._handle().reset()
             return None if head is None else self._history.value(head)
@@ -294,7 +297,10 @@ class Timeline:
             if moves:
                 self._move("switch", moves, {"branch": name}, objects)
             self._current = name
-            self._handle().reset()
+            if head is None:
+                self._handles.pop(name, None)  # It begins anew.
+            else:
+                self._handle().reset()
             at = "" if head is None else head.id.hex()
             return BranchInfo(name, True, at, 0 if head is None else head.generation)
 
