@@ -248,6 +248,25 @@ def test_what_ormsgpack_takes_for_bytes_of_its_own_is_refused_beside_bytes(bad: 
     assert caught.value.path == 'value[1]["a"]'
 
 
+@pytest.mark.parametrize("bad", [ormsgpack.Ext(2, b"\x91\x01"), ormsgpack.Fragment(b"\x91\x2a")])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda bad: bad,
+        lambda bad: [1, bad],
+        lambda bad: {"a": [{"b": bad}]},
+        lambda bad: (bad,),
+        lambda bad: {1: bad},
+        lambda bad: [decimal.Decimal(1), {"a": [bad]}],
+        lambda bad: {bad: 1},
+        lambda bad: {1, (bad,)},
+    ],
+)
+def test_what_ormsgpack_would_write_unseen_is_refused(bad: Any, wrap: Callable[[Any], Any]) -> None:
+    with pytest.raises(NotStorable, match=type(bad).__name__):
+        encode(wrap(bad))
+
+
 def test_a_refusal_is_an_invalid_input_and_a_type_error() -> None:
     with pytest.raises(InvalidInput) as caught:
         encode(object())

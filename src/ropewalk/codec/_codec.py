@@ -23,7 +23,6 @@ from ropewalk.codec._msgpack import (
     extension,
     hidden_failure,
     holds_binary,
-    may_hold_binary,
     nesting_exceeds,
     pack,
     says_too_deep,
@@ -200,7 +199,7 @@ class Codec:
             if says_too_deep(exc):
                 raise
             return None
-        if not exact or not may_hold_binary(data):
+        if not exact:
             return data
         if not _NO_VALUES.isdisjoint(binary_types(value)):
             raise TypeError("it holds what ormsgpack would write unseen")

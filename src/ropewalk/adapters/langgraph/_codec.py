@@ -135,6 +135,7 @@ class GraphCodec(Codec):
         stand_in = self.stand_in(value)
         if stand_in is not value or self.registry.of(type(value)) is not None:
             return self.open_up(stand_in)
+        self.types.check(value)
         return super()._open_other(value)
 
     def remembered(self, value: Any, depth: int) -> Fragment | None:
@@ -161,10 +162,13 @@ class GraphCodec(Codec):
         self.memo.add(seen)
         return seen.data
 
-    def inside(self, value: Any, depth: int) -> bytes | None:
-        """The encoding of what stands in a record, as `[[value]]`; None if it needs a walk."""
+    def inside(self, value: Any, depth: int, *, exact: bool = False) -> bytes | None:
+        """The encoding of what stands in a record, as `[[value]]`; None if it needs a walk.
+
+        Only for comparing, unless it is `exact`.
+        """
         try:
-            return self._pack([[value]], depth + 1, exact=False)
+            return self._pack([[value]], depth + 1, exact=exact)
         except TypeError as exc:
             raise_interrupt(exc)
             return None

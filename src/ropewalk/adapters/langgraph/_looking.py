@@ -115,7 +115,7 @@ def _loosen(
         elif codec.types.is_frozen(cls):
             continue
         else:
-            plain = codec.inside(one, depth)
+            plain = codec.inside(one, depth, exact=put is not None)
             if plain is None or holds_binary(plain):
                 return None
             busy.append((one, plain))

@@ -26,6 +26,7 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
     get_checkpoint_metadata,
 )
+from langgraph.checkpoint.serde.types import ERROR
 
 from ropewalk.adapters.langgraph import _retention as retention
 from ropewalk.adapters.langgraph._backlog import Backlog
@@ -132,7 +133,9 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
     `types` are classes that states may hold, beside plain ones that the program has loaded
     and those in the graph's schema; with `classes="declared"` no plain ones. Reading never
     imports or calls what stored bytes name. What is not known comes back as its raw value
-    with a warning, or raises `UndeclaredClass` if `strict`.
+    with a warning, or raises `UndeclaredClass` if `strict`. Exceptions and objects of classes
+    derived from built-in ones, of which LangGraph's own savers make something else, are
+    refused if `strict`.
 
     `on_conflict` says what becomes of a run that goes on from a checkpoint from which
     another run went on already: `"fork"`, as LangGraph's own checkpointers do it, where the
@@ -312,7 +315,7 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
         if asked.id is None:
             raise InvalidInput("writes belong to a checkpoint: the config names none")
         numbered = [
-            (WRITES_IDX_MAP.get(channel, at), channel, value)
+            (WRITES_IDX_MAP.get(channel, at), channel, _noted(channel, value))
             for at, (channel, value) in enumerate(writes)
         ]
         if not numbered:
@@ -472,6 +475,11 @@ def _plain(value: Any) -> Any:
     if type(value) in (list, tuple):
         return [_plain(one) for one in value]
     return value
+
+
+def _noted(channel: str, value: Any) -> Any:
+    """What is written to a channel. LangGraph notes there why a task failed, and keeps the text."""
+    return repr(value) if channel == ERROR and isinstance(value, BaseException) else value
 
 
 def _no_file(store: Any) -> Any:

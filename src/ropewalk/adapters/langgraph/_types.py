@@ -19,7 +19,7 @@ from ropewalk.codec._atoms import atom_of
 from ropewalk.codec._models import plan_of
 from ropewalk.codec._records import record_plan_of
 from ropewalk.codec._registry import Entry, can_declare
-from ropewalk.errors import InvalidInput
+from ropewalk.errors import InvalidInput, NotStorable
 
 
 class UnknownTypeWarning(UserWarning):
@@ -119,12 +119,16 @@ class GraphTypes:
 
     def stand_in(self, value: Any) -> Any:
         """What is stored in place of a value, as LangGraph does; the value if nothing is."""
-        if isinstance(value, BaseException):
-            return repr(value)
-        for base in _BASES:
-            if isinstance(value, base):
-                return base(value)
-        return value
+        base = None if self.strict else _base_of(value)
+        if base is None:
+            return value
+        return repr(value) if base is BaseException else base(value)
+
+    def check(self, value: Any) -> None:
+        """Raise `NotStorable` for what LangGraph would make something else of."""
+        base = _base_of(value)
+        if base is not None:
+            raise NotStorable(_refusal(type(value), base))
 
     def is_frozen(self, cls: type) -> bool:
         """Whether values of a class cannot be changed."""
@@ -150,7 +154,27 @@ class GraphTypes:
         return plan.names if plan.only_dict else []
 
 
-_BASES: tuple[Any, ...] = (str, bool, int, float, bytes, dict, list, tuple, set, frozenset)
+_BASES: tuple[Any, ...] = (
+    BaseException, str, bool, int, float, bytes, dict, list, tuple, set, frozenset,
+)  # fmt: skip
+
+
+def _base_of(value: Any) -> Any:
+    return next((one for one in _BASES if isinstance(value, one)), None)
+
+
+def _refusal(cls: type, base: type) -> str:
+    name = f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
+    if base is BaseException:
+        return (
+            f"{name} is an exception, which would come back as text, and strict=True refuses that; "
+            "store str(error), or fields of it"
+        )
+    return (
+        f"{name} would come back as a plain {base.__name__}, and strict=True refuses that; store "
+        f"{base.__name__}(value), or declare it with ropewalk.register({cls.__qualname__}, "
+        "encode=..., decode=...)"
+    )
 
 
 def _is_model_v1(cls: type) -> bool:
