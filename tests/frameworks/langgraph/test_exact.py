@@ -7,8 +7,12 @@ import dataclasses
 import enum
 import ipaddress
 import re
+import subprocess
+import sys
+import textwrap
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import ormsgpack
@@ -19,7 +23,8 @@ from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from ropewalk.adapters.langgraph import CoherentStore, RopewalkSaver, RopewalkStore
-from ropewalk.errors import NotStorable
+from ropewalk.adapters.langgraph._types import UnknownTypeWarning
+from ropewalk.errors import NotStorable, UndeclaredClass
 from tests.frameworks.langgraph.checkpoints import checkpoint_of, config_of, metadata_of
 from tests.frameworks.langgraph.graphs import thread
 
@@ -84,7 +89,6 @@ CLASSES: list[Any] = [
     HumanMessage("hi", id="1"),
     AIMessage("yes", additional_kwargs={"by": Rank.FIRST}),
 ]
-OWN = [Kind, Rank, Place, Ticket, Plan]
 HABITS: list[tuple[Any, Any]] = [
     (Text("t"), "t"),
     (Number(3), 3),
@@ -165,7 +169,7 @@ def test_a_state_comes_back_exactly(place: str, strict: bool) -> None:
     with RopewalkSaver(strict=strict) as saver, warnings.catch_warnings():
         warnings.simplefilter("error")
         found = keep(saver, wanted)
-        with RopewalkSaver(saver.store, strict=strict, types=OWN) as other:
+        with RopewalkSaver(saver.store, strict=strict) as other:
             anew = other.get_tuple(thread())
 
         assert anew is not None
@@ -217,6 +221,18 @@ def test_stores_refuse_it_too(make: Any) -> None:
         assert store.get(("a",), "k") is None
 
 
+@pytest.mark.parametrize("make", [RopewalkStore, CoherentStore])
+def test_stores_give_back_exactly(make: Any) -> None:
+    with make() as store:
+        for place in PLACES.values():
+            wanted = [place(one) for one in [*EXACT, *CLASSES]]
+            store.put(("a",), "k", {"value": wanted})
+            found = store.get(("a",), "k").value["value"]
+
+            for one, was in zip(found, wanted, strict=True):
+                assert same(one, was)
+
+
 # What LangGraph writes for itself.
 
 
@@ -255,3 +271,45 @@ def test_metadata_holds_what_a_config_says(strict: bool) -> None:
         found = saver.get_tuple(config)
 
         assert found is not None and found.metadata["by"] == ["a", 1]
+
+
+# Another process.
+
+
+READER = """
+    import sys, warnings
+    from ropewalk.adapters.langgraph import RopewalkSaver
+    if {loads}:
+        import tests.frameworks.langgraph.test_exact
+    warnings.simplefilter("always")
+    with RopewalkSaver({store!r}, strict={strict}, classes={classes!r}) as saver:
+        try:
+            found = saver.get_tuple({{"configurable": {{"thread_id": "t"}}}})
+            print(repr(found.checkpoint["channel_values"]["value"]))
+        except Exception as error:
+            print(type(error).__name__, error)
+"""
+
+
+def read(store: Path, *, loads: bool, strict: bool = False, classes: str = "plain") -> str:
+    """What another process says that it reads."""
+    text = READER.format(loads=loads, store=str(store), strict=strict, classes=classes)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, check=True
+    )
+    return done.stdout + done.stderr
+
+
+def test_another_process_needs_the_modules_of_classes_and_is_told_which(tmp_path: Path) -> None:
+    value = [Ticket("t", Place("b"), [Kind.GOOD])]
+    with RopewalkSaver(tmp_path / "store") as saver:
+        keep(saver, value)
+    module = "tests.frameworks.langgraph.test_exact"
+
+    assert repr(value) in read(tmp_path / "store", loads=True)
+    assert repr(value) in read(tmp_path / "store", loads=True, strict=True)
+    lenient, strict = (read(tmp_path / "store", loads=False, strict=one) for one in (False, True))
+    assert UnknownTypeWarning.__name__ in lenient and module in lenient
+    assert strict.startswith(UndeclaredClass.__name__) and f"import {module}" in strict
+    declared = read(tmp_path / "store", loads=True, strict=True, classes="declared")
+    assert declared.startswith(UndeclaredClass.__name__) and "declare" in declared
