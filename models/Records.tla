@@ -35,14 +35,12 @@ vars == <<row, current, stored, records, kept, writer, packer, collector, names>
 
 Seqs == 1..MaxSeq
 GroupOf(n) == (n - 1) \div Group
-Max(a, b) == IF a > b THEN a ELSE b
 
 Roots(r, k) == ({r.refs[b] : b \in Branches} \cup k) \ {0}
 Alive(r, k) == UNION {records[n].line : n \in Roots(r, k)}
 AliveNow == Alive(row, kept)
 PartsOf(commits) == UNION {records[n].value : n \in commits}
 Present(r) == r.tail \cup UNION {stored[s] : s \in r.segs \cap DOMAIN stored}
-
 
 Idle == [pc |-> "idle"]
 Without(f, gone) == [x \in DOMAIN f \ gone |-> f[x]]

@@ -102,7 +102,9 @@ BROKEN: Final = {
 }
 
 
-@pytest.mark.parametrize("case", [*SOUND, *(LARGE if SOAK else ())])
+@pytest.mark.parametrize(
+    "case", [*SOUND, *(pytest.param(case, marks=pytest.mark.soak) for case in LARGE)]
+)
 def test_no_reachable_state_breaks_a_promise(tmp_path: Path, case: str) -> None:
     module, constants = (SOUND | LARGE)[case]
 
