@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import ipaddress
 import pathlib
+import re
 import struct
 import uuid
 import zoneinfo
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -118,6 +122,39 @@ def _paths() -> st.SearchStrategy[pathlib.PurePath]:
     )
 
 
+def _ranges() -> st.SearchStrategy[range]:
+    return st.builds(range, _integers(), _integers(), _integers().filter(bool))
+
+
+def _patterns() -> st.SearchStrategy[re.Pattern[Any]]:
+    texts = st.sampled_from(["", "a|b", "(?i)é", "(?P<n>x)(?=y)", "[\u4e00-\u9fff]+", "a{2,}?#"])
+    flags = [0, re.I, re.M | re.S, re.X, re.A, re.I | re.X | re.S]
+    raw = [(b"a|b", re.L), (b"\xff(?i:x)", 0), (b"", re.I | re.M)]
+    return st.one_of(
+        st.builds(re.compile, texts, st.sampled_from(flags)),
+        st.text("ab.*[](){}é", max_size=8).map(re.escape).map(re.compile),
+        st.sampled_from(raw).map(lambda pair: re.compile(*pair)),
+    )
+
+
+def _addresses() -> st.SearchStrategy[Value]:
+    scopes = st.sampled_from(["", "%eth0", "%1"])
+    fourth, sixth = st.ip_addresses(v=4), st.ip_addresses(v=6)
+    narrow, wide = st.integers(0, 32), st.integers(0, 128)
+    scoped = st.builds(lambda one, scope: f"{one}{scope}", sixth, scopes)
+    return st.one_of(
+        fourth,
+        scoped.map(ipaddress.IPv6Address),
+        st.builds(
+            lambda one, n: ipaddress.IPv4Network((int(one), n), strict=False), fourth, narrow
+        ),
+        st.builds(lambda one, n: ipaddress.IPv6Network((int(one), n), strict=False), sixth, wide),
+        st.builds(lambda one, n: ipaddress.IPv4Interface(f"{one}/{n}"), fourth, narrow),
+        st.builds(lambda one, n: ipaddress.IPv6Interface(f"{one}/{n}"), scoped, wide),
+        scoped.map(ipaddress.IPv6Network),
+    )
+
+
 def _enums() -> st.SearchStrategy[enum.Enum]:
     members: list[enum.Enum] = [*Color, *Level, *Word, *Right]
     composed = [Right(0), Right.READ | Right.OWN, Right.WRITE | Right.VAST]
@@ -178,6 +215,10 @@ def storable_atoms() -> st.SearchStrategy[Value]:
         _paths(),
         _enums(),
         _numpy_scalars(),
+        _ranges(),
+        st.fractions(),
+        _patterns(),
+        _addresses(),
         st.builds(Money, st.integers(), _texts()),
     )
 
@@ -213,8 +254,37 @@ def _containers(parts: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
         st.builds(dict, _pairs(keys, parts)),
         _distinct(keys, 4).map(set),
         _distinct(keys, 4).map(frozenset),
+        _collections(keys, parts),
         _objects(parts),
     )
+
+
+def _collections(
+    keys: st.SearchStrategy[Value], parts: st.SearchStrategy[Value]
+) -> st.SearchStrategy[Value]:
+    pairs = st.dictionaries(_texts(), parts, max_size=4).map(dict.items) | _pairs(keys, parts)
+    factories = st.sampled_from([None, list, int, dict, str, set, Counter, deque, OrderedDict])
+    return st.one_of(
+        st.builds(deque, st.lists(parts, max_size=4), st.none() | st.integers(0, 2**63 - 1)),
+        st.builds(_moved, pairs, st.booleans()),
+        pairs.map(_counter),
+        _distinct(keys, 4).map(Counter),
+        st.builds(defaultdict, factories, pairs),
+    )
+
+
+def _moved(pairs: Iterable[tuple[Value, Value]], moves: bool) -> OrderedDict[Value, Value]:
+    """An OrderedDict whose order may be another one than that of the dict underneath."""
+    made = OrderedDict(pairs)
+    if made and moves:
+        made.move_to_end(next(iter(made)))
+    return made
+
+
+def _counter(pairs: Iterable[tuple[Value, Value]]) -> Counter[Value]:
+    made: Counter[Value] = Counter()
+    dict.update(made, pairs)
+    return made
 
 
 def _pairs(
@@ -288,6 +358,11 @@ def _same_dict(a: dict[Value, Value], b: dict[Value, Value]) -> bool:
     return _same_items(a, b) and _same_items(a.values(), b.values())
 
 
+def _same_address(a: Value, b: Value) -> bool:
+    scopes = [getattr(getattr(one, "network_address", one), "scope_id", None) for one in (a, b)]
+    return str(a) == str(b) and scopes[0] == scopes[1]
+
+
 def _same_set(a: Iterable[Value], b: Iterable[Value]) -> bool:
     left = list(b)
     for one in a:
@@ -349,6 +424,10 @@ def _same_object(a: Value, b: Value) -> bool:
     return _same_dict(dict(vars(a)), dict(vars(b)))
 
 
+_ADDRESSES = (
+    *(ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network),
+    *(ipaddress.IPv6Network, ipaddress.IPv4Interface, ipaddress.IPv6Interface),
+)
 # The first that fits decides: numpy scalars and enum members may also be numbers.
 _COMPARE: list[tuple[type | tuple[type, ...], Callable[[Value, Value], bool]]] = [
     (enum.Enum, lambda a, b: a is b),
@@ -358,6 +437,12 @@ _COMPARE: list[tuple[type | tuple[type, ...], Callable[[Value, Value], bool]]] =
     (complex, lambda a, b: _same_float(a.real, b.real) and _same_float(a.imag, b.imag)),
     ((type(None), int, str, bytes, bytearray, uuid.UUID), lambda a, b: a == b),
     ((list, tuple), _same_items),
+    (deque, lambda a, b: _same_items(a, b) and a.maxlen == b.maxlen),
+    (defaultdict, lambda a, b: _same_dict(a, b) and a.default_factory is b.default_factory),
+    (range, lambda a, b: (a.start, a.stop, a.step) == (b.start, b.stop, b.step)),
+    (Fraction, lambda a, b: a.as_integer_ratio() == b.as_integer_ratio()),
+    (re.Pattern, lambda a, b: same(a.pattern, b.pattern) and a.flags == b.flags),
+    (_ADDRESSES, _same_address),
     (dict, _same_dict),
     ((set, frozenset), _same_set),
     ((time, datetime), _same_clock),

@@ -7,7 +7,9 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import fractions
 import io
+import ipaddress
 import pathlib
 import re
 import socket
@@ -40,7 +42,7 @@ class Number(int):
     pass
 
 
-class Fraction(float):
+class Decimal(float):
     pass
 
 
@@ -66,6 +68,37 @@ class Raw(bytes):
 
 class Buffer(bytearray):
     pass
+
+
+class Queue(collections.deque[Any]):
+    pass
+
+
+class Tally(collections.Counter[Any]):
+    pass
+
+
+class Ordered(collections.OrderedDict[Any, Any]):
+    pass
+
+
+class Default(collections.defaultdict[Any, Any]):
+    pass
+
+
+class Share(fractions.Fraction):
+    pass
+
+
+class Host(ipaddress.IPv4Address):
+    pass
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self) -> int:
+        return 0
 
 
 class Moment(datetime.datetime):
@@ -113,6 +146,17 @@ def _at(zone: datetime.tzinfo) -> datetime.datetime:
     return datetime.datetime(2024, 1, 1, tzinfo=zone)
 
 
+def _unreduced(numerator: Any, denominator: Any) -> fractions.Fraction:
+    made = fractions.Fraction(1, 2)
+    made._numerator, made._denominator = numerator, denominator  # type: ignore[attr-defined]
+    return made
+
+
+def _with_attribute(value: Any) -> Any:
+    value.note = "kept outside"
+    return value
+
+
 REFUSED: dict[str, Callable[[], Any]] = {
     "a generator": _generator,
     "an iterator": lambda: iter([1]),
@@ -125,25 +169,38 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a class": lambda: Plain,
     "a builtin class": lambda: int,
     "a module": lambda: re,
-    "a pattern": lambda: re.compile("a"),
+    "a pattern of a subclass of str": lambda: re.compile(Text("a")),
+    "a pattern that is very long": lambda: re.compile("a" * 40_000),
+    "a fraction that is not reduced": lambda: _unreduced(2, 4),
+    "a fraction of numpy's integers": lambda: _unreduced(np.int64(1), 2),
+    "a very long fraction": lambda: fractions.Fraction(1, 3**50_000),
     "an object": object,
     "an object of a plain class": Plain,
     "an exception": lambda: ValueError("x"),
     "the ellipsis": lambda: ...,
     "NotImplemented": lambda: NotImplemented,
-    "a range": lambda: range(3),
     "a slice": lambda: slice(1),
     "a view of keys": {}.keys,
     "a mapping proxy": lambda: types.MappingProxyType({}),
     "a namespace": types.SimpleNamespace,
-    "a defaultdict": lambda: collections.defaultdict(list),
-    "an OrderedDict": collections.OrderedDict,
-    "a Counter": collections.Counter,
+    "a defaultdict with a lambda": lambda: collections.defaultdict(lambda: 0),
+    "a defaultdict with a class": lambda: collections.defaultdict(Plain),
+    "a defaultdict with an unhashable factory": lambda: collections.defaultdict(Unhashable()),
+    "a Counter with an attribute": lambda: _with_attribute(collections.Counter()),
+    "an OrderedDict with an attribute": lambda: _with_attribute(collections.OrderedDict()),
+    "a subclass of deque": Queue,
+    "a subclass of Counter": Tally,
+    "a subclass of OrderedDict": Ordered,
+    "a subclass of defaultdict": lambda: Default(list),
+    "a subclass of Fraction": lambda: Share(1, 2),
+    "a subclass of an address": lambda: Host("1.2.3.4"),
+    "two nans in an OrderedDict": lambda: collections.OrderedDict(
+        [(float("nan"), 1), (float("nan"), 2)]
+    ),
     "a ChainMap": collections.ChainMap,
-    "a deque": collections.deque,
     "a subclass of str": lambda: Text("x"),
     "a subclass of int": lambda: Number(1),
-    "a subclass of float": lambda: Fraction(1),
+    "a subclass of float": lambda: Decimal(1),
     "a subclass of list": Many,
     "a subclass of dict": Table,
     "a subclass of tuple": Pair,
@@ -205,7 +262,9 @@ HASHABLE = [
     "a lambda",
     "an object",
     "a class",
-    "a range",
+    "a pattern of a subclass of str",
+    "a fraction that is not reduced",
+    "a subclass of an address",
     "a subclass of str",
     "a subclass of int",
     "a subclass of tuple",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,10 +11,11 @@ import numpy as np
 
 from ropewalk.codec import Field, Path, encode, format_path
 from tests.sample_types import Item, Money, Note, Person, Point, Slim
-from tests.tree.support import parts_of
+from tests.tree.support import MAPPINGS, SEQUENCES, parts_of
 
 _WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
 _RECORDS = (Note, Slim, Person, Item)
+_GROWING = (list, deque, *MAPPINGS)
 
 
 class Slot(NamedTuple):
@@ -43,7 +45,7 @@ def places(value: Any) -> list[tuple[Path, Any]]:
     while pending:
         path, one = pending.pop()
         found.append((path, one))
-        record = type(one) not in (list, tuple, dict)
+        record = type(one) not in (*SEQUENCES, *MAPPINGS)
         for step, part in parts_of(one):
             pending.append(((*path, Field(step) if record else step), part))
     return found
@@ -54,7 +56,7 @@ def slots(value: Any) -> list[Slot]:
     return [
         Slot((*path, Field(step) if isinstance(one, _RECORDS) else step), one, step)
         for path, one in places(value)
-        if type(one) in (list, dict) or isinstance(one, _RECORDS)
+        if type(one) in (list, deque, *MAPPINGS) or isinstance(one, _RECORDS)
         for step, _ in parts_of(one)
     ]
 
@@ -104,6 +106,10 @@ class Editor:
             lambda: set(range(count)),
             lambda: frozenset(self.text(9) for _ in range(count)),
             lambda: Note(self.text(wide), list(range(count))),
+            lambda: OrderedDict((self.key(), number) for number in range(count)),
+            lambda: Counter({f"key {number}": number for number in range(count)}),
+            lambda: defaultdict(list, {f"key {number}": [] for number in range(count)}),
+            lambda: deque(range(count), roll.choice([None, count, 2 * count])),
             lambda: Money(count, self.text(wide)),
             lambda: np.arange(count, dtype="<u4"),
             lambda: 1 << (8 * wide),
@@ -123,6 +129,10 @@ class Editor:
             lambda: Item(self.atom(), {}),
             lambda: Point(self.atom(), [1]),
             lambda: {1, "a"},
+            lambda: OrderedDict(b=1, a=self.atom()),
+            lambda: Counter(a=1),
+            lambda: defaultdict(None, {1: self.atom()}),
+            lambda: deque([self.atom()], roll.choice([None, 2])),
         ]
         return roll.choice(made)()
 
@@ -142,10 +152,10 @@ class Editor:
 
     # Edits in place. Each does nothing where there is nothing to edit.
 
-    def _pick(self, value: Any, kind: type) -> Any:
+    def _pick(self, value: Any, *kinds: type) -> Any:
         # The top stays a dict with its first parts, so that there is always something.
-        found = [one for path, one in places(value) if type(one) is kind and path]
-        return self._random.choice(found) if found else kind()
+        found = [one for path, one in places(value) if type(one) in kinds and path]
+        return self._random.choice(found) if found else kinds[0]()
 
     def edit_list(self, value: Any) -> None:
         roll, items = self._random, self._pick(value, list)
@@ -165,18 +175,30 @@ class Editor:
         roll.choice(edits)()
 
     def edit_dict(self, value: Any) -> None:
-        roll, held = self._random, self._pick(value, dict)
+        roll, held = self._random, self._pick(value, *MAPPINGS)
         keys = list(held)
         key = roll.choice(keys) if keys else "none"
         edits: list[Callable[[], Any]] = [
             lambda: held.__setitem__(self.key(), self.part()),
-            lambda: held.update({self.text(6): self.atom() for _ in range(5)}),
+            lambda: _add(held, [(self.text(6), self.atom()) for _ in range(5)]),
             lambda: held.pop(key, None),
             lambda: held.__setitem__(key, held.pop(key, None)),
             lambda: _refill(held, list(reversed(held.items()))),
             lambda: _refill(held, sorted(held.items(), key=lambda pair: repr(pair[0]))),
             lambda: [held.pop(one) for one in keys[:30]],
             lambda: _refill(held, [(_twin_key(one), part) for one, part in held.items()]),
+        ]
+        roll.choice(edits)()
+
+    def edit_deque(self, value: Any) -> None:
+        roll, items = self._random, self._pick(value, deque)
+        edits: list[Callable[[], Any]] = [
+            lambda: items.append(self.part()),
+            lambda: items.appendleft(self.part()),
+            lambda: items and items.popleft(),
+            lambda: items and items.__setitem__(-1, self.small()),
+            lambda: items.rotate(1),
+            items.reverse,
         ]
         roll.choice(edits)()
 
@@ -245,17 +267,25 @@ class Editor:
         """Keep a value from growing without end."""
         while len(places(value)) > most:
             holder = max(
-                [one for path, one in places(value) if type(one) in (list, dict) and path], key=len
+                [one for path, one in places(value) if type(one) in _GROWING and path], key=len
             )
             if type(holder) is list:
                 del holder[len(holder) // 3 :]
+            elif type(holder) is deque:
+                for _ in range(len(holder) - len(holder) // 3):
+                    holder.pop()
             else:
                 _refill(holder, list(holder.items())[::3])
 
 
 def _refill(held: dict[Any, Any], pairs: list[tuple[Any, Any]]) -> None:
     held.clear()
-    held.update(pairs)
+    _add(held, pairs)
+
+
+def _add(held: dict[Any, Any], pairs: list[tuple[Any, Any]]) -> None:
+    for key, part in pairs:
+        held.__setitem__(key, part)  # update of a Counter would count.
 
 
 def _length(part: Any) -> int:
@@ -271,6 +301,10 @@ _TWINS: dict[type, Callable[[Any], Any]] = {
     bytearray: bytes,
     list: tuple,
     tuple: list,
+    deque: list,
+    OrderedDict: lambda part: defaultdict(None, part),
+    defaultdict: OrderedDict,
+    Counter: dict,
     set: frozenset,
     frozenset: set,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,7 +15,7 @@ from ropewalk.codec import Field, Path, default_codec
 from ropewalk.tree import ABSENT, Change, Edited, ObjectId, links, make_object
 from ropewalk.tree._runs import Overlap, Step, combine, hunks_of, new_items, single
 from tests.sample_types import Item, Note, Person, Point, Slim, Spot
-from tests.tree.support import Objects
+from tests.tree.support import MAPPINGS, SEQUENCES, Objects, like
 
 
 def keep(objects: Objects, edited: Edited) -> ObjectId:
@@ -97,13 +98,25 @@ def content(value: Any) -> Any:
     """What a value holds, without the order of its dicts and which fields were set."""
     if value is ABSENT:
         return "absent"
-    if type(value) is dict:
-        return "dict", sorted([(encode(key), content(held)) for key, held in value.items()])
-    if type(value) in (list, tuple):
-        return type(value).__name__, [content(item) for item in value]
+    if type(value) in MAPPINGS:
+        pairs = sorted([(encode(key), content(held)) for key, held in value.items()])
+        return type(value).__name__, pairs, getattr(value, "default_factory", None)
+    if type(value) in SEQUENCES:
+        return type(value).__name__, [content(item) for item in value], _most(value)
     if is_record(value):
         return type(value).__name__, sorted((k, content(v)) for k, v in fields_of(value).items())
     return encode(value)
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values are containers of one type that may hold the same."""
+    factories = [getattr(value, "default_factory", None) for value in (one, other)]
+    same_kind = factories[0] is factories[1] and _most(one) == _most(other)
+    return type(one) is type(other) and same_kind
+
+
+def _most(value: Any) -> int | None:
+    return value.maxlen if type(value) is deque else None
 
 
 # Diff.
@@ -113,7 +126,7 @@ def diff_kinds(old: Any, new: Any, path: Path = ()) -> list[tuple[Token, str]]:
     """Where two values without lists differ, and how."""
     if identical(old, new):
         return []
-    if type(old) is type(new) is dict:
+    if alike(old, new) and type(old) in MAPPINGS:
         return _diff_dicts(old, new, path)
     if type(old) is type(new) and is_record(old):
         ours, theirs = ({Field(k): v for k, v in fields_of(one).items()} for one in (old, new))
@@ -151,10 +164,10 @@ def _apply(value: Any, changes: list[tuple[Path, Change]]) -> Any:
         if not path and change.kind == "changed":
             assert len(changes) == 1
             return change.new
-    if type(value) in (list, tuple):
-        return type(value)(_apply_to_list(list(value), changes))
-    if type(value) is dict:
-        return _apply_to_dict(value, changes)
+    if type(value) in SEQUENCES:
+        return like(value, _apply_to_list(list(value), changes))
+    if type(value) in MAPPINGS:
+        return like(value, _apply_to_dict(value, changes))
     if type(value) in (set, frozenset):
         gone = [encode(path[0]) for path, change in changes if change.kind == "removed"]
         fresh = [path[0] for path, change in changes if change.kind == "added"]
@@ -225,13 +238,14 @@ class NaiveMerge:
             return ours
         if identical(base, ours):
             return theirs
-        if type(ours) is type(theirs):
-            before: Any = base if type(base) is type(ours) else ABSENT
-            if type(ours) is dict:
-                return self._dicts({} if before is ABSENT else before, ours, theirs, path)
+        if alike(ours, theirs):
+            before: Any = base if alike(base, ours) else ABSENT
+            if type(ours) in MAPPINGS:
+                start = {} if before is ABSENT else before
+                return like(ours, self._dicts(start, ours, theirs, path))
             if type(ours) in (set, frozenset):
                 return _merged_sets(type(ours)() if before is ABSENT else before, ours, theirs)
-            if type(ours) in (list, tuple) and before is not ABSENT:
+            if type(ours) in SEQUENCES and before is not ABSENT:
                 return self._lists(before, ours, theirs, path)
             if is_record(ours):
                 return self._records(before, ours, theirs, path)
@@ -272,11 +286,13 @@ class NaiveMerge:
             for step in reversed(steps):
                 items = self._items(step, values, (*path, step.start))
                 left[step.start : step.stop] = items
+            if type(ours) is deque and ours.maxlen is not None and len(left) > ours.maxlen:
+                raise Overlap
         except Overlap:
             del self.conflicts[known:]
             self.conflicts.append(token(path))
             return ours
-        return type(ours)([values[item] for item in left])
+        return like(ours, [values[item] for item in left])
 
     def _items(self, step: Step, values: dict[bytes, Any], path: Path) -> list[bytes]:
         our, their = step.ours, step.theirs
@@ -322,6 +338,9 @@ class Maker:
         made: list[Callable[[], Any]] = [
             lambda: {self.key(): self.value(depth - 1) for _ in range(size)},
             lambda: {self.key(): self.atom() for _ in range(size)},
+            lambda: OrderedDict((self.key(), self.value(depth - 1)) for _ in range(size)),
+            lambda: Counter([self.key() for _ in range(size)]),
+            lambda: defaultdict(list, {self.key(): self.atom() for _ in range(size)}),
             lambda: {self.fresh() for _ in range(size)},
             lambda: frozenset(self.fresh() for _ in range(size)),
             lambda: Note(self.value(depth - 1), self.atom()),
@@ -337,6 +356,7 @@ class Maker:
                 lambda: [self.value(depth - 1) for _ in range(size)],
                 lambda: [self.fresh() for _ in range(size * 3)],
                 lambda: tuple(self.fresh() for _ in range(size)),
+                lambda: deque([self.fresh() for _ in range(size)], self.random.choice([None, 6])),
             ] * 2
         return self.random.choice(made)()
 
@@ -348,10 +368,10 @@ class Maker:
 
     def _changed(self, value: Any) -> Any:
         deeper = self.random.random() < 0.7
-        if type(value) is dict and value:
-            return self._changed_dict(dict(value), deeper)
-        if type(value) in (list, tuple) and value:
-            return type(value)(self._changed_list(list(value), deeper))
+        if type(value) in MAPPINGS and value:
+            return like(value, self._changed_dict(dict(value), deeper))
+        if type(value) in SEQUENCES and value:
+            return like(value, self._changed_list(list(value), deeper))
         if type(value) in (set, frozenset):
             kept = sorted(value, key=encode)[self.random.choice([0, 0, 1]) :]
             return type(value)([*kept, self.fresh()])

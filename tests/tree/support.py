@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -119,19 +120,34 @@ def small_nodes() -> Iterator[None]:
         yield
 
 
-_MUTABLE = (list, dict, set, bytearray, np.ndarray)
+MAPPINGS = (dict, OrderedDict, Counter, defaultdict)
+SEQUENCES = (list, tuple, deque)
+_MUTABLE = (list, deque, dict, set, bytearray, np.ndarray)
 
 
 def parts_of(value: Any) -> list[tuple[Any, Any]]:
     """The steps and parts directly inside a value, members of sets excepted."""
-    if type(value) is dict:
+    if type(value) in MAPPINGS:
         return list(value.items())
-    if type(value) in (list, tuple):
+    if type(value) in SEQUENCES:
         return list(enumerate(value))
     names = getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None)
     names = names or list(getattr(value, "__dataclass_fields__", ()))
     names = names or list(getattr(type(value), "__pydantic_fields__", ()))
     return [(name, getattr(value, name)) for name in names]
+
+
+def like(value: Any, parts: Any) -> Any:
+    """A container of the same type with other items, members, or keys and values."""
+    if type(value) is deque:
+        return deque(parts, value.maxlen)
+    if type(value) is defaultdict:
+        return defaultdict(value.default_factory, parts)
+    if type(value) is Counter:
+        made: Counter[Any] = Counter()
+        dict.update(made, parts)
+        return made
+    return type(value)(parts)
 
 
 def mutable_objects(value: Any) -> list[Any]:

@@ -17,7 +17,15 @@ from ropewalk.tree import Edited, Map, ObjectId, get, insert, put, remove
 from tests.sample_types import Coin, Note, Open, Person, Point, Slim, Spot, Word
 from tests.strategies import same, storable_values
 from tests.tree.naive import Maker, encode, fields_of, is_record, keep, with_fields
-from tests.tree.support import Objects, root_of, small_nodes, stored
+from tests.tree.support import (
+    MAPPINGS,
+    SEQUENCES,
+    Objects,
+    like,
+    root_of,
+    small_nodes,
+    stored,
+)
 
 _SEEDS = st.integers(0, 2**32)
 
@@ -63,9 +71,9 @@ class Held:
 
 def steps_of(value: Any) -> list[Any]:
     """The steps that lead from a value to its parts."""
-    if type(value) is dict:
+    if type(value) in MAPPINGS:
         return list(value)
-    if type(value) in (list, tuple):
+    if type(value) in SEQUENCES:
         return list(range(len(value)))
     return [Field(name) for name in fields_of(value)] if is_record(value) else []
 
@@ -89,11 +97,12 @@ def changed_at(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
                 value.model_fields_set, path if len(path) == 1 else ()
             )
         return made
-    if type(value) is dict:
-        return {
-            key: part if encode(key) == encode(path[0]) else held for key, held in value.items()
-        }
-    return type(value)([*value[: path[0]], part, *value[path[0] + 1 :]])
+    if type(value) in MAPPINGS:
+        return like(
+            value,
+            {key: part if encode(key) == encode(path[0]) else held for key, held in value.items()},
+        )
+    return like(value, [part if at == path[0] else held for at, held in enumerate(value)])
 
 
 def random_path(roll: random.Random, value: Any) -> Path:
@@ -137,9 +146,9 @@ def test_any_part_can_be_removed(seed: int) -> None:
     assume(path and not is_record(part_at(value, path[:-1])))
 
     def without(holder: Any) -> Any:
-        if type(holder) is dict:
-            return {key: part for key, part in holder.items() if key != path[-1]}
-        return type(holder)([*holder[: path[-1]], *holder[path[-1] + 1 :]])
+        if type(holder) in MAPPINGS:
+            return like(holder, {key: part for key, part in holder.items() if key != path[-1]})
+        return like(holder, [part for at, part in enumerate(holder) if at != path[-1]])
 
     expected = changed_at(value, path[:-1], without)
     with small_nodes():
@@ -153,10 +162,14 @@ def test_an_item_can_be_inserted_into_any_list(seed: int) -> None:
     maker = Maker(seed)
     value = {"list": [maker.fresh() for _ in range(maker.random.randrange(50))], "x": maker.value()}
     path = random_path(maker.random, value)
-    path = path if type(part_at(value, path)) in (list, tuple) else ("list",)
+    path = path if type(part_at(value, path)) in SEQUENCES else ("list",)
+    holder = part_at(value, path)
+    assume(getattr(holder, "maxlen", None) is None or len(holder) < holder.maxlen)
     at = maker.random.randint(0, len(part_at(value, path)))
     item = maker.value(1)
-    expected = changed_at(value, path, lambda old: type(old)([*old[:at], item, *old[at:]]))
+    expected = changed_at(
+        value, path, lambda old: like(old, [*list(old)[:at], item, *list(old)[at:]])
+    )
     with small_nodes():
         found = Held(value).insert((*path, at), item)
 

@@ -18,7 +18,7 @@ from tests.tree.support import Objects, mutable_objects, root_of, small_nodes
 _SEEDS = st.integers(0, 2**32)
 _FATES = st.sampled_from(["accepted"] * 7 + ["lost"] * 2 + ["stored but not accepted"])
 _TIMES = st.integers(1, 3)
-_IN_CONTAINERS = [Editor.edit_list, Editor.edit_dict, Editor.edit_set]
+_IN_CONTAINERS = [Editor.edit_list, Editor.edit_dict, Editor.edit_set, Editor.edit_deque]
 _IN_LEAVES = [Editor.edit_text, Editor.edit_bytes_in_place, Editor.edit_field]
 _OF_PARTS = [Editor.replace, Editor.convert, Editor.convert_large, Editor.share]
 _EVERYWHERE = [*_IN_CONTAINERS, *_IN_LEAVES, *_OF_PARTS]

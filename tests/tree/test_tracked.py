@@ -19,6 +19,7 @@ EDITS = [
     Editor.edit_list,
     Editor.edit_dict,
     Editor.edit_set,
+    Editor.edit_deque,
     Editor.edit_text,
     Editor.edit_bytes_in_place,
     Editor.edit_field,

@@ -1,4 +1,4 @@
-"""Values without parts that msgpack cannot say: dates, ids, numbers, paths.
+"""Values without parts that msgpack cannot say: dates, ids, numbers, paths, patterns.
 
 Each has one form only: decoding and encoding again gives the same bytes.
 Modules are adopted when a program has imported them, so that importing Ropewalk
@@ -7,10 +7,14 @@ stays light.
 
 from __future__ import annotations
 
+import math
+import re
 import struct
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from ormsgpack import Ext
 
 from ropewalk.codec import _numpy
 from ropewalk.codec._codes import Code
@@ -199,6 +203,111 @@ def _decode_path(data: bytes) -> Any:
         ) from exc
 
 
+def _plain_int(value: int) -> Any:
+    """An integer as msgpack can say it."""
+    return value if -(2**63) <= value < 2**64 else Ext(Code.INT, _encode_int(value))
+
+
+def _unpack_ints(data: bytes) -> list[Any]:
+    found = unpack(data, lambda code, content: _decode_int(content) if code == Code.INT else None)
+    if type(found) is not list or set(map(type, found)) != {int}:
+        raise FormatError("a stored range or fraction does not hold integers")
+    return found
+
+
+def _encode_range(value: range) -> bytes:
+    return pack(list(map(_plain_int, (value.start, value.stop, value.step))))
+
+
+def _decode_range(data: bytes) -> range:
+    return range(*_unpack_ints(data))
+
+
+_FRACTION_BITS = 1 << 16
+"""The longest numerator or denominator: reducing a fraction takes the square of its length."""
+
+
+def _encode_fraction(value: Any) -> bytes:
+    parts = (value.numerator, value.denominator)
+    if set(map(type, parts)) != {int} or parts[1] < 1:
+        raise NotStorable("a fraction of other numbers than int has no exact stored form")
+    if max(parts[0].bit_length(), parts[1].bit_length()) > _FRACTION_BITS:
+        raise NotStorable(
+            f"a fraction of more than {_FRACTION_BITS:,} bits is not stored; "
+            "store its numerator and denominator"
+        )
+    if math.gcd(*parts) != 1:
+        raise NotStorable("a fraction that is not in its lowest terms comes back as another one")
+    return pack(list(map(_plain_int, parts)))
+
+
+def _decode_fraction(data: bytes) -> Any:
+    from fractions import Fraction
+
+    numerator, denominator = _unpack_ints(data)
+    if max(numerator.bit_length(), denominator.bit_length()) > _FRACTION_BITS:
+        raise FormatError("a stored fraction is too long")
+    return Fraction(numerator, denominator)
+
+
+_PATTERN_FLAGS = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)
+_LONGEST_PATTERN = 1 << 15
+"""In letters: a pattern is compiled when it is read."""
+
+
+def _encode_pattern(value: Any) -> bytes:
+    if type(value.pattern) not in (str, bytes):
+        raise NotStorable("a pattern of something else than str or bytes has no exact stored form")
+    if value.flags & ~_PATTERN_FLAGS:
+        raise NotStorable("a pattern that was compiled with re.DEBUG or re.TEMPLATE is not stored")
+    if len(value.pattern) > _LONGEST_PATTERN:
+        raise NotStorable(
+            f"a pattern of more than {_LONGEST_PATTERN:,} letters is not stored; store its text"
+        )
+    return pack([value.pattern, value.flags])
+
+
+def _decode_pattern(data: bytes) -> Any:
+    pattern, flags = unpack(data)
+    sound = type(pattern) in (str, bytes) and len(pattern) <= _LONGEST_PATTERN
+    if not sound or type(flags) is not int or flags & ~_PATTERN_FLAGS:
+        raise FormatError("a stored pattern is malformed")
+    try:
+        return re.compile(pattern, flags)
+    except Exception as exc:
+        raise FormatError(f"a stored pattern does not compile here: {exc}") from exc
+
+
+_IP_KINDS = (
+    "IPv4Address",
+    "IPv6Address",
+    "IPv4Network",
+    "IPv6Network",
+    "IPv4Interface",
+    "IPv6Interface",
+)
+
+
+def _encode_ip(value: Any) -> bytes:
+    # Not as text: versions of Python write IPv6 addresses differently.
+    kind = _IP_KINDS.index(type(value).__name__)
+    address = value.network_address if "Network" in _IP_KINDS[kind] else value
+    prefix = None if kind < 2 else (value if address is not value else value.network).prefixlen
+    return pack([kind, address.packed, prefix, getattr(address, "scope_id", None)])
+
+
+def _decode_ip(data: bytes) -> Any:
+    import ipaddress
+
+    kind, packed, prefix, scope = unpack(data)
+    if type(kind) is not int or kind < 0 or type(packed) is not bytes:
+        raise FormatError("a stored IP address is malformed")
+    cls = getattr(ipaddress, _IP_KINDS[kind])
+    plain = ipaddress.IPv6Address if kind % 2 else ipaddress.IPv4Address
+    text = str(plain(packed)) if scope is None else f"{plain(packed)}%{scope}"
+    return cls(text if prefix is None else f"{text}/{prefix}")
+
+
 def _datetime_atoms(module: Any) -> dict[type, Atom]:
     return {
         module.date: Atom(Code.DATE, _encode_date),
@@ -217,6 +326,10 @@ _MODULES: dict[str, Callable[[Any], dict[type, Atom]]] = {
     "uuid": lambda module: {module.UUID: Atom(Code.UUID, _encode_uuid)},
     "decimal": lambda module: {module.Decimal: Atom(Code.DECIMAL, _encode_decimal)},
     "pathlib": _path_atoms,
+    "fractions": lambda module: {module.Fraction: Atom(Code.FRACTION, _encode_fraction)},
+    "ipaddress": lambda module: {
+        getattr(module, name): Atom(Code.IP_ADDRESS, _encode_ip) for name in _IP_KINDS
+    },
     "numpy": lambda module: {
         scalar: Atom(Code.SCALAR, _numpy.encode_scalar) for scalar in _numpy.scalar_types(module)
     },
@@ -226,14 +339,17 @@ _atoms: dict[type, Atom] = {
     bytearray: Atom(Code.BYTEARRAY, bytes),
     int: Atom(Code.INT, _encode_int),
     complex: Atom(Code.COMPLEX, _encode_complex),
+    range: Atom(Code.RANGE, _encode_range),
+    re.Pattern: Atom(Code.PATTERN, _encode_pattern),
 }
 _adopted: set[str] = set()
+_CONTAINERS = frozenset({tuple, list, dict, set, frozenset})
 
 
 def atom_of(cls: type) -> Atom | None:
     """How values of exactly this type are encoded, if they are atoms."""
     found = _atoms.get(cls)
-    if found is None and len(_adopted) < len(_MODULES):
+    if found is None and cls not in _CONTAINERS and len(_adopted) < len(_MODULES):
         _adopt()
         found = _atoms.get(cls)
     return found
@@ -264,6 +380,10 @@ DECODERS: dict[int, Callable[[bytes], Any]] = {
     Code.DECIMAL: _decode_decimal,
     Code.PATH: _decode_path,
     Code.SCALAR: _numpy.decode_scalar,
+    Code.RANGE: _decode_range,
+    Code.FRACTION: _decode_fraction,
+    Code.PATTERN: _decode_pattern,
+    Code.IP_ADDRESS: _decode_ip,
 }
 
 

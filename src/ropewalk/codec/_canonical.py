@@ -16,11 +16,13 @@ from ormsgpack import Ext
 from ropewalk.codec._atoms import DECODERS, is_canonical_atom
 from ropewalk.codec._classes import LONGEST_NAME
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from ropewalk.codec._collections import check_head
 from ropewalk.codec._models import set_unless_marked
 from ropewalk.codec._msgpack import hidden_failure, nesting_exceeds, pack, unpack
 from ropewalk.codec._numpy import build_array
 from ropewalk.errors import FormatError
 
+_TWICE = "a dict has the same key twice"
 _LINK_SIZE = 32
 _LINK_HEAD = bytes([0xC7, _LINK_SIZE, Code.LINK])
 
@@ -82,10 +84,28 @@ def _check_set(content: list[Any]) -> None:
 
 
 def _check_dict(content: list[Any]) -> None:
-    keys = content[::2]
-    _expect(len(content) % 2 == 0, "a dict lacks a value")
-    _expect(any(type(key) is not str for key in keys), "a dict of texts is stored as another")
-    _expect(len({pack(key) for key in keys}) == len(keys), "a dict has the same key twice")
+    _check_pairs(content)
+    _expect(
+        any(type(key) is not str for key in content[::2]), "a dict of texts is stored as another"
+    )
+
+
+def _check_pairs(content: Any) -> None:
+    _expect(type(content) is list and len(content) % 2 == 0, "a dict lacks a value")
+    _expect(len({pack(key) for key in content[::2]}) * 2 == len(content), _TWICE)
+
+
+def _check_deque(content: list[Any]) -> None:
+    *head, items = content or [None]
+    check_head(Code.DEQUE, head)
+    sound = type(items) is list and (head[0] is None or len(items) <= head[0])
+    _expect(sound, "a deque has more items than its maxlen")
+
+
+def _check_default_dict(content: list[Any]) -> None:
+    *head, pairs = content or [None]
+    check_head(Code.DEFAULT_DICT, head)
+    _check_pairs(pairs)
 
 
 def _check_named(content: list[Any]) -> None:
@@ -140,6 +160,10 @@ _CHECKS: dict[int, Callable[[list[Any]], None]] = {
     Code.CUSTOM: _check_custom,
     Code.ENUM: _check_enum,
     Code.ARRAY: _check_array,
+    Code.DEQUE: _check_deque,
+    Code.ORDERED_DICT: _check_pairs,
+    Code.COUNTER: _check_pairs,
+    Code.DEFAULT_DICT: _check_default_dict,
 }
 
 

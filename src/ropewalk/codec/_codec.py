@@ -16,6 +16,7 @@ from ropewalk.codec._atoms import atom_of
 from ropewalk.codec._canonical import check_canonical
 from ropewalk.codec._classes import default_name
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, NO_ROOM, Code
+from ropewalk.codec._collections import MAPPINGS, open_collection
 from ropewalk.codec._decoder import Decoder, no_links
 from ropewalk.codec._msgpack import (
     array_header,
@@ -157,7 +158,14 @@ class Codec:
         if atom is not None:
             return Opened(atom.code, Form.BYTES, atom.encode(value))
         entry = self.registry.of(cls)
-        return self._open_other(value) if entry is None else open_declared(entry, value)
+        if entry is not None:
+            return open_declared(entry, value)
+        opened = open_collection(value)
+        if opened is None:
+            return self._open_other(value)
+        if opened.form is Form.MAPPING:
+            self._check_keys(list(opened.parts))
+        return opened
 
     def _open_other(self, value: Any) -> Opened:
         if _numpy.is_array(value):
@@ -230,13 +238,21 @@ class Codec:
         if depth >= MAX_NESTED:
             raise NotStorable("nested too deeply")
         self._check_keys(list(own))
-        keys = [self._pack(key, depth + 1) for key in own]
-        if len(set(keys)) < len(keys) or not _FOREIGN.isdisjoint(map(type, own)):
-            raise NotStorable("it has a memoryview for a key, or the same key twice")
-        parts = [self._pack(held, depth + 1) for held in own.values()]
-        payload = b"".join(chain((array_header(2 * len(keys)),), *zip(keys, parts, strict=True)))
+        payload = self._pack_in_turn(own, depth + 1)
         _refuse_deep(payload, depth)
         return extension(Code.DICT, payload)
+
+    def _pack_in_turn(self, own: dict[Any, Any], depth: int) -> bytes:
+        """The encoding of the list of keys and values of a mapping."""
+        if _SINGLE.issuperset(map(type, own)):
+            data = self._pack_alone([piece for pair in own.items() for piece in pair])
+            if data is not None:
+                return data
+        keys = [self._pack(key, depth) for key in own]
+        if len(set(keys)) < len(keys) or not _FOREIGN.isdisjoint(map(type, own)):
+            raise NotStorable("it has a memoryview for a key, or the same key twice")
+        parts = [self._pack(held, depth) for held in own.values()]
+        return b"".join(chain((array_header(2 * len(keys)),), *zip(keys, parts, strict=True)))
 
     def _call_packer(self, own: list[Any] | dict[Any, Any], depth: int) -> bytes:
         try:
@@ -281,6 +297,9 @@ class Codec:
             if len(set(members)) < len(members) or not _FOREIGN.isdisjoint(map(type, parts)):
                 raise NotStorable("it holds a memoryview, or the same member twice")
             return array_header(len(members)) + b"".join(members)
+        if opened.code in MAPPINGS:
+            pairs = self._pack_in_turn(parts, depth)
+            return pack([*opened.head, Fragment(pairs)]) if opened.head else pairs
         if not opened.head:
             data = self._pack_alone(parts)
             return self._pack_own(parts, depth) if data is None else data
@@ -298,6 +317,8 @@ _TEXTS: Final = frozenset({str})
 _NO_VALUES: Final = frozenset({Ext, Fragment})
 _FOREIGN: Final = _NO_VALUES | {bytearray, memoryview}
 _LOOSE: Final = _FOREIGN | {list, dict}
+_SINGLE: Final = frozenset({str, int, bool, type(None)})
+"""Types of keys that are stored as other bytes than every other key of a dict."""
 
 
 def _refuse_deep(payload: bytes, depth: int) -> None:

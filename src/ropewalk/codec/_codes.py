@@ -30,6 +30,15 @@ class Code(IntEnum):
     ARRAY = 19
     SCALAR = 20
     PICKLE = 21
+    DEQUE = 22
+    ORDERED_DICT = 23
+    COUNTER = 24
+    DEFAULT_DICT = 25
+    RANGE = 26
+    FRACTION = 27
+    PATTERN = 28
+    IP_ADDRESS = 29
+    FRAME = 30
     # Types that msgpack has itself; they appear only at the root of a large value.
     LIST = 32
     BYTES = 33

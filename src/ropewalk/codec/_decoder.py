@@ -12,6 +12,7 @@ from ropewalk.codec import _numpy
 from ropewalk.codec._atoms import DECODERS, decode_atom
 from ropewalk.codec._classes import LONGEST_NAME
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from ropewalk.codec._collections import MAPPINGS, build_collection
 from ropewalk.codec._models import ModelPlan, plan_of
 from ropewalk.codec._msgpack import hidden_failure, nesting_exceeds
 from ropewalk.codec._records import member_of, put_together, unsafe_key
@@ -130,10 +131,14 @@ class Decoder:
         content = self._content(depth, code, data)
         if code == Code.DICT:
             return self.pairs_to_dict(content[::2], content[1::2])
+        head: list[Any] = []
+        parts: Any = content
         if code in _HEADED:
             *head, parts = content or [None]
-            return self.close(code, head, [parts] if code == Code.CUSTOM else parts)
-        return self.close(code, [], content)
+        if code in MAPPINGS:
+            _expect(type(parts) is list, "dict")
+            parts = self.pairs_to_dict(parts[::2], parts[1::2])
+        return self.close(code, head, [parts] if code == Code.CUSTOM else parts)
 
     def _unpickle(self, data: bytes) -> Any:
         if self._codec.pickle is None:
@@ -188,6 +193,10 @@ class Decoder:
         reason = unsafe_key(self._codec.registry, keys)
         if reason is not None:
             raise FormatError(f"a stored key would run code: {reason}")
+
+    def _make_deque(self, head: list[Any], parts: Any) -> Any:
+        _expect(type(parts) is list, "deque")
+        return build_collection(Code.DEQUE, head, parts)
 
     def _make_str(self, head: list[Any], parts: bytes) -> str:
         try:
@@ -270,6 +279,10 @@ class Decoder:
         return entry, stored
 
 
+def _make_mapping(code: int, decoder: Decoder, head: list[Any], parts: Any) -> Any:
+    return build_collection(code, head, parts)
+
+
 _MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
     Code.LIST: lambda decoder, head, parts: parts,
     Code.BYTES: lambda decoder, head, parts: parts,
@@ -279,13 +292,17 @@ _MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
     Code.SET: Decoder._make_set,
     Code.FROZENSET: Decoder._make_frozenset,
     Code.STR: Decoder._make_str,
+    Code.DEQUE: Decoder._make_deque,
+    **{code: partial(_make_mapping, code) for code in MAPPINGS},
     Code.ARRAY: Decoder._make_array,
     Code.ENUM: lambda decoder, head, parts: decoder._make_enum(head, parts),
     Code.RECORD: lambda decoder, head, parts: decoder._make_record(head, parts),
     Code.CUSTOM: lambda decoder, head, parts: decoder._make_custom(head, parts),
 }
-_HEADED = frozenset({Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM})
-_NESTED = _HEADED | {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT}
+_HEADED = frozenset(
+    {Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM, Code.DEQUE, Code.DEFAULT_DICT}
+)
+_NESTED = _HEADED | MAPPINGS | {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT}
 
 
 def _all_text(names: Any) -> bool:

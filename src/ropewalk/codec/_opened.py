@@ -22,7 +22,7 @@ class Opened(NamedTuple):
 
     `parts` is a list (sequence), a dict (mapping) or bytes. `head` is what else is
     needed to put the value together again: the name and version of a class, the
-    shape of an array.
+    shape of an array, the longest length of a deque.
     """
 
     code: Code
@@ -39,10 +39,13 @@ def nests(opened: Opened) -> bool:
 def open_extension(code: int, payload: bytes) -> Opened:
     """The parts that an encoded value was made of, as they are encoded, and not checked.
 
-    Those of a dict are its keys and values in turn.
+    Those of a mapping are its keys and values in turn.
     """
-    if code in (Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT):
+    if code in _BARE:
         return Opened(Code(code), Form.SEQUENCE, unpack(payload))
+    if code in (Code.DEQUE, Code.DEFAULT_DICT):
+        *head, parts = unpack(payload)
+        return Opened(Code(code), Form.SEQUENCE, parts, tuple(head))
     if code == Code.RECORD:
         *head, fields = unpack(payload)
         return Opened(Code.RECORD, Form.MAPPING, fields, tuple(head))
@@ -55,12 +58,19 @@ def open_extension(code: int, payload: bytes) -> Opened:
     return Opened(Code(code), Form.BYTES, payload)
 
 
+_BARE = frozenset(
+    {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT, Code.ORDERED_DICT, Code.COUNTER}
+)
+
+
 def close_sequence(code: int, head: tuple[Any, ...], parts: list[bytes]) -> bytes:
     """The encoding of a sequence from the encodings of its parts."""
     if code == Code.CUSTOM:
         return extension(code, _headed(head) + parts[0])
     body = array_header(len(parts)) + b"".join(parts)
-    return body if code == Code.LIST else extension(code, body)
+    if code == Code.LIST:
+        return body
+    return extension(code, _headed(head) + body if head else body)
 
 
 def close_mapping(
@@ -70,9 +80,10 @@ def close_mapping(
     pairs = b"".join([piece for pair in zip(keys, parts, strict=True) for piece in pair])
     if code == Code.RECORD:
         return extension(code, _headed(head) + map_header(len(keys)) + pairs)
-    if plain_keys:
+    if plain_keys and code == Code.DICT:
         return map_header(len(keys)) + pairs
-    return extension(code, array_header(2 * len(keys)) + pairs)
+    body = array_header(2 * len(keys)) + pairs
+    return extension(code, _headed(head) + body if head else body)
 
 
 def _headed(head: tuple[Any, ...]) -> bytes:

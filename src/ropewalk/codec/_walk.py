@@ -91,10 +91,13 @@ class Walk:
             return self._extend(opened, [*opened.head, fields], depth)
         if opened.code == Code.CUSTOM:
             return self._extend(opened, [*opened.head, self._lower(opened.parts[0], below)], depth)
-        items = self._items(opened.parts, below)
-        if opened.code != Code.TUPLE:
+        if opened.form is Form.MAPPING:
+            items = self._pairs(opened.parts, below)
+        else:
+            items = self._items(opened.parts, below)
+        if opened.code in (Code.SET, Code.FROZENSET):
             items = self._in_order(items)
-        return self._extend(opened, items, depth)
+        return self._extend(opened, [*opened.head, items] if opened.head else items, depth)
 
     def _items(self, items: list[Any], depth: int) -> list[Any]:
         # A loop, and no call of `_at`, because Python counts frames.
@@ -115,16 +118,20 @@ class Walk:
         value: dict[Any, Any] = opened.parts
         if all(type(key) is str for key in value):
             return self._plain_dict(value, depth)
+        return self._extend(opened, self._pairs(value, depth + 1), depth)
+
+    def _pairs(self, value: dict[Any, Any], depth: int) -> list[Any]:
+        """Keys and values in turn."""
         flat: list[Any] = []
         seen: set[bytes] = set()
         for key, held in value.items():
-            lowered = self._at(key, key, depth + 1)
+            lowered = self._at(key, key, depth)
             encoded = pack(lowered)
             if encoded in seen:
                 self._refuse("two of its keys are stored as the same bytes (nan twice?)")
             seen.add(encoded)
-            flat += [lowered, self._at(key, held, depth + 1)]
-        return self._extend(opened, flat, depth)
+            flat += [lowered, self._at(key, held, depth)]
+        return flat
 
     def _plain_dict(self, value: dict[str, Any], depth: int) -> dict[str, Any]:
         lowered = {}

@@ -8,6 +8,7 @@ from ormsgpack import Ext
 
 from ropewalk.codec import Codec, Field, Path, format_path
 from ropewalk.codec._codes import Code
+from ropewalk.codec._collections import CLASSES, check_head
 from ropewalk.codec._opened import close_sequence
 from ropewalk.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from ropewalk.tree._builder import Builder, Title
@@ -38,6 +39,12 @@ class Container(NamedTuple):
     def is_set(self) -> bool:
         """Whether its parts are members of a set."""
         return self.title.code in SETS
+
+    @property
+    def most(self) -> int | None:
+        """How many items a deque may hold, if that is bounded."""
+        longest: int | None = self.title.head[0] if self.title.code == Code.DEQUE else None
+        return longest
 
     def step(self, codec: Codec, encoded: bytes) -> Any:
         """The step of a path that an encoded key is."""
@@ -124,8 +131,13 @@ def _open_extension(part: bytes, read: Reader) -> Container | None:
     code, content = unpack_part(part, lambda code, data: (code, data))
     if code in (Code.TUPLE, *SETS):
         return _inline(Title(Code(code)), ITEMS, unpack_list(content), read)
-    if code == Code.DICT:
-        return _inline(Title(Code.DICT), PAIRS, unpack_list(content), read)
+    if code in (Code.DICT, Code.ORDERED_DICT, Code.COUNTER):
+        return _inline(Title(Code(code)), PAIRS, unpack_list(content), read)
+    if code in (Code.DEQUE, Code.DEFAULT_DICT):
+        *head, parts = unpack_list(content) or [None]
+        if type(parts) is not list:
+            raise FormatError("a stored container has no content")
+        return _inline(_title(Code(code), tuple(head)), layout_of(code), parts, read)
     if code == Code.RECORD:
         *head, fields = unpack_list(content) or [None]
         if type(fields) is not dict:
@@ -140,7 +152,9 @@ _MOST_PARTS = 2**62
 
 def _title(code: Code, head: tuple[Any, ...]) -> Title:
     """The title of a container; raises FormatError."""
-    if not (_is_record_head(head) if code == Code.RECORD else not head):
+    if code in CLASSES:
+        check_head(code, head)
+    elif not (_is_record_head(head) if code == Code.RECORD else not head):
         raise FormatError("the title of a stored container is malformed")
     return Title(code, head)
 

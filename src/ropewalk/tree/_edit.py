@@ -26,7 +26,7 @@ from ropewalk.tree._container import (
 )
 from ropewalk.tree._cuts import KEY_MAX
 from ropewalk.tree._embed import Embedder, steadily
-from ropewalk.tree._layout import Entry
+from ropewalk.tree._layout import KEYED, Entry
 from ropewalk.tree._levels import Span
 from ropewalk.tree._load import Loader
 from ropewalk.tree._marks import is_marked, marks_of, with_marks
@@ -85,7 +85,7 @@ def remove(root: ObjectId, path: Path, read: Reader, codec: Codec | None = None)
 def insert(
     root: ObjectId, path: Path, value: Any, read: Reader, codec: Codec | None = None
 ) -> Edited:
-    """Insert an item into a list or tuple before the index that ends the path.
+    """Insert an item into a list, tuple or deque before the index that ends the path.
 
     An index of -1 is that of the last item, and the length is that of the end.
     """
@@ -127,7 +127,7 @@ class _Edit:
             raise nowhere(self._path, depth)
         at, entry = self._find(opened, self._path[depth])
         last = depth == self._stop - 1
-        if entry is None and not (last and opened.title.code in (Code.DICT, Code.MAP)):
+        if entry is None and not (last and opened.title.code in (*KEYED, Code.MAP)):
             raise nowhere(self._path, depth)
         new = self._descend(None if entry is None else entry.body, depth + 1, change)
         if new is None and entry is None:
@@ -200,11 +200,13 @@ class _Edit:
         if part is None:
             raise nowhere(self._path, self._stop - 1)
         opened = open_part(part, self._builder.read)
-        if opened is None or opened.title.code not in (Code.LIST, Code.TUPLE):
-            raise InvalidInput("insert works on lists and tuples only")
+        if opened is None or opened.title.code not in (Code.LIST, Code.TUPLE, Code.DEQUE):
+            raise InvalidInput("insert works on lists, tuples and deques only")
         total, index = opened.view.total, self._path[-1]
         if type(index) is not int or not -total <= index <= total:
             raise InvalidInput(f"{index!r} is not an index of a list of {total} items")
+        if total == opened.most:
+            raise InvalidInput(f"the deque is full: its maxlen is {total}")
         at = index + total if index < 0 else index
         entry = Entry(b"", self.embed(value, None))
         return edit_sequence(self._builder, opened, [Span(at, at, [entry])])

@@ -16,7 +16,7 @@ from ropewalk.codec._opened import Form, Opened, close_sequence
 from ropewalk.errors import ChangedMeanwhile, NotStorable
 from ropewalk.tree._builder import Builder, Built, Title
 from ropewalk.tree._cuts import INLINE_MAX
-from ropewalk.tree._layout import SETS, Entry
+from ropewalk.tree._layout import KEYED, SETS, Entry
 from ropewalk.tree._mirrors import (
     BytesMirror,
     MappingMirror,
@@ -324,9 +324,10 @@ def _extension_parts(old: bytes, title: Title) -> dict[Any, bytes]:
     raw = unpack(content)
     if title.code == Code.RECORD:
         return {pack(key): pack(part) for key, part in raw[-1].items()}
-    if title.code == Code.DICT:
-        keys, parts = raw[::2], raw[1::2]
-        return {pack(key): pack(part) for key, part in zip(keys, parts, strict=True)}
     if title.code == Code.CUSTOM:
         return {0: pack(raw[-1])}
+    raw = raw[-1] if title.head else raw
+    if title.code in KEYED:
+        keys, parts = raw[::2], raw[1::2]
+        return {pack(key): pack(part) for key, part in zip(keys, parts, strict=True)}
     return {index: pack(part) for index, part in enumerate(raw)}

@@ -6,6 +6,7 @@ from typing import Any
 
 from ropewalk.codec import Codec, Path, default_codec
 from ropewalk.codec._codes import Code
+from ropewalk.codec._collections import CLASSES
 from ropewalk.errors import InvalidInput, MergeConflict
 from ropewalk.tree._builder import Builder
 from ropewalk.tree._compare import differing, hunks
@@ -297,6 +298,9 @@ class _Merge:
                 entries = new_items(step)
             if step.ours is None or entries != step.ours.new:
                 spans.append(Span(step.start, step.stop, entries))
+        grown = sum([len(span.entries) - (span.stop - span.start) for span in spans])
+        if ours.most is not None and ours.view.total + grown > ours.most:
+            raise Overlap  # Both sides filled a deque, which cannot hold it all.
         return edit_sequence(self.builder, ours, spans)
 
 
@@ -310,6 +314,7 @@ _CLASSES = {
     Code.DICT: dict,
     Code.SET: set,
     Code.FROZENSET: frozenset,
+    **CLASSES,
 }
 
 

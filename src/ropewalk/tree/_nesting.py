@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from ropewalk.codec._collections import CLASSES
 from ropewalk.codec._msgpack import nesting_exceeds, pack, unpack
 from ropewalk.errors import NotStorable
 from ropewalk.tree._container import Edited
@@ -28,6 +29,7 @@ _NESTED = frozenset(
         Code.RECORD,
         Code.CUSTOM,
         Code.ARRAY,
+        *CLASSES,
     }
 )
 

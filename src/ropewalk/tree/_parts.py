@@ -12,6 +12,7 @@ from typing import Any, Final
 from ormsgpack import Ext
 
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from ropewalk.codec._collections import CLASSES
 from ropewalk.codec._msgpack import hidden_failure, nesting_exceeds, pack, unpack
 from ropewalk.errors import FormatError
 from ropewalk.tree._commits import commit_links
@@ -62,7 +63,9 @@ def unpack_list(data: bytes) -> list[Any]:
     return content
 
 
-_NESTED = frozenset({Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT, Code.RECORD, Code.CUSTOM})
+_NESTED = frozenset(
+    {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT, Code.RECORD, Code.CUSTOM, *CLASSES}
+)
 
 
 def links_in(data: bytes) -> list[ObjectId]:

@@ -11,6 +11,7 @@ from ropewalk.codec._opened import Form, Opened
 from ropewalk.codec._walk import Walk
 from ropewalk.errors import ChangedMeanwhile, NotStorable
 from ropewalk.tree._cuts import INLINE_MAX, KEY_MAX
+from ropewalk.tree._layout import KEYED
 
 
 def explain(codec: Codec, value: Any, refusal: Exception) -> NotStorable | ChangedMeanwhile:
@@ -32,7 +33,7 @@ def _long_key(codec: Codec, value: Any) -> Path | None:
     while pending:
         path, value = pending.pop()
         opened = codec.open_up(value)
-        if opened.code == Code.DICT:
+        if opened.code in KEYED:
             for key in opened.parts:
                 if len(codec.encode(key)) > KEY_MAX:
                     return (*path, key)

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from ormsgpack import Ext
 
 from ropewalk.codec import Codec
-from ropewalk.codec._codes import Code
 from ropewalk.codec._msgpack import array_header, pack, unpack
 from ropewalk.codec._opened import Form, Opened, open_extension
 from ropewalk.errors import NotStorable, RopewalkError
+from ropewalk.tree._layout import KEYED
 
 
 class Live(NamedTuple):
@@ -57,10 +57,10 @@ class SnapshotCodec(Codec):
         if type(value) is not Ext:
             return super().open_up(value)
         opened = open_extension(*unpack(pack(value), lambda code, data: (code, data)))
-        if opened.code != Code.DICT:
+        if opened.code not in KEYED:
             return opened
         keys, parts = opened.parts[::2], opened.parts[1::2]
-        return Opened(Code.DICT, Form.MAPPING, self._keyed(keys, parts))
+        return opened._replace(form=Form.MAPPING, parts=self._keyed(keys, parts))
 
     def _keyed(self, keys: list[Any], parts: list[Any]) -> dict[Any, Any]:
         try:
