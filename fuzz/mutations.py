@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import pathlib
 import random
+import re
 import uuid
 import zoneinfo
+from collections import Counter, OrderedDict, defaultdict, deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -38,6 +42,7 @@ from tests.strategies import same
 
 EXPECTED = (FormatError, UndeclaredClass, ClassChanged, NotAllowed)
 _CODEC = Codec()
+_CODES = [*map(int, Code), 99]
 # Bytes that mean something to msgpack or to us.
 _TELLING = [0x80, 0x81, 0x90, 0x91, 0x92, 0xA0, 0xA1, *range(0xC0, 0xE0), 0xFF, *range(24)]
 # A class decides which stored fields and names it takes, so these may be written otherwise.
@@ -47,6 +52,8 @@ _ODD: list[Any] = [None, True, 0, 1, -1, 5, 2**63, 2**64 - 1, 1.0, -0.0, "", "a"
 _ODD += ["|S0", "<U1", "<M8", "sample.Note", "sample.Color", "sample.Money", "UTC", "../x", "RED"]
 _ODD += [b"", b"\0" * 4, [], [1], [[]], {}, {"x": 1}, {"name": 1}, {"_secret": 2, "+more": 3}]
 _ODD += [Ext(Code.TUPLE, b"\x90"), Ext(Code.INT, b"\x01" + bytes(8)), Ext(Code.LINK, bytes(32))]
+_ODD += ["list", "object", "(", "a*", 32, 2**63 - 1, Ext(Code.RANGE, b"\x93\x00\x01\x02")]
+_ODD += [Ext(Code.DEQUE, b"\x92\xc0\x91\x01"), Ext(Code.COUNTER, b"\x92\xa1a\x01")]
 _ODD += [Ext(Code.SET, b"\x91\x90"), Ext(Code.DICT, b"\x92\x01\x02"), Ext(Code.DECIMAL, b"sNaN")]
 
 
@@ -67,6 +74,11 @@ def _values() -> list[Any]:
         [Color.RED, Right.READ | Right.VAST, Point(1, "y"), Note("n", ["t"]), Spot(1)],
         [Slim(1), Person(name="p"), opened, IntBox(content=3), Item("k"), Coin(5), Money(1, "EUR")],
         {Fixed(held=1): {Spot(1, 2), Coin(3)}},
+        [deque([1, (2,)], 5), deque(["a"]), Counter("abca"), OrderedDict([("b", 1), (2, "c")])],
+        [defaultdict(list, {"a": [1]}), defaultdict(None, {None: 1}), range(-3, 10**20, 7)],
+        {Fraction(-3, 4): re.compile("a|(?i:b)", re.X), re.compile(b"\\w", re.L): Fraction(1)},
+        {ipaddress.ip_address("10.0.0.1"), ipaddress.ip_network("10.0.0.0/8")},
+        [ipaddress.ip_interface("fe80::1%eth0/64"), ipaddress.ip_address("::ffff:1.2.3.4")],
     ]
 
 
@@ -122,7 +134,7 @@ class Mutator:
     def _shake_extension(self, value: Ext, chance: float) -> Ext:
         code, data = unpack(pack(value), lambda code, data: (code, data))
         if self._random.random() < chance / 4:
-            code = self._random.choice([*range(1, 23), 32, 99])
+            code = self._random.choice(_CODES)
         try:
             return Ext(code, pack(self._shake(unpack(data), chance)))
         except ValueError:
@@ -164,7 +176,7 @@ class Mutator:
 
     def _wrap(self, data: bytearray) -> None:
         """The whole as the content of an extension, or as an item."""
-        code = self._random.choice([*range(1, 23), 32, 99])
+        code = self._random.choice(_CODES)
         head = self._random.choice([b"", b"\x91", b"\x92\x01", b"\x81\xa1a"])
         data[:] = extension(code, head + bytes(data))
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from fractions import Fraction
+from ipaddress import ip_network
 from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import UUID
@@ -197,6 +200,14 @@ VALUES: list[tuple[Any, Any]] = [
     (UUID(int=1), {"$uuid": "00000000-0000-0000-0000-000000000001"}),
     (Decimal("1.10"), {"$decimal": "1.10"}),
     (PurePosixPath("a/b"), {"$path": "a/b"}),
+    (deque([1, (2,)], 3), {"$deque": {"items": [1, {"$tuple": [2]}], "maxlen": 3}}),
+    (OrderedDict(b=1, a=2), {"$ordered_dict": [["b", 1], ["a", 2]]}),
+    (Counter("aa"), {"$counter": [["a", 2]]}),
+    (defaultdict(list, x=[1]), {"$default_dict": {"factory": "list", "items": [["x", [1]]]}}),
+    (range(1, 9, 2), {"$range": [1, 9, 2]}),
+    (Fraction(3, 4), {"$fraction": "3/4"}),
+    (re.compile("a|b", re.I), {"$pattern": {"pattern": "a|b", "flags": 34}}),
+    (ip_network("10.0.0.0/8"), {"$ip": "10.0.0.0/8"}),
     (numpy.array([1, 2], "int8"), {"$array": {"dtype": "int8", "items": [1, 2]}}),
     (ABSENT, {"$absent": True}),
 ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import pathlib
+import re
 import uuid
 import zoneinfo
+from collections import Counter, OrderedDict, defaultdict, deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -135,6 +139,27 @@ VECTORS: list[tuple[Any, str]] = [
     ),
     (np.array(1.5), "c7121394a33c663890a143c408000000000000f83f"),
     (np.zeros((0, 3), "?"), "c70c1394a37c6231920003a143c400"),
+    (deque([1, "a"], 9), "c7061692099201a161"),
+    (deque(), "c7031692c090"),
+    (OrderedDict([("b", 1), ("a", [2])]), "d71794a16201a1619102"),
+    (Counter({"x": 2, 1: -1}), "c7061894a1780201ff"),
+    (defaultdict(list, {"a": [1]}), "c70b1992a46c69737492a1619101"),
+    (defaultdict(None), "c7031992c090"),
+    (range(3), "d61a93000301"),
+    (range(10**20, 0, -7), "c70f1a93c70907056bc75e2d6310000000f9"),
+    (Fraction(-3, 4), "c7031b92fd04"),
+    (Fraction(2**70), "c70e1b92c7090740000000000000000001"),
+    (re.compile("a|b", re.I), "c7061c92a3617c6222"),
+    (re.compile(rb"\d+"), "c7071c92c4035c642b00"),
+    (ipaddress.ip_address("10.0.0.1"), "c70a1d9400c4040a000001c0c0"),
+    (
+        ipaddress.ip_address("fe80::1%eth0"),
+        "c71a1d9401c410fe800000000000000000000000000001c0a465746830",
+    ),
+    (ipaddress.ip_network("10.0.0.0/8"), "c70a1d9402c4040a00000008c0"),
+    (ipaddress.ip_network("fe80::/10"), "c7161d9403c410fe8000000000000000000000000000000ac0"),
+    (ipaddress.ip_interface("10.0.0.1/8"), "c70a1d9404c4040a00000108c0"),
+    (ipaddress.ip_interface("fe80::1/64"), "c7161d9405c410fe80000000000000000000000000000140c0"),
 ]
 
 

@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections import OrderedDict, namedtuple
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -51,6 +51,10 @@ Point = namedtuple("Point", "x y")
 
 class Level(IntEnum):
     HIGH = 1
+
+
+class Ordered(OrderedDict[str, int]):
+    pass
 
 
 class Bytes(bytes):
@@ -102,7 +106,10 @@ def test_a_dict_with_a_key_of_any_type_comes_back(store: Store, key: Any) -> Non
 
 @pytest.mark.parametrize(
     "value",
-    [(1, [2, (3,)]), {1, 2}, frozenset({"a"}), bytearray(b"x"), b"x", 1 + 2j, float("inf"), 2**200],
+    [
+        *((1, [2, (3,)]), {1, 2}, frozenset({"a"}), bytearray(b"x"), b"x", 1 + 2j, float("inf")),
+        *(2**200, OrderedDict(b=1, a=2), deque([1], 2), Counter("ab"), defaultdict(list)),
+    ],
     ids=repr,
 )
 def test_a_value_of_a_type_that_is_known_comes_back_as_that_type(store: Store, value: Any) -> None:
@@ -111,7 +118,7 @@ def test_a_value_of_a_type_that_is_known_comes_back_as_that_type(store: Store, v
 
 @pytest.mark.parametrize(
     "value",
-    [Point(1, 2), OrderedDict(a=1), Level.HIGH, Bytes(b"\x01"), memoryview(b"x"), object()],
+    [Point(1, 2), Ordered(a=1), Level.HIGH, Bytes(b"\x01"), memoryview(b"x"), object()],
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_that_would_come_back_as_another_type_is_refused(store: Store, value: Any) -> None:

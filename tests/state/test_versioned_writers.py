@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -322,15 +322,23 @@ def test_what_never_changes_is_replaced_and_not_changed(
 
 @pytest.mark.parametrize(
     "value",
-    [Counter("aab"), OrderedDict(a=1), numpy.arange(6.0), numpy.arange(20_000)],
-    ids=["Counter", "OrderedDict", "array", "large array"],
+    [
+        Counter("aab"),
+        OrderedDict(a=1),
+        defaultdict(int, a=1),
+        deque([1, 2, 3]),
+        numpy.arange(6.0),
+        numpy.arange(20_000),
+    ],
+    ids=["Counter", "OrderedDict", "defaultdict", "deque", "array", "large array"],
 )
 def test_other_objects_are_brought_up_to_date(
     pair: tuple[Versioned, Versioned], value: Any
 ) -> None:
     ours, theirs = pair
     set_up(pair, value)
-    if isinstance(value, numpy.ndarray):
+    mine = ours["x"]
+    if isinstance(value, numpy.ndarray | deque):
         theirs["x"][0] = 7
     else:
         theirs["x"]["a"] = 7
@@ -340,6 +348,7 @@ def test_other_objects_are_brought_up_to_date(
 
     assert repr(ours["x"]) == repr(theirs["x"])
     assert type(ours["x"]) is type(value)
+    assert ours["x"] is mine
     assert not ours.dirty
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import socket
 import threading
-from collections import UserDict, namedtuple
+from collections import Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -183,11 +183,31 @@ class Rude:
         (Model(x=1), "Model(x=1)"),
         (Struct(x=1), "Struct(x=1)"),
         (Path("/tmp"), "PosixPath('/tmp')"),
+        (deque([1, 2], 9), "deque[1, 2]"),
+        (Counter("aab"), "Counter{a: 2, b: 1}"),
+        (range(10**30), f"range(0, {10**30})"),
         pytest.param(1 << 100_000, "a number of 100,001 bits", id="long number"),
     ],
 )
 def test_a_small_value_is_one_line(value: Any, shown: str) -> None:
     assert lines(Live({"key": value})) == [f"key: {shown}"]
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [
+        (deque(range(5_000), 9_000), "deque of 5,000 items"),
+        (OrderedDict.fromkeys(map(str, range(5_000))), "OrderedDict of 5,000 keys"),
+        (defaultdict(list, {at: [at] for at in range(5_000)}), "defaultdict of 5,000 keys"),
+    ],
+    ids=["deque", "OrderedDict", "defaultdict"],
+)
+def test_a_large_container_is_named_by_its_type(state: State, value: Any, label: str) -> None:
+    state["key"] = value
+    if isinstance(state, Versioned):
+        state.commit()
+
+    assert label in view(state, max_tokens=300)
 
 
 def test_an_object_that_cannot_show_itself_is_named() -> None:

@@ -5,9 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from fractions import Fraction
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+)
 from pathlib import PurePath
 from typing import Any
 from uuid import UUID
@@ -61,7 +72,11 @@ def _one_spelling(value: Any) -> str:
 def _plain_dict(value: dict[Any, Any]) -> Any:
     if all(type(key) is str and not key.startswith("$") for key in value):
         return {key: plain(held) for key, held in value.items()}
-    return {"$dict": [[plain(key), plain(held)] for key, held in value.items()]}
+    return {"$dict": _pairs(value)}
+
+
+def _pairs(value: dict[Any, Any]) -> list[list[Any]]:
+    return [[plain(key), plain(held)] for key, held in value.items()]
 
 
 def _base64(value: bytes | bytearray) -> str:
@@ -85,6 +100,27 @@ _WRITERS: dict[type, Callable[[Any], Any]] = {
     timedelta: lambda value: {"$timedelta": [value.days, value.seconds, value.microseconds]},
     UUID: lambda value: {"$uuid": str(value)},
     Decimal: lambda value: {"$decimal": str(value)},
+    deque: lambda value: {
+        "$deque": {"items": [plain(item) for item in value], "maxlen": value.maxlen}
+    },
+    OrderedDict: lambda value: {"$ordered_dict": _pairs(value)},
+    Counter: lambda value: {"$counter": _pairs(value)},
+    defaultdict: lambda value: {
+        "$default_dict": {
+            "factory": getattr(value.default_factory, "__name__", None),
+            "items": _pairs(value),
+        }
+    },
+    range: lambda value: {"$range": [plain(one) for one in (value.start, value.stop, value.step)]},
+    Fraction: lambda value: {"$fraction": str(value)},
+    re.Pattern: lambda value: {"$pattern": {"pattern": plain(value.pattern), "flags": value.flags}},
+    **{
+        kind: lambda value: {"$ip": str(value)}
+        for kind in (
+            *(IPv4Address, IPv6Address, IPv4Network),
+            *(IPv6Network, IPv4Interface, IPv6Interface),
+        )
+    },
     Undeclared: lambda value: {
         "$class": {
             "name": value.name,

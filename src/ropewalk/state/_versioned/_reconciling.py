@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from itertools import takewhile
@@ -14,7 +15,7 @@ from ropewalk.errors import NotStorable
 
 _MOST_COMPARED: Final = 1_000_000
 """How many pairs of list items may be compared to find out which of them moved."""
-_CONTAINERS: Final = (dict, list, set, bytearray)
+_CONTAINERS: Final = (dict, list, set, bytearray, deque)
 
 
 class Reconciler:
@@ -58,6 +59,11 @@ class Reconciler:
                 self._bring_dict(held, old, new)
             case list():
                 self._bring_list(held, old, new)
+            case deque():
+                items = list(held)
+                self._bring_list(items, list(old), list(new))
+                held.clear()
+                held.extend(items)
             case set():
                 held |= new - old
                 held -= old - new

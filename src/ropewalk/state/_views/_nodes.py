@@ -12,6 +12,7 @@ from json import dumps
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ropewalk.codec import Undeclared
+from ropewalk.codec._collections import CLASSES
 from ropewalk.state._tasks._plain import name_of
 
 Shape: TypeAlias = Literal["list", "tuple", "set", "mapping", "record", "change", "lines", "text"]
@@ -46,7 +47,7 @@ class Node:
     """The parts in a range, each with its name."""
     text: Text | None = None
     title: str = ""
-    """The class of a record."""
+    """The class of a record, or of a container that is no list or dict."""
 
 
 def plain_text(shown: str, label: str = "") -> Node:
@@ -76,12 +77,14 @@ def look(value: Any) -> Node:
     if isinstance(value, (bytes, bytearray)):
         return _bytes(value)
     if isinstance(value, Mapping):
-        return mapping(value, f"{_kind(value, dict, 'dict')} of {counted(len(value), 'key')}")
+        made = mapping(value, f"{_kind(value, dict, 'dict')} of {counted(len(value), 'key')}")
+        return dataclasses.replace(made, title=_title(value))
     fields = _fields(value)
     if fields is not None:
         return fields
     if isinstance(value, (list, deque)):
-        return _sequence(value, "list", _kind(value, list, "list"))
+        made = _sequence(value, "list", _kind(value, list, "list"))
+        return dataclasses.replace(made, title=_title(value))
     if isinstance(value, tuple):
         return _sequence(value, "tuple", _kind(value, tuple, "tuple"))
     if isinstance(value, (set, frozenset)):
@@ -180,6 +183,11 @@ def _fields(value: Any) -> Node | None:
         if not names:
             return None
     return record(cls.__qualname__, {name: getattr(value, name, None) for name in names})
+
+
+def _title(value: Any) -> str:
+    """The name of a container of `collections`, as it stands before its content."""
+    return type(value).__name__ if type(value) in CLASSES.values() else ""
 
 
 def _kind(value: Any, plain: type, name: str) -> str:

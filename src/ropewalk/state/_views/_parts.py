@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from ropewalk.codec import Codec, Path
 from ropewalk.codec._codes import Code
+from ropewalk.codec._collections import CLASSES, MAPPINGS
 from ropewalk.errors import RopewalkError
 from ropewalk.state._views._nodes import (
     Node,
@@ -25,7 +27,7 @@ from ropewalk.tree._levels import View
 from ropewalk.tree._load import Loader
 from ropewalk.tree._parts import linked, may_hold_links
 
-_SHAPES: dict[int, Shape] = {
+_SHAPES: Final[dict[int, Shape]] = {
     Code.LIST: "list",
     Code.TUPLE: "tuple",
     Code.SET: "set",
@@ -33,6 +35,8 @@ _SHAPES: dict[int, Shape] = {
     Code.DICT: "mapping",
     Code.MAP: "mapping",
     Code.RECORD: "record",
+    Code.DEQUE: "list",
+    **dict.fromkeys(MAPPINGS, "mapping"),
 }
 _BYTES_PER_CHARACTER = 4  # The most that UTF-8 takes.
 
@@ -77,11 +81,13 @@ class Looker:
     def _container(self, opened: Container) -> Node:
         code, count = opened.title.code, opened.view.total
         shape = _SHAPES.get(code, "list")
-        title = self._class(str(opened.title.head[0])) if shape == "record" else ""
+        title = CLASSES[code].__name__ if code in CLASSES else ""
+        if shape == "record":
+            title = self._class(str(opened.title.head[0]))
         label = {
-            "mapping": f"dict of {counted(count, 'key')}",
+            "mapping": f"{title or 'dict'} of {counted(count, 'key')}",
             "record": title,
-        }.get(shape, f"{shape} of {counted(count, 'item')}")
+        }.get(shape, f"{title or shape} of {counted(count, 'item')}")
 
         def parts(start: int, stop: int) -> list[tuple[str, Node]]:
             if not opened.is_mapping:
