@@ -184,17 +184,18 @@ def test_an_artifact_has_a_log_and_a_tree(trip: CoherenceCore) -> None:
     assert told(on("log", *PLAN)) == [
         "deleted, version 4 by reviewer (plan *)",
         "version 3 by planner",
-        "version 2 by reviewer",
+        "version 2 by reviewer, replaced version 1 unread",
         "version 1 by planner",
     ]
     assert [line.split(" [")[0] for line in on("tree", *PLAN).out.splitlines()[:-1]] == [
         "● version 1 by planner",
-        "● version 2 by reviewer",
+        "● version 2 by reviewer, replaced version 1 unread",
         "● version 3 by planner",
         "● deleted, version 4 by reviewer",
     ]
-    assert [(one["version"], one["deleted"]) for one in on("log", *PLAN, "--json").records] == [
-        (4, True), (3, False), (2, False), (1, False),
+    marks = "version", "deleted", "replaced"
+    assert [tuple(map(one.get, marks)) for one in on("log", *PLAN, "--json").records] == [
+        (4, True, False), (3, False, False), (2, False, True), (1, False, False),
     ]  # fmt: skip
 
 

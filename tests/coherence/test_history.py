@@ -32,14 +32,16 @@ def test_each_step_tells_its_version_and_who_wrote_it(core: CoherenceCore) -> No
         (1, False, "planner"),
     ]
     assert [one.description for one in timeline.history()] == [
-        "version 2 by reviewer",
+        "version 2 by reviewer, replaced version 1 unread",
         "version 1 by planner",
     ]
+    assert [one.replaced for one in timeline.history()] == [True, False]
     assert [line.split(" [")[0] for line in timeline.visualize_tree().splitlines()] == [
         "● version 1 by planner",
-        "● version 2 by reviewer",
+        "● version 2 by reviewer, replaced version 1 unread",
     ]
     assert timeline.head.to_dict()["version"] == 2
+    assert timeline.head.to_dict()["replaced"] is True
 
 
 def test_a_deletion_is_told_from_a_stored_none(core: CoherenceCore) -> None:

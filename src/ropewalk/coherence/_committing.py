@@ -49,7 +49,7 @@ class Committing:
             doubt, now = self._directory.doubts, self._clock()
             tokens = {name: self._grants.fence_token(agent, name) for name in wanted}
             changes = [
-                Change(artifact, one.expected, one.content, tokens[artifact])
+                Change(artifact, one.expected, one.content, tokens[artifact], one.replaced)
                 for artifact, one in wanted.items()
             ]
             try:

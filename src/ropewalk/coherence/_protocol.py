@@ -37,7 +37,7 @@ _GRANTED: Final = (State.EXCLUSIVE, State.MODIFIED)
 class Version:
     """One version of an artifact. Numbers begin at 1 and are never used again."""
 
-    __slots__ = ("agent", "content", "created", "deleted", "id", "number", "time")
+    __slots__ = ("agent", "content", "created", "deleted", "id", "number", "replaced", "time")
 
     def __init__(
         self,
@@ -57,6 +57,8 @@ class Version:
         """When the artifact came to be: at its first version, or the first after a deletion."""
         self.deleted = deleted
         self.content = content
+        self.replaced = False
+        """Whether it took the place of what its writer had not read; only memory notes it here."""
 
     def __repr__(self) -> str:
         gone = " deleted" if self.deleted else ""

@@ -33,6 +33,8 @@ class Change(NamedTuple):
     """None for a deletion."""
     token: int = 0
     """The fencing token of the writer's grant; 0: nobody may hold the grant."""
+    replaced: bool = False
+    """Whether it takes the place of what its writer had not read."""
 
 
 class Sent(NamedTuple):

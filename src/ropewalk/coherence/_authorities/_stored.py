@@ -44,6 +44,7 @@ TENANT: Final = "coherence"
 
 _DELETED: Final = "deleted"
 _CREATED: Final = "created"
+REPLACED: Final = "replaced"
 _RESENDS: Final = 8
 _REMEMBERED: Final = 65536
 _WRITERS: Final = 64
@@ -232,6 +233,8 @@ class StoredAuthority(Authority):
             extension[NAME] = change.artifact
         if expected is not None and not expected.deleted:
             extension[_CREATED] = expected.created
+        if change.replaced:
+            extension[REPLACED] = True
         commit, made = make_commit(
             written.root,
             () if before is None else (before,),

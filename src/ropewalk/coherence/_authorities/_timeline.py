@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from ropewalk.codec import Codec
 from ropewalk.coherence._authorities._names import BRANCH, NAME, names_of
 from ropewalk.coherence._authorities._stored import _DELETED as DELETED
-from ropewalk.coherence._authorities._stored import TENANT
+from ropewalk.coherence._authorities._stored import REPLACED, TENANT
 from ropewalk.coherence._content import Content
 from ropewalk.coherence._protocol import Version
 from ropewalk.errors import NotFound
@@ -43,9 +43,15 @@ class ArtifactStep(Checkpoint):
         """Whether the artifact was taken away; then `state` is None."""
         return _is_deletion(self.commit)
 
+    @property
+    def replaced(self) -> bool:
+        """Whether it took the place of what its writer had not read."""
+        return bool(self.commit.extension.get(REPLACED))
+
     def to_dict(self, *, state: bool = True) -> dict[str, Any]:
         """Everything about it as plain values; without its state if that is not wanted."""
-        return {**super().to_dict(state=state), "version": self.version, "deleted": self.deleted}
+        own = {"version": self.version, "deleted": self.deleted, "replaced": self.replaced}
+        return {**super().to_dict(state=state), **own}
 
 
 class ArtifactTimeline(Timeline):
@@ -216,7 +222,10 @@ class _NumberedCommits(Commits):
         if found.description:
             return found
         gone = "deleted, " if _is_deletion(found) else ""
-        return replace(found, description=f"{gone}version {found.generation} by {found.agent}")
+        about = f"{gone}version {found.generation} by {found.agent}"
+        if found.extension.get(REPLACED):
+            about += f", replaced version {found.generation - 1} unread"
+        return replace(found, description=about)
 
 
 def _is_number(name: str) -> bool:
@@ -256,7 +265,11 @@ def timeline_of_versions(
             time=version.time,
             agent=version.agent,
             branch=artifact,
-            extension={DELETED: True} if version.deleted else {},
+            extension={
+                key: True
+                for key, is_so in ((DELETED, version.deleted), (REPLACED, version.replaced))
+                if is_so
+            },
         )
         needs = [*written.needs, *commit.parents]
         move = Move(ref, None if last is None else last.id, commit.id)
