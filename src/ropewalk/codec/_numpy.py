@@ -93,6 +93,15 @@ def _check_shape(element: Any, shape: Any, order: Any, data: Any) -> None:
         raise FormatError("a stored array has a malformed shape")
 
 
+def element_size(name: Any) -> int:
+    """How many bytes a stored element takes, also where numpy is not installed."""
+    if not isinstance(name, str) or _ELEMENT.fullmatch(name) is None:
+        raise FormatError("a stored numpy element type is malformed")
+    if name[1] in "mM":
+        return 8
+    return int(name[2:]) * (4 if name[1] == "U" else 1)
+
+
 def encode_scalar(value: Any) -> bytes:
     """The bytes of a numpy scalar with its type."""
     # numpy gives an empty text the bytes of one letter.

@@ -14,6 +14,7 @@ from ropewalk.store._collecting import Progress, ends, operations, roots
 from ropewalk.store._reaching import BATCH, Visit, walk
 from ropewalk.store._reading import read_objects
 from ropewalk.tree import Kind, Object, ObjectId, links, read_commit
+from ropewalk.tree._verifying import Verifier
 
 if TYPE_CHECKING:
     from ropewalk.store._contract import Store
@@ -55,7 +56,9 @@ def check(store: Store, read_data: bool = False, progress: Progress | None = Non
     """Look at a store and say what is wrong with it; changes nothing.
 
     Without `read_data`: logs, refs, and all objects that they reach but for the bytes
-    of chunks. With it: every byte of every object, and what the engine can say.
+    of chunks. With it: every byte of every object, what several objects must say together
+    for their value to be read, and what the engine can say. No class is needed for it. Each
+    object is looked at once, however many versions share it.
     """
     checker = Checker(store, progress or (lambda step, done: None))
     checker.attempt(partial(checker.check_engine, read_data))
@@ -80,6 +83,7 @@ class Checker:
         self.spaces = self.refs = self.operations = self.objects = 0
         self._store, self._tell = store, tell
         self._seen: set[ObjectId] = set()
+        self._verifier = Verifier(partial(read_objects, fetch=store._frames))
         self._commits: dict[ObjectId, tuple[int, tuple[ObjectId, ...]]] = {}
 
     def attempt(self, look: Callable[[], None]) -> None:
@@ -193,7 +197,7 @@ class Checker:
     def _check_all(self, ids: list[ObjectId]) -> None:
         try:
             for read in read_objects(ids, self._store._frames):
-                _check_form(read)
+                self._check_object(read)
         except RopewalkError:
             for id in ids:
                 self._check_one(id)
@@ -201,7 +205,7 @@ class Checker:
     def _check_one(self, id: ObjectId) -> None:
         try:
             (read,) = read_objects([id], self._store._frames)
-            _check_form(read)
+            self._check_object(read)
         except MissingObjects:
             pass  # Deleted since it was listed, or reported where something points to it.
         except FormatError as error:
@@ -209,11 +213,11 @@ class Checker:
         except RopewalkError as error:
             self._report("damaged-object", id.hex(), str(error))
 
+    def _check_object(self, read: Object) -> None:
+        links(read)
+        if read.kind in _NODES:
+            check_canonical(read.payload)
+        self._verifier.verify(read)
+
     def _report(self, code: str, subject: str, message: str) -> None:
         self.problems.append(Problem(code, subject, message))
-
-
-def _check_form(read: Object) -> None:
-    links(read)
-    if read.kind in _NODES:
-        check_canonical(read.payload)
