@@ -208,8 +208,11 @@ class Reading:
             if found is None or found.hearsay:
                 return None
             content = found
+        entry.read = version  # As `_given` does, without looking for the entry again.
         served = Artifact(artifact, version, content, entry.state, "cache_hit")
-        return self._given(agent, served, began)
+        if self._telling.is_watched:
+            self._telling.read(agent, served, began)
+        return served
 
     def _may_serve(self, artifact: str, entry: Entry, now: float) -> bool:
         if not self._directory.is_current(artifact, entry):
