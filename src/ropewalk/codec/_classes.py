@@ -28,7 +28,7 @@ from types import (
     ModuleType,
     WrapperDescriptorType,
 )
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 Shape: TypeAlias = Literal[
     "dataclass", "attrs", "namedtuple", "model", "struct", "enum", "flag", "custom"
@@ -133,7 +133,7 @@ def _bears(cls: type, module: str, qualname: str) -> bool:
 
 
 def _metaclasses() -> Iterator[Any]:
-    yield from (type, ABCMeta, enum.EnumMeta)
+    yield from (type, ABCMeta, enum.EnumMeta, type(Protocol))
     for base in (_base_model(), _struct()):
         if base is not None:
             yield type(base)
@@ -214,8 +214,6 @@ def why_not_plain(cls: type, shape: Shape | None) -> str | None:
     name = default_name(cls)
     if not all(step.isidentifier() for step in name.split(".")):
         return "it is made inside a function, or is generic with parameters"
-    if not any(type(cls) is one for one in _metaclasses()):
-        return f"its metaclass {default_name(type(cls))} is not known"
     meta = vars_of(cls).get("__pydantic_generic_metadata__") if shape == "model" else None
     if meta is not None and meta["args"]:
         return "it is generic with parameters"
@@ -223,7 +221,8 @@ def why_not_plain(cls: type, shape: Shape | None) -> str | None:
         return f"its name has more than {LONGEST_NAME} letters"
     if find_class(name)[0] is not cls:
         return f"its name {name} does not lead to it"
-    return why_not_rebuilt(cls, shape) or _why_strange_base(cls, shape)
+    strange = _why_strange_metaclass(cls) or _why_strange_base(cls, shape)
+    return strange or why_not_rebuilt(cls, shape)
 
 
 def why_not_rebuilt(cls: type, shape: Shape) -> str | None:
@@ -234,9 +233,16 @@ def why_not_rebuilt(cls: type, shape: Shape) -> str | None:
         return "it has __del__"
     if shape == "struct" and inherited(cls, "__post_init__") is not None:
         return "it has __post_init__, which msgspec runs whenever a Struct is made"
-    if shape == "struct" and type(cls) is not type(_struct()):
-        return "it has a metaclass of its own"
+    strange = _why_strange_metaclass(cls)
+    if strange is not None:
+        return strange
     return _why_strange_base(cls, shape) or _why_strange_fields(cls, shape)
+
+
+def _why_strange_metaclass(cls: type) -> str | None:
+    if any(type(cls) is one for one in _metaclasses()):
+        return None
+    return f"it has a metaclass of its own, {default_name(type(cls))}"
 
 
 def _why_strange_fields(cls: type, shape: Shape) -> str | None:
