@@ -6,6 +6,7 @@ import dataclasses
 import enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import attrs
 import msgspec
 import pydantic
 
@@ -105,6 +106,32 @@ class Item(msgspec.Struct):
 @register(name="sample.Coin")
 class Coin(msgspec.Struct, frozen=True):
     worth: Any
+
+
+# Plain classes that nobody declares.
+
+
+@attrs.frozen(cache_hash=True)
+class Stamp:
+    place: Any
+    year: Any = 0
+
+
+@attrs.define
+class Crate:
+    goods: Any
+    size: Any = attrs.field(factory=list)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seat:
+    row: Any
+    number: Any = 0
+
+
+class Shade(enum.StrEnum):
+    DARK = "dark"
+    LIGHT = "light"
 
 
 class Money:

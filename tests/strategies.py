@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from tests.sample_types import (
     Coin,
     Color,
+    Crate,
     Fixed,
     IntBox,
     Item,
@@ -38,8 +39,11 @@ from tests.sample_types import (
     Person,
     Point,
     Right,
+    Seat,
+    Shade,
     Slim,
     Spot,
+    Stamp,
     Word,
 )
 
@@ -156,7 +160,7 @@ def _addresses() -> st.SearchStrategy[Value]:
 
 
 def _enums() -> st.SearchStrategy[enum.Enum]:
-    members: list[enum.Enum] = [*Color, *Level, *Word, *Right]
+    members: list[enum.Enum] = [*Color, *Level, *Word, *Right, *Shade]
     composed = [Right(0), Right.READ | Right.OWN, Right.WRITE | Right.VAST]
     return st.sampled_from([*members, *composed])
 
@@ -235,6 +239,8 @@ def _hashable_containers(parts: st.SearchStrategy[Value]) -> st.SearchStrategy[V
         st.builds(Point, parts, parts),
         st.builds(Spot, parts, parts),
         st.builds(Coin, parts),
+        st.builds(Seat, parts, parts),
+        st.builds(Stamp, parts, parts),
         st.builds(lambda held: Fixed(held=held), parts),
     )
 
@@ -321,6 +327,9 @@ def _objects(parts: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
         st.builds(lambda number: IntBox(content=number), st.integers()),
         st.builds(Item, parts, parts),
         st.builds(Coin, parts),
+        st.builds(Crate, parts, parts),
+        st.builds(Seat, parts, parts),
+        st.builds(Stamp, parts, parts),
     )
 
 
@@ -419,6 +428,8 @@ def _same_struct(a: msgspec.Struct, b: msgspec.Struct) -> bool:
 
 
 def _same_object(a: Value, b: Value) -> bool:
+    if hasattr(type(a), "__attrs_attrs__"):
+        return all(same(getattr(a, one.name), getattr(b, one.name)) for one in a.__attrs_attrs__)
     if dataclasses.is_dataclass(a):
         return _same_fields([field.name for field in dataclasses.fields(a)], a, b)
     return _same_dict(dict(vars(a)), dict(vars(b)))
