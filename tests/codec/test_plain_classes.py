@@ -106,7 +106,8 @@ KEYS = {name: VALUES[name] for name in ("nested class", "frozen attrs", "enum", 
 def _through_timeline(value: Any) -> Any:
     with MemoryStore() as store:
         Timeline("a", store).checkpoint({"v": value})
-        return Timeline("a", store).get_current_state()["v"]
+        state: Any = Timeline("a", store).get_state()
+        return state["v"]
 
 
 def _through_versioned(value: Any) -> Any:

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from ropewalk.codec import Codec
+from ropewalk.codec import looking_codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._numpy import element_size
 from ropewalk.errors import FormatError, RopewalkError
@@ -25,7 +25,7 @@ from ropewalk.tree._layout import CHUNKS, ITEMS, PAIRS, SETS, Entry, Layout, Roo
 from ropewalk.tree._objects import Kind, Object, ObjectId, Reader
 from ropewalk.tree._parts import links, links_in, may_hold_links
 
-_LOOKING: Final = Codec(undeclared="show")
+_LOOKING: Final = looking_codec
 _MANY: Final = 1 << 20
 """Of how many nodes is remembered what was found."""
 _MODULUS: Final = 1 << 128

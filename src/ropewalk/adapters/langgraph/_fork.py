@@ -19,7 +19,7 @@ from uuid import UUID, uuid1
 from ropewalk.adapters.langgraph._entries import Address, Entry, Record
 from ropewalk.adapters.langgraph._index import ROOT, Index, Listed
 from ropewalk.adapters.langgraph._names import CHECKPOINTS
-from ropewalk.codec import Codec, Registry
+from ropewalk.codec import looking_codec
 from ropewalk.errors import NotFound, RefMoved
 from ropewalk.history import History
 from ropewalk.store import Move, Operation, Scalar
@@ -30,7 +30,7 @@ from ropewalk.tree._parts import links_in
 
 _KEPT: Final = ("counters_since_delta_snapshot", "ropewalk_memory")
 """What the metadata of a copy says as that of the original does."""
-_CODEC: Final = Codec(Registry(), undeclared="show")
+_CODEC: Final = looking_codec
 _EMPTY: Final[dict[str, Any]] = {
     "v": 4,
     "channel_versions": {},
