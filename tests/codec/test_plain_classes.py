@@ -122,7 +122,8 @@ def _through_thread(value: Any) -> Any:
     with MemoryStore() as store:
         config = {"thread_id": "t"}
         ThreadCheckpointer[Any](store).put_state(config, {"v": value})
-        return ThreadCheckpointer[Any](store).get_state(config)["v"]
+        state: Any = ThreadCheckpointer[Any](store).get_state(config)
+        return state["v"]
 
 
 FACES = {
