@@ -78,3 +78,11 @@ def test_other_codecs_refuse_it_as_before() -> None:
 def test_there_are_two_ways_to_treat_it() -> None:
     with pytest.raises(InvalidInput):
         Codec(undeclared="guess")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("classes", ["plain", "declared"])
+def test_it_stays_what_it_was_in_every_codec(classes: Any) -> None:
+    stored = KNOWS.encode([Note("a", []), Mood.GOOD])
+    seen = LOOKS.decode(stored)
+
+    assert Codec(classes=classes).encode(seen) == stored

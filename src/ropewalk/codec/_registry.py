@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 from ropewalk.codec import _classes
 from ropewalk.codec._classes import LONGEST_NAME, Shape, default_name
+from ropewalk.codec._undeclared import Undeclared
 from ropewalk.errors import InvalidInput
 
 Classes: TypeAlias = Literal["plain", "declared"]
@@ -223,7 +224,7 @@ class _PlainClasses:
         known = self._by_class.get(cls)
         if known is not None and known.is_current():
             return known.entry
-        shape = _classes.shape_of(cls)
+        shape = None if cls is Undeclared else _classes.shape_of(cls)
         if shape is None or _classes.why_not_plain(cls, shape) is not None:
             return None
         name = default_name(cls)

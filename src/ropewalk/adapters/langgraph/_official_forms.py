@@ -26,7 +26,7 @@ class OfficialForms(Codec):
     """Reads what a saver stored, to be written again by LangGraph's own."""
 
     def __init__(self, types: GraphTypes) -> None:
-        super().__init__(types.registry, classes="declared", undeclared="show")
+        super().__init__(types.registry, classes=types.registry.classes, undeclared="show")
 
     def decoder(self, link: Callable[[bytes], Any] = no_links) -> Decoder:
         """What decodes for this codec."""

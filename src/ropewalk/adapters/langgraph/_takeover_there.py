@@ -22,7 +22,7 @@ class Comparing(Codec):
     """Reads what was stored: objects of known classes, and others as they stand."""
 
     def __init__(self, types: GraphTypes) -> None:
-        super().__init__(types.registry, classes="declared", undeclared="show")
+        super().__init__(types.registry, classes=types.registry.classes, undeclared="show")
         self.types = types
 
     def decoder(self, link: Callable[[bytes], Any] = no_links) -> Decoder:

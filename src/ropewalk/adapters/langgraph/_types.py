@@ -49,7 +49,7 @@ class GraphTypes:
         self._warned: set[str] = set()
         self._frozen: dict[type, bool] = {}
         for cls in types:
-            if self.registry.of(cls) is None:
+            if not self._is_declared(cls):
                 self._register(cls)
 
     def declare(self, classes: Iterable[type]) -> None:
@@ -73,8 +73,8 @@ class GraphTypes:
         return isinstance(found, type) and self.learn(found)
 
     def learn(self, cls: type) -> bool:
-        """Whether objects of a class can be stored, which is allowed from now on."""
-        if self.registry.of(cls) is not None:
+        """Whether objects of a class can be stored; it is declared from now on."""
+        if self._is_declared(cls):
             return True
         if not can_declare(cls) and not _is_model_v1(cls):
             return False
@@ -83,6 +83,11 @@ class GraphTypes:
         except InvalidInput:
             return False  # Its name is too long, or stands for another class.
         return True
+
+    def _is_declared(self, cls: type) -> bool:
+        """Whether somebody declared a class: that it is plain and loaded is not enough."""
+        known = self.registry.of(cls)
+        return known is not None and self.registry.declared(known.name) is known
 
     def _register(self, cls: type) -> None:
         if isinstance(cls, type) and _is_model_v1(cls):
