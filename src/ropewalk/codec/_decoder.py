@@ -47,9 +47,13 @@ class Decoder:
         self._link = link
         self._failure: BaseException | None = None
         self._hooks = [partial(self._hook, 0)]
+        self._met: dict[str, Entry] = {}
+        """The classes of models that were met in what is being decoded."""
 
     def decode(self, data: bytes) -> Any:
         """The value; raises FormatError, UndeclaredClass or ClassChanged."""
+        if self._met:
+            self._met.clear()
         try:
             return unpackb(data, ext_hook=self._hooks[0])
         except (ValueError, TypeError, RecursionError) as exc:
@@ -106,7 +110,11 @@ class Decoder:
         if not 3 <= len(content) <= 4:
             return None
         name, version = content[0], content[1]
-        entry = self._codec.registry.named(name) if type(name) is str else None
+        entry = self._met.get(name) if type(name) is str else None
+        if entry is None and type(name) is str:
+            entry = self._codec.registry.named(name)
+            if entry is not None:
+                self._met[name] = entry
         if entry is None or entry.shape != "model":
             return None
         if type(version) is not int or version != entry.version:
