@@ -150,6 +150,11 @@ def _struct() -> Any:
 # Marks: what kind of class one is, and the fields that it declares.
 
 
+def is_native(cls: type) -> bool:
+    """Whether a class is no Python class, and so no data class."""
+    return not _flags_of(cls) & _HEAP_TYPE
+
+
 def shape_of(cls: type) -> Shape | None:
     """What kind of data class a class is, by itself or by inheritance."""
     return next(filter(None, (_marked_as(base) for base in mro_of(cls))), None)

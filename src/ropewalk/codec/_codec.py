@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from functools import partial
 from itertools import chain
@@ -24,6 +24,7 @@ from ropewalk.codec._msgpack import (
     extension,
     hidden_failure,
     holds_binary,
+    may_hold_binary,
     nesting_exceeds,
     pack,
     says_too_deep,
@@ -209,7 +210,7 @@ class Codec:
             return None
         if not exact:
             return data
-        if not _NO_VALUES.isdisjoint(binary_types(value)):
+        if _hides(value):
             raise TypeError("it holds what ormsgpack would write unseen")
         return None if holds_binary(data) else data
 
@@ -273,12 +274,15 @@ class Codec:
             raise
 
     def _say(self, depth: int, value: Any) -> Any:
-        entry = self.registry.of(type(value))
+        cls = type(value)
+        entry = self.registry.declared_of(cls)
+        if entry is None:
+            atom = atom_of(cls)
+            if atom is not None:
+                return Ext(atom.code, atom.encode(value))
+            entry = self.registry.of(cls)
         if entry is not None:
             return self._extension(depth, open_declared(entry, value))
-        atom = atom_of(type(value))
-        if atom is not None:
-            return Ext(atom.code, atom.encode(value))
         return self._extension(depth, self.open_up(value))
 
     def _extension(self, depth: int, opened: Opened) -> Ext:
@@ -287,10 +291,13 @@ class Codec:
         if opened.form is Form.BYTES and not opened.head:
             return Ext(opened.code, opened.parts)
         payload = self._payload(depth + 1, opened)
-        _refuse_deep(payload, depth)
+        if depth >= FREE_NESTED:
+            _refuse_deep(payload, depth)
         return Ext(opened.code, payload)
 
     def _payload(self, depth: int, opened: Opened) -> bytes:
+        if opened.code is _RECORD:
+            return self._pack_record(opened, depth)
         parts = opened.parts
         if opened.code in (Code.SET, Code.FROZENSET):
             members = sorted([self._pack(member, depth) for member in parts])
@@ -303,22 +310,69 @@ class Codec:
         if not opened.head:
             data = self._pack_alone(parts)
             return self._pack_own(parts, depth) if data is None else data
-        last = parts[0] if opened.code == Code.CUSTOM else parts
         if opened.form is Form.BYTES:
-            return pack([*opened.head, last])
-        data = self._pack_alone([*opened.head, last])
+            return pack([*opened.head, parts])
+        custom = opened.code == Code.CUSTOM
+        data = self._pack_alone([*opened.head, parts[0] if custom else parts])
         if data is not None:
             return data
         plain = self._pack_own(parts, depth)
-        return pack([*opened.head, Fragment(plain[1:] if opened.code == Code.CUSTOM else plain)])
+        return pack([*opened.head, Fragment(plain[1:] if custom else plain)])
+
+    def _pack_record(self, opened: Opened, depth: int) -> bytes:
+        """The encoding of a record's content: of messages there are many."""
+        head, fields = opened.head, opened.parts
+        if not _hides_among(fields.values()):  # What stands beside them is ours.
+            try:
+                data = pack([*head, fields])
+            except TypeError as exc:
+                if says_too_deep(exc):
+                    raise
+            else:
+                if not may_hold_binary(data) or not holds_binary(data):
+                    return data
+        return pack([*head, Fragment(self._pack_own(fields, depth))])
 
 
+_RECORD: Final = Code.RECORD
 _TEXTS: Final = frozenset({str})
+_HARMLESS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 _NO_VALUES: Final = frozenset({Ext, Fragment})
 _FOREIGN: Final = _NO_VALUES | {bytearray, memoryview}
+_FEW: Final = 32
+_PLAIN: Final = frozenset({list, dict})
 _LOOSE: Final = _FOREIGN | {list, dict}
 _SINGLE: Final = frozenset({str, int, bool, type(None)})
 """Types of keys that are stored as other bytes than every other key of a dict."""
+
+
+def _hides(value: Any) -> bool:
+    """Whether a value holds what ormsgpack would write without asking anybody.
+
+    In most containers there are only texts, numbers, and containers without anything.
+    """
+    if type(value) is dict:
+        held = list(value.values())
+    elif type(value) is list:
+        held = value.copy()
+    else:
+        return type(value) in _NO_VALUES
+    return _hides_among(held)
+
+
+def _hides_among(held: Collection[Any]) -> bool:
+    """The same for what stands in a container that nobody else has."""
+    if len(held) > _FEW:
+        return not _NO_VALUES.isdisjoint(binary_types(list(held)))
+    for one in held:
+        cls = type(one)
+        if cls in _HARMLESS:
+            continue
+        if cls in _NO_VALUES:
+            return True
+        if cls in _PLAIN and one and not _NO_VALUES.isdisjoint(binary_types(one)):
+            return True
+    return False
 
 
 def _refuse_deep(payload: bytes, depth: int) -> None:

@@ -120,6 +120,15 @@ def set_unless_marked(fields: Fields) -> set[str]:
 def take_model_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
     """The fields of a model, and which of them were set, where it is not all of them."""
     plan = plan_of(entry)
+    held, named, extra, private = plan.parts(value)
+    if not extra and not private and not plan.defaults:
+        # Most have nothing but fields. Others may change it between two calls.
+        marks = None if named == plan.public else sorted(named)
+        fields = held.copy()
+        # Names are added to those that were set, never taken away.
+        whole = len(named) == len(plan.public if marks is None else marks)
+        if whole and list(fields) == plan.names:
+            return fields, marks
     held, named, extra, private = _parts_of(plan, value)
     if not private and not extra and list(held) == plan.names and not plan.defaults:
         return held, None if named == plan.public else sorted(named)

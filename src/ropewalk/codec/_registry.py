@@ -162,10 +162,16 @@ class Registry:
 
     def of(self, cls: type) -> Entry | None:
         """The entry of exactly this class, if its name leads back to the class."""
+        if self._find(cls) is not None:
+            return self.declared_of(cls)
+        found = _plain.of(cls) if self.classes == "plain" else None
+        return found if found is not None and self.declared(found.name) is None else None
+
+    def declared_of(self, cls: type) -> Entry | None:
+        """The entry that somebody declared for exactly this class, likewise."""
         found = self._find(cls)
         if found is None:
-            found = _plain.of(cls) if self.classes == "plain" else None
-            return found if found is not None and self.declared(found.name) is None else None
+            return None
         # A class that was declared later under the same name is what would come back.
         named = self.declared(found.name)
         return found if named is not None and named.cls is cls else None
@@ -224,7 +230,9 @@ class _PlainClasses:
         known = self._by_class.get(cls)
         if known is not None and known.is_current():
             return known.entry
-        shape = None if cls is Undeclared else _classes.shape_of(cls)
+        if cls is Undeclared or _classes.is_native(cls):
+            return None
+        shape = _classes.shape_of(cls)
         if shape is None or _classes.why_not_plain(cls, shape) is not None:
             return None
         name = default_name(cls)

@@ -139,9 +139,12 @@ def _changed_between(
     if work.live:
         # What is remembered of the pieces at both ends is made anew with the others.
         first, last = max(first - 1, 0), min(last + 1, len(pieces))
-    start, stop = starts[first], starts[last]
-    owned.take(items, start, stop + shift)
+    stop = starts[last]
+    owned.take(items, starts[first], stop + shift)
     with work.among():
+        ahead = range(first, max(first, min(last, bisect_right(starts, stop + shift) - 1)))
+        at = first_changed(work.codec, pieces, starts, ahead, items, 0)
+        start = starts[ahead.stop if at is None else at]
         start = _same_ahead(work, view, start, min(stop, stop + shift), items)
         stop = _same_behind(work, view, max(start, start - shift), stop, items, shift)
         return _replaced(work, view, start, stop, items, shift)
