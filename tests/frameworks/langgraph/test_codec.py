@@ -214,18 +214,16 @@ def test_exceptions_and_derived_built_ins_are_stored_as_langgraph_stores_them() 
     class Name(str):
         pass
 
-    value = [
-        ValueError("no"),
-        Name("bob"),
-        collections.OrderedDict(a=1),
-        collections.defaultdict(list, {"k": [Name("x")]}),
-    ]
+    class Table(dict[str, Any]):
+        pass
+
+    value = [ValueError("no"), Name("bob"), Table(k=[Name("x")])]
     codec = GraphCodec(GraphTypes())
 
     found = codec.decode(codec.encode(value))
 
-    assert found == ["ValueError('no')", "bob", {"a": 1}, {"k": ["x"]}]
-    assert [type(one) for one in found] == [str, str, dict, dict]
+    assert found == ["ValueError('no')", "bob", {"k": ["x"]}]
+    assert [type(one) for one in found] == [str, str, dict]
 
 
 @pytest.mark.parametrize("live", [threading.Lock(), lambda: 1, object(), sys])

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +76,12 @@ class Plan(pydantic.BaseModel):
 
 
 EXACT: list[Any] = [
+    collections.Counter("abca"),
+    collections.OrderedDict([("b", 1), ("a", [2])]),
+    collections.defaultdict(list, {"a": [1]}),
     collections.deque([1, [2]], maxlen=3),
+    range(1, 9, 3),
+    Fraction(1, 3),
     re.compile("a+", re.IGNORECASE),
     ipaddress.ip_network("10.0.0.0/8"),
     {1: (2, {3}), Kind.GOOD: frozenset({4})},
@@ -85,9 +91,9 @@ CLASSES: list[Any] = [
     Rank.FIRST,
     Place("a", [1]),
     Ticket("t", Place("b"), [Kind.GOOD]),
-    Plan(title="p", steps=[Ticket("x")]),
+    Plan(title="p", steps=[Ticket("x"), collections.Counter("aa")]),
     HumanMessage("hi", id="1"),
-    AIMessage("yes", additional_kwargs={"by": Rank.FIRST}),
+    AIMessage("yes", additional_kwargs={"counts": collections.Counter("abc"), "by": Rank.FIRST}),
 ]
 HABITS: list[tuple[Any, Any]] = [
     (Text("t"), "t"),
@@ -301,7 +307,7 @@ def read(store: Path, *, loads: bool, strict: bool = False, classes: str = "plai
 
 
 def test_another_process_needs_the_modules_of_classes_and_is_told_which(tmp_path: Path) -> None:
-    value = [Ticket("t", Place("b"), [Kind.GOOD])]
+    value = [Ticket("t", Place("b"), [Kind.GOOD]), collections.Counter("aa")]
     with RopewalkSaver(tmp_path / "store") as saver:
         keep(saver, value)
     module = "tests.frameworks.langgraph.test_exact"
@@ -309,7 +315,7 @@ def test_another_process_needs_the_modules_of_classes_and_is_told_which(tmp_path
     assert repr(value) in read(tmp_path / "store", loads=True)
     assert repr(value) in read(tmp_path / "store", loads=True, strict=True)
     lenient, strict = (read(tmp_path / "store", loads=False, strict=one) for one in (False, True))
-    assert UnknownTypeWarning.__name__ in lenient and module in lenient
+    assert UnknownTypeWarning.__name__ in lenient and module in lenient and "Counter" in lenient
     assert strict.startswith(UndeclaredClass.__name__) and f"import {module}" in strict
     declared = read(tmp_path / "store", loads=True, strict=True, classes="declared")
     assert declared.startswith(UndeclaredClass.__name__) and "declare" in declared

@@ -5,10 +5,7 @@ What LangGraph's own serializer takes is here, but nothing that stored bytes cou
 
 from __future__ import annotations
 
-import collections
 import datetime
-import ipaddress
-import re
 import zoneinfo
 from collections.abc import Callable
 from typing import Any
@@ -86,24 +83,8 @@ def _item_parts(item: Any) -> dict[str, Any]:
 
 
 def _declare_standard() -> None:
-    def deque_of(parts: list[Any]) -> Any:
-        return collections.deque(parts[0], parts[1])
-
-    _declare_custom("python", collections.deque, lambda one: [list(one), one.maxlen], deque_of)
     _declare_custom("python", datetime.timezone, _offset, _zone)
     _declare_custom("python", zoneinfo.ZoneInfo, _zone_key, zoneinfo.ZoneInfo)
-    _declare_custom(
-        "python", re.Pattern, lambda one: [one.pattern, one.flags], lambda parts: re.compile(*parts)
-    )
-    for cls in (
-        ipaddress.IPv4Address,
-        ipaddress.IPv4Interface,
-        ipaddress.IPv4Network,
-        ipaddress.IPv6Address,
-        ipaddress.IPv6Interface,
-        ipaddress.IPv6Network,
-    ):
-        _declare_custom("python", cls, str, cls)
     for secret in (pydantic.SecretStr, pydantic.SecretBytes):
         _declare_custom("pydantic", secret, lambda one: one.get_secret_value(), secret)
 
