@@ -258,3 +258,27 @@ def test_no_power_loss_after_kills_leaves_a_store_that_is_refused(
         left = state.write_to(memory_folder / "left") / "store"
         with noted(repr(state)), SqliteStore(left) as opened:
             assert opened.check(read_data=True).ok
+
+
+def test_a_database_that_was_cut_is_damage(memory_folder: Path) -> None:
+    with SqliteStore(memory_folder / "store") as store:
+        for number in range(20):
+            store.commit(SPACE, [make_object(Kind.CHUNK, noise(3000, seed=number))])
+    database = memory_folder / "store" / "store.db"
+    with database.open("r+b") as file:
+        file.truncate(database.stat().st_size - 1)
+
+    with pytest.raises(Corrupt, match="was cut"):
+        SqliteStore(memory_folder / "store")
+
+
+def test_the_log_of_an_open_store_stays_small(memory_folder: Path) -> None:
+    with SqliteStore(memory_folder / "store") as store:
+        for number in range(60):
+            store.commit(SPACE, [make_object(Kind.CHUNK, noise(200_000, seed=number))])
+        assert log_of(store.path).stat().st_size < 2**21 + 2**18
+
+        store.commit(
+            SPACE, [make_object(Kind.CHUNK, noise(5000, seed=number)) for number in range(40)]
+        )
+        assert log_of(store.path).stat().st_size < 2**21 + 2**18

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ropewalk.errors import StoreClosed, StoreFull
+from ropewalk.errors import Corrupt, StoreClosed, StoreFull
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._asynchronous import Threads, twin, twin_iterator
 from ropewalk.store._checks import (
@@ -218,12 +218,23 @@ class Store(Engine):
         return self._spaces(prefix)
 
     def operations(self, space: str, after: int = 0, limit: int = 1000) -> list[Operation]:
-        """At most `limit` operations of a space, from number `after + 1` on."""
+        """At most `limit` operations of a space, from number `after + 1` on.
+
+        Raises `Corrupt` if one of them is missing or stands in another's place.
+        """
         self._check_open()
         check_space(space)
         expect_whole(after, 0, "after")
         expect_whole(limit, 1, "limit")
-        return self._operations(space, after, limit)
+        found = self._operations(space, after, limit)
+        for expected, operation in enumerate(found, after + 1):
+            if operation.sequence != expected:
+                raise Corrupt(
+                    f"the log of {space!r} is damaged: operation {operation.sequence} stands in "
+                    f"the place of {expected}. Restore the store from a copy; other spaces are "
+                    "not affected."
+                )
+        return found
 
     def watch(
         self, space: str, after: int = 0, timeout: float | None = None

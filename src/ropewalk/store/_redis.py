@@ -154,7 +154,9 @@ class RedisStore(Store):
         sequence, epoch, *pairs = self._server.run("view", space, prefix, self._server.header_bytes)
         if epoch is None:
             raise gone(self._server.where)
-        refs = [_ref(name.decode(), data) for name, data in _pairs(pairs)]
+        if not epoch.isdigit():
+            raise FormatError(f"the epoch of the store is damaged: it is {epoch!r:.80}")
+        refs = [_ref(_text_of(name), data) for name, data in _pairs(pairs)]
         return View(sequence, int(epoch), tuple(sorted(refs)))
 
     def _spaces(self, prefix: str) -> list[str]:
@@ -162,7 +164,7 @@ class RedisStore(Store):
         key, cursor = f"{self._root}:spaces", b"0"
         while True:
             cursor, found = self._server.ask("SSCAN", key, cursor, "COUNT", _PAGE)
-            names.update(name.decode() for name in found)
+            names.update(_text_of(name) for name in found)
             if cursor in (b"0", 0):
                 if not names:
                     self._expect_there()
@@ -272,6 +274,13 @@ def _address(url: str) -> Address:
 
 
 # How records are spelled.
+
+
+def _text_of(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise FormatError(f"the store holds a name that is damaged: {name!r:.80}") from None
 
 
 def _ref(name: str, data: bytes) -> Ref:

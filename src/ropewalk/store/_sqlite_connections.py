@@ -14,15 +14,21 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._sqlite_errors import is_busy
 from ropewalk.store._turns import Patience
 
 R = TypeVar("R")
 
-# A log that is written over is synced faster than one that grows, so it begins anew early.
-_CHECKPOINT_PAGES = 4000
-_LARGEST_LOG = 16 * 1024 * 1024
+# A log that is written over is synced faster than one that grows, so it begins anew early; a
+# longer one is not measurably faster. One that a large commit made longer is cut.
+_CHECKPOINT_PAGES = 1000
+_LARGEST_LOG = 2 * 1024 * 1024
 _CACHE_KILOBYTES = 8192
+
+OPENING = freed_after_fork(threading.Lock())
+"""Held while a connection opens its file, and while somebody else reads that file: to close it
+once more would release the locks that SQLite holds on it for the whole process."""
 
 
 class Connector:
@@ -43,14 +49,15 @@ class Connector:
 
     def connect(self, mode: str = "rw") -> sqlite3.Connection:
         """A new connection."""
-        db = sqlite3.connect(
-            f"{self.file.as_uri()}?mode={mode}{self._vfs}",
-            uri=True,
-            timeout=0,  # We wait ourselves, in turn.
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
+        with OPENING:
+            db = sqlite3.connect(
+                f"{self.file.as_uri()}?mode={mode}{self._vfs}",
+                uri=True,
+                timeout=0,  # We wait ourselves, in turn.
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
         self._opened.append(db)
         try:
             for pragma in self._pragmas:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from ropewalk.errors import FormatError
+from ropewalk.errors import Corrupt, FormatError
 from ropewalk.store._decide import Presence
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._sqlite_entries import (
@@ -228,7 +228,12 @@ class Moment:
 
     def row_of_operation(self, space: int, sequence: int) -> int:
         """The row of an operation that the tables do not have yet."""
-        first, rows = self.tail.operations[space]
+        first, rows = self.tail.operations.get(space, (0, []))
+        if not 0 <= sequence - first < len(rows):
+            raise Corrupt(
+                f"the log is damaged: operation {sequence} of a space has no row. Restore the "
+                "store from a copy; other spaces are not affected."
+            )
         return rows[sequence - first]
 
     def rows_of_write(self, write: int, indexed: bool) -> list[int]:

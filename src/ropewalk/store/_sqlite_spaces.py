@@ -205,6 +205,10 @@ def read_operations(moment: Moment, space: str, after: int, limit: int) -> list[
     if found.number is None or found.sequence <= after:
         return []
     number, last = found.number, min(found.sequence, after + limit)
+    moved = moment.db.execute(
+        "SELECT max(sequence) FROM refs WHERE space = ?", (number,)
+    ).fetchone()[0]
+    expect_logged(space, found.sequence, moved or 0)
     records = moment.db.execute(
         "SELECT record, number FROM operations JOIN log USING (number) WHERE key BETWEEN ? AND ? "
         "ORDER BY key",

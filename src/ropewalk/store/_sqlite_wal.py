@@ -26,8 +26,10 @@ import sys
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from ropewalk.errors import Corrupt
+from ropewalk.store._sqlite_connections import OPENING
 
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
@@ -37,30 +39,64 @@ _LOOKS = 3
 
 
 def examine(database: Path) -> None:
-    """Raise `Corrupt` if the log of a database has lost what was acknowledged.
+    """Raise `Corrupt` if a database or its log has lost what was acknowledged.
 
     Only for a database that nobody ever wrote to without syncing. It may be in use by other
-    processes: they change the file while it is read, so damage must look the same twice.
+    processes: they change the files while these are read, so damage must look the same twice.
     """
-    wal = log_of(database)
+    found = None
     for _ in range(_LOOKS):
-        try:
-            data = wal.read_bytes()
-        except FileNotFoundError:
+        before, found = found, _look(database)
+        if found is None:
             return
-        if len(data) <= _HEADER.size or not _is_database(database) or _is_open_here(database):
-            return
-        place = _Log(data, database).damaged_from()
-        if place is None:
-            return
-        with suppress(FileNotFoundError):
-            if wal.read_bytes() == data:
-                raise Corrupt(
-                    f"the log {wal} is damaged from byte {place} on, and commits that were "
-                    "acknowledged stand behind that. Nothing was changed: restore the file from "
-                    f"a copy, or cut it to {place} bytes to go on without them."
-                )
-    # Others are writing, who read it when they opened it.
+        if found == before:
+            raise Corrupt(found.message)
+    # Others are writing, who looked when they opened it.
+
+
+class _Damage(NamedTuple):
+    message: str
+    log: bytes
+
+
+def _look(database: Path) -> _Damage | None:
+    wal = log_of(database)
+    with OPENING, suppress(FileNotFoundError):
+        if _is_open_here(database):
+            return None
+        log = wal.read_bytes() if wal.exists() else b""
+        with open(database, "rb", buffering=0) as file:
+            head, size = file.read(100), os.fstat(file.fileno()).st_size
+        if len(head) < 100 or not head.startswith(b"SQLite format 3\0"):
+            return None  # SQLite says what is wrong with it.
+        if len(log) <= _HEADER.size:
+            return _cut(database, head, size)
+        place = _Log(log, database, _page_size(head)).damaged_from()
+        if place is not None:
+            return _Damage(
+                f"the log {wal} is damaged from byte {place} on, and commits that were "
+                "acknowledged stand behind that. Nothing was changed: restore the file from a "
+                f"copy, or cut it to {place} bytes to go on without them.",
+                log,
+            )
+    return None
+
+
+def _cut(database: Path, head: bytes, size: int) -> _Damage | None:
+    """A database whose log was brought into it has all of its pages."""
+    expected = _page_size(head) * int.from_bytes(head[28:32], "big")
+    if size >= expected:
+        return None
+    return _Damage(
+        f"the database {database} was cut: it should have {expected} bytes and has {size}. "
+        "Nothing was changed: restore it from a copy.",
+        b"",
+    )
+
+
+def _page_size(head: bytes) -> int:
+    size = int.from_bytes(head[16:18], "big")
+    return 65536 if size == 1 else size
 
 
 def has_frames(database: Path) -> bool:
@@ -75,18 +111,17 @@ def log_of(database: Path) -> Path:
 
 
 class _Log:
-    def __init__(self, data: bytes, database: Path) -> None:
-        self._data, self._database = data, database
-        magic, version, page_size, _, *salts, s0, s1 = _HEADER.unpack_from(data)
+    def __init__(self, data: bytes, database: Path, page_size: int) -> None:
+        self._data, self._database, self._page_size = data, database, page_size
+        magic, version, size, _, *salts, s0, s1 = _HEADER.unpack_from(data)
         self._start: tuple[int, ...] = (s0, s1)
         self._salts: tuple[int, ...] = tuple(salts)
-        self._page_size: int = page_size
-        self._known = magic in (_LITTLE, _BIG) and version == _VERSION
+        self._known = magic in (_LITTLE, _BIG) and version == _VERSION and size == page_size
         self._order = ">" if magic == _BIG else "<"
 
     def damaged_from(self) -> int | None:
         """Where it is damaged; None if a crash may have left it so."""
-        if not self._known or self._page_size != _page_size(self._database):
+        if not self._known:
             return 0
         if self._checksum((0, 0), self._data[:24]) != self._start:
             return 0 if self._is_missed() else None
@@ -165,18 +200,6 @@ class _Log:
                 s0 = (s0 + one + s1) & 0xFFFFFFFF
                 s1 = (s1 + other + s0) & 0xFFFFFFFF
         return s0, s1
-
-
-def _is_database(database: Path) -> bool:
-    """Whether it begins as one; else SQLite says what is wrong with it."""
-    with open(database, "rb", buffering=0) as file:
-        return file.read(16) == b"SQLite format 3\0"
-
-
-def _page_size(database: Path) -> int:
-    with open(database, "rb", buffering=0) as file:
-        size = int.from_bytes(file.read(18)[16:], "big")
-    return 65536 if size == 1 else size
 
 
 def _is_open_here(database: Path) -> bool:
