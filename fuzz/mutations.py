@@ -16,6 +16,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 from ormsgpack import Ext
 
 from ropewalk.codec import Codec, check_canonical, decode, encode
@@ -76,6 +78,12 @@ def _values() -> list[Any]:
         {Fixed(held=1): {Spot(1, 2), Coin(3)}},
         [deque([1, (2,)], 5), deque(["a"]), Counter("abca"), OrderedDict([("b", 1), (2, "c")])],
         [defaultdict(list, {"a": [1]}), defaultdict(None, {None: 1}), range(-3, 10**20, 7)],
+        [pd.DataFrame({"a": [1, 2], "b": pd.Categorical(["x", None])}), pd.RangeIndex(9, name="r")],
+        [
+            pd.Series([None, "t"], dtype=object),
+            pd.date_range("2020", periods=3, tz="UTC", freq="D"),
+        ],
+        [pl.DataFrame({"n": [1, None], "t": ["x", None]}), pl.Series([[1], None]), pd.NaT],
         {Fraction(-3, 4): re.compile("a|(?i:b)", re.X), re.compile(b"\\w", re.L): Fraction(1)},
         {ipaddress.ip_address("10.0.0.1"), ipaddress.ip_network("10.0.0.0/8")},
         [ipaddress.ip_interface("fe80::1%eth0/64"), ipaddress.ip_address("::ffff:1.2.3.4")],

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ import numpy as np
 import pydantic
 from hypothesis import strategies as st
 
+from tests.frames import FRAMES, SCALARS, same_frame
 from tests.sample_types import (
     Coin,
     Color,
@@ -223,6 +225,7 @@ def storable_atoms() -> st.SearchStrategy[Value]:
         st.fractions(),
         _patterns(),
         _addresses(),
+        _frame_scalars(),
         st.builds(Money, st.integers(), _texts()),
     )
 
@@ -247,7 +250,7 @@ def _hashable_containers(parts: st.SearchStrategy[Value]) -> st.SearchStrategy[V
 
 def storable_values(max_leaves: int = 12) -> st.SearchStrategy[Value]:
     """Any value that can be stored, of every type that there is."""
-    leaves = storable_atoms() | st.binary(max_size=20).map(bytearray) | arrays()
+    leaves = storable_atoms() | st.binary(max_size=20).map(bytearray) | arrays() | _frames()
     return st.recursive(leaves, _containers, max_leaves=max_leaves)
 
 
@@ -344,10 +347,29 @@ def _open_model(known: Value, extra: dict[str, Value], secret: Value) -> Open:
     return made
 
 
+_FEW = ["a Series of texts", "labels only", "a long range", "a Categorical", "polars: a Series"]
+
+
+@cache
+def _made(name: str) -> Value:
+    # One of a kind is made once: pandas takes its time, and nobody changes them.
+    return FRAMES[name]()
+
+
+def _frames() -> st.SearchStrategy[Value]:
+    return st.sampled_from(_FEW).map(_made)
+
+
+def _frame_scalars() -> st.SearchStrategy[Value]:
+    return st.sampled_from(list(SCALARS.values())).map(lambda make: make())
+
+
 def same(a: Value, b: Value) -> bool:
     """Whether two values cannot be told apart, type by type and bit by bit."""
     if type(a) is not type(b):
         return False
+    if type(a).__module__.partition(".")[0] in ("pandas", "polars"):
+        return same_frame(a, b)
     for kind, compare in _COMPARE:
         if isinstance(a, kind):
             return compare(a, b)

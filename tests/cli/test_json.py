@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy
+import polars
 import pytest
 
 from ropewalk import Timeline
@@ -209,6 +210,10 @@ VALUES: list[tuple[Any, Any]] = [
     (re.compile("a|b", re.I), {"$pattern": {"pattern": "a|b", "flags": 34}}),
     (ip_network("10.0.0.0/8"), {"$ip": "10.0.0.0/8"}),
     (numpy.array([1, 2], "int8"), {"$array": {"dtype": "int8", "items": [1, 2]}}),
+    (
+        polars.Series("n", ["a", None]),
+        {"$frame": {"kind": "polars.Series", "parts": ["n", "String", ["a", None], None]}},
+    ),
     (ABSENT, {"$absent": True}),
 ]
 

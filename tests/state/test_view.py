@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pandas
 import pydantic
 import pytest
 from hypothesis import given
@@ -185,6 +186,10 @@ class Rude:
         (Path("/tmp"), "PosixPath('/tmp')"),
         (deque([1, 2], 9), "deque[1, 2]"),
         (Counter("aab"), "Counter{a: 2, b: 1}"),
+        (
+            pandas.DataFrame({"a": [1, 2], "b": [3, 4]}),
+            "DataFrame of 2 rows and 2 columns: a, b",
+        ),
         (range(10**30), f"range(0, {10**30})"),
         pytest.param(1 << 100_000, "a number of 100,001 bits", id="long number"),
     ],

@@ -24,6 +24,7 @@ from typing import Any
 from uuid import UUID
 
 from ropewalk.codec import Undeclared
+from ropewalk.codec._frames import open_frame
 from ropewalk.tree import ABSENT
 
 # Python writes no longer numbers in decimal digits, because that takes too long.
@@ -136,6 +137,9 @@ def _other(value: Any) -> Any:
         return {"$absent": True}
     if isinstance(value, PurePath):
         return {"$path": str(value)}
+    frame = open_frame(value)
+    if frame is not None:
+        return {"$frame": {"kind": frame.head[0], "parts": [plain(one) for one in frame.parts]}}
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
         return {"$array": {"dtype": str(value.dtype), "items": plain(value.tolist())}}
     return {"$repr": repr(value)}

@@ -17,6 +17,7 @@ from ropewalk.codec._atoms import DECODERS, is_canonical_atom
 from ropewalk.codec._classes import LONGEST_NAME
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
 from ropewalk.codec._collections import check_head
+from ropewalk.codec._frames import check_frame
 from ropewalk.codec._models import set_unless_marked
 from ropewalk.codec._msgpack import hidden_failure, nesting_exceeds, pack, unpack
 from ropewalk.codec._numpy import build_array
@@ -164,6 +165,7 @@ _CHECKS: dict[int, Callable[[list[Any]], None]] = {
     Code.ORDERED_DICT: _check_pairs,
     Code.COUNTER: _check_pairs,
     Code.DEFAULT_DICT: _check_default_dict,
+    Code.FRAME: check_frame,
 }
 
 

@@ -18,6 +18,7 @@ from ropewalk.codec._classes import default_name
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, NO_ROOM, Code
 from ropewalk.codec._collections import MAPPINGS, open_collection
 from ropewalk.codec._decoder import Decoder, no_links
+from ropewalk.codec._frames import open_frame
 from ropewalk.codec._msgpack import (
     array_header,
     binary_types,
@@ -162,6 +163,8 @@ class Codec:
         if entry is not None:
             return open_declared(entry, value)
         opened = open_collection(value)
+        if opened is None:
+            opened = open_frame(value)
         if opened is None:
             return self._open_other(value)
         if opened.form is Form.MAPPING:

@@ -13,11 +13,13 @@ from ropewalk.codec._atoms import DECODERS, decode_atom
 from ropewalk.codec._classes import LONGEST_NAME
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
 from ropewalk.codec._collections import MAPPINGS, build_collection
+from ropewalk.codec._frames import build_frame, check_frame, is_missing
 from ropewalk.codec._models import ModelPlan, plan_of
 from ropewalk.codec._msgpack import hidden_failure, nesting_exceeds
+from ropewalk.codec._opened import Form, Opened
 from ropewalk.codec._records import member_of, put_together, unsafe_key
 from ropewalk.codec._registry import Entry, Registry
-from ropewalk.codec._undeclared import undeclared, undeclared_pickle
+from ropewalk.codec._undeclared import Undeclared, undeclared, undeclared_pickle
 from ropewalk.errors import (
     ClassChanged,
     FormatError,
@@ -206,6 +208,13 @@ class Decoder:
         _expect(type(parts) is list, "deque")
         return build_collection(Code.DEQUE, head, parts)
 
+    def _make_frame(self, head: list[Any], parts: Any) -> Any:
+        check_frame([*head, parts])
+        if self._codec.shows_undeclared and is_missing(head[0]):
+            opened = Opened(Code.FRAME, Form.SEQUENCE, parts, tuple(head))
+            return Undeclared(head[0], 1, parts, opened)
+        return build_frame(head[0], parts)
+
     def _make_str(self, head: list[Any], parts: bytes) -> str:
         try:
             return parts.decode()
@@ -301,6 +310,7 @@ _MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
     Code.FROZENSET: Decoder._make_frozenset,
     Code.STR: Decoder._make_str,
     Code.DEQUE: Decoder._make_deque,
+    Code.FRAME: Decoder._make_frame,
     **{code: partial(_make_mapping, code) for code in MAPPINGS},
     Code.ARRAY: Decoder._make_array,
     Code.ENUM: lambda decoder, head, parts: decoder._make_enum(head, parts),
@@ -308,7 +318,7 @@ _MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
     Code.CUSTOM: lambda decoder, head, parts: decoder._make_custom(head, parts),
 }
 _HEADED = frozenset(
-    {Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM, Code.DEQUE, Code.DEFAULT_DICT}
+    {Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM, Code.DEQUE, Code.DEFAULT_DICT, Code.FRAME}
 )
 _NESTED = _HEADED | MAPPINGS | {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT}
 

@@ -43,7 +43,7 @@ def open_extension(code: int, payload: bytes) -> Opened:
     """
     if code in _BARE:
         return Opened(Code(code), Form.SEQUENCE, unpack(payload))
-    if code in (Code.DEQUE, Code.DEFAULT_DICT):
+    if code in (Code.DEQUE, Code.DEFAULT_DICT, Code.FRAME):
         *head, parts = unpack(payload)
         return Opened(Code(code), Form.SEQUENCE, parts, tuple(head))
     if code == Code.RECORD:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ormsgpack import Ext
 
 from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
+from ropewalk.codec._frames import step_of
 from ropewalk.codec._msgpack import nesting_exceeds, pack
 from ropewalk.codec._opened import Form, Opened, nests
 from ropewalk.codec._paths import Field, Path, format_path
@@ -93,6 +94,9 @@ class Walk:
             return self._extend(opened, [*opened.head, self._lower(opened.parts[0], below)], depth)
         if opened.form is Form.MAPPING:
             items = self._pairs(opened.parts, below)
+        elif opened.code == Code.FRAME:
+            kind, parts = opened.head[0], opened.parts
+            items = [self._at(step_of(kind, parts, at), one, below) for at, one in enumerate(parts)]
         else:
             items = self._items(opened.parts, below)
         if opened.code in (Code.SET, Code.FROZENSET):

@@ -119,7 +119,7 @@ def open_root(id: ObjectId, found: Object, read: Reader) -> Container | None:
         )
     root = Root.decode(found.payload)
     layout = layout_of(root.code)
-    if layout is CHUNKS or root.code == Code.CUSTOM:
+    if layout is CHUNKS or root.code in (Code.CUSTOM, Code.FRAME):
         return None
     view = View(layout, root.height, root.entries, read)
     if view.total >= _MOST_PARTS or (root.height and not root.entries):

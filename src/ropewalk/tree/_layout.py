@@ -130,7 +130,9 @@ ITEMS = Layout(Kind.ITEMS, Kind.ITEMS_INDEX, 1, 2, keyed=False)
 PAIRS = Layout(Kind.PAIRS, Kind.PAIRS_INDEX, 2, 3, keyed=True)
 CHUNKS = Layout(Kind.CHUNKS_INDEX, Kind.CHUNKS_INDEX, 2, 2, keyed=False, first_index=0)
 
-_SEQUENCES = frozenset({Code.LIST, Code.TUPLE, Code.SET, Code.FROZENSET, Code.CUSTOM, Code.DEQUE})
+_SEQUENCES = frozenset(
+    {Code.LIST, Code.TUPLE, Code.SET, Code.FROZENSET, Code.CUSTOM, Code.DEQUE, Code.FRAME}
+)
 KEYED = frozenset({Code.DICT, Code.ORDERED_DICT, Code.COUNTER, Code.DEFAULT_DICT})
 """Mappings whose keys are values, and may be added and removed."""
 _MAPPINGS = KEYED | {Code.MAP, Code.RECORD}

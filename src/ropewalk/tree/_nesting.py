@@ -29,6 +29,7 @@ _NESTED = frozenset(
         Code.RECORD,
         Code.CUSTOM,
         Code.ARRAY,
+        Code.FRAME,
         *CLASSES,
     }
 )

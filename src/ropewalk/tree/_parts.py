@@ -64,7 +64,16 @@ def unpack_list(data: bytes) -> list[Any]:
 
 
 _NESTED = frozenset(
-    {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT, Code.RECORD, Code.CUSTOM, *CLASSES}
+    {
+        Code.TUPLE,
+        Code.SET,
+        Code.FROZENSET,
+        Code.DICT,
+        Code.RECORD,
+        Code.CUSTOM,
+        Code.FRAME,
+        *CLASSES,
+    }
 )
 
 

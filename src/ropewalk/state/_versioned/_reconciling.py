@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any, Final
 
 from ropewalk.codec import Codec
+from ropewalk.codec._frames import library_of
 from ropewalk.errors import NotStorable
 
 _MOST_COMPARED: Final = 1_000_000
@@ -167,6 +168,8 @@ def _is_fixed(held: Any) -> bool:
     """Whether an object says that it never changes: by its class, or by a hash of its content."""
     cls = type(held)
     if isinstance(held, type | FunctionType):
+        return True
+    if library_of(held) is not None:
         return True
     if _is_array(held):
         return not held.flags.writeable

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ropewalk.codec import Undeclared
 from ropewalk.codec._collections import CLASSES
+from ropewalk.codec._frames import library_of
 from ropewalk.state._tasks._plain import name_of
 
 Shape: TypeAlias = Literal["list", "tuple", "set", "mapping", "record", "change", "lines", "text"]
@@ -21,6 +22,7 @@ _NAME = re.compile(r"[^\W\d][\w-]*")
 _LONGEST_KEY = 60
 _MOST_BITS = 14_000
 _MOST_SORTED = 1_000
+_MOST_NAMES = 12
 
 
 class Text(NamedTuple):
@@ -90,6 +92,9 @@ def look(value: Any) -> Node:
     if isinstance(value, (set, frozenset)):
         members = sorted(value, key=_repr) if len(value) <= _MOST_SORTED else list(value)
         return _sequence(members, "set", _kind(value, set, "set"))
+    frame = _frame(value)
+    if frame is not None:
+        return frame
     shown = _repr(value)
     short = shown if len(shown) <= _LONGEST_KEY else f"{name_of(type(value))}"
     return plain_text(shown, short)
@@ -183,6 +188,24 @@ def _fields(value: Any) -> Node | None:
         if not names:
             return None
     return record(cls.__qualname__, {name: getattr(value, name, None) for name in names})
+
+
+def _frame(value: Any) -> Node | None:
+    """A frame or a series of pandas or polars, which is not shown whole; else None."""
+    if library_of(value) is None:
+        return None
+    kind, shape = type(value).__name__, getattr(value, "shape", None)
+    if type(shape) is not tuple or not 1 <= len(shape) <= 2:
+        return None
+    label = f"{kind} of {counted(shape[0], 'row' if len(shape) == 2 else 'item')}"
+    if len(shape) == 2:
+        names = [str(name) for name in list(value.columns)[:_MOST_NAMES]]
+        more = ", ..." if shape[1] > len(names) else ""
+        label += f" and {counted(shape[1], 'column')}"
+        label += f": {', '.join(names)}{more}" if names else ""
+    elif getattr(value, "dtype", None) is not None:
+        label += f": {value.dtype}"
+    return plain_text(label)
 
 
 def _title(value: Any) -> str:
