@@ -131,7 +131,7 @@ def same_part(one: Any, other: Any) -> bool:
         ours, theirs = module.take_apart(one), module.take_apart(other)
         return ours is not None and theirs is not None and bool(same_part([*ours], [*theirs]))
     if type(one) is float:
-        return one.hex() == other.hex()
+        return bool(one.hex() == other.hex())
     return bool(one == other)
 
 
