@@ -112,19 +112,26 @@ class StateSuite(Suite):
         assert checkpointer.get_state_cache(CONFIG).visited == ["plan"]
         assert len(checkpointer.get_state(CONFIG).context) == 1
 
-    def test_a_state_of_an_undeclared_class_is_refused_when_it_is_put(
-        self, checkpointer: Any
-    ) -> None:
+    def test_a_state_of_an_undeclared_class_is_refused_when_it_is_put(self, store: Store) -> None:
+        closed = self.kit.RopewalkCheckpointer(store, classes="declared")
         with pytest.raises(NotStorable, match="Undeclared"):
-            checkpointer.put_state(CONFIG, self.kit.Undeclared(secret="x"))
+            closed.put_state(CONFIG, self.kit.Undeclared(secret="x"))
 
-        assert checkpointer.get_state(CONFIG) is None
+        assert closed.get_state(CONFIG) is None
+
+    def test_a_state_of_a_plain_class_needs_no_declaration(
+        self, checkpointer: Any, store: Store
+    ) -> None:
+        checkpointer.put_state(CONFIG, self.state())
+        other = self.kit.RopewalkCheckpointer(store)
+
+        assert type(other.get_state(CONFIG)) is self.kit.TripState
 
     def test_a_class_that_only_the_bytes_name_is_not_read(
         self, checkpointer: Any, store: Store
     ) -> None:
         checkpointer.put_state(CONFIG, self.state())
-        stranger = self.kit.RopewalkCheckpointer(store)
+        stranger = self.kit.RopewalkCheckpointer(store, classes="declared")
 
         with pytest.raises(UndeclaredClass, match=r"types=\[MyState\]"):
             stranger.get_state(CONFIG)

@@ -65,7 +65,10 @@ class TestMessages(suites.MessageSuite):
 
         assert found == message and type(found.parsed_content) is Booking
 
-    def test_parsed_content_of_another_class_is_refused(self, checkpointer: Any) -> None:
+    def test_parsed_content_of_a_class_that_is_not_declared_is_refused_in_the_closed_mode(
+        self, store: Store
+    ) -> None:
+        checkpointer: Any = graph.RopewalkCheckpointer(store, classes="declared")
         with pytest.raises(NotStorable, match="Booking"):
             checkpointer.put_messages(CONFIG, [self.said("two", parsed_content=Booking(nights=2))])
 

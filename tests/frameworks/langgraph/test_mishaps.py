@@ -125,7 +125,7 @@ def test_a_checkpoint_that_cannot_be_read_leaves_no_channel_in_the_next_one(
 ) -> None:
     with RopewalkSaver(tmp_path / "s", types=[Note]) as saver:
         put(saver, config_of(), {"a": 1, "note": Note("x"), "z": 2})
-    with RopewalkSaver(tmp_path / "s", strict=True) as saver:
+    with RopewalkSaver(tmp_path / "s", strict=True, classes="declared") as saver:
         with pytest.raises(UndeclaredClass):
             saver.get_tuple(config_of())
         put(saver, config_of(), {"a": 3})
