@@ -524,3 +524,75 @@ def test_interrupts_pass_through(interrupt: type[BaseException], wrap: Any) -> N
         codec.decode(codec.encode(wrap(Temperature(0))))
     with pytest.raises(NotStorable):
         codec.encode(wrap(object()))
+
+
+# What would be lost, or would run
+
+
+class Count(int):
+    """A number that raises when its code runs, once that is switched on."""
+
+    armed = False
+
+    def __new__(cls, value: int) -> Count:
+        if cls.armed:
+            raise Called
+        return int.__new__(cls, value)
+
+    def __eq__(self, other: object) -> bool:
+        if self.armed:
+            raise Called
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+class Counted(Count, enum.Flag):  # type: ignore[misc]
+    ONE = 1
+    TWO = 2
+
+
+def test_flags_of_a_class_of_its_own_are_refused_and_nothing_of_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    member = Counted.ONE
+    monkeypatch.setattr(Count, "armed", True)
+
+    with pytest.raises(NotStorable, match="class of its own"):
+        encode(member)
+    with pytest.raises(InvalidInput, match="class of its own"):
+        Registry().register(Counted)
+    for bits in (1, 3):
+        data = extension(Code.ENUM, pack([f"{__name__}.Counted", 1, bits]))
+        with pytest.raises(UndeclaredClass):
+            Codec().decode(data)
+
+
+class Placed:
+    __slots__ = ("x",)
+
+
+@dataclasses.dataclass
+class Hiding(Placed):
+    __slots__ = ("x",)
+    x: int
+
+
+def test_a_slot_that_hides_that_of_a_base_is_refused() -> None:
+    with pytest.raises(NotStorable, match="slot x hides"):
+        encode(Hiding(1))
+
+
+@dataclasses.dataclass
+class Both(Placed):
+    x: int
+
+
+def test_a_value_that_a_slot_hides_is_refused() -> None:
+    both = Both(1)
+    assert Codec().decode(encode(both)) == both
+
+    both.__dict__["x"] = 2
+
+    with pytest.raises(NotStorable, match="would be lost"):
+        encode(both)

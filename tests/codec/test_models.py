@@ -241,3 +241,27 @@ def test_fields_that_were_set_are_not_shared_between_models() -> None:
     one.__pydantic_fields_set__.add("age")
 
     assert other.model_fields_set == {"name"}
+
+
+class Slotted(pydantic.BaseModel):
+    __slots__ = ("hidden",)
+    x: int = 1
+
+
+def test_a_model_with_slots_of_its_own_is_refused() -> None:
+    made = Slotted()
+    object.__setattr__(made, "hidden", [1])
+
+    with pytest.raises(NotStorable, match="slots hidden"):
+        encode(made)
+
+
+class Hashed(msgspec.Struct, frozen=True, cache_hash=True):
+    x: int
+
+
+def test_a_struct_that_remembers_its_hash_comes_back() -> None:
+    made = Hashed(1)
+    hash(made)
+
+    assert decode(encode({made: [made]})) == {made: [made]}

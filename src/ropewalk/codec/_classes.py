@@ -232,6 +232,8 @@ def why_not_plain(cls: type, shape: Shape | None) -> str | None:
 
 def why_not_rebuilt(cls: type, shape: Shape) -> str | None:
     """Why objects of a class cannot be made without running code of it; None if they can."""
+    if shape == "flag" and inherited(cls, "_member_type_") not in (object, int):
+        return "its members are of a class of its own, which runs when they are combined"
     if shape in ("enum", "flag"):
         return None  # Its members are there already.
     if inherited(cls, "__del__") is not None:
@@ -260,6 +262,14 @@ def _why_strange_fields(cls: type, shape: Shape) -> str | None:
     kept = [inherited(cls, one) for one in MODEL_SLOTS]  # A RootModel has None for some.
     if shape == "model" and not all(one is None or _is_slot(one) for one in kept):
         return "it redefines what pydantic keeps its values in"
+    slots: dict[str, Any] = {}
+    for base in mro_of(cls):
+        for name, found in vars_of(base).items():
+            if type(found) is MemberDescriptorType and slots.setdefault(name, found) is not found:
+                return f"its slot {name} hides that of a base"
+    unseen = sorted(slots.keys() - set(MODEL_SLOTS)) if shape == "model" else []
+    if unseen:
+        return f"what its slots {', '.join(unseen)} hold would be lost"
     if shape in ("dataclass", "attrs") and not _has_dict(cls):
         unplaced = [one for one in fields if type(inherited(cls, one)) is not MemberDescriptorType]
         if unplaced:

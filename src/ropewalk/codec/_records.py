@@ -21,6 +21,8 @@ from ropewalk.codec._models import Fields, build_model, changed, take_model_apar
 from ropewalk.codec._registry import Entry, Registry
 from ropewalk.errors import ChangedMeanwhile, ClassChanged, NotStorable
 
+_STRUCT_HASH: Final = "__msgspec_cached_hash__"
+"""The slot in which a Struct remembers its hash; msgspec fills it again."""
 _ATTEMPTS: Final = 8
 """How often what others keep changing is read again."""
 
@@ -62,6 +64,8 @@ def _make_plan(entry: Entry) -> RecordPlan:
     for base in reversed(_classes.mro_of(cls)):
         held.update(vars_of(base))
     slots = {name: one for name, one in held.items() if type(one) is MemberDescriptorType}
+    if entry.shape == "struct":
+        slots.pop(_STRUCT_HASH, None)
     others = held.keys() - set(names)
     return RecordPlan(
         names=names,
@@ -141,6 +145,7 @@ def _take_apart(entry: Entry, plan: RecordPlan, value: Any) -> Fields:
     hidden = (held.keys() | placed.keys()) - fields.keys() - plan.lazy
     if plan.caches_hash:
         hidden.discard(CACHED_HASH)
+    hidden |= held.keys() & placed.keys()  # A slot hides what has its name in the `__dict__`.
     if hidden:
         raise NotStorable(
             f"{entry.name}: {sorted(hidden)} are set but are not fields, so they would be lost; "
