@@ -144,7 +144,9 @@ def page(ours: Results, official: Results, when: datetime) -> str:
         "`cached` is a `CachedStore` in front of SQLite.",
         "",
         "LangGraph's own checkpointers, asked in the same run; what one does not implement "
-        "counts as not passed:",
+        "counts as not passed. The clauses of forks repeat versions of channels on both sides, and "
+        "so do the rows `sync` of graphs; where a checkpointer names values by their versions, as "
+        "these do, that counts against it, although LangGraph's own versions do not repeat:",
         "",
         *_table("checkpointer", official),
         "",
