@@ -50,6 +50,16 @@ def manifest(ids: Iterable[ObjectId], before: ObjectId | None) -> Object:
     return make_object(Kind.VALUE, payload)
 
 
+def may_be_manifest(found: Object) -> bool:
+    """Whether an object looks like a manifest, which may point to what no value points to."""
+    if found.kind != Kind.VALUE or not found.payload.startswith(array_header(2)):
+        return False
+    before, ids = unpack_list(found.payload)
+    if type(ids) is not list:
+        return False
+    return all(linked(pack(one)) for one in ([] if before is None else [before]) + ids)
+
+
 def manifest_before(found: Object) -> ObjectId | None:
     """The manifest that came before one."""
     first = unpack_list(found.payload)[0]
