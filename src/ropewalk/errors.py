@@ -236,11 +236,16 @@ class RefMoved(Conflict):
 
     code = "ref-moved"
 
-    def __init__(self, name: str, expected: ObjectId | None, actual: ObjectId | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        expected: ObjectId | None,
+        actual: ObjectId | None,
+        advice: str = "Read it again, then retry or merge.",
+    ) -> None:
         self.name, self.expected, self.actual = name, expected, actual
         super().__init__(
-            f"ref {name!r} was expected at {_short(expected)} but is at {_short(actual)}. "
-            "Read it again, then retry or merge."
+            f"ref {name!r} was expected at {_short(expected)} but is at {_short(actual)}. {advice}"
         )
 
 

@@ -161,6 +161,13 @@ def test_a_rollback_past_the_first_step_goes_to_the_first_and_warns(page: Path) 
     assert (done.code, len(done.err.splitlines())) == (0, 1)
 
 
+def test_a_warning_is_json_where_everything_else_is(page: Path) -> None:
+    done = here("rollback", "9", "--json")
+
+    assert json.loads(done.err)["warning"].startswith("branch 'reviews-first' can go back by 1")
+    assert done.record["head_of"] == "reviews-first"
+
+
 def test_a_branch_that_exists_is_switched_to(page: Path) -> None:
     assert here("branch", "idea").out.startswith("Created and switched to branch idea at ")
     assert here("branch", "main").out.startswith("Switched to existing branch main at ")

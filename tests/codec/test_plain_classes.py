@@ -409,10 +409,16 @@ def test_a_class_of_the_main_program_is_found_by_those_who_import_it_too(tmp_pat
     assert _run(tmp_path, "-m", "app") == "same"
 
 
-def test_a_process_that_has_not_loaded_a_class_names_the_module(tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(APP)
-    _run(tmp_path, "app.py")
-    look = """
+@pytest.mark.parametrize("module", ["app", "package.app"])
+def test_a_process_that_has_not_loaded_a_class_names_the_module(
+    tmp_path: Path, module: str
+) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").touch()
+    (tmp_path / f"{module.replace('.', '/')}.py").write_text(APP)
+    _run(tmp_path, "-c", f"from {module} import save; save()")
+    look = f"""
+        import package
         import sys
         from ropewalk import Versioned
         from ropewalk.errors import UndeclaredClass
@@ -420,9 +426,9 @@ def test_a_process_that_has_not_loaded_a_class_names_the_module(tmp_path: Path) 
             Versioned("store")["v"]
         except UndeclaredClass as error:
             print(error)
-        assert "app" not in sys.modules
+        assert "{module}" not in sys.modules
     """
 
-    assert "has not loaded: import app before you read" in _run(
+    assert f"has not loaded: import {module} before you read" in _run(
         tmp_path, "-c", textwrap.dedent(look)
     )

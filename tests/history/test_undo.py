@@ -131,7 +131,7 @@ def test_an_operation_whose_refs_moved_on_stays(history: History) -> None:
     commit(history, 2)
     before = state_of(history)
 
-    with pytest.raises(RefMoved):
+    with pytest.raises(RefMoved, match=r"Work went on after operation 1 \('commit'\)"):
         history.undo(second.sequence)
     assert state_of(history) == before
 

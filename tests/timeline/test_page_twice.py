@@ -210,6 +210,13 @@ def test_the_page_runs_from_top_to_bottom_twice_in_one_folder(tmp_path: Path) ->
         assert agent.store.check(read_data=True).ok
 
 
+def test_the_first_page_runs_twice_in_one_folder(tmp_path: Path) -> None:
+    source = "\n".join(block for _, block in python_blocks(README.parent / "docs/basics/start.md"))
+
+    for _ in range(2):
+        assert run(source, tmp_path)[::2] == (0, "")
+
+
 def test_the_first_example_of_readme_runs_twice_in_one_folder(tmp_path: Path) -> None:
     _, source = python_blocks(README)[0]
     blocks = re.findall(r"^```console\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)

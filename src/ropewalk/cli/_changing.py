@@ -10,7 +10,6 @@ import typer
 from ropewalk.cli._command import Run, command, names_of_branches
 from ropewalk.cli._errors import Usage
 from ropewalk.cli._looking import action_of, branches, operation_record, step_record, step_spans
-from ropewalk.cli._output import warn
 from ropewalk.cli._threads import read_id
 from ropewalk.codec import Path, parse_path
 from ropewalk.errors import NotFound
@@ -88,7 +87,7 @@ def rollback(
             warnings.simplefilter("always")
             step = timeline.rollback(steps, to)
         for one in caught:
-            warn(f"Warning: {one.message}")
+            run.out.warning(str(one.message))
         _show_step(run, timeline, "Rolled back", step)
 
 

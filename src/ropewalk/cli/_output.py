@@ -76,6 +76,13 @@ class Output:
         else:
             warn(f"Note: {text}.")
 
+    def warning(self, text: str) -> None:
+        """What was done otherwise than asked for, beside the output."""
+        if self.json:
+            print(values.line({"warning": text}), file=sys.stderr)
+        else:
+            warn(f"Warning: {text}")
+
     @contextmanager
     def progress(self) -> Iterator[Progress | None]:
         """How far long work is, shown on a terminal while it goes on."""

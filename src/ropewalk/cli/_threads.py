@@ -162,14 +162,16 @@ def thread_in(store: Store, thread: str, user: str | None, branch: str | None) -
 
 
 def _unknown(thread: str, user: str | None, known: dict[str | None, list[str]]) -> Exception:
-    whose = " of nobody in particular" if user is None else f" of user {user!r}"
-    there = listed(known.get(user, [])) or "none"
-    error = NotFound(f"the store has no thread {thread!r}{whose}; of these it has {there}")
+    whose = "" if user is None else f" of user {user!r}"
+    there = listed(known.get(user, []))
+    of_whom = "without a user" if user is None else "of that user"
+    rest = f"; {of_whom} it has {there}" if there else ""
+    error = NotFound(f"the store has no thread {thread!r}{whose}{rest}")
     others = [one for one, names in known.items() if thread in names]
     if not others:
         return with_hint(error, "`ropewalk threads` lists the threads, those of LangGraph too")
     if None in others:
-        return with_hint(error, "there is one of nobody in particular: leave out --user")
+        return with_hint(error, "there is one without a user: leave out --user")
     return with_hint(error, f"there is one of {listed(others)}: add --user")
 
 

@@ -401,9 +401,15 @@ def why_unknown(name: str) -> str:
         shape = shape_of(found)
         reason = why_not_plain(found, shape) or "another class was declared under its name"
         return f"which is not plain data: {reason}"
-    if module:
+    likely = _module_in(name)
+    if module and not _is_package_of(module, likely):
         return f"but {module}, which is loaded, has no class of this name"
-    return f"which this program has not loaded: import {_module_in(name)} before you read"
+    return f"which this program has not loaded: import {likely} before you read"
+
+
+def _is_package_of(module: str, other: str) -> bool:
+    """Whether another module is, by its name, inside of a loaded package."""
+    return other.startswith(f"{module}.") and "__path__" in (space_named(module) or ())
 
 
 def _module_in(name: str) -> str:

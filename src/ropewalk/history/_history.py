@@ -496,7 +496,15 @@ class History:
         metadata: dict[str, Scalar] = {"action": action, undoing.UNDOES: operation.sequence}
         if action == undoing.REDO:
             metadata[undoing.REDOES] = operation.metadata[undoing.UNDOES]
-        return self._commits.land((), (), moves, metadata)
+        try:
+            return self._commits.land((), (), moves, metadata)
+        except RefMoved as error:
+            advice = (
+                f"Work went on after operation {operation.sequence} "
+                f"({operation.metadata.get('action')!r}), so it cannot be taken back; nothing was "
+                "changed. A rollback goes back to any earlier step."
+            )
+            raise RefMoved(error.name, error.expected, error.actual, advice) from error
 
     def _unknown(self, kind: str, name: str) -> NotFound:
         return NotFound(f"{self.space!r} has no {kind} {name!r:.80}")
