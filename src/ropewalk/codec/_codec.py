@@ -284,9 +284,19 @@ class Codec:
             if atom is not None:
                 return Ext(atom.code, atom.encode(value))
             entry = self.registry.of(cls)
-        if entry is not None:
+        if entry is None:
+            return self._extension(depth, self.open_up(value))
+        if entry.shape not in _RECORDS:
             return self._extension(depth, open_declared(entry, value))
-        return self._extension(depth, self.open_up(value))
+        # Messages are records, and there are many: they take the short way.
+        if depth >= MAX_NESTED:
+            raise NotStorable("nested too deeply")
+        fields, marks = take_apart(entry, value)
+        head = (entry.name, entry.version) if marks is None else (entry.name, entry.version, marks)
+        payload = self._pack_record(head, fields, depth + 1)
+        if depth >= FREE_NESTED:
+            _refuse_deep(payload, depth)
+        return Ext(_RECORD, payload)
 
     def _extension(self, depth: int, opened: Opened) -> Ext:
         if depth >= MAX_NESTED and nests(opened):
@@ -300,7 +310,7 @@ class Codec:
 
     def _payload(self, depth: int, opened: Opened) -> bytes:
         if opened.code is _RECORD:
-            return self._pack_record(opened, depth)
+            return self._pack_record(opened.head, opened.parts, depth)
         parts = opened.parts
         if opened.code in (Code.SET, Code.FROZENSET):
             members = sorted([self._pack(member, depth) for member in parts])
@@ -322,9 +332,8 @@ class Codec:
         plain = self._pack_own(parts, depth)
         return pack([*opened.head, Fragment(plain[1:] if custom else plain)])
 
-    def _pack_record(self, opened: Opened, depth: int) -> bytes:
-        """The encoding of a record's content: of messages there are many."""
-        head, fields = opened.head, opened.parts
+    def _pack_record(self, head: tuple[Any, ...], fields: dict[str, Any], depth: int) -> bytes:
+        """The encoding of a record's content."""
         if not _hides_among(fields.values()):  # What stands beside them is ours.
             try:
                 data = pack([*head, fields])
@@ -338,6 +347,7 @@ class Codec:
 
 
 _RECORD: Final = Code.RECORD
+_RECORDS: Final = frozenset({"dataclass", "attrs", "namedtuple", "model", "struct"})
 _TEXTS: Final = frozenset({str})
 _HARMLESS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 _NO_VALUES: Final = frozenset({Ext, Fragment})
