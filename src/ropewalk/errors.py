@@ -477,7 +477,7 @@ class NotSaved(RopewalkError):
 
 
 class UndeclaredClass(NotAllowed):
-    """Stored bytes name a class that this program did not declare."""
+    """Stored bytes name a class that is not here: not loaded, not declared, or not installed."""
 
     code = "undeclared-class"
 

@@ -19,7 +19,7 @@ from ropewalk.codec import Codec, Undeclared, check_canonical, decode, encode
 from ropewalk.codec._codes import Code
 from ropewalk.codec._msgpack import extension, pack
 from ropewalk.codec._walk import Walk
-from ropewalk.errors import FormatError, NotStorable
+from ropewalk.errors import FormatError, NotStorable, UndeclaredClass
 from tests.frames import FRAMES, SCALARS, same_frame, wide_frame, wide_polars
 
 ALL = FRAMES | SCALARS
@@ -188,7 +188,7 @@ def test_where_its_library_is_missing_it_is_named_and_can_be_looked_at(
     data = encode([wide_polars()])
     monkeypatch.setitem(sys.modules, "polars", None)
 
-    with pytest.raises(FormatError, match="install polars"):
+    with pytest.raises(UndeclaredClass, match="install polars"):
         decode(data)
     (shown,) = Codec(undeclared="show").decode(data)
     assert type(shown) is Undeclared
@@ -201,3 +201,15 @@ def test_a_number_beneath_a_mask_is_no_part_of_the_value() -> None:
 
     with pytest.raises(FormatError):
         decode(extension(Code.FRAME, b"\x92\xb3pandas.IntegerArray" + encoded))
+
+
+def test_an_array_can_be_looked_at_where_numpy_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode([np.arange(6.0).reshape(2, 3)])
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    looking = Codec(undeclared="show")
+
+    (shown,) = looking.decode(data)
+
+    assert type(shown) is Undeclared
+    assert (shown.name, shown.content["shape"]) == ("numpy.ndarray", [2, 3])
+    assert looking.encode([shown]) == data

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ropewalk import MemoryStore, RopewalkError, TreeWriter, load
 from ropewalk.codec import encode
 from ropewalk.codec._codes import Code
 from ropewalk.codec._opened import close_sequence
+from ropewalk.errors import UndeclaredClass
 from ropewalk.store import Move, ref_name, space_name
 from ropewalk.tree import Kind, Object, ObjectId, make_commit, make_object, read_commit
 from ropewalk.tree._layout import ITEMS, PAIRS, Entry, Root, index_entry
@@ -191,6 +194,20 @@ def test_a_sound_value_passes(value: Any) -> None:
     found = stored(written.objects, written.root).check(read_data=True)
 
     assert found.problems == ()
+
+
+def test_what_cannot_be_read_for_want_of_a_library_is_not_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    value = {"array": np.arange(4.0), "scalar": np.float32(2), "frame": pd.DataFrame({"a": [1, 2]})}
+    written = TreeWriter().write(value)
+    store = stored(written.objects, written.root)
+    for library in ("numpy", "pandas"):
+        monkeypatch.setitem(sys.modules, library, None)
+
+    assert store.check(read_data=True).problems == ()
+    with pytest.raises(UndeclaredClass, match="install numpy"):
+        load(written.root, store.read)
 
 
 class CountingStore(MemoryStore):

@@ -20,7 +20,7 @@ from ropewalk.codec._collections import check_head
 from ropewalk.codec._frames import check_frame
 from ropewalk.codec._models import set_unless_marked
 from ropewalk.codec._msgpack import hidden_failure, nesting_exceeds, pack, unpack
-from ropewalk.codec._numpy import build_array
+from ropewalk.codec._numpy import check_array
 from ropewalk.errors import FormatError
 
 _TWICE = "a dict has the same key twice"
@@ -148,8 +148,7 @@ def _check_custom(content: list[Any]) -> None:
 def _check_array(content: list[Any]) -> None:
     _expect(len(content) == 4, "an array is malformed")
     if not _is_extension(content[3], Code.LINK):
-        dtype, shape, order, data = content
-        build_array(dtype, shape, order, data)
+        check_array(*content)
 
 
 _CHECKS: dict[int, Callable[[list[Any]], None]] = {

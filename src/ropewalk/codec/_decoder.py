@@ -224,7 +224,13 @@ class Decoder:
     def _make_array(self, head: list[Any], parts: Any) -> Any:
         _expect(len(head) == 3, "array")
         dtype, shape, order = head
-        return _numpy.build_array(dtype, shape, order, parts)
+        try:
+            return _numpy.build_array(dtype, shape, order, parts)
+        except UndeclaredClass as error:
+            if not self._codec.shows_undeclared:
+                raise
+            opened = Opened(Code.ARRAY, Form.BYTES, parts, tuple(head))
+            return Undeclared(error.name, 1, {"dtype": dtype, "shape": shape}, opened)
 
     def _make_enum(self, head: list[Any], parts: Any) -> Any:
         _expect(len(head) == 2 and type(parts) in (str, int), "enum member")

@@ -16,7 +16,7 @@ from ropewalk.codec import _numpy
 from ropewalk.codec._codes import Code
 from ropewalk.codec._opened import Form, Opened
 from ropewalk.codec._paths import Field
-from ropewalk.errors import FormatError, NotStorable, RopewalkError
+from ropewalk.errors import FormatError, NotStorable, RopewalkError, UndeclaredClass
 
 KINDS: Final = frozenset(
     {
@@ -91,10 +91,10 @@ def is_missing(kind: str) -> bool:
 
 
 def build_frame(kind: str, parts: list[Any]) -> Any:
-    """A frame from its parts; raises FormatError."""
+    """A frame from its parts; raises FormatError, UndeclaredClass without its library."""
     root = kind.partition(".")[0]
     if is_missing(kind):
-        raise FormatError(f"a stored value is a {kind}; install {root} to read it")
+        raise UndeclaredClass(kind, f"a stored value is a {kind}; install {root} to read it")
     module = _module(root)
     try:
         built = module.put_together(kind, parts)

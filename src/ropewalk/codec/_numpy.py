@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from ropewalk.codec._msgpack import pack, unpack
-from ropewalk.errors import ChangedMeanwhile, FormatError, NotStorable
+from ropewalk.errors import ChangedMeanwhile, FormatError, NotStorable, UndeclaredClass
 
 _MAX_DIMENSIONS = 64
 _ATTEMPTS = 8
@@ -65,10 +65,10 @@ def _order(value: Any) -> str:
 
 
 def build_array(dtype: Any, shape: Any, order: Any, data: Any) -> Any:
-    """An array that owns its elements; raises FormatError."""
+    """An array that owns its elements; raises FormatError, UndeclaredClass without numpy."""
     numpy = _numpy()
     element = _parse_dtype(dtype)
-    _check_shape(element, shape, order, data)
+    _check_shape(element.itemsize, shape, order, data)
     flat = numpy.frombuffer(data, dtype=element).copy() if data else numpy.empty(0, element)
     try:
         built = flat.reshape(shape, order=order)
@@ -79,15 +79,23 @@ def build_array(dtype: Any, shape: Any, order: Any, data: Any) -> Any:
     return built
 
 
-def _check_shape(element: Any, shape: Any, order: Any, data: Any) -> None:
+def check_array(dtype: Any, shape: Any, order: Any, data: Any) -> None:
+    """Raise FormatError unless it is an array, in its one form as far as can be seen here."""
+    try:
+        build_array(dtype, shape, order, data)
+    except UndeclaredClass:  # There is no numpy, which does not make the array unsound.
+        _check_shape(element_size(dtype), shape, order, data)
+
+
+def _check_shape(element_size: int, shape: Any, order: Any, data: Any) -> None:
     sound = (
         isinstance(shape, list)
         and len(shape) <= _MAX_DIMENSIONS
         and all(type(side) is int and 0 <= side < 2**62 for side in shape)
         and order in ("C", "F")
         and isinstance(data, bytes)
-        and element.itemsize > 0
-        and math.prod(shape) * element.itemsize == len(data)
+        and element_size > 0
+        and math.prod(shape) * element_size == len(data)
     )
     if not sound:
         raise FormatError("a stored array has a malformed shape")
@@ -114,7 +122,7 @@ def encode_scalar(value: Any) -> bytes:
 
 
 def decode_scalar(data: bytes) -> Any:
-    """A numpy scalar; raises FormatError."""
+    """A numpy scalar; raises FormatError, UndeclaredClass without numpy."""
     dtype, stored = unpack(data)
     element = _parse_dtype(dtype)
     if not isinstance(stored, bytes) or len(stored) != element.itemsize:
@@ -159,5 +167,7 @@ def _numpy() -> Any:
     try:
         import numpy
     except ImportError as exc:
-        raise FormatError("a stored value holds a numpy array; install numpy to read it") from exc
+        raise UndeclaredClass(
+            "numpy.ndarray", "a stored value is of numpy; install numpy to read it"
+        ) from exc
     return numpy
