@@ -263,8 +263,9 @@ def test_a_name_that_is_not_declared_is_an_error_everywhere(state: RAGState) -> 
         state["dosc"]
     with pytest.raises(UnknownField, match=f"'dosc'.*{known}"):
         RAGState.from_checkpoint_dict({"dosc": 1})
-    with pytest.raises(AttributeError):
+    with pytest.raises(UnknownField, match=f"'dosc'.*{known}"):
         state.dosc  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(state, "dosc")
 
 
 def test_a_state_takes_no_positional_arguments() -> None:

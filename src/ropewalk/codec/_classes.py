@@ -225,7 +225,10 @@ def why_not_plain(cls: type, shape: Shape | None) -> str | None:
     if len(name) > LONGEST_NAME:
         return f"its name has more than {LONGEST_NAME} letters"
     if find_class(name)[0] is not cls:
-        return f"its name {name} does not lead to it"
+        return (
+            f"its name {name} does not lead to it, but to another class or to none; if it was "
+            "defined again, make the object again"
+        )
     strange = _why_strange_metaclass(cls) or _why_strange_base(cls, shape)
     return strange or why_not_rebuilt(cls, shape)
 

@@ -236,6 +236,12 @@ class AgentState:
                     self._check_names([name])
             object.__setattr__(self, name, value)
 
+        def __getattr__(self, name: str) -> Any:
+            # A field without a value comes here too, because its error is an AttributeError.
+            if not name.startswith("_") and not hasattr(type(self), name):
+                self._check_names([name])
+            return object.__getattribute__(self, name)
+
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
