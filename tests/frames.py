@@ -120,6 +120,8 @@ FRAMES: dict[str, Callable[[], Any]] = {
     "a Categorical": lambda: pd.Categorical([1, 2, None]),
     "polars: every dtype": wide_polars,
     "polars: nothing": pl.DataFrame,
+    "polars: a column without a name": lambda: pl.DataFrame({"": [1], "column_0": ["x"]}),
+    "polars: nulls for arrays": lambda: pl.Series([[1, 2], None], dtype=pl.Array(pl.Int8, 2)),
     "polars: rows only": lambda: pl.DataFrame(height=3),
     "polars: a Series": lambda: pl.Series([1, 2]),
     "polars: an empty Series": lambda: pl.Series("x", [], dtype=pl.Int8),

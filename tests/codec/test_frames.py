@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ormsgpack import Ext
 
 from fuzz.mutations import EXPECTED, Mutator
 from ropewalk.codec import Codec, Undeclared, check_canonical, decode, encode
@@ -98,6 +99,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     ),
     "a subclass": (lambda: Own({"a": [1]}), 'value["k"]', "Own"),
     "an attribute": (_with_attribute, 'value["k"]', "note"),
+    "a level that is a long range": (
+        lambda: pd.Series([1], pd.MultiIndex([pd.RangeIndex(10**8)], [[0]])),
+        'value["k"].index',
+        "too long",
+    ),
+    "many nulls for arrays": (
+        lambda: pl.Series([None] * 20, dtype=pl.Array(pl.Int8, 2**20 - 1)),
+        'value["k"]',
+        "nulls",
+    ),
     "a frequency of its own": (
         lambda: pd.date_range(
             "2020", periods=3, freq=pd.offsets.CustomBusinessDay(holidays=["2020-01-02"])
@@ -127,6 +138,15 @@ def _frame(kind: Any, *parts: Any) -> bytes:
     return extension(Code.FRAME, pack([kind, list(parts)]))
 
 
+def _array(dtype: str, data: bytes) -> Ext:
+    return Ext(Code.ARRAY, pack([dtype, [len(data) // 8], "C", data]))
+
+
+# Few bytes that ask for much memory.
+_WIDE = ["Array", ["Array", "Int8", 2**19], 2**19]
+_LONG = Ext(Code.FRAME, pack(["pandas.RangeIndex", [0, 10**12, 1, None]]))
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -145,6 +165,13 @@ def _frame(kind: Any, *parts: Any) -> bytes:
         _frame("polars.Series", "x", "Nothing", [], None),
         _frame("polars.Series", "x", ["Array", "Int8", 2**62], [], None),
         _frame("polars.Series", "x", "String", [1], None),
+        _frame("polars.Series", "x", ["Array", "Int8", 2**19], [None] * 1000, None),
+        _frame("polars.Series", "x", ["List", _WIDE], [[None]], None),
+        _frame("polars.Series", "x", ["Struct", [["a", _WIDE]]], [None], None),
+        _frame("polars.Series", "x", ["Struct", [["a", _WIDE]]], [{"a": None}], None),
+        _frame("pandas.Timestamp", Ext(Code.SCALAR, pack(["<M8[D]", bytes(8)])), None),
+        _frame("pandas.MultiIndex", [_LONG], [_array("<i8", bytes(8))], [None], None),
+        _frame("pandas.IntervalArray", _LONG, _LONG, "right"),
         extension(Code.FRAME, pack(["pandas.NaT"])),
     ],
 )
@@ -213,3 +240,10 @@ def test_an_array_can_be_looked_at_where_numpy_is_missing(monkeypatch: pytest.Mo
     assert type(shown) is Undeclared
     assert (shown.name, shown.content["shape"]) == ("numpy.ndarray", [2, 3])
     assert looking.encode([shown]) == data
+
+
+def test_a_failure_inside_polars_is_an_error_of_the_format() -> None:
+    nan = Ext(Code.DECIMAL, b"NaN")
+
+    with pytest.raises(FormatError, match="polars"):
+        decode(_frame("polars.Series", "x", ["Decimal", 38, 0], [nan], None))

@@ -34,6 +34,12 @@ def is_array(value: Any) -> bool:
     return numpy is not None and type(value) is numpy.ndarray
 
 
+def is_scalar(value: Any) -> bool:
+    """Whether a value is a scalar of numpy."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic)
+
+
 def array_head(value: Any) -> tuple[str, list[int], str]:
     """Element type, shape and memory order of an array."""
     if value.dtype.itemsize == 0:

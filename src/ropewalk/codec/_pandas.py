@@ -23,6 +23,7 @@ _MASKED: Final[dict[type, str]] = {
     getattr(pd.arrays, name): f"pandas.{name}"
     for name in ("IntegerArray", "FloatingArray", "BooleanArray")
 }
+_LONGEST_RANGE: Final = 1 << 24
 _ADVICE: Final = "convert the column, for example with astype(object) or to a dtype of numpy"
 
 
@@ -163,18 +164,25 @@ def _put_range(parts: list[Any]) -> Any:
     return pd.RangeIndex(start, stop, step, name=name)
 
 
+def _is_short(index: Any) -> bool:
+    """Whether a range may be written out, which takes few bytes to store and many to hold."""
+    return type(index) is not pd.RangeIndex or len(index) <= _LONGEST_RANGE
+
+
 def _take_multi(index: Any) -> tuple[str, list[Any]]:
     codes = [np.asarray(one) for one in index.codes]
     if any(len(one) != len(index) for one in codes) or len(index.levels) != len(codes):
         raise ChangedMeanwhile
     levels = [level.rename(None) for level in index.levels]
+    if not all(map(_is_short, levels)):
+        raise NotStorable("a level of this MultiIndex is a range that is too long to be stored")
     return "pandas.MultiIndex", [levels, codes, list(index.names), index.sortorder]
 
 
 def _put_multi(parts: list[Any]) -> Any:
     levels, codes, names, sortorder = parts
     expect(type(levels) is type(codes) is type(names) is list, "levels")
-    expect(all(type(one) in _INDEXES for one in levels), "a level")
+    expect(all(type(one) in _INDEXES and _is_short(one) for one in levels), "a level")
     expect(all(type(one) is np.ndarray and one.dtype.kind == "i" for one in codes), "codes")
     expect(sortorder is None or type(sortorder) is int, "an order")
     return pd.MultiIndex(levels, codes, names=names, sortorder=sortorder)
@@ -221,12 +229,15 @@ def _put_periods(parts: list[Any]) -> Any:
 
 
 def _take_intervals(array: Any) -> tuple[str, list[Any]]:
+    if not _is_short(array.left):
+        raise NotStorable("these intervals are made of a range that is too long to be stored")
     return "pandas.IntervalArray", [array.left, array.right, array.closed]
 
 
 def _put_intervals(parts: list[Any]) -> Any:
     left, right, closed = parts
     expect(type(left) in _INDEXES and type(right) in _INDEXES, "a side")
+    expect(_is_short(left) and _is_short(right), "a side")
     return pd.arrays.IntervalArray.from_arrays(left, right, closed)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from ropewalk.codec._frames import expect
-from ropewalk.errors import NotStorable
+from ropewalk.errors import FormatError, NotStorable
 
 _NUMBERS: Final = {
     name: getattr(pl, name)
@@ -26,6 +27,8 @@ _LISTED: Final = {
 }
 _UNITS: Final = ("ms", "us", "ns")
 _DEEPEST: Final = 16
+_MOST_ROOM: Final = 1 << 24
+"""A null that stands for an array takes the room of all its elements."""
 
 
 def take_apart(value: Any) -> tuple[str, list[Any]] | None:
@@ -41,13 +44,25 @@ def take_apart(value: Any) -> tuple[str, list[Any]] | None:
 
 def put_together(kind: str, parts: list[Any]) -> Any:
     """A value from its parts; raises whatever polars raises."""
+    try:
+        return _put(kind, parts)
+    except pl.exceptions.PanicException as exc:  # No Exception.
+        raise FormatError(f"a stored {kind} makes this polars fail: {exc}") from exc
+
+
+def _put(kind: str, parts: list[Any]) -> Any:
     if kind == "polars.Series":
         return _put_series(parts)
     height, *columns = parts
     expect(type(height) is int and 0 <= height < 2**32, "a height")
     sound = all(type(one) is pl.Series and len(one) == height for one in columns)
     expect(sound, "a column")
-    return pl.DataFrame(columns) if columns else pl.DataFrame(height=height)
+    if not columns:
+        return pl.DataFrame(height=height)
+    # By their names: polars calls a column of a list otherwise where its name is empty.
+    made = {one.name: one for one in columns}
+    expect(len(made) == len(columns), "two columns of one name")
+    return pl.DataFrame(made)
 
 
 def _take_series(series: Any) -> list[Any]:
@@ -63,6 +78,8 @@ def _take_series(series: Any) -> list[Any]:
     if spec[0] in ("Categorical", "Enum"):
         return [series.name, spec, series.cast(pl.String).to_list(), None]
     values = series.to_physical().to_list()
+    if _room(spec, values) > _MOST_ROOM:
+        raise NotStorable("a polars series with so many nulls in the place of arrays is not stored")
     if not _put_nested(series.name, spec, values).equals(series, null_equal=True):
         raise NotStorable(f"a polars series of dtype {series.dtype} has no exact stored form")
     return [series.name, spec, values, None]
@@ -90,11 +107,38 @@ def _put_series(parts: list[Any]) -> Any:
         return pl.Series(name, values, dtype=dtype)
     if spec[0] in ("Categorical", "Enum"):
         return pl.Series(name, values, dtype=pl.String).cast(dtype)
+    # Before polars makes anything of them.
+    expect(_room(spec, values) <= _MOST_ROOM, "too many nulls")
     return _put_nested(name, spec, values)
 
 
 def _put_nested(name: str, spec: Any, values: list[Any]) -> Any:
     return pl.Series(name, values, dtype=_physical(spec)).cast(_dtype(spec))
+
+
+def _room(spec: Any, values: list[Any]) -> int:
+    """How many elements polars makes of nulls that stand for whole arrays."""
+    match spec:
+        case ["Array", inner, _]:
+            given = [one for one in values if one is not None]
+            nulls = len(values) - len(given)
+            return nulls * _width(spec) + _room(inner, [*chain.from_iterable(given)])
+        case ["List", inner]:
+            return _room(inner, [*chain.from_iterable(one for one in values if one is not None)])
+        case ["Struct", fields]:
+            held = [one or {} for one in values]
+            return sum(_room(inner, [one.get(name) for one in held]) for name, inner in fields)
+    return 0
+
+
+def _width(spec: Any) -> int:
+    """How many elements one value of a type takes, also if it is null."""
+    match spec:
+        case ["Array", inner, size]:
+            return size * _width(inner)
+        case ["Struct", fields]:
+            return sum(_width(inner) for _, inner in fields)
+    return 1
 
 
 def _spec(dtype: Any, depth: int) -> Any:
