@@ -247,3 +247,14 @@ def test_a_failure_inside_polars_is_an_error_of_the_format() -> None:
 
     with pytest.raises(FormatError, match="polars"):
         decode(_frame("polars.Series", "x", ["Decimal", 38, 0], [nan], None))
+
+
+def test_a_frame_that_pandas_cannot_read_is_refused() -> None:
+    frame = pd.DataFrame({"a": [1], "b": ["x"]})
+    # As a thread leaves it for a moment when it is stopped amid adding a column.
+    frame._mgr.axes[0] = pd.Index(["a", "b", "c"])
+
+    with pytest.raises(NotStorable, match="cannot be read") as caught:
+        encode({"k": frame})
+
+    assert caught.value.path == 'value["k"]'

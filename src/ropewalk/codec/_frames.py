@@ -9,6 +9,7 @@ accepted form, and one that this version of the library would change is an error
 from __future__ import annotations
 
 import sys
+import time
 from types import ModuleType
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ KINDS: Final = frozenset(
 )
 
 
+_ATTEMPTS: Final = 8
 _FRAME_PARTS: Final = ("index", "columns", "attrs", "flags")
 _SERIES_PARTS: Final = ("values", "index", "name", "attrs", "flags")
 
@@ -58,8 +60,27 @@ def _module(root: str) -> ModuleType:
 def open_frame(value: Any) -> Opened | None:
     """The parts of a value of pandas or polars; None for other values."""
     module = library_of(value)
-    found = None if module is None else module.take_apart(value)
+    found = None if module is None else _take_apart(module, value)
     return None if found is None else Opened(Code.FRAME, Form.SEQUENCE, found[1], (found[0],))
+
+
+def _take_apart(module: ModuleType, value: Any) -> tuple[str, list[Any]] | None:
+    """The kind and the parts of a value; in one that changes meanwhile, pandas may fail."""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(attempt * 0.001)  # Whoever changes it needs time to come to an end.
+        try:
+            taken: tuple[str, list[Any]] | None = module.take_apart(value)
+        except (RopewalkError, RecursionError, MemoryError):
+            raise
+        except Exception as exc:  # noqa: BLE001 - pandas raises anything there
+            failure = exc
+        else:
+            return taken
+    raise NotStorable(
+        f"the parts of this {type(value).__name__} cannot be read, also not when it is tried "
+        f"again: {type(failure).__qualname__}: {failure}"
+    ) from failure
 
 
 def step_of(kind: str, parts: list[Any], at: int) -> Any:

@@ -135,7 +135,7 @@ def _width(spec: Any) -> int:
     """How many elements one value of a type takes, also if it is null."""
     match spec:
         case ["Array", inner, size]:
-            return size * _width(inner)
+            return int(size) * _width(inner)
         case ["Struct", fields]:
             return sum(_width(inner) for _, inner in fields)
     return 1
