@@ -9,7 +9,6 @@ accepted form, and one that this version of the library would change is an error
 from __future__ import annotations
 
 import sys
-import time
 from types import ModuleType
 from typing import Any, Final
 
@@ -17,7 +16,13 @@ from ropewalk.codec import _numpy
 from ropewalk.codec._codes import Code
 from ropewalk.codec._opened import Form, Opened
 from ropewalk.codec._paths import Field
-from ropewalk.errors import FormatError, NotStorable, RopewalkError, UndeclaredClass
+from ropewalk.errors import (
+    ChangedMeanwhile,
+    FormatError,
+    NotStorable,
+    RopewalkError,
+    UndeclaredClass,
+)
 
 KINDS: Final = frozenset(
     {
@@ -65,22 +70,21 @@ def open_frame(value: Any) -> Opened | None:
 
 
 def _take_apart(module: ModuleType, value: Any) -> tuple[str, list[Any]] | None:
-    """The kind and the parts of a value; in one that changes meanwhile, pandas may fail."""
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            time.sleep(attempt * 0.001)  # Whoever changes it needs time to come to an end.
+    """The kind and the parts of a value.
+
+    In the middle of a change by another thread, pandas fails with whatever comes.
+    """
+    failure: Exception | None = None
+    for _ in range(_ATTEMPTS):
         try:
             taken: tuple[str, list[Any]] | None = module.take_apart(value)
         except (RopewalkError, RecursionError, MemoryError):
             raise
-        except Exception as exc:  # noqa: BLE001 - pandas raises anything there
+        except Exception as exc:  # noqa: BLE001
             failure = exc
         else:
             return taken
-    raise NotStorable(
-        f"the parts of this {type(value).__name__} cannot be read, also not when it is tried "
-        f"again: {type(failure).__qualname__}: {failure}"
-    ) from failure
+    raise ChangedMeanwhile from failure
 
 
 def step_of(kind: str, parts: list[Any], at: int) -> Any:
