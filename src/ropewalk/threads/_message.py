@@ -120,7 +120,7 @@ class Message:
         `to_openai` gives an equal dict again, also with keys and parts that are not known.
         """
         if not isinstance(raw, Mapping):
-            raise refusal("message", raw, "a Message or an OpenAI-style dict")
+            raise refusal("message", raw, _accepted_for(raw))
         try:
             fields, form = _openai.read(raw)
             made = cls(**fields)
@@ -202,6 +202,13 @@ class Message:
         shown = said if len(said) <= 60 else f"{said[:57]}..."
         calls = "".join(f", calls {call.name}" for call in self.tool_calls)
         return f"<Message {self.id} {self.role}: {shown!r}{calls}>"
+
+
+def _accepted_for(raw: object) -> str:
+    """What would do in the place of something that is no message."""
+    if any(cls.__module__.startswith("langchain_core.") for cls in type(raw).__mro__):
+        return "what ropewalk.adapters.langchain.from_langchain makes of it"
+    return "a Message or an OpenAI-style dict"
 
 
 def as_message(value: Message | Mapping[str, Any]) -> Message:

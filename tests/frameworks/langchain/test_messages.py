@@ -436,3 +436,8 @@ def test_nothing_else_imports_langchain() -> None:
     program = "import sys, ropewalk.adapters; sys.exit('langchain_core' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_message_that_was_not_converted_is_refused_with_the_function_that_does_it() -> None:
+    with pytest.raises(InvalidInput, match=r"ropewalk\.adapters\.langchain\.from_langchain"):
+        ThreadCheckpointer().put_messages(CONFIG, [HumanMessage("hi")])
