@@ -25,9 +25,10 @@ import ormsgpack
 import pydantic
 import pytest
 
-from ropewalk.codec import Codec, encode
-from ropewalk.codec._codes import DEEP_NESTING, MAX_NESTED
-from ropewalk.errors import InvalidInput, NotStorable
+from ropewalk.codec import Codec, decode, encode
+from ropewalk.codec._codes import DEEP_NESTING, MAX_NESTED, Code
+from ropewalk.codec._msgpack import extension, pack
+from ropewalk.errors import FormatError, InvalidInput, NotStorable
 from tests.sample_types import Color, Item, Note, Open, Person, Point, Slim
 from tests.strategies import same
 
@@ -649,3 +650,16 @@ def test_refusing_leaves_the_codec_as_it_was() -> None:
         encode([Note(object())])
 
     assert encode(Note("x")) == before
+
+
+def test_a_pattern_that_takes_long_to_compile_is_refused() -> None:
+    wide = "[\0-\uffff]" * 100
+    emoji = re.compile(r"[\U0001F600-\U0001F64F\u2600-\u27BF-]|\d-\w|[^a-z-]" * 20, re.I)
+
+    with pytest.raises(FormatError, match="malformed"):
+        decode(extension(Code.PATTERN, pack([wide, int(re.I | re.U)])))
+    with pytest.raises(FormatError, match="malformed"):
+        decode(extension(Code.PATTERN, pack([r"[\0-\uffff]" * 100, int(re.I | re.U)])))
+    with pytest.raises(NotStorable, match="wide ranges"):
+        encode(re.compile(wide))
+    assert decode(encode(emoji)) == emoji

@@ -253,6 +253,32 @@ def _decode_fraction(data: bytes) -> Any:
 _PATTERN_FLAGS = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)
 _LONGEST_PATTERN = 1 << 15
 """In letters: a pattern is compiled when it is read."""
+_MOST_RANGES = 1 << 20
+"""Letters in all ranges of a pattern: where case is ignored, compiling goes through each."""
+_LETTER = re.compile(
+    r"\\(?:U([0-9a-fA-F]{8})|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|N\{[^}]*\}|.)|.", re.S
+)
+
+
+def _letters_in_ranges(pattern: str) -> int:
+    """How many letters the ranges of a pattern have, at most."""
+    found = list(_LETTER.finditer(pattern))
+    total = 0
+    for low, dash, high in zip(found, found[1:], found[2:], strict=False):
+        if dash[0] == "-":
+            ends = [_number(low), _number(high)]
+            total += (1 << 16) if None in ends else min(max(0, ends[1] - ends[0]), 1 << 16)
+    return total
+
+
+def _number(letter: re.Match[str]) -> Any:
+    if letter.lastindex:
+        return int(letter[letter.lastindex], 16)
+    return None if letter[0].startswith("\\N{") else ord(letter[0][-1])
+
+
+def _is_wide(pattern: Any) -> bool:
+    return type(pattern) is str and _letters_in_ranges(pattern) > _MOST_RANGES
 
 
 def _encode_pattern(value: Any) -> bytes:
@@ -264,13 +290,15 @@ def _encode_pattern(value: Any) -> bytes:
         raise NotStorable(
             f"a pattern of more than {_LONGEST_PATTERN:,} letters is not stored; store its text"
         )
+    if _is_wide(value.pattern):
+        raise NotStorable("a pattern with so many wide ranges is not stored; store its text")
     return pack([value.pattern, value.flags])
 
 
 def _decode_pattern(data: bytes) -> Any:
     pattern, flags = unpack(data)
     sound = type(pattern) in (str, bytes) and len(pattern) <= _LONGEST_PATTERN
-    if not sound or type(flags) is not int or flags & ~_PATTERN_FLAGS:
+    if not sound or type(flags) is not int or flags & ~_PATTERN_FLAGS or _is_wide(pattern):
         raise FormatError("a stored pattern is malformed")
     try:
         return re.compile(pattern, flags)
