@@ -16,6 +16,7 @@ from typing import Any
 from ropewalk.adapters.langgraph._built_in import BUILT_IN, model_v1_forms
 from ropewalk.codec import Classes, Registry, default_registry
 from ropewalk.codec._atoms import atom_of
+from ropewalk.codec._classes import find_class
 from ropewalk.codec._models import plan_of
 from ropewalk.codec._records import record_plan_of
 from ropewalk.codec._registry import Entry, can_declare
@@ -114,9 +115,11 @@ class GraphTypes:
         self._warned.add(name)
         cls = name.rpartition(".")[2]
         cls = cls if cls.isidentifier() else "TheClass"
+        loaded = find_class(name)[0] is not None
+        why = "which this program did not declare" if loaded else self.registry.why_unknown(name)
         text = (
-            f"stored values of class {name!r} come back as raw values, because this program did "
-            f"not declare it. To get objects: RopewalkSaver(..., types=[{cls}])"
+            f"stored values come back raw: they are of class {name!r}, "
+            f"{why}. To declare it: RopewalkSaver(..., types=[{cls}])"
             if reason is None
             else f"stored values of class {name!r} come back as raw values: {reason}"
         )
