@@ -8,6 +8,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import attrs
 import msgspec
 import pydantic
 
@@ -50,6 +51,7 @@ def is_record(value: Any) -> bool:
     return (
         hasattr(type(value), "_fields")
         or hasattr(type(value), "__dataclass_fields__")
+        or attrs.has(type(value))
         or isinstance(value, msgspec.Struct | pydantic.BaseModel)
     )
 
@@ -61,6 +63,8 @@ def fields_of(value: Any) -> dict[str, Any]:
         return dict(value.__dict__) | extra | (value.__pydantic_private__ or {})
     if isinstance(value, msgspec.Struct):
         return {name: getattr(value, name) for name in value.__struct_fields__}
+    if attrs.has(type(value)):
+        return {one.name: getattr(value, one.name) for one in attrs.fields(type(value))}
     names = getattr(value, "_fields", None) or type(value).__dataclass_fields__
     return {name: getattr(value, name) for name in names}
 
