@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ropewalk import Timeline
-from ropewalk.codec import Codec, looking_codec
+from ropewalk.codec import Codec, inspection_codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._msgpack import extension, pack
 from ropewalk.codec._undeclared import member_bytes
@@ -107,7 +107,7 @@ CODECS: dict[str, Codec] = {
     "closed": Codec(classes="declared"),
     "declared": _declared(),
     "showing": Codec(undeclared="show"),
-    "looking": looking_codec,
+    "looking": inspection_codec,
 }
 
 
@@ -206,7 +206,7 @@ def _hostile(wrap: str, change: Any) -> dict[str, Any]:
     state: dict[str, Any] = {"same": change}
     for name in KEPT:
         try:
-            state[name] = looking_codec.decode(WRAPS[wrap](STORED[name]))
+            state[name] = inspection_codec.decode(WRAPS[wrap](STORED[name]))
         except RopewalkError:
             continue
     return state
@@ -216,7 +216,7 @@ def _hostile(wrap: str, change: Any) -> dict[str, Any]:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A store with a history of such states: two branches that both changed them."""
     path = tmp_path / ".ropewalk"
-    with Timeline("agent", path, codec=looking_codec) as writer:
+    with Timeline("agent", path, codec=inspection_codec) as writer:
         first = _hostile(request.param, 1)
         writer.checkpoint({**first, "n": 1})
         writer.branch("other")

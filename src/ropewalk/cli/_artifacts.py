@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ropewalk.cli._errors import Usage, with_hint
-from ropewalk.cli._finding import LOOKING, listed
+from ropewalk.cli._finding import listed
 from ropewalk.cli._views import View
+from ropewalk.codec import inspection_codec
 from ropewalk.errors import NotFound, RopewalkError
 from ropewalk.store import Store, split_name
 
@@ -52,7 +53,7 @@ def artifacts_in(store: Store, set_name: str) -> dict[str, Version]:
     """The newest versions of the artifacts of a set, by name."""
     from ropewalk.coherence._authorities._stored import StoredAuthority
 
-    return StoredAuthority(store, set_name, LOOKING).names()
+    return StoredAuthority(store, set_name, inspection_codec).names()
 
 
 def artifact_rows(store: Store, set_name: str | None) -> list[ArtifactRow]:
@@ -78,7 +79,7 @@ def artifact_timeline(
         raise Usage("the versions of an artifact are on one branch: leave out --branch")
     chosen = _chosen(store, set_name)
     try:
-        return ArtifactTimeline(chosen, artifact, store, LOOKING)
+        return ArtifactTimeline(chosen, artifact, store, inspection_codec)
     except NotFound:
         raise _unknown(store, artifact, chosen) from None
 

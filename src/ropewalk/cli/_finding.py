@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ropewalk.cli._errors import SeveralTimelines, with_hint
-from ropewalk.codec import looking_codec
+from ropewalk.codec import inspection_codec
 from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.store import Store
 from ropewalk.store import open as open_store
@@ -16,8 +16,6 @@ from ropewalk.timeline import Timeline
 
 FOLDER = ".ropewalk"
 VARIABLE = "ROPEWALK_STORE"
-
-LOOKING = looking_codec
 
 
 def store_url(given: str | None) -> str:
@@ -81,7 +79,7 @@ def timeline_in(store: Store, agent: str | None, branch: str | None) -> Timeline
                 "name the one to change with --timeline",
             )
         agent = names[0]
-    made = Timeline(agent, store, codec=LOOKING, branch=branch if agent in names else None)
+    made = Timeline(agent, store, codec=inspection_codec, branch=branch if agent in names else None)
     if agent not in names:
         raise NotFound(f"the store has no timeline {agent!r}; it has {listed(names) or 'none'}")
     return made

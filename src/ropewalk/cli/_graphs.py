@@ -12,9 +12,8 @@ from ropewalk.adapters.langgraph._entries import PUT, Address, Record
 from ropewalk.adapters.langgraph._index import Index
 from ropewalk.adapters.langgraph._names import CHECKPOINTS, space_of
 from ropewalk.adapters.langgraph._timeline import checkpoint_id_of, graph_names
-from ropewalk.cli._finding import LOOKING
 from ropewalk.cli._views import View
-from ropewalk.codec import Path, Undeclared
+from ropewalk.codec import Path, Undeclared, inspection_codec
 from ropewalk.store import Store
 from ropewalk.timeline import Checkpoint, Diff
 from ropewalk.tree import ABSENT, Change
@@ -136,7 +135,7 @@ def graph_rows(store: Store) -> Iterator[GraphRow]:
 
 
 def _row(store: Store, name: str, index: Index) -> GraphRow:
-    loader = Loader(store.read, LOOKING)
+    loader = Loader(store.read, inspection_codec)
     keys = index.keys()
     put = [Address.of(key) for key in keys if key.endswith(PUT)]
     newest = next(iter(index.newest_first("")), None) or next(iter(index.newest_first()), None)

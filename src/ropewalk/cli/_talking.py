@@ -14,7 +14,6 @@ from ropewalk.cli import _values as values
 from ropewalk.cli._caring import size as bytes_shown
 from ropewalk.cli._command import Run, command
 from ropewalk.cli._errors import Usage, with_hint
-from ropewalk.cli._finding import LOOKING
 from ropewalk.cli._graphs import GraphRow, graph_rows
 from ropewalk.cli._looking import Limit, most
 from ropewalk.cli._output import Span
@@ -26,6 +25,7 @@ from ropewalk.cli._threads import (
     timeline_of,
 )
 from ropewalk.cli._views import message_record
+from ropewalk.codec import inspection_codec
 from ropewalk.errors import InvalidInput
 from ropewalk.store import Store, space_name
 from ropewalk.threads import Message, TextPart, ThreadCheckpointer, ThreadInfo, ToolCall, ToolResult
@@ -64,7 +64,7 @@ def threads(
     Example: ropewalk threads --user alice --search parcel
     """
     with run.opened() as store:
-        chat: ThreadCheckpointer[Any] = ThreadCheckpointer(store, codec=LOOKING)
+        chat: ThreadCheckpointer[Any] = ThreadCheckpointer(store, codec=inspection_codec)
         users = list(names_by_user(store)) if run.user is None else [run.user]
         found: list[_Row | GraphRow] = [row for user in users for row in _rows(chat, user, search)]
         if run.user is None:
@@ -163,7 +163,7 @@ def messages(
     if run.thread is None:
         raise Usage("name a thread with --thread; `ropewalk threads` lists them")
     with run.opened() as store:
-        page = ThreadCheckpointer[Any](store, codec=LOOKING).list_messages(
+        page = ThreadCheckpointer[Any](store, codec=inspection_codec).list_messages(
             _config(run, store, run.thread),
             search,
             limit=most(limit),

@@ -9,7 +9,8 @@ from ropewalk.adapters.langgraph._names import TENANT
 from ropewalk.adapters.langgraph._timeline import GraphTimeline, graph_names, is_graph
 from ropewalk.cli._artifacts import artifact_timeline, is_a_set, no_artifact_named, sets_in
 from ropewalk.cli._errors import Usage, with_hint
-from ropewalk.cli._finding import LOOKING, listed, timeline_in
+from ropewalk.cli._finding import listed, timeline_in
+from ropewalk.codec import inspection_codec
 from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.store import Store, split_name
 from ropewalk.threads._config import Address, Id, check_id, id_of, tenant_of
@@ -128,7 +129,7 @@ def timeline_of(store: Store, thread: str, user: str | None, branch: str | None)
             f"write --thread {CONVERSATIONS}:{thread} or --thread {GRAPHS}:{thread}",
         )
     if fits:
-        return GraphTimeline(graph, store, codec=LOOKING, branch=branch)
+        return GraphTimeline(graph, store, codec=inspection_codec, branch=branch)
     if kind == GRAPHS:
         there = listed(graph_names(store)) or "none"
         raise NotFound(f"the store has no LangGraph thread {graph!r}; it has {there}")
@@ -158,7 +159,9 @@ def thread_in(store: Store, thread: str, user: str | None, branch: str | None) -
     there = known.get(user, [])
     if address.name not in there:
         raise _unknown(thread, user, known)
-    return ThreadTimeline(address.name, store, codec=LOOKING, tenant=address.tenant, branch=branch)
+    return ThreadTimeline(
+        address.name, store, codec=inspection_codec, tenant=address.tenant, branch=branch
+    )
 
 
 def _unknown(thread: str, user: str | None, known: dict[str | None, list[str]]) -> Exception:

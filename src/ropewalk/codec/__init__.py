@@ -23,14 +23,14 @@ __all__ = [
     "default_registry",
     "encode",
     "format_path",
-    "looking_codec",
+    "inspection_codec",
     "parse_path",
     "register",
     "spell_path",
 ]
 
 default_codec = Codec()
-looking_codec = Codec(Registry(), classes="declared", undeclared="show")
+inspection_codec = Codec(Registry(), classes="declared", undeclared="show")
 """For tools that look at what any program stored: every class is shown by its fields."""
 
 

@@ -17,7 +17,7 @@ from ropewalk.errors import FormatError, InvalidInput
 from ropewalk.tree._objects import ID_SIZE, Kind, Object, ObjectId, make_object
 
 MERGED: Final = "merged"
-"""The key, in a commit's `extension`, that says that it was merged with what others did."""
+"""The key in a commit's `extension` that marks it as merged with the work of others."""
 
 MAX_COMMIT_BYTES: Final = 1 << 20
 """The most bytes that a commit may take; larger things belong into its metadata."""

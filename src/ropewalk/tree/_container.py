@@ -41,10 +41,10 @@ class Container(NamedTuple):
         return self.title.code in SETS
 
     @property
-    def most(self) -> int | None:
-        """How many items a deque may hold, if that is bounded."""
-        longest: int | None = self.title.head[0] if self.title.code == Code.DEQUE else None
-        return longest
+    def maxlen(self) -> int | None:
+        """The `maxlen` of a deque; None for other containers."""
+        maxlen: int | None = self.title.head[0] if self.title.code == Code.DEQUE else None
+        return maxlen
 
     def step(self, codec: Codec, encoded: bytes) -> Any:
         """The step of a path that an encoded key is."""

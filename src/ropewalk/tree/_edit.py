@@ -25,7 +25,7 @@ from ropewalk.tree._container import (
     part_of,
 )
 from ropewalk.tree._cuts import KEY_MAX
-from ropewalk.tree._embed import Embedder, steadily
+from ropewalk.tree._embed import Embedder, retry_if_changed
 from ropewalk.tree._layout import KEYED, Entry
 from ropewalk.tree._levels import Span
 from ropewalk.tree._load import Loader
@@ -109,7 +109,9 @@ class _Edit:
         self._embedder = Embedder(self._codec, self._builder, {})
 
     def embed(self, value: Any, old: bytes | None) -> bytes:
-        return steadily(lambda: embed_at(self._embedder, self._codec, self._path, value, old))
+        return retry_if_changed(
+            lambda: embed_at(self._embedder, self._codec, self._path, value, old)
+        )
 
     def apply(self, change: Callable[[_Edit, bytes | None], bytes | None]) -> Edited:
         part = self._descend(part_of(self._root, self._builder.read), 0, change)
@@ -205,7 +207,7 @@ class _Edit:
         total, index = opened.view.total, self._path[-1]
         if type(index) is not int or not -total <= index <= total:
             raise InvalidInput(f"{index!r} is not an index of a list of {total} items")
-        if total == opened.most:
+        if total == opened.maxlen:
             raise InvalidInput(f"the deque is full: its maxlen is {total}")
         at = index + total if index < 0 else index
         entry = Entry(b"", self.embed(value, None))

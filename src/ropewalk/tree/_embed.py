@@ -50,9 +50,8 @@ class Embedder:
 
     What `old` says only saves work: the part of a value depends on the value alone.
 
-    Others may be changing the values meanwhile. So what changed is looked at closely in a
-    snapshot only: the part, and what is remembered of it, are of one moment. Else a change
-    between the two would never be found.
+    Others may change the values meanwhile. So both the part and what is remembered of it are
+    made from one snapshot: else a change between the two would never be found.
 
     With `lean`, digests are remembered of what would else be remembered itself.
     """
@@ -65,11 +64,11 @@ class Embedder:
         lean: bool = False,
     ) -> None:
         self._codec = codec
-        self._snapshots = SnapshotCodec(codec)
+        self._snapshot_codec = SnapshotCodec(codec)
         self.lean = lean
         self.builder = builder
         self.live = True
-        """Whether it is live values that are looked at, or snapshots."""
+        """Whether it works on live values, which others may change, or on snapshots."""
         self._known = known
         self._depth = 0
         self.mirrors: dict[ObjectId, Mirror] = {}
@@ -77,29 +76,29 @@ class Embedder:
     @property
     def codec(self) -> Codec:
         """What values, or snapshots, are encoded with."""
-        return self._codec if self.live else self._snapshots
+        return self._codec if self.live else self._snapshot_codec
 
-    def taken(self, values: list[Any]) -> list[Any]:
+    def snapshots(self, values: list[Any]) -> list[Any]:
         """Snapshots of values."""
         if not self.live:
             return values
         try:
-            taken: list[Any] = unpack(self._codec.encode(values))
+            snapshots: list[Any] = unpack(self._codec.encode(values))
         except NotStorable:
             # Each can be stored, but together they nest too deeply; or one cannot.
-            return list(map(self._taken_alone, values))
-        return taken
+            return list(map(self._snapshot, values))
+        return snapshots
 
-    def _taken_alone(self, value: Any) -> Any:
+    def _snapshot(self, value: Any) -> Any:
         try:
             return unpack(self._codec.encode(value))
         except NotStorable:
             return Live(value)
 
     @contextmanager
-    def among(self, *, live: bool = False) -> Iterator[None]:
-        """While snapshots are looked at, or live values."""
-        before, self.live = self.live, live
+    def on_snapshots(self, yes: bool = True) -> Iterator[None]:
+        """While it works on snapshots; if not `yes`, on live values."""
+        before, self.live = self.live, not yes
         try:
             yield
         finally:
@@ -108,7 +107,7 @@ class Embedder:
     def embed(self, value: Any, old: bytes | None = None) -> bytes:
         """The part of a value."""
         if type(value) is Live:
-            with self.among(live=True):
+            with self.on_snapshots(False):
                 return self.embed(value.value, old)
         if old is not None and type(value) not in _NO_PARTS:
             id = linked(old)
@@ -139,7 +138,7 @@ class Embedder:
         if not self.live or type(value) in _TEXTS:
             return self._build_opened(self.codec.open_up(value), value, old)
         value = unpack(plain)
-        with self.among():
+        with self.on_snapshots():
             return self._build_opened(self.codec.open_up(value), value, old)
 
     def _build(self, value: Any, old: bytes) -> bytes:
@@ -249,7 +248,7 @@ class Embedder:
         if any(len(key) > INLINE_MAX for key in keys):
             # Keys never leave their parent, however long they are.
             return self.builder.sequence(Title(Code.LIST), keys).part
-        with self.among():
+        with self.on_snapshots():
             return self.embed(unpack(close_sequence(Code.LIST, (), keys)), old)
 
     def remember_mapping(
@@ -286,8 +285,8 @@ class Embedder:
         return update_bytes(self, mirror, opened.parts, value)
 
 
-def steadily(call: Callable[[], T]) -> T:
-    """What a call gives once nobody changes what it reads; raises ChangedMeanwhile."""
+def retry_if_changed(call: Callable[[], T]) -> T:
+    """Call a function that reads live values, again if they changed; raises ChangedMeanwhile."""
     for _ in range(_ATTEMPTS):
         try:
             return call()

@@ -20,7 +20,7 @@ from ropewalk.tree._builder import Builder, Title
 from ropewalk.tree._container import Container, Edited, finish, open_part
 from ropewalk.tree._cuts import KEY_MAX
 from ropewalk.tree._edit import embed_at
-from ropewalk.tree._embed import Embedder, steadily
+from ropewalk.tree._embed import Embedder, retry_if_changed
 from ropewalk.tree._layout import PAIRS, Entry
 from ropewalk.tree._levels import Span, View, in_turn
 from ropewalk.tree._mergers import ABSENT
@@ -178,7 +178,7 @@ class MapWriter:
         except (NotStorable, ChangedMeanwhile):
             # It may still fit a tree, which nests deeper; that decides, and says why not.
             embedder = Embedder(self._codec, Builder(self._read), {})
-            steadily(lambda: embed_at(embedder, self._codec, (key,), value, None))
+            retry_if_changed(lambda: embed_at(embedder, self._codec, (key,), value, None))
 
     @writing
     def write(self, root: ObjectId | None, shelf: Shelf) -> Draft:
@@ -186,7 +186,7 @@ class MapWriter:
 
         Raises `NotStorable` or `ChangedMeanwhile` with the path.
         """
-        return steadily(lambda: self._draft(root, shelf))
+        return retry_if_changed(lambda: self._draft(root, shelf))
 
     def _draft(self, root: ObjectId | None, shelf: Shelf) -> Draft:
         work = Making(Builder(self._read), root)

@@ -299,8 +299,8 @@ class _Merge:
             if step.ours is None or entries != step.ours.new:
                 spans.append(Span(step.start, step.stop, entries))
         grown = sum([len(span.entries) - (span.stop - span.start) for span in spans])
-        if ours.most is not None and ours.view.total + grown > ours.most:
-            raise Overlap  # Both sides filled a deque, which cannot hold it all.
+        if ours.maxlen is not None and ours.view.total + grown > ours.maxlen:
+            raise Overlap  # Together both sides exceed the maxlen of a deque.
         return edit_sequence(self.builder, ours, spans)
 
 

@@ -9,7 +9,7 @@ from ropewalk.errors import MissingObjects
 from ropewalk.tree._builder import Builder
 from ropewalk.tree._container import Edited, finish, part_of
 from ropewalk.tree._edit import embed_at
-from ropewalk.tree._embed import Embedder, steadily
+from ropewalk.tree._embed import Embedder, retry_if_changed
 from ropewalk.tree._mirrors import BytesMirror, MappingMirror, Mirror
 from ropewalk.tree._objects import Kind, ObjectId, Reader
 from ropewalk.tree._parts import linked, links, links_in, may_hold_links
@@ -70,7 +70,7 @@ class Tracked:
     @writing
     def write(self, value: Any) -> Drafted:
         """A value as objects; raises NotStorable or ChangedMeanwhile with a path."""
-        return steadily(lambda: self._draft(value))
+        return retry_if_changed(lambda: self._draft(value))
 
     def _draft(self, value: Any) -> Drafted:
         try:

@@ -33,32 +33,32 @@ if TYPE_CHECKING:
 
 def update_sequence(work: Embedder, mirror: SequenceMirror, items: list[Any]) -> bytes:
     if mirror.title.code in SETS and work.live:
-        items = work.taken(items)
-        with work.among():
+        items = work.snapshots(items)
+        with work.on_snapshots():
             return update_sequence(work, mirror, items)
     if mirror.title.code in SETS:
         items = work.in_order(items)
     starts = starts_of(mirror.pieces)
-    owned = Owned(work)
+    snapshots = SnapshotRanges(work)
     if len(items) == mirror.view.total:
-        spans = _changed_in_place(work, mirror, starts, items, owned)
+        spans = _changed_in_place(work, mirror, starts, items, snapshots)
     else:
-        spans = _changed_between(work, mirror, starts, items, owned)
+        spans = _changed_between(work, mirror, starts, items, snapshots)
     if not spans:
         return link(mirror.id)
     built = work.builder.edit_sequence(mirror.title, mirror.view, spans, mirror.id)
     if built.id is not None:
 
         def make(start: int, stop: int, guess: int) -> list[Piece]:
-            with work.among(live=not owned.covers(start, stop)):
+            with work.on_snapshots(snapshots.covers(start, stop)):
                 return work.pieces(items[start:stop], guess)
 
         work.remember_sequence(mirror.title, built, *splice(mirror.pieces, spans, make))
     return built.part
 
 
-class Owned:
-    """In which ranges of a list there are snapshots of its items."""
+class SnapshotRanges:
+    """The ranges of a list whose items were replaced by snapshots."""
 
     def __init__(self, work: Embedder) -> None:
         self._work = work
@@ -66,20 +66,24 @@ class Owned:
         self._ranges: list[tuple[int, int]] = []
 
     def take(self, items: list[Any], start: int, stop: int) -> list[Any]:
-        """Snapshots of items from a position to another, which replace them in their list."""
+        """Replace a range of items in their list by snapshots, and return these."""
         values = items[start:stop]
         if self._live:
-            values = items[start:stop] = self._work.taken(values)
+            values = items[start:stop] = self._work.snapshots(values)
             self._ranges.append((start, stop))
         return values
 
     def covers(self, start: int, stop: int) -> bool:
-        """Whether there are only snapshots between two positions."""
+        """Whether every item of a range is a snapshot."""
         return not self._live or any(a <= start and stop <= b for a, b in self._ranges)
 
 
 def _changed_in_place(
-    work: Embedder, mirror: SequenceMirror, starts: list[int], items: list[Any], owned: Owned
+    work: Embedder,
+    mirror: SequenceMirror,
+    starts: list[int],
+    items: list[Any],
+    snapshots: SnapshotRanges,
 ) -> list[Span]:
     """The spans that differ in a sequence of the same length."""
     spans, pieces = [], mirror.pieces
@@ -90,8 +94,8 @@ def _changed_in_place(
             values = items[starts[at] : starts[at + 1]]
             spans += _changed_in_piece(work, mirror.view, pieces[at], starts[at], values)
             continue
-        values = owned.take(items, starts[at], starts[at + 1])
-        with work.among():
+        values = snapshots.take(items, starts[at], starts[at + 1])
+        with work.on_snapshots():
             spans += _changed_in_piece(work, mirror.view, pieces[at], starts[at], values)
     return spans
 
@@ -126,7 +130,11 @@ def _changed_leaves(
 
 
 def _changed_between(
-    work: Embedder, mirror: SequenceMirror, starts: list[int], items: list[Any], owned: Owned
+    work: Embedder,
+    mirror: SequenceMirror,
+    starts: list[int],
+    items: list[Any],
+    snapshots: SnapshotRanges,
 ) -> list[Span]:
     """One span between what is the same at both ends."""
     pieces, view, shift = mirror.pieces, mirror.view, len(items) - mirror.view.total
@@ -140,8 +148,8 @@ def _changed_between(
         # What is remembered of the pieces at both ends is made anew with the others.
         first, last = max(first - 1, 0), min(last + 1, len(pieces))
     stop = starts[last]
-    owned.take(items, starts[first], stop + shift)
-    with work.among():
+    snapshots.take(items, starts[first], stop + shift)
+    with work.on_snapshots():
         ahead = range(first, max(first, min(last, bisect_right(starts, stop + shift) - 1)))
         at = first_changed(work.codec, pieces, starts, ahead, items, 0)
         start = starts[ahead.stop if at is None else at]
@@ -208,8 +216,8 @@ def update_mapping(work: Embedder, mirror: MappingMirror, mapping: dict[Any, Any
         return _update_values(work, mirror, mapping, {}, [], mirror.order)
     if not (mirror.texts and all_text(mapping)):
         beside = {e.key: e.body for place in mirror.view.leaves() for e in place.entries}
-        OwnedValues(work, mapping).take(list(mapping))
-        with work.among():
+        SnapshotKeys(work, mapping).take(list(mapping))
+        with work.on_snapshots():
             return work.build_mapping(mirror.title, mapping, beside, mirror.id, mirror.order)
     added = {pack(key): key for key in mapping if key not in mirror.keys}
     gone = [key for key in mirror.keys if key not in mapping]
@@ -247,10 +255,10 @@ def _update_values(
     removed = {pack(key) for key in gone}
     places = {key: mirror.view.locate(key)[0] for key in added}
     touched = _touched_runs(mirror, places.values()) if work.live else set()
-    owned = OwnedValues(work, mapping)
-    spans = _changed_values(work, mirror, owned, set(gone), removed, touched)
-    owned.take(list(added.values()))
-    with work.among():
+    snapshots = SnapshotKeys(work, mapping)
+    spans = _changed_values(work, mirror, snapshots, set(gone), removed, touched)
+    snapshots.take(list(added.values()))
+    with work.on_snapshots():
         for key, at in places.items():
             spans.append(Span(at, at, [Entry(key, work.embed(mapping[added[key]]))]))
     if not spans and order == mirror.order:
@@ -258,7 +266,7 @@ def _update_values(
     spans = in_turn(spans)
     built = work.builder.edit_mapping(mirror.title, mirror.view, spans, order, mirror.id)
     if built.id is not None:
-        runs, fresh = _spliced_runs(work, mirror, spans, owned, added)
+        runs, fresh = _spliced_runs(work, mirror, spans, snapshots, added)
         if added or gone or order != mirror.order:
             keys = [pack(key) for key in mapping]
             work.remember_mapping(mirror.title, built, runs, fresh, mapping, keys, order)
@@ -271,8 +279,8 @@ def _update_values(
     return built.part
 
 
-class OwnedValues:
-    """A mapping, and under which of its keys there are snapshots."""
+class SnapshotKeys:
+    """A mapping, and the keys whose values were replaced by snapshots."""
 
     def __init__(self, work: Embedder, mapping: dict[Any, Any]) -> None:
         self._work = work
@@ -283,12 +291,12 @@ class OwnedValues:
     def take(self, keys: list[Any]) -> None:
         """Replace the values of keys by snapshots."""
         if self._live:
-            values = self._work.taken([self.mapping[key] for key in keys])
+            values = self._work.snapshots([self.mapping[key] for key in keys])
             self.mapping.update(zip(keys, values, strict=True))
             self._keys.update(keys)
 
     def covers(self, keys: list[Any]) -> bool:
-        """Whether there are only snapshots under these keys."""
+        """Whether the value of every key is a snapshot."""
         return not self._live or self._keys.issuperset(keys)
 
 
@@ -301,13 +309,13 @@ def _touched_runs(mirror: MappingMirror, places: Iterable[int]) -> set[int]:
 def _changed_values(
     work: Embedder,
     mirror: MappingMirror,
-    owned: OwnedValues,
+    snapshots: SnapshotKeys,
     gone: set[Any],
     removed: set[bytes],
     touched: set[int],
 ) -> list[Span]:
     spans: list[Span] = []
-    at, view, mapping = 0, mirror.view, owned.mapping
+    at, view, mapping = 0, mirror.view, snapshots.mapping
     for index, run in enumerate(mirror.runs):
         start, at = at, at + run.length
         whole = index in touched or (bool(gone) and not gone.isdisjoint(run.keys))
@@ -316,8 +324,8 @@ def _changed_values(
         if run.piece.plain is None:  # Its parts see to themselves, and nothing is remembered.
             spans += _changed_pairs(work, view, mapping, run.keys, start, at, removed)
             continue
-        owned.take([key for key in run.keys if key not in gone])
-        with work.among():
+        snapshots.take([key for key in run.keys if key not in gone])
+        with work.on_snapshots():
             leaves = (
                 [(start, at)]
                 if whole
@@ -353,7 +361,7 @@ def _spliced_runs(
     work: Embedder,
     mirror: MappingMirror,
     spans: list[Span],
-    owned: OwnedValues,
+    snapshots: SnapshotKeys,
     added: dict[bytes, Any],
 ) -> tuple[list[Pairs], list[Pairs]]:
     keys = [key for run in mirror.runs for key in run.keys]
@@ -363,8 +371,8 @@ def _spliced_runs(
 
     def make(low: int, high: int, guess: int) -> list[Pairs]:
         some = keys[low:high]
-        with work.among(live=not owned.covers(some)):
-            return work.runs(some, owned.mapping, guess)
+        with work.on_snapshots(snapshots.covers(some)):
+            return work.runs(some, snapshots.mapping, guess)
 
     return splice(mirror.runs, spans, make)
 

@@ -1,10 +1,9 @@
-"""Whether stored values can be read: every large one is looked at, each node once.
+"""Checks whether stored values can be read; each node is visited once.
 
-What one node says of itself is held against its canonical form elsewhere. Here is what
-several nodes say together: that keys ascend through a tree, that counts are right, that
-the order of a dict names each of its keys once, that bytes are what their title says, and
-that links lead to the top of a value. What was found of a node is remembered in a few
-words, so a version that shares most nodes with the one before costs what is new in it.
+That each node is canonical is checked elsewhere. Here are the invariants between nodes:
+keys ascend through a tree, counts are right, the order of a dict names each key once, bytes
+are what their title says, and links lead to the root of a value. A summary of each node is
+cached, so a version that shares most nodes with the one before costs only its new nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from ropewalk.codec import looking_codec
+from ropewalk.codec import inspection_codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._numpy import element_size
 from ropewalk.errors import FormatError, RopewalkError
@@ -25,46 +24,45 @@ from ropewalk.tree._layout import CHUNKS, ITEMS, PAIRS, SETS, Entry, Layout, Roo
 from ropewalk.tree._objects import Kind, Object, ObjectId, Reader
 from ropewalk.tree._parts import links, links_in, may_hold_links
 
-_LOOKING: Final = looking_codec
-_MANY: Final = 1 << 20
-"""Of how many nodes is remembered what was found."""
+_CACHED: Final = 1 << 20
+"""How many summaries of nodes are cached."""
 _MODULUS: Final = 1 << 128
 _BATCH: Final = 128
 
 
 class _Summary(NamedTuple):
-    """What is to be known of a node by what stands above it."""
+    """What the parent of a node needs to know of it."""
 
     parts: int
-    """How many parts there are; of chunks, how many bytes."""
+    """The number of parts; of chunks, the number of bytes."""
     first: bytes
     last: bytes
     """The first and the last key."""
     digest: int
-    """The sum of the digests of all keys, and of a sequence those of its items: the same in
-    any order, and another one if one is missing or there twice."""
+    """The sum of the digests of all keys, or of the items of a sequence: it does not depend on
+    their order, and differs if one is missing or there twice."""
     texts: bool
-    """Whether all keys are texts."""
+    """Whether all keys are strings."""
     ascends: tuple[bytes, bytes] | None
-    """The first and the last item, if all are one after another in the order of a set."""
+    """The first and the last item, if the items ascend, as those of a set do."""
 
 
 _NOTHING: Final = _Summary(0, b"", b"", 0, True, None)
 
 
 class Verifier:
-    """Looks at the roots of values, and at everything under them."""
+    """Checks roots of values, and all nodes under them."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
         self._nodes: dict[ObjectId, _Summary] = {}
         self._tops: set[ObjectId] = set()
-        self._texts: dict[ObjectId, tuple[bytes, bytes] | None] = {}
+        self._ends: dict[ObjectId, tuple[bytes, bytes] | None] = {}
 
     def verify(self, found: Object) -> None:
-        """Raise FormatError unless a large value that was fetched can be read.
+        """Raise FormatError if an object is the root of a value that cannot be read.
 
-        Raises MissingObjects, too. Other kinds of objects are only asked where they link to.
+        Raises MissingObjects, too. Of other objects only the links are checked.
         """
         if found.kind in (Kind.VALUE, Kind.ITEMS, Kind.PAIRS):
             self._expect_tops(links(found))
@@ -90,7 +88,7 @@ class Verifier:
             self._verify_keys(root, summary)
 
     def _holds_links(self, layout: Layout, root: Root) -> bool:
-        """Whether the order of a set cannot be seen."""
+        """Whether members of a set are links, whose encodings are not here to be compared."""
         entries = self._lowest(layout, root.height, root.entries)
         return any(may_hold_links(entry.body) for entry in entries)
 
@@ -124,15 +122,15 @@ class Verifier:
             self._verify_text(self._lowest(CHUNKS, root.height, root.entries))
 
     def _verify_text(self, chunks: Sequence[Entry]) -> None:
-        """A chunk may begin and end inside a letter."""
-        absent = [one.body for one in chunks if one.body not in self._texts]
+        """Raise unless chunks are UTF-8 together; a character may be split between two."""
+        absent = [one.body for one in chunks if one.body not in self._ends]
         for start in range(0, len(absent), _BATCH):
             some = list(dict.fromkeys(absent[start : start + _BATCH]))
             for found in self._read(some):
-                self._texts[found.id] = _ends(found.payload)
+                self._ends[found.id] = _ends(found.payload)
         pending = b""
         for chunk in chunks:
-            ends = self._texts[chunk.body]
+            ends = self._ends[chunk.body]
             _expect(ends is not None, "a text is not UTF-8")
             assert ends is not None
             if chunk.weight == len(ends[0]):
@@ -145,7 +143,7 @@ class Verifier:
     # Nodes.
 
     def _summed(self, layout: Layout, level: int, entries: Sequence[Entry]) -> _Summary:
-        """What there is to know of entries at a level, and of all that is beneath."""
+        """The summary of entries at a level, and of everything below them."""
         if level < layout.first_index:
             return _leaf_summary(layout, entries)
         ids = [entry.body for entry in entries]
@@ -161,7 +159,7 @@ class Verifier:
         return _joined(below)
 
     def _summaries(self, layout: Layout, level: int, ids: list[ObjectId]) -> list[_Summary]:
-        """What there is to know of nodes, or of chunks."""
+        """The summaries of nodes, or of chunks."""
         absent = [id for id in dict.fromkeys(ids) if id not in self._nodes]
         fresh: dict[ObjectId, _Summary] = {}
         for found in self._read(absent) if absent else ():
@@ -170,8 +168,8 @@ class Verifier:
                 fresh[found.id] = _NOTHING._replace(parts=len(found.payload))
             else:
                 fresh[found.id] = self._summed(layout, level, layout.read(level, found))
-        if len(self._nodes) > _MANY:
-            self._nodes.clear()  # What is needed again is looked at again.
+        if len(self._nodes) > _CACHED:
+            self._nodes.clear()  # What is needed again is read again.
             return self._summaries(layout, level, ids)
         self._nodes.update(fresh)
         return [self._nodes[id] for id in ids]
@@ -204,7 +202,7 @@ def _leaf_summary(layout: Layout, entries: Sequence[Entry]) -> _Summary:
 
 
 def _joined(below: Sequence[_Summary]) -> _Summary:
-    """What there is to know of several nodes, one after another."""
+    """The summary of several nodes in a row."""
     if not below:
         return _NOTHING
     ends = [one.ascends for one in below if one.ascends is not None]
@@ -224,14 +222,14 @@ def _expect_different(keys: Sequence[bytes]) -> None:
     decoded: list[Any] = []
     for key in keys:
         try:
-            decoded.append(_LOOKING.decode(key))
+            decoded.append(inspection_codec.decode(key))
         except RopewalkError:
             continue  # It needs what is not here, such as numpy; its form was checked.
     _expect(len(dict.fromkeys(decoded)) == len(decoded), "a dict has the same key twice")
 
 
 def _ends(data: bytes) -> tuple[bytes, bytes] | None:
-    """What a piece of a text has of letters that begin before it or end behind it."""
+    """The bytes of split characters at both ends of a chunk; None if it is not UTF-8."""
     start = 0
     while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import ChangedMeanwhile, InvalidInput, MissingObjects, NotStorable
 from ropewalk.tree._builder import Builder
-from ropewalk.tree._embed import Embedder, steadily
+from ropewalk.tree._embed import Embedder, retry_if_changed
 from ropewalk.tree._load import load
 from ropewalk.tree._mirrors import Mirror
 from ropewalk.tree._objects import Kind, Object, ObjectId, Reader, make_object
@@ -92,7 +92,7 @@ class TreeWriter:
         Raises NotStorable or ChangedMeanwhile with a path. Others may be changing the value
         meanwhile: each list, dict, set and object is taken as it was at one moment.
         """
-        return steadily(lambda: self._write(value))
+        return retry_if_changed(lambda: self._write(value))
 
     def _write(self, value: Any) -> Written:
         builder = Builder(self._read)

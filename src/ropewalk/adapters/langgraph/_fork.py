@@ -19,7 +19,7 @@ from uuid import UUID, uuid1
 from ropewalk.adapters.langgraph._entries import Address, Entry, Record
 from ropewalk.adapters.langgraph._index import ROOT, Index, Listed
 from ropewalk.adapters.langgraph._names import CHECKPOINTS
-from ropewalk.codec import looking_codec
+from ropewalk.codec import inspection_codec
 from ropewalk.errors import NotFound, RefMoved
 from ropewalk.history import History
 from ropewalk.store import Move, Operation, Scalar
@@ -30,7 +30,6 @@ from ropewalk.tree._parts import links_in
 
 _KEPT: Final = ("counters_since_delta_snapshot", "ropewalk_memory")
 """What the metadata of a copy says as that of the original does."""
-_CODEC: Final = looking_codec
 _EMPTY: Final[dict[str, Any]] = {
     "v": 4,
     "channel_versions": {},
@@ -51,7 +50,7 @@ class Head(NamedTuple):
 def head_of(history: History, root: ObjectId | None) -> Head:
     """The newest checkpoint in an index."""
     index = Index(root, history.store.read)
-    found = index.newest(ROOT, Loader(history.store.read, _CODEC))
+    found = index.newest(ROOT, Loader(history.store.read, inspection_codec))
     return Head(root, None if found is None else found.address.id)
 
 
@@ -90,7 +89,7 @@ class _Fork:
         self._history, self._root = history, root
         read = history.store.read
         self.index = Index(root, read)
-        self._builder, self._loader = Builder(read), Loader(read, _CODEC)
+        self._builder, self._loader = Builder(read), Loader(read, inspection_codec)
         self._parts: dict[str | int, bytes | None] = {}
         self._needs: list[ObjectId] = []
 
@@ -106,7 +105,7 @@ class _Fork:
         address = Address(namespace, self._next_id(namespace))
         checkpoint = {**_EMPTY, "id": address.id, "ts": _now()}
         about = {"source": "fork", "step": _NOT_BEGUN, "parents": {ROOT: fork}}
-        self._put(Record(checkpoint, about, None), address, _CODEC.encode({}))
+        self._put(Record(checkpoint, about, None), address, inspection_codec.encode({}))
 
     def _then(self, namespace: str, id: str) -> Listed | None:
         """Where a subgraph was when a checkpoint of its graph was put.
@@ -161,7 +160,7 @@ class _Fork:
     def _put(
         self, record: Record, address: Address, values: bytes, before: ObjectId | None = None
     ) -> None:
-        part = record.part(_CODEC, self._builder)
+        part = record.part(inspection_codec, self._builder)
         self._parts[address.key] = Entry(part, values, before).part(self._builder)
 
     def _next_id(self, namespace: str) -> str:

@@ -41,7 +41,7 @@ from ropewalk.adapters.langgraph._thread import GraphThread
 from ropewalk.adapters.langgraph._timeline import GraphTimeline
 from ropewalk.adapters.langgraph._types import GraphTypes
 from ropewalk.adapters.langgraph._writing import OnConflict
-from ropewalk.codec import Classes, looking_codec
+from ropewalk.codec import Classes, inspection_codec
 from ropewalk.errors import FormatError, InvalidInput, NotFound
 from ropewalk.store import KVStore, Store
 from ropewalk.store._asynchronous import Threads, twin, twin_iterator
@@ -275,7 +275,7 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
 
     def timeline(self, thread_id: str) -> GraphTimeline:
         """A thread as a timeline: log, diff, blame, tree, and undo of what was done to it."""
-        return GraphTimeline(str(thread_id), self.store, codec=looking_codec)
+        return GraphTimeline(str(thread_id), self.store, codec=inspection_codec)
 
     # Writing.
 

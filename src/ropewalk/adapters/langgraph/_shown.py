@@ -15,7 +15,7 @@ from ropewalk.adapters.langgraph._entries import Entry, Record
 from ropewalk.adapters.langgraph._index import PINS, ROOT, Index, noted_name
 from ropewalk.adapters.langgraph._names import CHECKPOINTS, TENANT, thread_of
 from ropewalk.adapters.langgraph._steps import make_step, nodes_between
-from ropewalk.codec import default_codec, looking_codec
+from ropewalk.codec import default_codec, inspection_codec
 from ropewalk.errors import InvalidInput
 from ropewalk.history import MAIN
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name
@@ -26,7 +26,6 @@ from ropewalk.tree._load import Loader
 from ropewalk.tree._parts import linked
 
 _MAIN: Final = ref_name("branch", MAIN)
-_LOOKING: Final = looking_codec
 
 
 class Shown(NamedTuple):
@@ -104,7 +103,7 @@ class ShownStore(WrapperStore):
         read = self.inner.read
         index = Index(root, read)
         name = thread_of(space) or noted_name(root, read)
-        loader = Loader(read, _LOOKING)
+        loader = Loader(read, inspection_codec)
         found = {
             one.address.id: (one.entry, Record.read(one.entry, loader))
             for one in index.newest_first(ROOT)

@@ -13,7 +13,7 @@ from ropewalk.adapters.langgraph._index import NOTES, THREAD, Index
 from ropewalk.adapters.langgraph._names import CHECKPOINTS, is_hashed
 from ropewalk.adapters.langgraph._reading import Kept
 from ropewalk.adapters.langgraph._requests import Put, Writes
-from ropewalk.codec import Codec, format_path, looking_codec
+from ropewalk.codec import Codec, format_path, inspection_codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._msgpack import pack
 from ropewalk.errors import FormatError, NotStorable, RopewalkError, ThreadConflict
@@ -21,7 +21,7 @@ from ropewalk.store import Move
 from ropewalk.tree import ABSENT, Edited, Object, ObjectId, Reader
 from ropewalk.tree._builder import Builder, Title
 from ropewalk.tree._container import open_part
-from ropewalk.tree._embed import steadily
+from ropewalk.tree._embed import retry_if_changed
 from ropewalk.tree._load import Loader
 from ropewalk.tree._map_writer import Kept as Changed
 from ropewalk.tree._map_writer import Making, MapWriter, Shelf, Slot
@@ -40,8 +40,6 @@ _SAMPLE: Final = 32
 """So many bytes in common mean that two objects resemble each other."""
 _LIKELY: Final = 32
 """Among so many new objects it is looked for what pending writes resemble."""
-KEEPING: Final = looking_codec
-"""For what is read only to be stored again: it stays what it was, whoever knows its class."""
 
 
 class Seen(NamedTuple):
@@ -111,7 +109,7 @@ class SlotWriter(MapWriter):
 
     def take(self, shelf: Shelf, builder: Builder) -> None:
         """Bring the parts of all slots up to date; raises `NotStorable` with the path."""
-        for kept in steadily(lambda: self._changed(shelf, builder)):
+        for kept in retry_if_changed(lambda: self._changed(shelf, builder)):
             self.accept_one(kept, builder.read)
 
     @writing
@@ -234,8 +232,8 @@ class Work:
         return Loader(self._builder.read, self._coder.codec)
 
     def keeping_loader(self) -> Loader:
-        """What loads values that are stored again as they are."""
-        return Loader(self._builder.read, KEEPING)
+        """What loads values that are stored again as they are, even if their class is here."""
+        return Loader(self._builder.read, inspection_codec)
 
     def map_of(self, value: dict[str, Any]) -> ObjectId:
         """A map, which is taken along."""
