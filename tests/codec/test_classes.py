@@ -168,7 +168,7 @@ def test_a_parent_that_declares_the_name_of_a_child_later_changes_nothing_for_th
     [
         ({"name": ""}, "a name must be a text"),
         ({"name": 5}, "a name must be a text"),
-        ({"name": "x" * 257}, "at most 256 letters"),
+        ({"name": "x" * 257}, "at most 256 characters"),
         ({"aliases": [""]}, "a name must be a text"),
         ({"aliases": "old.Name"}, "a list of names"),
         ({"version": 0}, "version must be an integer"),

@@ -50,7 +50,7 @@ def _decode_complex(data: bytes) -> complex:
     return complex(*struct.unpack(">dd", data))
 
 
-def _encode_zone(zone: Any) -> Any:
+def encode_zone(zone: Any) -> Any:
     from datetime import timedelta, timezone
 
     if zone is None:
@@ -68,7 +68,7 @@ def _encode_zone(zone: Any) -> Any:
     )
 
 
-def _decode_zone(stored: Any) -> Any:
+def decode_zone(stored: Any) -> Any:
     from datetime import timedelta, timezone
 
     if stored is None:
@@ -115,7 +115,7 @@ def _decode_date(data: bytes) -> Any:
 
 def _clock(value: Any) -> list[Any]:
     parts = [value.hour, value.minute, value.second, value.microsecond]
-    return [*parts, value.fold, _encode_zone(value.tzinfo)]
+    return [*parts, value.fold, encode_zone(value.tzinfo)]
 
 
 def _encode_time(value: Any) -> bytes:
@@ -126,7 +126,7 @@ def _decode_time(data: bytes) -> Any:
     from datetime import time
 
     hour, minute, second, microsecond, fold, zone = unpack(data)
-    return time(hour, minute, second, microsecond, _decode_zone(zone), fold=fold)
+    return time(hour, minute, second, microsecond, decode_zone(zone), fold=fold)
 
 
 def _encode_datetime(value: Any) -> bytes:
@@ -139,7 +139,7 @@ def _decode_datetime(data: bytes) -> Any:
     *parts, fold, zone = unpack(data)
     year, month, day, hour, minute, second, microsecond = parts
     clock = (hour, minute, second, microsecond)
-    return datetime(year, month, day, *clock, tzinfo=_decode_zone(zone), fold=fold)
+    return datetime(year, month, day, *clock, tzinfo=decode_zone(zone), fold=fold)
 
 
 def _encode_timedelta(value: Any) -> bytes:
@@ -252,43 +252,43 @@ def _decode_fraction(data: bytes) -> Any:
 
 _PATTERN_FLAGS = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)
 _LONGEST_PATTERN = 1 << 15
-"""In letters: a pattern is compiled when it is read."""
+"""In characters. A pattern is compiled when it is read, so its length is bounded."""
 _MOST_RANGES = 1 << 20
-"""Letters in all ranges of a pattern: where case is ignored, compiling goes through each."""
-_LETTER = re.compile(
+"""In characters, of all ranges of a pattern: compiling with re.I goes through each of them."""
+_CHARACTER = re.compile(
     r"\\(?:U([0-9a-fA-F]{8})|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|N\{[^}]*\}|.)|.", re.S
 )
 
 
-def _letters_in_ranges(pattern: str) -> int:
-    """How many letters the ranges of a pattern have, at most."""
-    found = list(_LETTER.finditer(pattern))
+def _characters_in_ranges(pattern: str) -> int:
+    """An upper bound of the number of characters in the ranges of a pattern."""
+    found = list(_CHARACTER.finditer(pattern))
     total = 0
     for low, dash, high in zip(found, found[1:], found[2:], strict=False):
         if dash[0] == "-":
-            ends = [_number(low), _number(high)]
+            ends = [_code_point(low), _code_point(high)]
             total += (1 << 16) if None in ends else min(max(0, ends[1] - ends[0]), 1 << 16)
     return total
 
 
-def _number(letter: re.Match[str]) -> Any:
-    if letter.lastindex:
-        return int(letter[letter.lastindex], 16)
-    return None if letter[0].startswith("\\N{") else ord(letter[0][-1])
+def _code_point(character: re.Match[str]) -> Any:
+    if character.lastindex:
+        return int(character[character.lastindex], 16)
+    return None if character[0].startswith("\\N{") else ord(character[0][-1])
 
 
 def _is_wide(pattern: Any) -> bool:
-    return type(pattern) is str and _letters_in_ranges(pattern) > _MOST_RANGES
+    return type(pattern) is str and _characters_in_ranges(pattern) > _MOST_RANGES
 
 
 def _encode_pattern(value: Any) -> bytes:
     if type(value.pattern) not in (str, bytes):
-        raise NotStorable("a pattern of something else than str or bytes has no exact stored form")
+        raise NotStorable("a pattern of another type than str or bytes has no exact stored form")
     if value.flags & ~_PATTERN_FLAGS:
         raise NotStorable("a pattern that was compiled with re.DEBUG or re.TEMPLATE is not stored")
     if len(value.pattern) > _LONGEST_PATTERN:
         raise NotStorable(
-            f"a pattern of more than {_LONGEST_PATTERN:,} letters is not stored; store its text"
+            f"a pattern of more than {_LONGEST_PATTERN:,} characters is not stored; store its text"
         )
     if _is_wide(value.pattern):
         raise NotStorable("a pattern with so many wide ranges is not stored; store its text")

@@ -1,8 +1,8 @@
-"""The gate between stored names and the classes of a program: what a reader may touch.
+"""Which classes a stored name may lead to, decided without running any of their code.
 
-Stored bytes may come from anybody. So a class is found by looking it up in dictionaries,
-judged by what stands in its own and its bases' dictionaries, and never asked anything:
-no import, no `getattr`, no `isinstance`, no call. The descriptors of `type` and of
+Stored bytes may come from anybody. So a class is looked up in dictionaries and judged by
+the entries in its own and its bases' dictionaries: no import, no `getattr`, no
+`isinstance`, no call. The descriptors of `type` and of
 `ModuleType` are used directly, because a metaclass or a module may redefine everything
 else.
 
@@ -96,7 +96,7 @@ def find_class(name: str) -> tuple[type | None, str]:
     nearest = ""
     for cut in range(len(steps) - 1, 0, -1):
         prefix = ".".join(steps[:cut])
-        for module in (*_MAINS[: prefix == main_name()], prefix):
+        for module in (_MAINS[0], prefix) if prefix == main_name() else (prefix,):
             space = space_named(module)
             if space is None:
                 continue
@@ -223,7 +223,7 @@ def why_not_plain(cls: type, shape: Shape | None) -> str | None:
     if meta is not None and meta["args"]:
         return "it is generic with parameters"
     if len(name) > LONGEST_NAME:
-        return f"its name has more than {LONGEST_NAME} letters"
+        return f"its name has more than {LONGEST_NAME} characters"
     if find_class(name)[0] is not cls:
         return (
             f"its name {name} does not lead to it, but to another class or to none; if it was "

@@ -186,9 +186,9 @@ class Codec:
         if reason is not None:
             raise NotStorable(reason)
 
-    # The packer holds borrowed pointers to what stands in a list or dict, and their number.
-    # So where others could change that while it works, it must not run any Python: with a
-    # hook it only ever gets containers that nobody else has.
+    # While ormsgpack packs a list or dict, it holds borrowed pointers to its items and their
+    # count. If others can change the container, no Python may run meanwhile, or the process
+    # crashes. So a packer with a hook only ever gets containers that nobody else holds.
 
     def _pack(self, value: Any, depth: int, *, exact: bool = True) -> bytes:
         """The encoding of what stands inside so many extensions; raises TypeError.
@@ -204,7 +204,7 @@ class Codec:
         return self._pack_own([value], depth)[1:]
 
     def _pack_alone(self, value: Any, exact: bool = True) -> bytes | None:
-        """The encoding of what msgpack has words for; else None."""
+        """The encoding of a value that msgpack can encode without a hook; else None."""
         try:
             data = pack(value)  # One call that nothing can interrupt.
         except TypeError as exc:
@@ -214,7 +214,7 @@ class Codec:
         if not exact:
             return data
         if _hides(value):
-            raise TypeError("it holds what ormsgpack would write unseen")
+            raise TypeError("it holds an Ext or Fragment")
         return None if holds_binary(data) else data
 
     def _pack_own(self, own: list[Any] | dict[Any, Any], depth: int) -> bytes:
@@ -269,14 +269,14 @@ class Codec:
             raise
 
     def _hook(self, depth: int, value: Any) -> Any:
-        """What ormsgpack calls for a value that msgpack cannot say."""
+        """What ormsgpack calls for a value that msgpack has no type for."""
         try:
-            return self._say(depth, value)
+            return self._default(depth, value)
         except BaseException as exc:
             _failures.setdefault(get_ident(), exc)
             raise
 
-    def _say(self, depth: int, value: Any) -> Any:
+    def _default(self, depth: int, value: Any) -> Any:
         cls = type(value)
         entry = self.registry.declared_of(cls)
         if entry is None:
@@ -288,7 +288,7 @@ class Codec:
             return self._extension(depth, self.open_up(value))
         if entry.shape not in _RECORDS:
             return self._extension(depth, open_declared(entry, value))
-        # Messages are records, and there are many: they take the short way.
+        # The common case is a message: it is packed without an Opened.
         if depth >= MAX_NESTED:
             raise NotStorable("nested too deeply")
         fields, marks = take_apart(entry, value)
@@ -360,10 +360,7 @@ _SINGLE: Final = frozenset({str, int, bool, type(None)})
 
 
 def _hides(value: Any) -> bool:
-    """Whether a value holds what ormsgpack would write without asking anybody.
-
-    In most containers there are only texts, numbers, and containers without anything.
-    """
+    """Whether a value holds an Ext or Fragment, which ormsgpack would write without the hook."""
     if type(value) is dict:
         held = list(value.values())
     elif type(value) is list:
@@ -374,7 +371,10 @@ def _hides(value: Any) -> bool:
 
 
 def _hides_among(held: Collection[Any]) -> bool:
-    """The same for what stands in a container that nobody else has."""
+    """Whether an Ext or Fragment is among the items of a container, or one level below.
+
+    A loop for few items, because most are strings, numbers and empty containers.
+    """
     if len(held) > _FEW:
         return not _NO_VALUES.isdisjoint(binary_types(list(held)))
     for one in held:

@@ -1,9 +1,9 @@
-"""Frames, series and indexes of pandas and polars: column by column, where these are used.
+"""Frames, series and indexes of pandas and polars, stored column by column.
 
-Each is stored under its kind as a list of parts, which are plain values, numpy arrays, or
-frames themselves. So a column that changed is stored anew, and no other one. Whatever was
-put together from stored parts is taken apart again and compared with them: a frame has one
-accepted form, and one that this version of the library would change is an error.
+Each is stored under its kind as a list of parts: plain values, numpy arrays, or frames
+again. So only columns that changed are stored anew. Whatever is built from stored parts is
+taken apart again and compared with them, so a frame has one accepted encoding, and one that
+the installed version of the library would change is an error.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def step_of(kind: str, parts: list[Any], at: int) -> Any:
 
 
 def check_frame(content: list[Any]) -> None:
-    """Raise FormatError unless this looks like a frame; its library need not be here."""
+    """Raise FormatError unless this has the form of a frame; works without its library."""
     if len(content) != 2 or type(content[0]) is not str or content[0] not in KINDS:
         raise FormatError("a stored frame is malformed")
     if type(content[1]) is not list:

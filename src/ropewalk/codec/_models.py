@@ -36,7 +36,7 @@ MODEL_PARTS: Final = attrgetter(*MODEL_SLOTS)
 
 @dataclass(slots=True, eq=False)
 class ModelPlan:
-    """What is constant of one class of models."""
+    """What depends on the class of a model alone, computed once."""
 
     cls: Any
     known: dict[str, Any]

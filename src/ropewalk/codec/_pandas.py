@@ -1,4 +1,4 @@
-"""What is known of pandas. Imported where a program uses pandas, or reads what it stored."""
+"""Values of pandas as parts, and back. Imported only where pandas is used or read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ropewalk.codec._atoms import _decode_zone, _encode_zone
+from ropewalk.codec._atoms import decode_zone, encode_zone
 from ropewalk.codec._frames import expect
 from ropewalk.errors import ChangedMeanwhile, NotStorable
 
@@ -105,7 +105,7 @@ def _put_frame(parts: list[Any]) -> Any:
     index, labels, attrs, duplicates, *columns = parts
     expect(type(index) in _INDEXES and type(labels) in _INDEXES, "an index")
     expect(len(labels) == len(columns), "columns")
-    # Before pandas makes anything of them: an index may be very long.
+    # Checked before pandas builds anything: a hostile RangeIndex may be very long.
     expect(all(len(one) == len(index) for one in columns), "a column")
     held = {
         at: pd.Series(_put_column(one), index=index, dtype=_typed(one))
@@ -203,7 +203,7 @@ def _put_categorical(parts: list[Any]) -> Any:
 
 
 def _take_times(array: Any) -> tuple[str, list[Any]]:
-    return "pandas.DatetimeArray", [array.asi8.view(f"M8[{array.unit}]"), _encode_zone(array.tz)]
+    return "pandas.DatetimeArray", [array.asi8.view(f"M8[{array.unit}]"), encode_zone(array.tz)]
 
 
 def _put_times(parts: list[Any]) -> Any:
@@ -214,7 +214,7 @@ def _put_times(parts: list[Any]) -> Any:
 
 
 def _in_zone(made: Any, zone: Any) -> Any:
-    return made.tz_localize("UTC").tz_convert(_decode_zone(zone))
+    return made.tz_localize("UTC").tz_convert(decode_zone(zone))
 
 
 def _take_periods(array: Any) -> tuple[str, list[Any]]:
@@ -243,7 +243,7 @@ def _put_intervals(parts: list[Any]) -> Any:
 
 def _take_masked(array: Any) -> tuple[str, list[Any]]:
     mask = np.array(array._mask)
-    # What stands beneath the mask is no part of the value.
+    # The numbers under the mask are arbitrary, so they are not stored.
     values = np.where(mask, array.dtype.numpy_dtype.type(0), array._data)
     return _MASKED[type(array)], [values.astype(array.dtype.numpy_dtype, copy=False), mask]
 
@@ -272,7 +272,7 @@ def _put_texts(parts: list[Any]) -> Any:
 
 
 def _take_timestamp(value: Any) -> tuple[str, list[Any]]:
-    parts = [value.asm8, _encode_zone(value.tz)]
+    parts = [value.asm8, encode_zone(value.tz)]
     if _put_timestamp(parts).fold != value.fold:
         raise NotStorable("a Timestamp with fold=1 outside of a change of clocks is not stored")
     return "pandas.Timestamp", parts

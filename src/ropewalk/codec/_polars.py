@@ -1,4 +1,4 @@
-"""What is known of polars. Imported where a program uses polars, or reads what it stored."""
+"""Values of polars as parts, and back. Imported only where polars is used or read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBERS: Final = {
     )
     if hasattr(pl, name)
 }
-"""Types whose elements are numbers underneath."""
+"""Types that polars stores as numbers."""
 _LISTED: Final = {
     name: getattr(pl, name)
     for name in ("String", "Binary", "Null", "Object", "Int128", "UInt128")
@@ -221,7 +221,7 @@ def _dtype(spec: Any) -> Any:
 
 
 def _physical(spec: Any) -> Any:
-    """The type that is underneath another one."""
+    """The type in which polars stores the values of another one."""
     match spec:
         case "Date":
             return pl.Int32

@@ -22,9 +22,9 @@ from ropewalk.codec._registry import Entry, Registry
 from ropewalk.errors import ChangedMeanwhile, ClassChanged, NotStorable
 
 _STRUCT_HASH: Final = "__msgspec_cached_hash__"
-"""The slot in which a Struct remembers its hash; msgspec fills it again."""
+"""The slot in which a Struct caches its hash; msgspec fills it again."""
 _ATTEMPTS: Final = 8
-"""How often what others keep changing is read again."""
+"""How often an object is read again while others change it."""
 
 _new: Final = object.__new__
 _get: Final = object.__getattribute__
@@ -33,7 +33,7 @@ _set: Final = object.__setattr__
 
 @dataclasses.dataclass(slots=True, eq=False)
 class RecordPlan:
-    """What is constant of one class of records."""
+    """What depends on the class of a record alone, computed once."""
 
     names: list[str]
     defaults: dict[str, Callable[[], Any]]
@@ -42,11 +42,11 @@ class RecordPlan:
     """All slots of the class, also those that are no fields."""
     has_dict: bool
     caches_hash: bool
-    """Whether its objects remember their hash, as attrs may have it."""
+    """Whether its objects cache their hash, as attrs classes may."""
     lazy: frozenset[str]
-    """Names of what is computed of the fields, when it is asked for."""
+    """The names of cached properties."""
     only_dict: bool
-    """Whether nothing but the `__dict__` of an object holds anything, and it is read as it is."""
+    """Whether the `__dict__` of an object holds all of its fields, and can be read directly."""
 
 
 def record_plan_of(entry: Entry) -> RecordPlan:

@@ -143,7 +143,7 @@ class Registry:
                 raise InvalidInput(f"{_label(entry.cls)}: a name must be a text, not {name!r}")
             if len(name) > LONGEST_NAME:
                 raise InvalidInput(
-                    f"{_label(entry.cls)}: a name has at most {LONGEST_NAME} letters"
+                    f"{_label(entry.cls)}: a name has at most {LONGEST_NAME} characters"
                 )
             taken = self.declared(name)
             if taken is not None and not _same_class(taken.cls, entry.cls):
@@ -219,7 +219,7 @@ class _Known(NamedTuple):
 
 
 class _PlainClasses:
-    """The plain data classes of this process that were met, which nobody declared."""
+    """A cache of the undeclared plain data classes of this process."""
 
     def __init__(self) -> None:
         self._by_class: dict[type, _Known] = {}

@@ -111,7 +111,7 @@ class GraphCodec(Codec):
             raise_interrupt(exc)
             return None
 
-    def _say(self, depth: int, value: Any) -> Any:
+    def _default(self, depth: int, value: Any) -> Any:
         data = self._record(value, depth)
         if data is not None:
             return Fragment(data)
@@ -119,7 +119,7 @@ class GraphCodec(Codec):
             stand_in = self.stand_in(value)
             if stand_in is not value:
                 return Fragment(self._pack(stand_in, depth))
-        return super()._say(depth, value)
+        return super()._default(depth, value)
 
     def stand_in(self, value: Any) -> Any:
         """What is stored in place of a value of a class that has no form of its own.
