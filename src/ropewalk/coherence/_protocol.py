@@ -58,7 +58,7 @@ class Version:
         self.deleted = deleted
         self.content = content
         self.replaced = False
-        """Whether it took the place of what its writer had not read; only memory notes it here."""
+        """Whether it replaced what its writer had not read; only the local authority sets it."""
 
     def __repr__(self) -> str:
         gone = " deleted" if self.deleted else ""
@@ -83,7 +83,7 @@ class Entry:
 
     def __init__(self, version: Version) -> None:
         self.version = version
-        """The newest that was confirmed for it: what it may be served."""
+        """The newest version that was confirmed for it, which it may be served."""
         self.read: Version | None = None
         """What it read since it last put; None if nothing."""
         self.put: Version | None = None
@@ -114,9 +114,9 @@ class Base(NamedTuple):
     """What a value was made from."""
 
     version: Version | None
-    """None if its writer knew of nothing."""
+    """None if its writer has neither read nor put the artifact."""
     is_read: bool
-    """Whether its writer has read that; else it only put it."""
+    """Whether its writer read that version; else it only put it."""
 
 
 class Transition(NamedTuple):
@@ -254,7 +254,7 @@ class Directory:
             entry.read = version
 
     def put_blindly(self, agent: str, artifact: str, made: Version, own: Version) -> None:
-        """What an agent put was merged into `made`, and nobody gave it that: it knows its own."""
+        """After a put that was merged into `made` unseen, make the agent's own value its base."""
         with self._lock:
             entry = self.entry(agent, artifact)
             if entry is not None and entry.put is made:

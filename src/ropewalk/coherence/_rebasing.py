@@ -69,7 +69,7 @@ class Rebasing:
             raise self._conflict(artifact, wanted, newest, conflict.conflicts) from conflict
 
     def _over(self, artifact: str, wanted: Wanted, newest: Version | None) -> Wanted:
-        """A value that was put without a read: merged, and ours where both changed a place."""
+        """A value put without a read: merged, and it wins where both changed the same place."""
         sides = self._sides(artifact, wanted, newest)
         if sides is None:
             return replace(wanted, base=newest, expected=newest, replaced=is_there(newest))
@@ -83,7 +83,7 @@ class Rebasing:
     def _sides(
         self, artifact: str, wanted: Wanted, newest: Version | None
     ) -> tuple[Content, Content, Content] | None:
-        """What a value was made from, the value, and what is newest; None if one is not there."""
+        """Base, ours and theirs of the three-way merge; None if one of them is gone."""
         base, ours = wanted.base, wanted.content
         if base is None or base.deleted or newest is None or newest.deleted or ours is None:
             return None

@@ -154,10 +154,10 @@ class Writing:
         return self.rebasing.settled(artifact, wanted)
 
     def settling(self, is_read: bool) -> Settling:
-        """What becomes of a write when others were faster.
+        """What to do with a write when others wrote first.
 
-        What its agent read must not be lost. Where it only put, its next put says what is to
-        be there, as in any store.
+        Changes to what its agent read must not be lost. An agent that only put replaces, as in
+        any key-value store.
         """
         return "replace" if self._on_conflict == "merge" and not is_read else self._on_conflict
 

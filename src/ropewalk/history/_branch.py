@@ -63,7 +63,7 @@ Edit: TypeAlias = Callable[[ObjectId | None, Reader], Edited]
 _RESENDS = 8
 
 _NEWEST: Final = b""
-"""The base of an edit that is made of whatever value is the newest."""
+"""The base of an edit that applies to any head."""
 
 
 class Head(NamedTuple):
@@ -154,7 +154,7 @@ class Branch:
                     return value
 
     def reset(self) -> Commit | None:
-        """Take the newest version, which is given, for what the caller saw.
+        """Reset the merge base to the head and return it.
 
         For a caller whose next value replaces that one, whatever it holds. Raises `Conflict`
         if somebody removed the branch: the next commit would begin it anew.
@@ -327,8 +327,8 @@ class Branch:
     ) -> Commit:
         """Send an edit of the newest value until it lands.
 
-        With a `base` it was made from the value with that root, and is merged elsewhere.
-        Without a `look`, the first attempt is made where the branch was last seen.
+        With a `base` the edit was made from the value with that root; on another head it is
+        merged. Without a `look`, the first attempt uses the head that was last seen.
         """
         id = new_write_id() if write_id is None else write_id
         with self._turn() as hold:
@@ -591,7 +591,7 @@ class Notes(NamedTuple):
     objects: Sequence[Object] = ()
 
     def merged(self) -> Notes:
-        """The same, of a step that was merged with what others did: it keeps its own words."""
+        """The same notes, marked as those of a merged step."""
         extension = {**self.fields.get("extension", {}), MERGED: True}
         return Notes({**self.fields, "extension": extension}, self.objects)
 

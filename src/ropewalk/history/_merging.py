@@ -73,7 +73,7 @@ class Base(NamedTuple):
 
 
 def removed(branch: str, space: str) -> Conflict:
-    """The error of whoever goes on with a branch that is no longer there."""
+    """The error for going on with a branch that was removed."""
     return Conflict(
         f"branch {branch!r} of {space!r} was removed meanwhile. Open it again to begin it anew."
     )

@@ -1,8 +1,8 @@
-"""The content of references in a store: when it was made, read, and when its time is over.
+"""The contents that references of typed state keep: when they were stored, read, and expire.
 
-A reference's content is kept by a pin: a ref of the space `content/refs`, named by the hash
-of the content, that points to a commit which may say until when. When content was last read
-is noted beside that, if that is wanted; it may be lost.
+A pin keeps the content of a reference: a ref of the space `content/refs`, named by the hash
+of the content, that points to a commit which may hold an expiry time. An engine may also
+note when content was last read; that note may be lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PIN = "pin/"
 _PAGE = 256
 _TRIES = 8
-_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Content(NamedTuple):
@@ -39,7 +39,7 @@ class Content(NamedTuple):
     last_accessed_at: datetime
     """When it was last read, if the store notes that; else when it was stored."""
     expires_at: datetime | None
-    """From when on `prune_expired` lets it go; None is never."""
+    """From when on `prune_expired` may remove it; None is never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Pruned:
     payloads: int
     """How many contents were removed."""
     hashes: tuple[str, ...]
-    """The references whose time was over. What something else holds, too, was not removed."""
+    """The references that had expired. Content that something else also holds was kept."""
     freed_bytes: int
     """How many bytes the removed contents took in the store."""
 
@@ -76,16 +76,16 @@ def _opened(store: Store, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Commit]]:
 
 
 def contents(store: Store, accesses: dict[str, datetime]) -> Iterator[Content]:
-    """What is kept for references; `accesses` says when some was last read."""
+    """All contents; `accesses` has the last read of some, by hash."""
     for ref, commit in pins(store):
         hash = hash_of(ref)
         made, over = at(commit.time), expiry(commit)
-        ends = None if over is None else at(over)
-        yield Content(hash, made, max(made, accesses.get(hash, made)), ends)
+        expires = None if over is None else at(over)
+        yield Content(hash, made, max(made, accesses.get(hash, made)), expires)
 
 
 def prune(store: Store, recent: int, limit: int | None, now: int | None, grace: float) -> Pruned:
-    """Drop the pins whose time is over, then delete what only they held."""
+    """Drop the expired pins, then delete what only they held."""
     dropped = drop_expired(store, now, limit)
     if not dropped:
         return Pruned(0, (), 0)
@@ -98,13 +98,13 @@ def prune(store: Store, recent: int, limit: int | None, now: int | None, grace: 
             freed = collect(store, recent, grace, among=held)
             break
         except MissingObjects:
-            if not left:  # Else a pin was renewed while it was looked at, as above.
+            if not left:  # Before that, a pin may have been renewed meanwhile, as above.
                 raise
     return Pruned(len(store.missing(roots)), hashes, freed.freed_bytes)
 
 
 def drop_expired(store: Store, now: int | None = None, limit: int | None = None) -> list[Ref]:
-    """Drop the pins whose time is over, at most so many, the longest over first."""
+    """Drop expired pins, the oldest expiry first, at most `limit`."""
     moment = time.time_ns() // 1000 if now is None else now
     ends = [(expiry(commit), ref) for ref, commit in pins(store)]
     past = sorted((end, ref.name, ref) for end, ref in ends if end is not None and end <= moment)
@@ -125,14 +125,14 @@ def hash_of(pin: Ref) -> str:
 
 
 def expiry(commit: Commit) -> int | None:
-    """When a pin's time is over, in microseconds since 1970."""
+    """When a pin expires, in microseconds since 1970."""
     found = commit.extension.get(EXPIRES_AT)
     return found if isinstance(found, int) else None
 
 
 def at(moment: int) -> datetime:
     """Microseconds since 1970 as a time."""
-    return _BEGINNING + timedelta(microseconds=moment)
+    return _EPOCH + timedelta(microseconds=moment)
 
 
 def _drop(store: Store, refs: Sequence[Ref]) -> None:

@@ -401,12 +401,12 @@ class Store(Engine):
     def prune_expired(
         self, limit: int | None = None, *, now: int | None = None, grace: float = 0.0
     ) -> Pruned:
-        """Drop the references whose time is over, and delete what only they held.
+        """Drop expired references, and delete what only they held.
 
-        At most `limit` of them, the longest over first. Others may write meanwhile: a
-        reference that is given more time stays, and so does what is stored again or what a
-        timeline holds, too. `now` is in microseconds since 1970; `grace` is as for `gc`. What
-        else nothing reaches is left to `gc`.
+        At most `limit` of them, the oldest expiry first. Others may write meanwhile: a
+        reference that is renewed stays, and so does content that is stored again or that a
+        timeline also holds. `now` is in microseconds since 1970; `grace` is as for `gc`. Other
+        garbage is left to `gc`.
         """
         self._check_open()
         if limit is not None:

@@ -186,10 +186,7 @@ class PostgresStore(Store):
     def prune_expired(
         self, limit: int | None = None, *, now: int | None = None, grace: float = 0.0
     ) -> Pruned:
-        """Drop the references whose time is over, and delete what only they held.
-
-        As for every store.
-        """
+        """Drop expired references, and delete what only they held, as every store does."""
         done = super().prune_expired(limit, now=now, grace=grace)
         for some in _portions([bytes.fromhex(hash) for hash in done.hashes]):
             self._ask("DELETE FROM {s}.accesses WHERE hash = ANY (%b::bytea[])", byteas(some))

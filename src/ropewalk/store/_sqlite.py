@@ -49,7 +49,7 @@ R = TypeVar("R")
 
 PACKS = "packs"
 RELAXED = "store.relaxed"
-"""An empty file: somebody may have written without syncing, so a torn log proves nothing."""
+"""An empty file that marks a store once written without syncing, where a torn log is no proof."""
 
 _SCANNED_AT_A_TIME = 1000
 _CHANGED_AT_A_TIME = 10_000
@@ -184,9 +184,9 @@ class SqliteStore(Store):
             wal.examine(database)
 
     def _sync_log(self) -> None:
-        """Sync what SQLite may have recovered of a writer who was killed before the sync.
+        """Sync frames that SQLite may have recovered from a writer killed before its sync.
 
-        What is written behind it makes it count as durable.
+        The next transaction makes them count as durable, so they must be before it is written.
         """
         database = self.path / DATABASE
         if self._durability == "full" and wal.has_frames(database):

@@ -110,7 +110,7 @@ class Connections:
         self._free: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
         self._prepared = False
-        """Whether SQLite cannot have recovered the log since `before_writing` was called."""
+        """Whether `before_writing` was called since SQLite may last have recovered the log."""
         self._used = 0
         self._closed = False
         self._awaited = False

@@ -35,7 +35,7 @@ _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _LITTLE, _BIG = 0x377F0682, 0x377F0683
 _VERSION = 3007000
-_LOOKS = 3
+_ATTEMPTS = 3
 
 
 def examine(database: Path) -> None:
@@ -45,13 +45,13 @@ def examine(database: Path) -> None:
     processes: they change the files while these are read, so damage must look the same twice.
     """
     found = None
-    for _ in range(_LOOKS):
-        before, found = found, _look(database)
+    for _ in range(_ATTEMPTS):
+        before, found = found, _find_damage(database)
         if found is None:
             return
         if found == before:
             raise Corrupt(found.message)
-    # Others are writing, who looked when they opened it.
+    # Others are writing. They examined the log when they opened the database.
 
 
 class _Damage(NamedTuple):
@@ -59,7 +59,7 @@ class _Damage(NamedTuple):
     log: bytes
 
 
-def _look(database: Path) -> _Damage | None:
+def _find_damage(database: Path) -> _Damage | None:
     wal = log_of(database)
     with OPENING, suppress(FileNotFoundError):
         if _is_open_here(database):
@@ -70,7 +70,7 @@ def _look(database: Path) -> _Damage | None:
         if len(head) < 100 or not head.startswith(b"SQLite format 3\0"):
             return None  # SQLite says what is wrong with it.
         if len(log) <= _HEADER.size:
-            return _cut(database, head, size)
+            return _find_truncation(database, head, size)
         place = _Log(log, database, _page_size(head)).damaged_from()
         if place is not None:
             return _Damage(
@@ -82,8 +82,8 @@ def _look(database: Path) -> _Damage | None:
     return None
 
 
-def _cut(database: Path, head: bytes, size: int) -> _Damage | None:
-    """A database whose log was brought into it has all of its pages."""
+def _find_truncation(database: Path, head: bytes, size: int) -> _Damage | None:
+    """A database without a log must have all the pages that its header says."""
     expected = _page_size(head) * int.from_bytes(head[28:32], "big")
     if size >= expected:
         return None
@@ -120,20 +120,20 @@ class _Log:
         self._order = ">" if magic == _BIG else "<"
 
     def damaged_from(self) -> int | None:
-        """Where it is damaged; None if a crash may have left it so."""
+        """The offset of the first damage; None if a crash may have left the log so."""
         if not self._known:
             return 0
         if self._checksum((0, 0), self._data[:24]) != self._start:
-            return 0 if self._is_missed() else None
+            return 0 if self._has_lost_commits() else None
         bad = self._sound_from(0, self._start)
         for end in range(bad + 1, self._count - 1):
-            # The page count is 0 but in the frame that ends a transaction.
+            # The size of the database is 0 except in the frame that ends a transaction.
             if self._heads[end][1] and self._follows(end) and self._follows(end + 1):
                 return _HEADER.size + bad * self._step
         return None
 
-    def _is_missed(self) -> bool:
-        """Whether the frames under a bad header hold what the database does not."""
+    def _has_lost_commits(self) -> bool:
+        """Whether the frames behind a bad header hold commits that the database does not."""
         if not self._count:
             return False
         self._salts = self._heads[0][2:4]
@@ -186,7 +186,7 @@ class _Log:
 
     @cached_property
     def _heads(self) -> list[tuple[int, ...]]:
-        """Of each frame: its page, how many pages there are then, salts, checksum."""
+        """Of each frame: page number, size of the database in pages, salts, checksum."""
         return [
             _FRAME.unpack_from(self._data, _HEADER.size + at * self._step)
             for at in range(self._count)

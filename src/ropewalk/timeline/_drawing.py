@@ -19,7 +19,7 @@ from ropewalk.timeline._index import ATTEMPT, BRANCH, TAG, Shape, alive, status_
 from ropewalk.tree import Commit, ObjectId
 
 MERGED = "[merged]"
-"""Stands beside a step that was merged with what others did meanwhile."""
+"""Marks a step that was merged with the work of other writers."""
 
 _LONGEST = 100
 _STEPS_THAT_FAILED = 20
@@ -79,7 +79,7 @@ class TreeLine(NamedTuple):
     """The ids of the other steps that it was made from."""
     error: str
     merged: bool = False
-    """Whether it was merged with what others did meanwhile."""
+    """Whether it was merged with the work of other writers."""
 
     @property
     def names(self) -> list[str]:
@@ -175,9 +175,9 @@ class _Plan:
             self._standing_out.update((id, child.get(id, id)))
 
     def _left_out(self) -> set[ObjectId]:
-        """What was handed over for steps that were merged: the merged ones are drawn.
+        """Second parents of merged steps, which are not drawn beside those.
 
-        Unless something else follows it, or it has a name.
+        Except where another step follows one, or it has a name.
         """
         left_out: set[ObjectId] = set()
         if not self.shape.handed_over:

@@ -188,7 +188,7 @@ class Execution:
 
 
 def _has_failed(error: Exception, attempts: list[Failure]) -> bool:
-    """Whether an error says that the function failed, and not that something was not saved."""
+    """Whether an error is the last failure of the function, and not one of saving."""
     return bool(attempts) and attempts[-1].error is error and not isinstance(error, NotSaved)
 
 

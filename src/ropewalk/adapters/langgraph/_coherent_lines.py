@@ -107,8 +107,8 @@ def work() -> Work:
     return Work(tuple(own), tuple(wide), node)
 
 
-class Sight(NamedTuple, Generic[T]):
-    """What a line of work got of an item, or put."""
+class Access(NamedTuple, Generic[T]):
+    """The last version of an item that a line of work got or put, and who has read it."""
 
     seen: T | None
     """None if there was nothing, or is nothing since it was deleted."""
@@ -120,27 +120,27 @@ class Sight(NamedTuple, Generic[T]):
         """Whether it was got; else it was only put."""
         return bool(self.readers)
 
-    def beside(self, other: Sight[T], ended: frozenset[Line]) -> Sight[T]:
-        """The same in a line where another call saw something that this one does not know of."""
-        return Sight(self.seen, self.readers | (other.readers - ended))
+    def with_readers_of(self, other: Access[T], ended: frozenset[Line]) -> Access[T]:
+        """The same with the readers of another access whose reads have not ended."""
+        return Access(self.seen, self.readers | (other.readers - ended))
 
 
 class _InSteps(NamedTuple, Generic[T]):
     """What a line of work whose steps come one after the other has seen of an item."""
 
     step: When
-    last: Sight[T]
-    before: Sight[T] | None
+    last: Access[T]
+    before: Access[T] | None
     """The last that was seen before that step."""
 
-    def then(self, step: When, sight: Sight[T], ended: frozenset[Line]) -> _InSteps[T]:
+    def then(self, step: When, access: Access[T], ended: frozenset[Line]) -> _InSteps[T]:
         """The same after something else was seen, which ended what some calls had read."""
         if step is not None and step == self.step:
-            sight = sight.beside(self.last, ended)
-            return self if sight == self.last else _InSteps(step, sight, self.before)
-        return _InSteps(step, sight, self.last)
+            access = access.with_readers_of(self.last, ended)
+            return self if access == self.last else _InSteps(step, access, self.before)
+        return _InSteps(step, access, self.last)
 
-    def at(self, step: When) -> Sight[T] | None:
+    def at(self, step: When) -> Access[T] | None:
         """What a step may know of."""
         return self.before if step is not None and step == self.step else self.last
 
@@ -153,36 +153,36 @@ class _InSteps(NamedTuple, Generic[T]):
 class _InTime(NamedTuple, Generic[T]):
     """What a task, and what it runs inside of it, has seen of an item."""
 
-    times: tuple[tuple[float, Hashable | None, Sight[T]], ...]
+    times: tuple[tuple[float, Hashable | None, Access[T]], ...]
     """When it was, in which step of a graph inside, and what."""
     has_lost: bool = False
     """Whether something that was got is not remembered any more."""
 
     @classmethod
-    def first(cls, when: Began, sight: Sight[T]) -> _InTime[T]:
+    def first(cls, when: Began, access: Access[T]) -> _InTime[T]:
         """It was seen now."""
-        return cls(((time.time(), when.step, sight),))
+        return cls(((time.time(), when.step, access),))
 
-    def then(self, when: When, sight: Sight[T], ended: frozenset[Line]) -> _InTime[T]:
+    def then(self, when: When, access: Access[T], ended: frozenset[Line]) -> _InTime[T]:
         """The same after something else was seen, which ended what some calls had read."""
         assert isinstance(when, Began)
         moment, step, last = self.times[-1]
         if not _is_known(moment, step, when):
-            sight = sight.beside(last, ended)
-        if sight.seen is last.seen and sight.is_read == last.is_read and step == when.step:
+            access = access.with_readers_of(last, ended)
+        if access.seen is last.seen and access.is_read == last.is_read and step == when.step:
             # Most gets give what was got before.
-            again = moment, step, sight.beside(last, frozenset())
+            again = moment, step, access.with_readers_of(last, frozenset())
             return _InTime((*self.times[:-1], again), self.has_lost)
-        times = (*self.times, *_InTime.first(when, sight).times)
+        times = (*self.times, *_InTime.first(when, access).times)
         lost = any(one.is_read for _, _, one in times[:-_MOST_TIMES])
         return _InTime(times[-_MOST_TIMES:], self.has_lost or lost)
 
-    def at(self, when: When) -> Sight[T] | None:
+    def at(self, when: When) -> Access[T] | None:
         """What something inside of the task may know of."""
         assert isinstance(when, Began)
-        for moment, step, sight in reversed(self.times):
+        for moment, step, access in reversed(self.times):
             if _is_known(moment, step, when):
-                return sight
+                return access
         if self.has_lost:
             raise Forgotten
         return None
@@ -214,7 +214,7 @@ class Lines(Generic[T]):
         self._lost: OrderedDict[Line, None] = OrderedDict()
         """Of which something that was got is forgotten."""
 
-    def last(self, agent: str, artifact: str) -> Sight[T] | None:
+    def last(self, agent: str, artifact: str) -> Access[T] | None:
         """What a value that is put now was made from, as far as lines of work know; else None.
 
         It is what this line of work last got or put, or a wider one: in that the agent itself,
@@ -229,7 +229,7 @@ class Lines(Generic[T]):
         item: Item = agent, artifact
         anyone: Item = None, artifact
         known = anyone if self._nodes and agent == node else item
-        others: Sight[T] | None = None
+        others: Access[T] | None = None
         with self._lock:
             for line in own:
                 found = self._look(line, item, _ITSELF)
@@ -283,14 +283,14 @@ class Lines(Generic[T]):
         with self._lock:
             if seen is None and not any(anyone in self._seen.get(line, {}) for line, _ in lines):
                 return
-            sight = Sight(seen, call if is_read else frozenset())
+            access = Access(seen, call if is_read else frozenset())
             ended = call if is_read else call | self._readers(anyone, wide)
             for line, when in lines:
                 for one in (item, anyone):
                     # After a deletion this one must not be compared with what a wider one saw
                     # before. Who works beside it does not know of it.
                     if seen is not None or when is _ITSELF or one in self._seen.get(line, {}):
-                        self._note(line, one, when, sight, ended)
+                        self._note(line, one, when, access, ended)
             self._forget_some()
 
     # Under the lock.
@@ -300,26 +300,26 @@ class Lines(Generic[T]):
         found: frozenset[Line] = frozenset()
         for line, when in lines:
             with suppress(Forgotten):
-                sight = self._look(line, item, when)
-                found |= sight.readers if sight is not None else frozenset()
+                access = self._look(line, item, when)
+                found |= access.readers if access is not None else frozenset()
         return found
 
-    def _either(self, one: Sight[T], other: Sight[T]) -> Sight[T]:
+    def _either(self, one: Access[T], other: Access[T]) -> Access[T]:
         """What an agent knew elsewhere may be older than what came to it here, or newer.
 
         A value may have been made from either.
         """
         assert one.seen is not None and other.seen is not None
-        return Sight(min(one.seen, other.seen, key=self._number), one.readers | other.readers)
+        return Access(min(one.seen, other.seen, key=self._number), one.readers | other.readers)
 
-    def _look(self, line: Line, item: Item, when: When) -> Sight[T] | None:
+    def _look(self, line: Line, item: Item, when: When) -> Access[T] | None:
         seen = self._seen.get(line, {}).get(item)
         if seen is None and line in self._lost:
             raise Forgotten
         return None if seen is None else seen.at(when)
 
     def _note(
-        self, line: Line, item: Item, when: When, sight: Sight[T], ended: frozenset[Line]
+        self, line: Line, item: Item, when: When, access: Access[T], ended: frozenset[Line]
     ) -> None:
         known = self._seen.get(line)
         if known is None:
@@ -329,11 +329,11 @@ class Lines(Generic[T]):
         before = known.get(item)
         self._size += before is None
         if before is not None:
-            known[item] = before.then(when, sight, ended)
+            known[item] = before.then(when, access, ended)
         elif isinstance(when, Began):
-            known[item] = _InTime.first(when, sight)
+            known[item] = _InTime.first(when, access)
         else:
-            known[item] = _InSteps(when, sight, None)
+            known[item] = _InSteps(when, access, None)
 
     def _forget_some(self) -> None:
         while self._size > _MOST:

@@ -1,4 +1,4 @@
-"""Taking a thread back: an earlier checkpoint is copied to its head.
+"""Rolling a thread back: an earlier checkpoint is copied to its head.
 
 That is what LangGraph itself does to fork a thread (`update_state` with `as_node="__copy__"`).
 The copy has the state and the parent of the original, but an id of its own. So the tasks that
@@ -29,7 +29,7 @@ from ropewalk.tree._load import Loader
 from ropewalk.tree._parts import links_in
 
 _KEPT: Final = ("counters_since_delta_snapshot", "ropewalk_memory")
-"""What the metadata of a copy says as that of the original does."""
+"""What the metadata of a copy takes over from the original."""
 _EMPTY: Final[dict[str, Any]] = {
     "v": 4,
     "channel_versions": {},
@@ -37,7 +37,7 @@ _EMPTY: Final[dict[str, Any]] = {
     "updated_channels": None,
 }
 _NOT_BEGUN: Final = -2
-"""The step of a graph that did not run yet."""
+"""The step number of a graph that has not run yet."""
 
 
 class Head(NamedTuple):
@@ -79,7 +79,7 @@ def fork_at(
         try:
             return fork.land(action, about or {}), made
         except RefMoved:
-            continue  # Others wrote something else than a checkpoint, or do now.
+            continue  # Others wrote to the thread. If it was a checkpoint, the next look raises.
 
 
 class _Fork:

@@ -51,10 +51,10 @@ class GraphTimeline(Timeline):
     def rollback(self, steps: int = 1, to_checkpoint_id: str | None = None) -> Checkpoint:
         """Put a copy of an earlier checkpoint at the head of the thread; nothing is removed.
 
-        Goes back by `steps`, to the first one with a warning where there are fewer, or to any
-        checkpoint of the thread. The graph goes on from the
-        copy, and its tasks run anew. What was left stays on a branch of its own. Raises
-        `RefMoved` if the graph put a checkpoint meanwhile.
+        Goes back by `steps`, or to any checkpoint of the thread. Where there are fewer steps it
+        goes to the first and warns. The graph continues from the copy, and its tasks run anew.
+        The checkpoints after it stay on a branch of their own. Raises `RefMoved` if the graph
+        put a checkpoint meanwhile.
         """
         if to_checkpoint_id is not None and steps != 1:
             raise InvalidInput("a rollback goes back by steps or to a checkpoint: give one of them")

@@ -227,7 +227,7 @@ class Handle:
 
     # What others did.
 
-    def look(self) -> Commit | None:
+    def fetch_head(self) -> Commit | None:
         """The newest commit of the branch; None before the first.
 
         Raises `Conflict` if the branch was removed: what the handle stands at is not there.
@@ -240,7 +240,7 @@ class Handle:
     def refresh(self, mergers: Mergers) -> None:
         """Stand at the newest commit, with own changes on top of it."""
         self.settle(mergers)
-        head = self.look()
+        head = self.fetch_head()
         if head is not None and (self.commit is None or head.id != self.commit.id):
             self._rebase(self.root, (), self.draft(), head, mergers)
 

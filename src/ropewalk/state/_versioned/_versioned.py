@@ -341,10 +341,10 @@ class Versioned(State):
         with self._apart("reset"):
             if commit_hash is not None:
                 target = self._resolve(commit_hash)
-                head = self._handle.look()
+                head = self._handle.fetch_head()
                 if head is None or head.id != target.id:
                     self._history.move_branch(self.branch_name, target)
-            self._handle.stand_at(self._handle.look())
+            self._handle.stand_at(self._handle.fetch_head())
             return self.commit_hash
 
     def branch(self, name: str, at: At | None = None) -> Versioned:
@@ -375,7 +375,7 @@ class Versioned(State):
             source = source._required()
         with self._apart("merge"):
             self._handle.settle(self._rules(mergers))
-            head = self._handle.look()
+            head = self._handle.fetch_head()
             if self.dirty:
                 raise InvalidInput("there are changes here: commit() or reset() before a merge")
             if head is None:
