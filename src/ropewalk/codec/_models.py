@@ -28,7 +28,8 @@ EXTRA: Final = "+"
 """Stands before the name of a pydantic model's extra value."""
 
 _MANY: Final = 1024
-_ATTEMPTS: Final = 8
+ATTEMPTS: Final = 8
+"""How often an object is read again while others change it."""
 
 MODEL_PARTS: Final = attrgetter(*MODEL_SLOTS)
 """All that a pydantic model holds."""
@@ -144,7 +145,7 @@ def _parts_of(plan: ModelPlan, value: Any) -> tuple[Fields, set[str], Fields, Fi
 
     Others may change it between the calls, so a part that does not stay is taken again.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         held, named_now, extra_now, private_now = plan.parts(value)
         named = named_now.copy()
         fields = held.copy()
@@ -154,14 +155,16 @@ def _parts_of(plan: ModelPlan, value: Any) -> tuple[Fields, set[str], Fields, Fi
             continue
         extra = {} if extra_now is None else extra_now.copy()
         private = {} if private_now is None else private_now.copy()
-        if named == named_now and _is_same(fields, held) and _is_same(extra, extra_now):
+        extra_again = {} if extra_now is None else extra_now.copy()
+        same = same_fields(fields, held.copy()) and same_fields(extra, extra_again)
+        if same and named == named_now:
             return fields, named, extra, private
     raise ChangedMeanwhile
 
 
-def _is_same(copied: Fields, held: Fields | None) -> bool:
-    now = {} if held is None else held.copy()
-    return list(now) == list(copied) and all(map(is_, now.values(), copied.values()))
+def same_fields(one: Fields, other: Fields) -> bool:
+    """Whether two copies of what an object holds have the same values in the same order."""
+    return list(one) == list(other) and all(map(is_, one.values(), other.values()))
 
 
 def _refuse_partial(plan: ModelPlan, value: Any, held: Fields, private: Fields) -> None:

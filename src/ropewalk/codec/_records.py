@@ -10,21 +10,25 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable
-from operator import is_
 from types import MemberDescriptorType
 from typing import Any, Final
 
 from ropewalk.codec import _classes
 from ropewalk.codec._atoms import atom_of
 from ropewalk.codec._classes import CACHED_HASH, inherited, vars_of
-from ropewalk.codec._models import Fields, build_model, changed, take_model_apart
+from ropewalk.codec._models import (
+    ATTEMPTS,
+    Fields,
+    build_model,
+    changed,
+    same_fields,
+    take_model_apart,
+)
 from ropewalk.codec._registry import Entry, Registry
 from ropewalk.errors import ChangedMeanwhile, ClassChanged, NotStorable
 
 _STRUCT_HASH: Final = "__msgspec_cached_hash__"
 """The slot in which a Struct caches its hash; msgspec fills it again."""
-_ATTEMPTS: Final = 8
-"""How often an object is read again while others change it."""
 
 _new: Final = object.__new__
 _get: Final = object.__getattribute__
@@ -159,16 +163,12 @@ def _held_by(plan: RecordPlan, value: Any) -> tuple[Fields, Fields]:
     held, placed = _read(plan, value)
     if not plan.slots:
         return held, placed  # One copy.
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         seen, seen_placed = held, placed
         held, placed = _read(plan, value)
-        if _is_same(held, seen) and _is_same(placed, seen_placed):
+        if same_fields(held, seen) and same_fields(placed, seen_placed):
             return held, placed
     raise ChangedMeanwhile
-
-
-def _is_same(one: Fields, other: Fields) -> bool:
-    return list(one) == list(other) and all(map(is_, one.values(), other.values()))
 
 
 def _read(plan: RecordPlan, value: Any) -> tuple[Fields, Fields]:
