@@ -13,7 +13,6 @@ from ropewalk.codec._codes import Code
 from ropewalk.codec._opened import Form, Opened
 from ropewalk.errors import ChangedMeanwhile, FormatError, NotStorable, RopewalkError
 
-SEQUENCES: Final = frozenset({Code.DEQUE})
 MAPPINGS: Final = frozenset({Code.ORDERED_DICT, Code.COUNTER, Code.DEFAULT_DICT})
 
 CLASSES: Final[dict[int, type]] = {

@@ -131,7 +131,7 @@ def take_apart(entry: Entry, value: Any) -> tuple[Fields, list[str] | None]:
 
 
 def _take_apart(entry: Entry, plan: RecordPlan, value: Any) -> Fields:
-    held, placed = _held_by(plan, value)
+    held, placed = _held_and_placed(plan, value)
     if plan.only_dict and list(held) == plan.names:
         return held
     if entry.shape == "namedtuple":
@@ -145,7 +145,7 @@ def _take_apart(entry: Entry, plan: RecordPlan, value: Any) -> Fields:
         fields = {}
         for name in plan.names:
             where = placed if name in placed else held
-            fields[name] = where[name] if name in where else _asked(entry, value, name)
+            fields[name] = where[name] if name in where else _attribute(entry, value, name)
     hidden = (held.keys() | placed.keys()) - fields.keys() - plan.lazy
     if plan.caches_hash:
         hidden.discard(CACHED_HASH)
@@ -158,7 +158,7 @@ def _take_apart(entry: Entry, plan: RecordPlan, value: Any) -> Fields:
     return fields
 
 
-def _held_by(plan: RecordPlan, value: Any) -> tuple[Fields, Fields]:
+def _held_and_placed(plan: RecordPlan, value: Any) -> tuple[Fields, Fields]:
     """What is in the `__dict__` and in the slots of an object, as it was at one moment."""
     held, placed = _read(plan, value)
     if not plan.slots:
@@ -181,7 +181,7 @@ def _read(plan: RecordPlan, value: Any) -> tuple[Fields, Fields]:
     return _get(value, "__dict__").copy() if plan.has_dict else {}, placed
 
 
-def _asked(entry: Entry, value: Any, name: str) -> Any:
+def _attribute(entry: Entry, value: Any, name: str) -> Any:
     try:
         return getattr(value, name)
     except (RecursionError, MemoryError):

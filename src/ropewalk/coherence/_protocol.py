@@ -326,7 +326,7 @@ class Directory:
         if entry is not None and entry.token == token:
             entry.deadline = deadline
 
-    def based(self, agent: str, artifact: str, base: Base) -> list[Transition]:
+    def note_unconfirmed(self, agent: str, artifact: str, base: Base) -> list[Transition]:
         """An agent read or put something that nobody could confirm."""
         version = base.version
         assert version is not None

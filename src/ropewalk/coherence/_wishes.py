@@ -28,7 +28,7 @@ EDIT_SECONDS: Final = 60.0
 OnConflict: TypeAlias = Literal["merge", "raise", "overwrite"]
 """What becomes of a write whose base is no longer the newest version."""
 
-Settling: TypeAlias = OnConflict | Literal["replace"]
+ConflictPolicy: TypeAlias = OnConflict | Literal["replace"]
 """The same for one write: `replace` merges, and takes its own side where both changed a place."""
 
 
@@ -90,7 +90,7 @@ class Wanted:
     """What it was made from; None if the agent knew of nothing."""
     expected: Version | None
     """What must be the newest version."""
-    on_conflict: Settling
+    on_conflict: ConflictPolicy
     merged: bool = False
     replaced: bool = False
     """Whether it takes the place of what others wrote and its agent has not read."""

@@ -14,10 +14,10 @@ from ropewalk.coherence._committing import Committing
 from ropewalk.coherence._rebasing import Rebasing
 from ropewalk.coherence._turns import Turns
 from ropewalk.coherence._wishes import (
+    ConflictPolicy,
     Edit,
     OnConflict,
     Proposed,
-    Settling,
     Unsent,
     Wanted,
     is_there,
@@ -150,10 +150,10 @@ class Writing:
             # Its agent knows of nothing, so it takes the place of whatever there is.
             newest = self._authority.newest(artifact)
             return Wanted(content, None, newest, "overwrite", replaced=is_there(newest))
-        wanted = Wanted(content, base, base, self.settling(is_read))
+        wanted = Wanted(content, base, base, self._policy(is_read))
         return self.rebasing.settled(artifact, wanted)
 
-    def settling(self, is_read: bool) -> Settling:
+    def _policy(self, is_read: bool) -> ConflictPolicy:
         """What to do with a write when others wrote first.
 
         Changes to what its agent read must not be lost. An agent that only put replaces, as in

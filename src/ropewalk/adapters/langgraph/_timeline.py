@@ -74,7 +74,7 @@ class GraphTimeline(Timeline):
                 return self._seen(head)
             id, newest = (checkpoint_id_of(self._seen(one)) for one in (target, head))
             _, made = fork_at(self._done, str(id), newest, "rollback")
-            self._look_anew()
+            self._invalidate()
             return self._seen(self._find(made))
 
     def undo(self, sequence: int | None = None) -> Operation:
@@ -97,7 +97,7 @@ class GraphTimeline(Timeline):
                 )
             else:
                 done = self._step_undone(chosen)
-            self._look_anew()
+            self._invalidate()
             return done
 
     def _is_undoable(self, operation: Operation) -> bool:
@@ -131,10 +131,10 @@ class GraphTimeline(Timeline):
     def redo(self) -> Operation:
         """Do again what the last `undo` took back, unless work went on since."""
         done = self._done.redo()
-        self._look_anew()
+        self._invalidate()
         return done
 
-    def _look_anew(self) -> None:
+    def _invalidate(self) -> None:
         self._index = Index(self._history)  # The shown operations have other numbers now.
         self._look_again()
 

@@ -112,7 +112,7 @@ class Degrading(Reconciling):
         version, content = found
         if version.deleted or content is None:
             raise not_found(artifact)
-        self._telling.note(self._directory.based(agent, artifact, Base(version, True)))
+        self._telling.note(self._directory.note_unconfirmed(agent, artifact, Base(version, True)))
         given = Artifact(artifact, version, content, State.INVALID, "cache_hit", degraded=True)
         self._count(agent, artifact)
         if self._telling.is_watched:

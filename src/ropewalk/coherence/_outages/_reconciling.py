@@ -88,7 +88,7 @@ class Reconciling:
                 self._by_artifact.setdefault(name, {})[kept.number] = kept
             # Under the lock, so that it does not land before the agent has it as its base.
             for name, version in kept.versions.items():
-                self._directory.based(agent, name, Base(version, False))
+                self._directory.note_unconfirmed(agent, name, Base(version, False))
         self._beat.start()
         return kept
 
