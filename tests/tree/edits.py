@@ -264,18 +264,20 @@ class Editor:
             target.put(source.part)
 
     def shrink(self, value: Any, most: int) -> None:
-        """Keep a value from growing without end."""
+        """Keep a value from growing without end, as far as it can be emptied."""
         while len(places(value)) > most:
             holder = max(
                 [one for path, one in places(value) if type(one) in _GROWING and path], key=len
             )
+            if not holder:
+                return
             if type(holder) is list:
                 del holder[len(holder) // 3 :]
             elif type(holder) is deque:
                 for _ in range(len(holder) - len(holder) // 3):
                     holder.pop()
             else:
-                _refill(holder, list(holder.items())[::3])
+                _refill(holder, list(holder.items())[::3][: len(holder) // 3])
 
 
 def _refill(held: dict[Any, Any], pairs: list[tuple[Any, Any]]) -> None:
