@@ -35,6 +35,9 @@ class Medium(ABC):
         """Whether it cannot be told from what a crash leaves, as the documents say."""
         return False
 
+    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """Let go of what it holds."""
+
     def expect_small(self) -> None:
         """Damage is looked for in every part, so there must not be much."""
         assert 0 < sum(map(len, self.pieces.values())) <= MOST_BYTES

@@ -57,9 +57,12 @@ WEAK: Final = (
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, tuple[Medium, Mapping[str, object]]]:
+def made() -> Iterator[dict[str, tuple[Medium, Mapping[str, object]]]]:
     """The media that were made, with what each answers as long as it is sound."""
-    return {}
+    found: dict[str, tuple[Medium, Mapping[str, object]]] = {}
+    yield found
+    for medium, _ in found.values():
+        medium.close()
 
 
 @pytest.fixture
