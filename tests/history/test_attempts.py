@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ropewalk.errors import Unavailable
-from ropewalk.history import _attempts as attempts
+from ropewalk.history import commits as attempts
 
 
 def silent(sends: list[int], each: float, clock: list[float]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ropewalk import FileStore, MemoryStore
 from ropewalk.errors import FormatError, Full, NotAllowed, NotFound, RopewalkError
-from ropewalk.timeline import CheckpointStatus, Timeline, _sessions
+from ropewalk.timeline import CheckpointStatus, Timeline, sessions
 from ropewalk.tree import ObjectId
 
 
@@ -81,7 +81,7 @@ def test_a_tree_can_be_had_line_by_line(agent: Timeline) -> None:
 def test_long_work_on_a_session_tells_how_far_it_is(
     agent: Timeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_sessions, "_TOLD_AFTER", 1)
+    monkeypatch.setattr(sessions, "_TOLD_AFTER", 1)
     told: list[tuple[str, int]] = []
     file = tmp_path / "session"
 

@@ -232,12 +232,12 @@ def test_an_id_may_be_shortened_as_long_as_it_is_unique(agent: Timeline) -> None
 
 
 def test_a_beginning_that_several_share_is_refused(agent: Timeline) -> None:
-    from ropewalk.timeline import _finding
+    from ropewalk.timeline import search
 
     ids = steps(agent, 40)
     shared = next(id[:1] for id in ids if sum(one[:1] == id[:1] for one in ids) > 1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_finding, "SHORTEST", 1)
+        patched.setattr(search, "SHORTEST", 1)
         with pytest.raises(InvalidInput, match="several"):
             agent.get(shared)
 

@@ -23,7 +23,7 @@ from ropewalk.store import Problem, SpaceStats, Store, migrate, split_name
 from ropewalk.store import open as open_store
 from ropewalk.threads._config import Address
 from ropewalk.timeline import Timeline
-from ropewalk.timeline._timeline import TENANT
+from ropewalk.timeline.timeline import TENANT
 
 Recent = Annotated[
     int,

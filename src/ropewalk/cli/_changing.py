@@ -13,7 +13,7 @@ from ropewalk.cli._looking import action_of, branches, operation_record, step_re
 from ropewalk.cli._threads import read_id
 from ropewalk.codec import Path, parse_path
 from ropewalk.errors import NotFound
-from ropewalk.history._undoing import REDOES, UNDOES
+from ropewalk.history.undo import REDOES, UNDOES
 from ropewalk.store import Operation, Scalar
 from ropewalk.timeline import BranchInfo, Checkpoint, Timeline
 

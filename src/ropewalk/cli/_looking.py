@@ -12,11 +12,10 @@ from ropewalk.cli._artifacts import sets_in, told_sets
 from ropewalk.cli._command import Run, command
 from ropewalk.cli._output import Span, on_one_line
 from ropewalk.cli._threads import names_by_user
-from ropewalk.history._undoing import REDOES, UNDOES
+from ropewalk.history.undo import REDOES, UNDOES
 from ropewalk.store import Operation, Store
-from ropewalk.timeline import Checkpoint, CheckpointStatus, Timeline, TreeLine
-from ropewalk.timeline import _drawing as drawing
-from ropewalk.timeline._past import Past
+from ropewalk.timeline import Checkpoint, CheckpointStatus, Timeline, TreeLine, drawing
+from ropewalk.timeline.checkpoint import Past
 
 Limit = Annotated[
     int, typer.Option("--limit", "-n", min=0, help="How many to show at most; 0 shows all.")

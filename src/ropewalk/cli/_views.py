@@ -18,8 +18,7 @@ from ropewalk.threads._listing import message_of
 from ropewalk.threads._parts import content_to_stored
 from ropewalk.threads._times import from_microseconds
 from ropewalk.timeline import Checkpoint, Diff
-from ropewalk.timeline._comparing import shown_lines
-from ropewalk.timeline._past import Past
+from ropewalk.timeline.checkpoint import Past, shown_lines
 from ropewalk.tree import ABSENT, Change
 
 _MESSAGES = "messages"

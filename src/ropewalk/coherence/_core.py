@@ -37,7 +37,7 @@ from ropewalk.coherence._watching import Watching
 from ropewalk.coherence._wishes import OnConflict
 from ropewalk.coherence._writing import Writing
 from ropewalk.errors import InvalidInput
-from ropewalk.history._merging import check_mergers
+from ropewalk.history.merging import check_mergers
 from ropewalk.store import Store
 from ropewalk.store._asynchronous import Threads, twin
 from ropewalk.store._checks import expect

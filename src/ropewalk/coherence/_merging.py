@@ -8,7 +8,7 @@ from typing import Final
 from ropewalk.codec import Codec
 from ropewalk.coherence._content import Content
 from ropewalk.errors import MergeConflict
-from ropewalk.history._merging import Merging, merge_late
+from ropewalk.history.merging import Merging, merge_late
 from ropewalk.tree import (
     ABSENT,
     Commit,

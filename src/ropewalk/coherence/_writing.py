@@ -24,7 +24,7 @@ from ropewalk.coherence._wishes import (
     number_of,
 )
 from ropewalk.errors import LeaseHeld, NotFound, VersionConflict
-from ropewalk.history._attempts import Backoff
+from ropewalk.history.commits import Backoff
 
 if TYPE_CHECKING:
     from ropewalk.coherence._client import Client

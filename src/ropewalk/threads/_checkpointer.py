@@ -14,7 +14,7 @@ from ropewalk.codec import Classes, Codec
 from ropewalk.codec._given import codec_of
 from ropewalk.errors import InvalidInput, MessageNotFound
 from ropewalk.history import History
-from ropewalk.history._recent import SharedObjects
+from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store
 from ropewalk.store._asynchronous import Threads, twin
 from ropewalk.store._forking import freed_after_fork

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ropewalk.errors import InvalidInput, InvalidName
 from ropewalk.store import space_name
 from ropewalk.threads._checking import plain
-from ropewalk.timeline._names import check_agent
+from ropewalk.timeline.timeline import check_agent
 
 Id: TypeAlias = str | int
 """What may name a thread, a user or a message: text, or a whole number."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ropewalk.errors import NotFound
 from ropewalk.history import MAIN, Commit, History
 from ropewalk.store import ref_name
-from ropewalk.timeline._current import branch_in
+from ropewalk.timeline.branches import branch_in
 from ropewalk.tree import ObjectId, Reader
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from ropewalk.history import MAIN, Commit, History, StepFields
-from ropewalk.history._recent import SharedObjects
+from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.threads._changes import Changes
 from ropewalk.threads._contents import Contents

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from ropewalk.errors import InvalidInput
-from ropewalk.history._merging import reading_too
+from ropewalk.history.merging import reading_too
 from ropewalk.threads._contents import IDS, MARKS, Contents, Marks
 from ropewalk.timeline import Checkpoint, Timeline
 from ropewalk.tree import ABSENT, Edited, Mergers, ObjectId, Reader

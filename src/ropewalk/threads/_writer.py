@@ -7,7 +7,7 @@ from typing import Any
 
 from ropewalk.errors import MessageNotFound
 from ropewalk.history import Commit, History, StepFields
-from ropewalk.history._recent import SharedObjects
+from ropewalk.history.object_cache import SharedObjects
 from ropewalk.threads._changes import Changes, Known, Plan, Planner
 from ropewalk.threads._contents import STATE, Contents
 from ropewalk.tree import ABSENT, Edited, ObjectId

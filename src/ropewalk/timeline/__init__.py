@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from ropewalk.timeline._checkpoint import Checkpoint, CheckpointStatus
-from ropewalk.timeline._comparing import Diff
-from ropewalk.timeline._drawing import TreeLine
-from ropewalk.timeline._past import Past
-from ropewalk.timeline._steps import (
+from ropewalk.timeline.checkpoint import Checkpoint, CheckpointStatus, Diff, Past
+from ropewalk.timeline.drawing import TreeLine
+from ropewalk.timeline.steps import (
     Middleware,
     checkpoint_context,
     forget_agents,
@@ -15,7 +13,7 @@ from ropewalk.timeline._steps import (
     safe_execute,
     step,
 )
-from ropewalk.timeline._timeline import BranchInfo, Timeline
+from ropewalk.timeline.timeline import BranchInfo, Timeline
 
 __all__ = [
     "BranchInfo",

@@ -43,7 +43,7 @@ from ropewalk.errors import (
     Unavailable,
     VersionConflict,
 )
-from ropewalk.history._attempts import Backoff
+from ropewalk.history.commits import Backoff
 from ropewalk.store._haste import hasty
 from ropewalk.tree import ABSENT
 

@@ -38,7 +38,7 @@ from ropewalk.adapters.langgraph._vectors import Indexing, Partitions
 from ropewalk.codec import Classes, Codec
 from ropewalk.errors import InvalidInput, RopewalkError
 from ropewalk.history import MAIN, Branch, History
-from ropewalk.history._recent import SharedObjects
+from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store, space_name
 from ropewalk.store._asynchronous import Closes, Threads, twin
 from ropewalk.store._given import store_of

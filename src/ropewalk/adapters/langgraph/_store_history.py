@@ -15,14 +15,13 @@ from ropewalk.adapters.langgraph._store_records import (
 from ropewalk.adapters.langgraph._store_snapshot import Snapshot
 from ropewalk.errors import InvalidInput
 from ropewalk.history import MAIN, Commit, History
-from ropewalk.history import _refs as refs
-from ropewalk.store import Operation
+from ropewalk.store import Operation, ref_name
 from ropewalk.tree import ID_SIZE
 
 POSITION_KEY: Final = "ropewalk_memory"
 """Where the metadata of a checkpoint say at which commit the memory was."""
 
-HEAD: Final = refs.full_name(refs.BRANCH, MAIN)
+HEAD: Final = ref_name("branch", MAIN)
 
 
 def key_history(snapshot: Snapshot, name: Name) -> Iterator[ItemVersion]:

@@ -16,9 +16,8 @@ from ropewalk.adapters.langgraph._types import GraphTypes
 from ropewalk.adapters.langgraph._writing import Coder, Landing, OnConflict, Seen, Work
 from ropewalk.codec import default_codec
 from ropewalk.errors import MissingObjects, RefMoved, RopewalkError
-from ropewalk.history._attempts import Backoff
-from ropewalk.history._commits import Commits
-from ropewalk.history._recent import SharedObjects
+from ropewalk.history.commits import Backoff, Commits
+from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Move, Operation, Store
 from ropewalk.tree import Object, ObjectId
 

@@ -13,13 +13,12 @@ from ropewalk.adapters.langgraph._steps import CHECKPOINT
 from ropewalk.codec import Codec
 from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.history import MAIN, Commit, History
-from ropewalk.history import _undoing as undoing
+from ropewalk.history import undo as undoing
 from ropewalk.store import Operation, Store, split_name
 from ropewalk.timeline import Checkpoint, Timeline
-from ropewalk.timeline import _finding as finding
-from ropewalk.timeline._finding import check_limit
-from ropewalk.timeline._index import Index
-from ropewalk.timeline._refusing import refuse
+from ropewalk.timeline import search as finding
+from ropewalk.timeline.search import Index, check_limit
+from ropewalk.timeline.timeline import refuse
 
 
 class GraphTimeline(Timeline):

@@ -21,7 +21,7 @@ from ropewalk.coherence._authorities._names import BRANCH, GRANT, NAME, names_of
 from ropewalk.coherence._content import Content
 from ropewalk.coherence._protocol import Version
 from ropewalk.errors import Conflict, MissingObjects, NotFound, RefMoved, WriteIdReused
-from ropewalk.history._commits import Commits
+from ropewalk.history.commits import Commits
 from ropewalk.store import (
     Fence,
     Lease,

@@ -14,13 +14,12 @@ from ropewalk.coherence._content import Content
 from ropewalk.coherence._protocol import Version
 from ropewalk.errors import NotFound
 from ropewalk.history import Commit, History
-from ropewalk.history._commits import Commits
+from ropewalk.history.commits import Commits
 from ropewalk.store import MemoryStore, Move, Operation, Store, ref_name, space_name, split_name
 from ropewalk.timeline import BranchInfo, Checkpoint, Timeline, TreeLine
-from ropewalk.timeline._drawing import one_line
-from ropewalk.timeline._finding import SHORTEST, line_to
-from ropewalk.timeline._index import Index
-from ropewalk.timeline._refusing import refuse
+from ropewalk.timeline.drawing import one_line
+from ropewalk.timeline.search import SHORTEST, Index, line_to
+from ropewalk.timeline.timeline import refuse
 from ropewalk.tree import ObjectId, TreeWriter, make_commit
 
 _PAGE: Final = 2000

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ropewalk.errors import RefMoved
-from ropewalk.history._attempts import Backoff
-from ropewalk.history._commits import Commits
-from ropewalk.history._refs import PIN, Pin, full_name, pin_of
+from ropewalk.history import Pin
+from ropewalk.history.commits import PIN, Backoff, Commits
 from ropewalk.state._typed._healing import heal
-from ropewalk.store import Move, Ref, Store
+from ropewalk.store import Move, Ref, Store, ref_name
 from ropewalk.store._contents import drop_expired, hash_of
 from ropewalk.store._own import CONTENT_SPACE as CONTENT
 from ropewalk.store._own import EXPIRES_AT
@@ -49,7 +48,7 @@ def keep(store: Store, contents: Sequence[Kept], expires_at: int | None, slack: 
         objects: list[Object] = []
         needs: list[ObjectId] = []
         for one in {one.root: one for one in contents}.values():
-            name = full_name(PIN, one.root.hex())
+            name = ref_name(PIN, one.root.hex())
             found = store.ref(CONTENT, name)
             if found is not None and _lasts(_pins(store, [found])[0], expires_at, slack):
                 healed = heal(store, one.objects)
@@ -74,7 +73,7 @@ def drop(store: Store, root: ObjectId) -> bool:
     """Drop the pin of a content; False if there was none."""
     commits, backoff = Commits(store, CONTENT), Backoff()
     while True:
-        found = store.ref(CONTENT, full_name(PIN, root.hex()))
+        found = store.ref(CONTENT, ref_name(PIN, root.hex()))
         if found is None:
             return False
         try:
@@ -101,7 +100,7 @@ async def aprune_expired(backend: Store, now: int | None = None) -> list[str]:
 
 def _pins(store: Store, refs: Sequence[Ref]) -> list[Pin]:
     read = store.read([ref.target for ref in refs])
-    return [pin_of(ref, read_commit(one)) for ref, one in zip(refs, read, strict=True)]
+    return [Pin.of(ref, read_commit(one)) for ref, one in zip(refs, read, strict=True)]
 
 
 def _lasts(pin: Pin, expires_at: int | None, slack: int) -> bool:

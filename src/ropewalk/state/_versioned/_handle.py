@@ -19,9 +19,9 @@ from ropewalk.errors import (
     Unavailable,
 )
 from ropewalk.history import Commit, History, StepFields
-from ropewalk.history._commits import new_write_id
-from ropewalk.history._merging import Merging, merge_late, reading_too, removed
-from ropewalk.history._recent import RecentObjects
+from ropewalk.history.commits import new_write_id
+from ropewalk.history.merging import Merging, merge_late, reading_too, removed
+from ropewalk.history.object_cache import RecentObjects
 from ropewalk.state._versioned._reconciling import Reconciler
 from ropewalk.state._versioned._shelves import At, Shelves, inside
 from ropewalk.store import REMEMBERED_WRITES

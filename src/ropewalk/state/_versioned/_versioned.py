@@ -18,7 +18,7 @@ from ropewalk.errors import (
     RopewalkError,
 )
 from ropewalk.history import MAIN, At, Commit, History, StepFields
-from ropewalk.history._merging import check_mergers, removed
+from ropewalk.history.merging import check_mergers, removed
 from ropewalk.state._state import Recorded, State
 from ropewalk.state._versioned._blocks import Blocks
 from ropewalk.state._versioned._checkout import Checkout, recorded, resolve

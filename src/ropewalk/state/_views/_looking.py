@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from ropewalk.codec import Path
 from ropewalk.errors import InvalidInput, NotStorable
-from ropewalk.history._merging import reading_too
+from ropewalk.history.merging import reading_too
 from ropewalk.state._live import Live
 from ropewalk.state._versioned._checkout import Checkout
 from ropewalk.state._versioned._namespace import Namespace

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from ropewalk.codec import Codec, Path, Registry, spell_path
 from ropewalk.errors import PathNotFound
 from ropewalk.history import Commit, History
-from ropewalk.history._merging import reading_too
+from ropewalk.history.merging import reading_too
 from ropewalk.state._versioned._shelves import NAMESPACES, Place
 from ropewalk.state._views._nodes import Node, counted, plain_text, with_namespaces
 from ropewalk.state._views._parts import Looker

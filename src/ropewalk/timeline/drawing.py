@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.history import History
 from ropewalk.store import ref_name, split_name
-from ropewalk.timeline._checkpoint import CheckpointStatus
-from ropewalk.timeline._index import ATTEMPT, BRANCH, TAG, Shape, alive, status_of
+from ropewalk.timeline.checkpoint import CheckpointStatus
+from ropewalk.timeline.search import ATTEMPT, BRANCH, TAG, Shape, alive, status_of
 from ropewalk.tree import Commit, ObjectId
 
 MERGED = "[merged]"

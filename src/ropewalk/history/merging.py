@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ropewalk.codec import Codec
 from ropewalk.errors import Conflict, MergeConflict
-from ropewalk.history._ancestry import Find, merge_bases
+from ropewalk.history.ancestry import Find, merge_bases
 from ropewalk.tree import (
     Commit,
     Edited,

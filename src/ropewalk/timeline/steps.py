@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 from ropewalk.codec import Codec
 from ropewalk.errors import InvalidInput, NotStorable, RopewalkError
 from ropewalk.store._forking import freed_after_fork
-from ropewalk.timeline._checkpoint import Checkpoint
-from ropewalk.timeline._execution import is_async
-from ropewalk.timeline._timeline import Timeline
+from ropewalk.timeline.checkpoint import Checkpoint
+from ropewalk.timeline.execution import is_async
+from ropewalk.timeline.timeline import Timeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,10 +16,11 @@ from ropewalk.errors import NotSaved, NotStorable
 from ropewalk.history import StepFields
 from ropewalk.recovery import Failure, Recovery, RecoveryStrategy
 from ropewalk.recovery._strategies import checked_strategies
-from ropewalk.timeline._checkpoint import Checkpoint, CheckpointStatus
+from ropewalk.timeline.checkpoint import Checkpoint, CheckpointStatus
 
 if TYPE_CHECKING:
-    from ropewalk.timeline._timeline import Timeline
+    from ropewalk.timeline.timeline import Timeline
+
 
 Function = Callable[[Any], Any]
 

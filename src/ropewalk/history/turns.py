@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
-from ropewalk.history._attempts import Backoff
+from ropewalk.history.commits import Backoff
 from ropewalk.store import Store
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._turns import Queue, Turn

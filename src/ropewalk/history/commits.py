@@ -1,21 +1,26 @@
-"""Commits in a store: found with few reads, and landed with one write."""
+"""Commits in a store: found with few reads, landed with one write, sent again where that helps."""
 
 from __future__ import annotations
 
 import os
+import random
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from ropewalk.errors import InvalidInput, MissingObjects, NotFound
-from ropewalk.history._attempts import sent
+from ropewalk.errors import InvalidInput, MissingObjects, NotFound, StoreClosed, Unavailable
 from ropewalk.store import Fence, Move, Operation, Store
 from ropewalk.store._forking import freed_after_fork
+from ropewalk.store._haste import tries_for
 from ropewalk.tree import Commit, Kind, Object, ObjectId, links, read_commit
 
 if TYPE_CHECKING:
     from ropewalk.store import Scalar
+
+BRANCH, TAG, PIN = "branch", "tag", "pin"
+"""The kinds of refs that a history has."""
 
 _REMEMBERED = 4096
 
@@ -153,3 +158,46 @@ class Commits:
 def new_write_id() -> str:
     """A write id that nobody else has."""
     return os.urandom(16).hex()
+
+
+R = TypeVar("R")
+
+_FIRST, _LONGEST = 0.0005, 0.02
+_RESENDS = 3
+_SOON = 5.0
+"""Whoever has waited longer than this for an answer sends only once more."""
+
+
+class Backoff:
+    """Waits of random length, longer with each attempt up to a bound.
+
+    Whoever lost a race waits a little, and two who lost together do not keep step.
+    """
+
+    def __init__(self) -> None:
+        self._span = _FIRST
+
+    def wait(self) -> None:
+        """Let others finish."""
+        time.sleep(random.uniform(0, self._span))  # noqa: S311
+        self._span = min(2 * self._span, _LONGEST)
+
+
+def sent(send: Callable[[], R]) -> R:
+    """Send a write that bears a write id, and again if no answer came.
+
+    The store recognises a write that it has, so sending again is harmless, and tells
+    whether the first one was done. Raises `Unavailable` when no answer comes at all: the
+    write may have been done then. A server that is silent is asked twice, not for ever.
+    """
+    began = time.monotonic()
+    for attempt in range(_RESENDS):
+        try:
+            return send()
+        except StoreClosed:
+            raise
+        except Unavailable:
+            if time.monotonic() - began > tries_for(_SOON):
+                break
+            time.sleep(_FIRST * 4**attempt)
+    return send()

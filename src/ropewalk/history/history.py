@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, Unpack
 
 from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import Conflict, InvalidInput, InvalidName, NotFound, RefMoved
-from ropewalk.history import _ancestry as ancestry
-from ropewalk.history import _refs as refs
-from ropewalk.history import _undoing as undoing
-from ropewalk.history._attempts import Backoff
-from ropewalk.history._branch import Branch
-from ropewalk.history._commits import Commits, StepFields, check_fields
-from ropewalk.history._merging import Merging, check_mergers, merge_commits, nearest
-from ropewalk.store import Move, Operation, Store, View
+from ropewalk.history import ancestry
+from ropewalk.history import undo as undoing
+from ropewalk.history.branch import Branch
+from ropewalk.history.commits import BRANCH, PIN, TAG, Backoff, Commits, StepFields, check_fields
+from ropewalk.history.merging import Merging, check_mergers, merge_commits, nearest
+from ropewalk.store import Move, Operation, Ref, Store, View, ref_name, split_name
 from ropewalk.store._asynchronous import Threads, twin, twin_iterator
 from ropewalk.store._checks import expect
 from ropewalk.store._own import EXPIRES_AT
@@ -45,6 +43,26 @@ MAIN = "main"
 """The branch that is meant when none is named."""
 
 _PAGE = 256
+
+
+class Pin(NamedTuple):
+    """A value that is kept although no branch needs it, perhaps only until a time."""
+
+    name: str
+    root: ObjectId
+    expires_at: int | None
+    """Microseconds since 1970; None keeps it until it is unpinned."""
+
+    @classmethod
+    def of(cls, ref: Ref, commit: Commit) -> Self:
+        """A pin, from its ref and the commit that it points to."""
+        expires_at = commit.extension.get(EXPIRES_AT)
+        ends = expires_at if isinstance(expires_at, int) else None
+        return cls(split_name(ref.name)[1], commit.root, ends)
+
+    def is_over(self, moment: int) -> bool:
+        """Whether its time is over at a moment."""
+        return self.expires_at is not None and self.expires_at <= moment
 
 
 class History:
@@ -89,7 +107,7 @@ class History:
             return self._commits.find(at)
         if not isinstance(at, str):
             raise InvalidInput(f"a commit is named by text or by its id, not {at!r:.80}")
-        for kind in (refs.BRANCH, refs.TAG):
+        for kind in (BRANCH, TAG):
             target = self._target(kind, at)
             if target is not None:
                 return self._commits.find(target)
@@ -159,15 +177,15 @@ class History:
 
     def branches(self) -> dict[str, ObjectId]:
         """The branches and the commits they are at, sorted by name."""
-        return self._named(refs.BRANCH)
+        return self._named(BRANCH)
 
     def create_branch(self, name: str, at: At = MAIN) -> Operation:
         """A new branch at a commit. Raises `Conflict` if there is one of that name."""
-        return self._create(refs.BRANCH, name, self.resolve(at))
+        return self._create(BRANCH, name, self.resolve(at))
 
     def delete_branch(self, name: str) -> Operation:
         """Remove a branch; its commits stay as long as something else names them."""
-        return self._remove(refs.BRANCH, name)
+        return self._remove(BRANCH, name)
 
     def move_branch(self, name: str, to: At, *, expected: At | None = None) -> Operation:
         """Put a branch at another commit, forward or back; nothing is deleted.
@@ -177,12 +195,12 @@ class History:
         target = self.resolve(to)
         before = None if expected is None else self.resolve(expected).id
 
-        full = refs.full_name(refs.BRANCH, name)
+        full = ref_name(BRANCH, name)
 
         def moves(view: View) -> list[Move]:
             found = _target_in(view, full)
             if found is None:
-                raise self._unknown(refs.BRANCH, name)
+                raise self._unknown(BRANCH, name)
             return [Move(full, before or found, target.id)]
 
         return self._move("move", full, moves, {"branch": name}, retry=expected is None)
@@ -218,10 +236,10 @@ class History:
         theirs = self.resolve(source)
         backoff = Backoff()
         while True:
-            view = self.store.view(self.space, refs.full_name(refs.BRANCH, into))
-            head = _target_in(view, refs.full_name(refs.BRANCH, into))
+            view = self.store.view(self.space, ref_name(BRANCH, into))
+            head = _target_in(view, ref_name(BRANCH, into))
             if head is None:
-                raise self._unknown(refs.BRANCH, into)
+                raise self._unknown(BRANCH, into)
             try:
                 found = self._commits.find(head)
                 return self._merge(into, found, theirs, mergers, fields, settle)
@@ -232,20 +250,20 @@ class History:
 
     def tags(self) -> dict[str, ObjectId]:
         """The tags and the commits they name, sorted by name."""
-        return self._named(refs.TAG)
+        return self._named(TAG)
 
     def create_tag(self, name: str, at: At = MAIN) -> Operation:
         """Name a commit for good. Raises `Conflict` if there is a tag of that name."""
-        return self._create(refs.TAG, name, self.resolve(at))
+        return self._create(TAG, name, self.resolve(at))
 
     def delete_tag(self, name: str) -> Operation:
         """Remove a tag."""
-        return self._remove(refs.TAG, name)
+        return self._remove(TAG, name)
 
-    def pins(self) -> list[refs.Pin]:
+    def pins(self) -> list[Pin]:
         """The pins, sorted by name, also those whose time is over."""
-        view = self.store.view(self.space, refs.prefix(refs.PIN))
-        return [refs.pin_of(ref, self._commits.find(ref.target)) for ref in view.refs]
+        view = self.store.view(self.space, f"{PIN}/")
+        return [Pin.of(ref, self._commits.find(ref.target)) for ref in view.refs]
 
     def pin(
         self,
@@ -270,7 +288,7 @@ class History:
         sending = [*(objects or ()), made]
         needed = [*(needs or ()), root]
 
-        full = refs.full_name(refs.PIN, name)
+        full = ref_name(PIN, name)
 
         def moves(view: View) -> list[Move]:
             return [Move(full, _target_in(view, full), kept.id)]
@@ -279,7 +297,7 @@ class History:
 
     def unpin(self, name: str) -> Operation:
         """Drop a pin; its value stays as long as something else reaches it."""
-        return self._remove(refs.PIN, name)
+        return self._remove(PIN, name)
 
     def prune_expired(self, now: int | None = None) -> list[str]:
         """Drop the pins whose time is over; their names. Objects are left to `gc`."""
@@ -287,13 +305,13 @@ class History:
         dropped: list[str] = []
 
         def moves(view: View) -> list[Move]:
-            pins = [(ref, refs.pin_of(ref, self._commits.find(ref.target))) for ref in view.refs]
+            pins = [(ref, Pin.of(ref, self._commits.find(ref.target))) for ref in view.refs]
             over = [(ref, pin) for ref, pin in pins if pin.is_over(moment)]
             dropped[:] = [pin.name for _, pin in over]
             return [Move(ref.name, ref.target, None) for ref, _ in over]
 
         if any(pin.is_over(moment) for pin in self.pins()):
-            self._move("prune", refs.prefix(refs.PIN), moves, {})
+            self._move("prune", f"{PIN}/", moves, {})
         return dropped
 
     # Operations.
@@ -338,7 +356,7 @@ class History:
             generation=1 + max((parent.generation for parent in parents), default=0),
             **about,
         )
-        move = Move(refs.full_name(kind, commit.id.hex()), None, commit.id)
+        move = Move(ref_name(kind, commit.id.hex()), None, commit.id)
         self.apply(kind, [move], {}, [*written.objects, made], [*written.needs, *commit.parents])
         return commit
 
@@ -376,17 +394,17 @@ class History:
 
     def _target(self, kind: str, name: str) -> ObjectId | None:
         try:
-            ref = self.store.ref(self.space, refs.full_name(kind, name))
+            ref = self.store.ref(self.space, ref_name(kind, name))
         except InvalidName:
             return None  # Nothing can have this name.
         return None if ref is None else ref.target
 
     def _named(self, kind: str) -> dict[str, ObjectId]:
-        view = self.store.view(self.space, refs.prefix(kind))
-        return {refs.short_name(ref): ref.target for ref in view.refs}
+        view = self.store.view(self.space, f"{kind}/")
+        return {split_name(ref.name)[1]: ref.target for ref in view.refs}
 
     def _create(self, kind: str, name: str, commit: Commit) -> Operation:
-        full = refs.full_name(kind, name)
+        full = ref_name(kind, name)
 
         def moves(view: View) -> list[Move]:
             if _target_in(view, full) is not None:
@@ -399,7 +417,7 @@ class History:
         return self._move(f"create-{kind}", full, moves, {kind: name}, needs=[commit.id])
 
     def _remove(self, kind: str, name: str) -> Operation:
-        full = refs.full_name(kind, name)
+        full = ref_name(kind, name)
 
         def moves(view: View) -> list[Move]:
             found = _target_in(view, full)
@@ -448,7 +466,7 @@ class History:
     ) -> Commit:
         find = self._commits.find
         bases = ancestry.merge_bases([ours.id], theirs.id, find)
-        name = refs.full_name(refs.BRANCH, into)
+        name = ref_name(BRANCH, into)
         metadata = {"action": "merge", "branch": into}
         if theirs in bases:
             return ours

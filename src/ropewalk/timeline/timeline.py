@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 from ropewalk.codec import Classes, Codec, Path
 from ropewalk.codec._given import codec_of
-from ropewalk.errors import Conflict, InvalidInput, NotFound, RefMoved
+from ropewalk.errors import Conflict, InvalidInput, InvalidName, NotFound, RefMoved
 from ropewalk.history import MAIN, Branch, Commit, History, StepFields
 from ropewalk.recovery import RecoveryStrategy
 from ropewalk.store import (
@@ -27,22 +28,17 @@ from ropewalk.store import (
 from ropewalk.store import open as open_store
 from ropewalk.store._asynchronous import Threads, twin
 from ropewalk.store._forking import freed_after_fork
-from ropewalk.timeline import _drawing as drawing
-from ropewalk.timeline import _finding as finding
-from ropewalk.timeline import _merging as merging
-from ropewalk.timeline._checkpoint import Checkpoint, CheckpointStatus
-from ropewalk.timeline._comparing import Diff
-from ropewalk.timeline._current import HEAD, living_branch, stored_branch
-from ropewalk.timeline._drawing import TreeLine
-from ropewalk.timeline._execution import Execution
-from ropewalk.timeline._index import Index
-from ropewalk.timeline._names import check_agent
+from ropewalk.timeline import branches, drawing, search
+from ropewalk.timeline.branches import HEAD, living_branch, stored_branch
+from ropewalk.timeline.checkpoint import Checkpoint, CheckpointStatus, Diff, Past
+from ropewalk.timeline.drawing import TreeLine
+from ropewalk.timeline.execution import Execution
+from ropewalk.timeline.search import Index
 from ropewalk.tree import Edited, Mergers, ObjectId, Reader, TreeWriter
 
-if TYPE_CHECKING:
-    from ropewalk.timeline._past import Past
-
 T = TypeVar("T", bound="Timeline")
+
+_SEPARATORS = re.compile(r"[/\\]")
 
 TENANT = "agents"
 """The tenant of timelines, unless another is named."""
@@ -173,30 +169,28 @@ class Timeline:
 
     def history(self, branch_name: str | None = None, limit: int | None = 50) -> list[Checkpoint]:
         """The steps of a branch, newest first; at most `limit`, all with None."""
-        finding.check_limit(limit)
+        search.check_limit(limit)
         start = self._branch_head(self._current if branch_name is None else branch_name)
         if start is None:
             return []
-        if limit is not None and limit <= finding.FEW:
+        if limit is not None and limit <= search.FEW:
             return [self._seen(commit) for commit in self._history.steps(start, limit)]
-        steps = finding.steps_of(self._history, self._index.shape(), start, limit)
+        steps = search.steps_of(self._history, self._index.shape(), start, limit)
         return [self._seen(commit) for commit in steps]
 
     def failures(self, limit: int | None = 50) -> list[Checkpoint]:
         """The attempts that failed, newest first."""
-        finding.check_limit(limit)
+        search.check_limit(limit)
         view = self.store.view(self._history.space, "attempt/")
         newest = sorted(view.refs, key=lambda ref: ref.sequence, reverse=True)[:limit]
         return [self._seen(self._history.resolve(ref.target)) for ref in newest]
 
     def at(self, moment: str | datetime | float) -> Past:
         """A read-only view of a checkpoint, or of the current branch at a time."""
-        from ropewalk.timeline._past import Past
-
         if isinstance(moment, str):
             return Past(self._history, self._seen(self._find(moment)))
         head = self._required_head()
-        return Past(self._history, self._seen(finding.at_time(self._history, head, moment)))
+        return Past(self._history, self._seen(search.at_time(self._history, head, moment)))
 
     def diff(self, a: str, b: str | None = None) -> Diff:
         """What changed from one checkpoint to another, or to the head: deep, by path."""
@@ -218,10 +212,10 @@ class Timeline:
         with self._lock:
             head = self._required_head()
             if to_checkpoint_id is None:
-                target = finding.steps_back(self._history, head, steps, self._current)
+                target = search.steps_back(self._history, head, steps, self._current)
             else:
                 target = self._find(to_checkpoint_id)
-                finding.expect_ancestor(self._history, target, head, self._current)
+                search.expect_ancestor(self._history, target, head, self._current)
             if target.id != head.id:
                 name = ref_name("branch", self._current)
                 self._move("rollback", [Move(name, head.id, target.id)], {"branch": self._current})
@@ -336,7 +330,7 @@ class Timeline:
         """
         with self._lock:
             theirs, ours = self._find(source_branch), self._required_head()
-            rules = merging.rules(self._history, strategy, ours, theirs, mergers)
+            rules = branches.rules(self._history, strategy, ours, theirs, mergers)
             told = description or f"Merged {source_branch}"
             commit = self._history._merge_settled(
                 theirs, self._current, rules, {"description": told}, self._settled
@@ -388,8 +382,8 @@ class Timeline:
 
     def blame(self, path: Path | str) -> Checkpoint:
         """The step that last wrote what is at a path; raises `PathNotFound`."""
-        line = finding.line_to(self._index.shape(), self._required_head())
-        return self._seen(finding.blame(self._history, line, _as_path(path)))
+        line = search.line_to(self._index.shape(), self._required_head())
+        return self._seen(search.blame(self._history, line, _as_path(path)))
 
     def bisect(
         self, predicate: Callable[[Any], bool], path: Path | str | None = None
@@ -400,9 +394,9 @@ class Timeline:
         the predicate is asked about what is there, and `ABSENT` where there is nothing.
         Raises `NotFound` if it is not true at the head.
         """
-        steps = finding.line_to(self._index.shape(), self._required_head())
-        ask = finding.asking(self._history, predicate, None if path is None else _as_path(path))
-        return self._seen(self._history.resolve(finding.bisect(steps, ask)))
+        steps = search.line_to(self._index.shape(), self._required_head())
+        ask = search.asking(self._history, predicate, None if path is None else _as_path(path))
+        return self._seen(self._history.resolve(search.bisect(steps, ask)))
 
     def visualize_tree(self, *, fold: int | None = 12, unicode: bool = True) -> str:
         """The steps as a tree, oldest first: status, description, short id, branches, tags.
@@ -420,7 +414,7 @@ class Timeline:
     @property
     def metrics(self) -> dict[str, int]:
         """How often what was done, and how much there is."""
-        return finding.metrics(self._index.shape())
+        return search.metrics(self._index.shape())
 
     def operations(self, after: int = 0, limit: int = 1000) -> list[Operation]:
         """What was done to this timeline, from number `after + 1` on."""
@@ -428,7 +422,7 @@ class Timeline:
 
     def last_operations(self, limit: int | None = 50) -> list[Operation]:
         """What was done last, newest first; at most `limit`, all with None."""
-        finding.check_limit(limit)
+        search.check_limit(limit)
         return list(islice(self._history.newest_operations(), limit))
 
     def watch(self, timeout: float | None = None) -> Iterator[Operation]:
@@ -472,7 +466,7 @@ class Timeline:
 
         `progress` is told what is being done, and with how many objects so far.
         """
-        from ropewalk.timeline._sessions import write_session
+        from ropewalk.timeline.sessions import write_session
 
         return write_session(self._history, path, progress)
 
@@ -492,7 +486,7 @@ class Timeline:
         `options` and the store are those of a `Timeline`. Since the data may be from somebody
         else, the timeline that is returned is one with `classes="declared"` unless you choose.
         """
-        from ropewalk.timeline._sessions import read_session
+        from ropewalk.timeline.sessions import read_session
 
         session = read_session(path)
         if "codec" not in options:
@@ -576,7 +570,7 @@ class Timeline:
         return found
 
     def _find(self, name: str) -> Commit:
-        return finding.find(self._history, self._index, name)
+        return search.find(self._history, self._index, name)
 
     def _seen(self, commit: Commit) -> Checkpoint:
         return Checkpoint(self._history, commit, self._index.status)
@@ -610,7 +604,7 @@ class Timeline:
         self, description: str, base: ObjectId, theirs: ObjectId, mergers: Mergers | None
     ) -> Checkpoint:
         """Bring the change from one state to another into the current branch."""
-        bring = merging.bringing(base, theirs, mergers, self._history.codec)
+        bring = branches.bringing(base, theirs, mergers, self._history.codec)
         with self._lock:
             handle = self._handle()
             commit = handle.update(
@@ -707,3 +701,37 @@ class Timeline:
 
 def _as_path(path: Path | str) -> Path:
     return (path,) if isinstance(path, str) else path
+
+
+def check_agent(name: str) -> str:
+    """The name, unless it would lead elsewhere if somebody took it for a path.
+
+    Raises `InvalidName`. A store would keep such a name apart, but exports, logs and
+    other programs may not be so careful.
+    """
+    parts = _SEPARATORS.split(name) if isinstance(name, str) else []
+    if len(parts) > 1 and ("" in (parts[0], parts[-1]) or {".", ".."} & set(parts)):
+        raise InvalidName(
+            f"{name!r:.80} looks like a path; the name of an agent is none. Slashes may stand "
+            "between parts, as in 'team/agent'."
+        )
+    return name
+
+
+def refuse(cls: type[Timeline], why: str, verbs: Iterable[tuple[str, str, str]]) -> None:
+    """Have methods of a class raise `InvalidInput`.
+
+    Each verb is the name of a method, what it would do, and what to do instead. In `why`,
+    `{name}` is the timeline's.
+    """
+    for method, verb, instead in verbs:
+        setattr(cls, method, _refusal(why, verb, instead))
+
+
+def _refusal(why: str, verb: str, instead: str) -> Callable[..., NoReturn]:
+    def refused(self: Timeline, *arguments: Any, **options: Any) -> NoReturn:
+        said = why.format(name=f"{self.name!r:.80}")
+        raise InvalidInput(f"{said}: {verb} is not done here. {instead}")
+
+    refused.__doc__ = f"Refused. {instead}"
+    return refused

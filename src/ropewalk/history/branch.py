@@ -26,9 +26,8 @@ from ropewalk.errors import (
     RopewalkError,
     WriteIdReused,
 )
-from ropewalk.history import _refs as refs
-from ropewalk.history._commits import StepFields, check_fields, new_write_id
-from ropewalk.history._merging import (
+from ropewalk.history.commits import BRANCH, StepFields, check_fields, new_write_id
+from ropewalk.history.merging import (
     Merging,
     check_mergers,
     merge_edited,
@@ -36,9 +35,9 @@ from ropewalk.history._merging import (
     reading_too,
     removed,
 )
-from ropewalk.history._recent import RecentObjects
-from ropewalk.history._turns import Hold, turn
-from ropewalk.store import REMEMBERED_WRITES, Move, Operation
+from ropewalk.history.object_cache import RecentObjects
+from ropewalk.history.turns import Hold, turn
+from ropewalk.store import REMEMBERED_WRITES, Move, Operation, ref_name
 from ropewalk.store._asynchronous import Threads, twin
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.tree import (
@@ -55,7 +54,8 @@ from ropewalk.tree import (
 from ropewalk.tree._commits import MERGED
 
 if TYPE_CHECKING:
-    from ropewalk.history._history import History
+    from ropewalk.history.history import History
+
 
 Edit: TypeAlias = Callable[[ObjectId | None, Reader], Edited]
 """Makes a new value of the one with a root; None before the first."""
@@ -93,7 +93,7 @@ class Branch:
 
     def __init__(self, history: History, name: str) -> None:
         self.history, self.name = history, name
-        self._ref = refs.full_name(refs.BRANCH, name)
+        self._ref = ref_name(BRANCH, name)
         self._writer = TreeWriter(history.codec)
         self._recent = RecentObjects(history.store.read)
         self._lock = freed_after_fork(threading.RLock())
@@ -142,7 +142,7 @@ class Branch:
                 self._head = self._look()
                 commit = self._head.commit
                 if commit is None:
-                    raise self.history._unknown(refs.BRANCH, self.name)
+                    raise self.history._unknown(BRANCH, self.name)
                 try:
                     value = self._writer.resume(commit.root, self.history.store.read)
                 except MissingObjects:

@@ -1,14 +1,20 @@
-"""A checkpoint: a commit as the developer of an agent sees it."""
+"""A checkpoint as the developer of an agent sees it, and what differs between two."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import unified_diff
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pprint import pformat
+from typing import Any
 
-if TYPE_CHECKING:
-    from ropewalk.history import Commit, History
+from ropewalk.codec import Path, format_path
+from ropewalk.history import Commit, History
+from ropewalk.tree import Change, get
+
+_WIDTH = 100
 
 
 class CheckpointStatus(StrEnum):
@@ -158,3 +164,112 @@ class Checkpoint:
     def __repr__(self) -> str:
         what = self.description or self.logic_step
         return f"<Checkpoint {self.short} {what!r} on {self.branch!r}, {self.status}>"
+
+
+class Past:
+    """A read-only view of a checkpoint. What it gives is the caller's own."""
+
+    def __init__(self, history: History, checkpoint: Checkpoint) -> None:
+        self._history = history
+        self.checkpoint = checkpoint
+        """The checkpoint that is looked at."""
+
+    @property
+    def state(self) -> Any:
+        """The whole state."""
+        return self.checkpoint.state
+
+    def get(self, path: Path | str) -> Any:
+        """What is at a path, of which no more is read than needed; raises `PathNotFound`."""
+        steps = (path,) if isinstance(path, str) else path
+        return get(
+            self.checkpoint.commit.root, steps, self._history.store.read, self._history.codec
+        )
+
+    def history(self, limit: int | None = 50) -> list[Checkpoint]:
+        """The steps that led here, newest first."""
+        return [
+            Checkpoint(self._history, commit, self.checkpoint._status)
+            for commit in self._history.steps(self.checkpoint.commit, limit)
+        ]
+
+    def __repr__(self) -> str:
+        return f"<Past at {self.checkpoint!r}>"
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What changed between two states: deep, by path."""
+
+    changes: tuple[Change, ...]
+
+    @property
+    def added(self) -> dict[Path, Any]:
+        """What is only in the second, by its path there."""
+        return {one.path: one.new for one in self.changes if one.kind == "added"}
+
+    @property
+    def removed(self) -> dict[Path, Any]:
+        """What is only in the first, by its path there."""
+        return {one.path: one.old for one in self.changes if one.kind == "removed"}
+
+    @property
+    def changed(self) -> dict[Path, tuple[Any, Any]]:
+        """What has another value, with both."""
+        return {one.path: (one.old, one.new) for one in self.changes if one.kind == "changed"}
+
+    @property
+    def reordered(self) -> list[Path]:
+        """Dicts whose keys are the same in another order."""
+        return [one.path for one in self.changes if one.kind == "reordered"]
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.changes)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The changes as plain values."""
+        return [
+            {
+                "kind": one.kind,
+                "path": format_path(one.path, "state"),
+                **({} if one.kind in ("added", "reordered") else {"old": one.old}),
+                **({} if one.kind in ("removed", "reordered") else {"new": one.new}),
+            }
+            for one in self.changes
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(line for one in self.changes for line in shown_lines(one))
+
+
+def shown_lines(change: Change, root: str = "state") -> Iterable[str]:
+    """A change for people; `root` is what the value that its path is in is called."""
+    path = format_path(change.path, root)
+    if change.kind == "reordered":
+        return [f"~ {path}: other order of keys"]
+    if change.kind == "added":
+        return _shown(f"+ {path}: ", change.new)
+    if change.kind == "removed":
+        return _shown(f"- {path}: ", change.old)
+    if isinstance(change.old, str) and isinstance(change.new, str) and "\n" in change.old:
+        return [f"~ {path}:", *_unified(change.old, change.new)]
+    return [*_shown(f"- {path}: ", change.old), *_shown(f"+ {path}: ", change.new)]
+
+
+def _unified(old: str, new: str) -> list[str]:
+    lines = unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2)
+    return [f"    {line}" for line in lines if not line.startswith(("---", "+++"))]
+
+
+def _shown(head: str, value: Any) -> list[str]:
+    try:
+        first, *more = pformat(value, width=_WIDTH, sort_dicts=False).splitlines()
+    except ValueError:  # Python writes no number of more than 4,300 digits.
+        first, more = "(holds a number that is too long to show)", []
+    return [head + first, *(f"{head[0]}     {line}" for line in more)]
