@@ -235,7 +235,7 @@ def test_a_new_process_reads_a_snapshot_and_what_is_behind_it(
     for step in range(300):
         name, one = names[step % 7], value(f"step {step}")
         move = Move(name, before[name], one.id)
-        store.commit(SPACE, [one], moves=[move], operation={"step": step}, write_id=f"w{step}")
+        store.commit(SPACE, [one], moves=[move], operation={"turn": step}, write_id=f"w{step}")
         before[name] = one.id
     log = store.path / "spaces" / "test" / "one" / "log"
     assert (log.parent / "snapshot.json").is_file()
@@ -250,7 +250,7 @@ def test_a_new_process_reads_a_snapshot_and_what_is_behind_it(
         last = value("step 299")
         move = Move(names[299 % 7], value("step 292").id, last.id)
         repeated = again.commit(
-            SPACE, [last], moves=[move], operation={"step": 299}, write_id="w299"
+            SPACE, [last], moves=[move], operation={"turn": 299}, write_id="w299"
         )
         assert repeated.sequence == 300
 

@@ -53,7 +53,7 @@ class Ledger:
     def _results(self, address: Address) -> Map | None:
         history = self._history(address)
         head = history.open(MAIN).head
-        return None if head is None else Map(head.root, self._store.read, self._codec)
+        return None if head is None else Map(head.root, history.read, self._codec)
 
     def _history(self, address: Address) -> History:
         # Users have tenants of their own here, too: `tools:alice` beside `threads:alice`.

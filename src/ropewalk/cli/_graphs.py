@@ -16,7 +16,7 @@ from ropewalk.cli._views import View
 from ropewalk.codec import Path, Undeclared, inspection_codec
 from ropewalk.store import Store
 from ropewalk.timeline import Checkpoint, Diff
-from ropewalk.tree import ABSENT, Change
+from ropewalk.tree import ABSENT, Change, Reader
 from ropewalk.tree._load import Loader
 
 _INTERNAL: Final = ("branch:", "start:", "join:", "__")
@@ -131,11 +131,12 @@ def graph_rows(store: Store) -> Iterator[GraphRow]:
     for name in graph_names(store):
         ref = store.ref(space_of(name), CHECKPOINTS)
         if ref is not None:
-            yield _row(store, name, Index(ref.target, store.read))
+            read = store.reader(space_of(name))
+            yield _row(name, Index(ref.target, read), read)
 
 
-def _row(store: Store, name: str, index: Index) -> GraphRow:
-    loader = Loader(store.read, inspection_codec)
+def _row(name: str, index: Index, read: Reader) -> GraphRow:
+    loader = Loader(read, inspection_codec)
     keys = index.keys()
     put = [Address.of(key) for key in keys if key.endswith(PUT)]
     newest = next(iter(index.newest_first("")), None) or next(iter(index.newest_first()), None)

@@ -169,7 +169,7 @@ def _position(place: Any, past: Past) -> int:
     if isinstance(place, int):
         return place
     history = past._history
-    contents = Contents.at(past.checkpoint.commit.root, history.store.read, history.codec)
+    contents = Contents.at(past.checkpoint.commit.root, history.read, history.codec)
     found = contents.position_of(place) if isinstance(place, str) else None
     if found is None:
         raise PathNotFound(f"the thread has no message {place!r:.80} there")

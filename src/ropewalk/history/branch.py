@@ -95,7 +95,7 @@ class Branch:
         self.history, self.name = history, name
         self._ref = ref_name(BRANCH, name)
         self._writer = TreeWriter(history.codec)
-        self._recent = RecentObjects(history.store.read)
+        self._recent = RecentObjects(history.read)
         self._lock = freed_after_fork(threading.RLock())
         self._head = self._look()
         self._seen = self._head.commit
@@ -144,7 +144,7 @@ class Branch:
                 if commit is None:
                     raise self.history._unknown(BRANCH, self.name)
                 try:
-                    value = self._writer.resume(commit.root, self.history.store.read)
+                    value = self._writer.resume(commit.root, self.history.read)
                 except MissingObjects:
                     if not self._moved_from(commit):
                         raise
@@ -350,7 +350,7 @@ class Branch:
                     hold.lost()
                     self._head = self._look()
                 except MissingObjects:
-                    self._recent = RecentObjects(self.history.store.read)
+                    self._recent = RecentObjects(self.history.read)
                     self._head = self._look()
                     if _id(self._head.commit) == _id(head.commit):
                         raise
@@ -417,6 +417,7 @@ class Branch:
             self._operation(action),
             write_id=write_id,
             epoch=epoch,
+            step=commit,
         )
         return self._landed(commit, operation)
 
@@ -428,7 +429,7 @@ class Branch:
         if theirs is None:
             raise removed(self.name, self.history.space)
         ours, made = self._make(change.root, () if seen is None else (seen,), notes)
-        read = reading_too(self.history.store.read, change.objects)
+        read = reading_too(self.history.read, change.objects)
         merged = merge_late(
             None if seen is None else seen.root,
             change.root,
@@ -452,6 +453,7 @@ class Branch:
             [Move(self._ref, theirs.id, commit.id)],
             self._operation("merge"),
             write_id=write_id,
+            step=commit,
         )
         self.history._commits.remember([ours])
         return self._landed(commit, operation), ours

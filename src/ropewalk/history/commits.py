@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ropewalk.errors import InvalidInput, MissingObjects, NotFound, StoreClosed, Unavailable
@@ -51,6 +52,7 @@ class Commits:
 
     def __init__(self, store: Store, space: str) -> None:
         self._store, self._space = store, space
+        self._read = store.reader(space)
         self._known: OrderedDict[ObjectId, Commit] = OrderedDict()
         self._lock = freed_after_fork(threading.Lock())
 
@@ -61,7 +63,7 @@ class Commits:
         if found is not None:
             return found
         try:
-            (read,) = self._store.read([id])
+            (read,) = self._read([id])
         except MissingObjects:
             raise NotFound(f"there is no commit {id.hex()} in the store") from None
         if read.kind != Kind.COMMIT:
@@ -75,7 +77,7 @@ class Commits:
         with self._lock:
             unknown = [id for id in ids if id not in self._known]
         try:
-            read = self._store.read(unknown)
+            read = self._read(unknown)
         except MissingObjects:
             return  # Whoever asks for the one that is missing is told.
         self.remember(read_commit(one) for one in read if one.kind == Kind.COMMIT)
@@ -88,7 +90,7 @@ class Commits:
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
 
-    def land(
+    def land(  # noqa: PLR0913 - as `Store.commit`
         self,
         objects: Sequence[Object],
         needs: Sequence[ObjectId],
@@ -98,8 +100,10 @@ class Commits:
         write_id: str | None = None,
         epoch: int | None = None,
         fence: Sequence[Fence] | None = None,
+        share: bool = False,
+        step: Commit | None = None,
     ) -> Operation:
-        """One write, sent again if no answer came.
+        """One write, sent again if no answer came; options as those of `Store.commit`.
 
         What it needs may be condemned, although refs reach it: a collection has yet to
         see that, or was killed before it could. Then it is sent along, and so revived.
@@ -109,7 +113,21 @@ class Commits:
         sending, needed = list(objects), list(needs)
         while True:
             try:
-                return self._send(sending, needed, moves, metadata, id, epoch, fence)
+                return sent(
+                    partial(
+                        self._store.commit,
+                        self._space,
+                        sending,
+                        needed,
+                        moves,
+                        operation=metadata,
+                        write_id=id,
+                        epoch=epoch,
+                        fence=fence,
+                        share=share,
+                        step=step,
+                    )
+                )
             except MissingObjects as error:
                 again = self._condemned(error.ids)
                 if again is None:
@@ -117,41 +135,18 @@ class Commits:
                 sending += again
                 needed += [link for one in again for link in links(one)]
 
-    def _send(
-        self,
-        objects: Sequence[Object],
-        needs: Sequence[ObjectId],
-        moves: Sequence[Move],
-        metadata: Mapping[str, Scalar],
-        write_id: str,
-        epoch: int | None,
-        fence: Sequence[Fence] | None,
-    ) -> Operation:
-        return sent(
-            lambda: self._store.commit(
-                self._space,
-                objects,
-                needs,
-                moves,
-                operation=metadata,
-                write_id=write_id,
-                epoch=epoch,
-                fence=fence,
-            )
-        )
-
     def _condemned(self, ids: Sequence[ObjectId]) -> list[Object] | None:
         """Objects that are there but condemned, and all such that they reach; or None."""
         found: dict[ObjectId, Object] = {}
         pending = list(ids)
         while pending:
             try:
-                read = self._store.read(pending)
+                read = self._read(pending)
             except MissingObjects:
                 return None
             found.update((one.id, one) for one in read)
             reached = {link for one in read for link in links(one)}
-            pending = self._store.missing(reached.difference(found))
+            pending = self._store.missing(reached.difference(found), self._space)
         return list(found.values())
 
 

@@ -83,6 +83,8 @@ class History:
             raise InvalidInput(f"an agent is a name, not a {type(agent).__name__}")
         store.view(space)  # The name is checked here, not at the first commit.
         self.store, self.space = store, space
+        self.read: Reader = store.reader(space)
+        """Reads objects of this history by their ids."""
         self.codec = default_codec if codec is None else codec
         self.agent = agent
         self._commits = Commits(store, space)
@@ -123,26 +125,26 @@ class History:
 
     def value(self, at: At = MAIN) -> Any:
         """The whole value of a commit."""
-        return load(self.resolve(at).root, self.store.read, self.codec)
+        return load(self.resolve(at).root, self.read, self.codec)
 
     def map(self, at: At = MAIN) -> Map:
         """The value of a commit as a `Map`, of which only what is asked for is read."""
-        return Map(self.resolve(at).root, self.store.read, self.codec)
+        return Map(self.resolve(at).root, self.read, self.codec)
 
     def metadata(self, at: At = MAIN) -> Any:
         """What was said about the step; None if nothing was."""
         root = self.resolve(at).metadata
-        return None if root is None else load(root, self.store.read, self.codec)
+        return None if root is None else load(root, self.read, self.codec)
 
     def events(self, at: At = MAIN) -> Any:
         """What happened during the step; None if nothing was recorded."""
         root = self.resolve(at).events
-        return None if root is None else load(root, self.store.read, self.codec)
+        return None if root is None else load(root, self.read, self.codec)
 
     def diff(self, old: At, new: At) -> list[Change]:
         """The differences between the values of two commits, by path."""
         before, after = self.resolve(old).root, self.resolve(new).root
-        return list(diff(before, after, self.store.read, codec=self.codec))
+        return list(diff(before, after, self.read, codec=self.codec))
 
     # Where commits come from.
 
@@ -293,7 +295,9 @@ class History:
         def moves(view: View) -> list[Move]:
             return [Move(full, _target_in(view, full), kept.id)]
 
-        return self._move("pin", full, moves, {"pin": name}, objects=sending, needs=needed)
+        return self._move(
+            "pin", full, moves, {"pin": name}, objects=sending, needs=needed, step=kept
+        )
 
     def unpin(self, name: str) -> Operation:
         """Drop a pin; its value stays as long as something else reaches it."""
@@ -335,13 +339,17 @@ class History:
         metadata: Mapping[str, Scalar] | None = None,
         objects: Sequence[Object] = (),
         needs: Sequence[ObjectId] = (),
+        *,
+        step: Commit | None = None,
     ) -> Operation:
         """Move several refs at once: all of them, or none.
 
-        For layers above that keep refs of their own. `action` is what the log calls it.
-        Raises `RefMoved` if one is not where its move expects it.
+        For layers above that keep refs of their own. `action` is what the log calls it, and
+        `step` the commit among the objects, if there is one. Raises `RefMoved` if a ref is
+        not where its move expects it.
         """
-        return self._commits.land(objects, needs, moves, {"action": action, **(metadata or {})})
+        said = {"action": action, **(metadata or {})}
+        return self._commits.land(objects, needs, moves, said, step=step)
 
     def keep(
         self, kind: str, value: Any, parents: Sequence[Commit], **fields: Unpack[StepFields]
@@ -357,7 +365,8 @@ class History:
             **about,
         )
         move = Move(ref_name(kind, commit.id.hex()), None, commit.id)
-        self.apply(kind, [move], {}, [*written.objects, made], [*written.needs, *commit.parents])
+        sending, needed = [*written.objects, made], [*written.needs, *commit.parents]
+        self.apply(kind, [move], {}, sending, needed, step=commit)
         return commit
 
     def undo(self, sequence: int | None = None) -> Operation:
@@ -436,6 +445,7 @@ class History:
         *,
         objects: list[Object] | None = None,
         needs: list[ObjectId] | None = None,
+        step: Commit | None = None,
         retry: bool = True,
     ) -> Operation:
         """Move refs as `moves` decides from where they are; again if they moved meanwhile.
@@ -447,9 +457,8 @@ class History:
             view = self.store.view(self.space, prefix)
             wanted = moves(view)
             try:
-                return self._commits.land(
-                    objects or (), needs or (), wanted, {"action": action, **metadata}
-                )
+                said = {"action": action, **metadata}
+                return self._commits.land(objects or (), needs or (), wanted, said, step=step)
             except RefMoved:
                 if not retry:
                     raise
@@ -474,10 +483,10 @@ class History:
             move = Move(name, ours.id, theirs.id)
             self._commits.land((), [theirs.id], [move], metadata)
             return theirs
-        how = Merging(find, self.store.read, mergers, self.codec)
+        how = Merging(find, self.read, mergers, self.codec)
         merged = merge_commits(ours, theirs, bases, how)
         if settle is not None:
-            merged = settle(merged, self.store.read)
+            merged = settle(merged, self.read)
         commit, made = make_commit(
             merged.root,
             (ours.id, theirs.id),
@@ -487,7 +496,7 @@ class History:
         )
         needs = [*merged.needs, merged.root, ours.id, theirs.id]
         move = Move(name, ours.id, commit.id)
-        self._commits.land([*merged.objects, made], needs, [move], metadata)
+        self._commits.land([*merged.objects, made], needs, [move], metadata, step=commit)
         return commit
 
     def _operation(self, sequence: int) -> Operation:

@@ -61,15 +61,19 @@ class SharedObjects(RecentObjects):
 
     def read(self, ids: Sequence[ObjectId]) -> list[Object]:
         """Objects in the order asked for; raises `MissingObjects`."""
+        return self.read_through(self._read, ids)
+
+    def read_through(self, read: Reader, ids: Sequence[ObjectId]) -> list[Object]:
+        """The same; what is not remembered is read by the reader of another space."""
         with self._lock:
             found = {id: self._known[id] for id in ids if id in self._known}
             for id in found:
                 self._known.move_to_end(id)
         absent = [id for id in ids if id not in found]
         if absent:
-            read = self._read(absent)
-            found.update((one.id, one) for one in read)
-            self.remember(read)
+            fresh = read(absent)
+            found.update((one.id, one) for one in fresh)
+            self.remember(fresh)
         return [found[id] for id in ids]
 
     def remember(self, objects: Iterable[Object]) -> None:

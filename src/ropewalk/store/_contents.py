@@ -63,7 +63,7 @@ def pins(store: Store) -> Iterator[tuple[Ref, Commit]]:
 def _opened(store: Store, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Commit]]:
     while True:
         try:
-            read = store.read([ref.target for ref in refs])
+            read = store.reader(CONTENT_SPACE)([ref.target for ref in refs])
         except MissingObjects:
             # A pin that was renewed or dropped leaves the old commit to any collection.
             asked = [store.ref(CONTENT_SPACE, ref.name) for ref in refs]

@@ -37,6 +37,7 @@ from ropewalk.store._own import OWN_SPACE, alias_ref
 from ropewalk.store._prepare import check_objects, prepare
 from ropewalk.store._reading import fetch_chains, read_bases, read_objects
 from ropewalk.store._records import (
+    KEY,
     Capabilities,
     Fence,
     Lease,
@@ -48,10 +49,12 @@ from ropewalk.store._records import (
     Stored,
     View,
     check_ids,
+    check_key,
 )
 from ropewalk.store._room import Room
 from ropewalk.store._watching import Log, Patience, awatch, watch
-from ropewalk.tree._objects import Object, ObjectId
+from ropewalk.tree._commits import Commit
+from ropewalk.tree._objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
@@ -142,24 +145,40 @@ class Store(Engine):
     # Objects.
 
     def read(self, ids: Iterable[ObjectId]) -> list[Object]:
-        """The objects with these ids, in this order, each verified against its hash.
+        """The shared objects with these ids, in this order, each verified against its hash.
 
+        What is not shared is found by the `reader` of its space.
         Raises `MissingObjects` with all that are absent, `DamagedObject` for the
         first that is not what its name says. A condemned object can still be read.
         """
         self._check_open()
         return read_objects(check_ids(ids, "what is read"), self._frames)
 
-    def missing(self, ids: Iterable[ObjectId]) -> list[ObjectId]:
-        """Those of the ids that a commit could not name in its needs."""
+    def reader(self, space: str) -> Reader:
+        """A function that reads objects of a space, and shared ones, as `read` does.
+
+        What a space holds is found by going through that space; what was committed in
+        another one is not promised to be found. Asks nobody before it is called.
+        """
         self._check_open()
+        check_space(space)
+        return self.read
+
+    def missing(self, ids: Iterable[ObjectId], space: str | None = None) -> list[ObjectId]:
+        """Those of the ids that a commit to a space could not name in its needs.
+
+        Without a space: those that are no shared objects of the store.
+        """
+        self._check_open()
+        if space is not None:
+            check_space(space)
         asked = list(dict.fromkeys(check_ids(ids, "ids")))
         found = self._presence(asked)
         return [id for id in asked if id not in found or found[id].condemned]
 
     # Spaces: refs and operations.
 
-    def commit(
+    def commit(  # noqa: PLR0913 - what a write may say; most calls say little
         self,
         space: str,
         objects: Iterable[Object] = (),
@@ -170,14 +189,24 @@ class Store(Engine):
         operation: Mapping[str, Scalar] | None = None,
         write_id: str | None = None,
         epoch: int | None = None,
+        share: bool = False,
+        step: Commit | None = None,
     ) -> Operation:
         """Store objects and move refs of one space: all of it, or nothing.
 
+        Objects are those of `make_object`: their names are trusted here, and a wrong one
+        is found when it is read. They belong to the space; with `share` every space of the
+        store can read and need them. `step` is the commit among them that this write
+        brings, so that an engine can show it in plain columns.
+
         `needs` names every object that the new ones point to and that is not among
-        them. They are looked up, unless `epoch` is still the space's own: the epoch at
+        them: objects of the space, or shared ones. They are looked up, unless `epoch` is
+        still the space's own: the epoch at
         which a commit that wrote or needed them succeeded, or of a `view` whose refs
         reach them. That they could be read says too little. `operation` is metadata
-        for the log.
+        for the log. Two of its keys mean something to the store: `key`, at most 16 bytes,
+        is what `find` looks for, and `step` is the id of a commit that the write brings
+        and that no ref moves to.
 
         A write id makes the commit safe to repeat: the same write returns the
         operation that was recorded. Without one, a fresh id is made.
@@ -190,8 +219,19 @@ class Store(Engine):
         """
         self._check_open()
         checked = check_objects(objects)
+        expect(step is None or isinstance(step, Commit), "a step is a Commit", step)
         batch = prepare(space, checked, needs, moves, fence, operation, write_id, epoch)
         return self._land(batch, list(checked.values()))
+
+    def find(self, space: str, key: bytes) -> list[int]:
+        """The sequence numbers of the operations that have a key, ascending.
+
+        `key` is what `commit` was given as `operation["key"]`.
+        """
+        self._check_open()
+        check_space(space)
+        check_key(key)
+        return self._find(space, key)
 
     def ref(self, space: str, name: str) -> Ref | None:
         """One ref, or None if the space has none of that name."""
@@ -510,6 +550,15 @@ class Store(Engine):
             self._frame_writer.forget({one.base for one in frames if one.id in ids and one.base})
             whole |= ids
 
+    def _find(self, space: str, key: bytes) -> list[int]:
+        """Look through the log, for an engine that has no index of keys."""
+        found: list[int] = []
+        after = 0
+        while page := self._operations(space, after, _PAGE):
+            found += [one.sequence for one in page if one.metadata.get(KEY) == key]
+            after = page[-1].sequence
+        return found
+
     def _read_bases(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Known]:
         return read_bases(ids, self._frames)
 
@@ -551,6 +600,7 @@ class Store(Engine):
     aread = twin(read)
     amissing = twin(missing)
     acommit = twin(commit)
+    afind = twin(find)
     aref = twin(ref)
     arefs = twin(refs)
     aview = twin(view)

@@ -30,6 +30,12 @@ MIGRATE = "migrate"
 UNDOES = "undoes"
 """The key for the number of another operation of the space, which history takes back."""
 
+KEY = "key"
+"""The key for what `Store.find` looks an operation up by."""
+STEP = "step"
+"""The key for the id of a commit that an operation brought and that no ref moved to."""
+MAX_KEY = 16
+
 _SCALARS = (type(None), bool, int, float, str, bytes)
 _SHORT = 16
 _OPERATION = (
@@ -250,11 +256,21 @@ def check_metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar]:
         size = len(ormsgpack.packb(copy))
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"an operation's metadata cannot be stored: {error}") from None
+    if KEY in copy:
+        check_key(copy[KEY])
+    if STEP in copy:
+        check_ids([copy[STEP]], 'what an operation has as its "step"')  # type: ignore[list-item]
     if size > MAX_METADATA_BYTES:
         raise InvalidInput(
             f"an operation's metadata takes {size} bytes; the most is {MAX_METADATA_BYTES}"
         )
     return copy
+
+
+def check_key(key: object) -> None:
+    """Raise `InvalidInput` for what no operation can be found by."""
+    if type(key) is not bytes or not 1 <= len(key) <= MAX_KEY:
+        raise InvalidInput(f"an operation's key is 1 to {MAX_KEY} bytes, not {key!r:.80}")
 
 
 def check_ids(ids: Iterable[ObjectId], what: str) -> list[ObjectId]:

@@ -92,7 +92,7 @@ class ThreadCheckpointer(Generic[StateT]):
         self._timelines: WeakKeyDictionary[Timeline, str] = WeakKeyDictionary()
         """Those in use that were opened here, with their spaces."""
         self._cache = StateCache(self.store, self._codec, cache_seconds)
-        self._directory = Directory(self.store, self._codec, self._objects.read)
+        self._directory = Directory(self.store, self._codec, self._objects)
 
     def __repr__(self) -> str:
         return f"<ThreadCheckpointer in {self.store!r}>"
@@ -243,7 +243,8 @@ class ThreadCheckpointer(Generic[StateT]):
         A thread of which only a state or messages were put is known too.
         """
         address = address_of(config)
-        return self._directory.info(address, self._thread(address).look())
+        thread = self._thread(address)
+        return self._directory.info(address, thread.history, thread.look())
 
     def list_threads(
         self,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ropewalk.codec import Codec
 from ropewalk.errors import FormatError, InvalidInput
 from ropewalk.history import Commit, History
+from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store, encode_part, split_name
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.threads._config import Address, Id, id_of, tenant_of
@@ -49,8 +51,8 @@ class _Listed(NamedTuple):
 class Directory:
     """The threads in a store. What was seen of a commit is remembered: it never changes."""
 
-    def __init__(self, store: Store, codec: Codec, read: Reader) -> None:
-        self._store, self._codec, self._read = store, codec, read
+    def __init__(self, store: Store, codec: Codec, objects: SharedObjects) -> None:
+        self._store, self._codec, self._objects = store, codec, objects
         self._lock = freed_after_fork(threading.Lock())
         self._seen: OrderedDict[ObjectId, _Seen] = OrderedDict()
 
@@ -95,41 +97,45 @@ class Directory:
         for space in self._store.spaces(f"{encode_part(tenant_of(user))}/"):
             name = split_name(space)[1]
             history = History(self._store, space, codec=self._codec, agent=name)
-            commit = look(history, self._read, None).commit
+            commit = look(history, self._reader(history), None).commit
             try:
-                info = self.info(Address(id_of(name), user, None), commit)
+                info = self.info(Address(id_of(name), user, None), history, commit)
             except (FormatError, ValueError):
                 continue  # A timeline of somebody else's: what it holds, or its name, says so.
             if commit is not None and info is not None:
                 yield _Listed(commit.time, name, info)
 
-    def info(self, address: Address, commit: Commit | None) -> ThreadInfo | None:
-        """What is known about a thread at a commit; None if it is empty."""
+    def info(self, address: Address, history: History, commit: Commit | None) -> ThreadInfo | None:
+        """What is known about a thread at a commit of its history; None if it is empty."""
         if commit is None:
             return None
-        seen = self._see(commit)
+        read = self._reader(history)
+        seen = self._see(commit, read)
         if seen.is_empty:
             return None
-        stored = {} if seen.record is None else Loader(self._read, self._codec).part(seen.record)
+        stored = {} if seen.record is None else Loader(read, self._codec).part(seen.record)
         stored["thread_id"] = address.thread_id
         if address.user_id is not None:
             stored["user_id"] = address.user_id
         # A time that somebody gave holds until the next change.
-        if "updated_at" not in stored or self._record_before(commit) == seen.record:
+        if "updated_at" not in stored or self._record_before(commit, read) == seen.record:
             stored["updated_at"] = commit.time
         return ThreadInfo.from_stored(stored)
 
-    def _record_before(self, commit: Commit) -> bytes | None:
+    def _reader(self, history: History) -> Reader:
+        return partial(self._objects.read_through, history.read)
+
+    def _record_before(self, commit: Commit, read: Reader) -> bytes | None:
         if not commit.parents:
             return None
-        (found,) = self._read(commit.parents[:1])
-        return self._see(read_commit(found)).record
+        (found,) = read(commit.parents[:1])
+        return self._see(read_commit(found), read).record
 
-    def _see(self, commit: Commit) -> _Seen:
+    def _see(self, commit: Commit, read: Reader) -> _Seen:
         with self._lock:
             found = self._seen.get(commit.id)
         if found is None:
-            contents = Contents.at(commit.root, self._read, self._codec)
+            contents = Contents.at(commit.root, read, self._codec)
             found = _Seen(contents.is_empty, contents.part(RECORD))
             with self._lock:
                 self._seen[commit.id] = found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Unpack
 
 from ropewalk.history import MAIN, Commit, History, StepFields
@@ -18,6 +19,7 @@ from ropewalk.threads._changes import Changes
 from ropewalk.threads._contents import Contents
 from ropewalk.threads._heads import Head, look
 from ropewalk.threads._writer import BranchGone, Writer
+from ropewalk.tree import Reader
 
 
 class Thread:
@@ -26,10 +28,11 @@ class Thread:
     def __init__(self, history: History, objects: SharedObjects, branch: str | None) -> None:
         self.history = history
         self._objects = objects
+        self._read: Reader = partial(objects.read_through, history.read)
         self._named = branch
         self._head = Head(branch or MAIN, None)
         """What was last seen."""
-        self._contents = Contents.at(None, objects.read, history.codec)
+        self._contents = Contents.at(None, self._read, history.codec)
         self._writing = freed_after_fork(threading.RLock())
         self._handles: dict[str, Writer] = {}
         self._watched = False
@@ -45,13 +48,13 @@ class Thread:
         root = None if commit is None else commit.root
         known = self._contents
         if known.root != root:
-            known = Contents.at(root, self._objects.read, self.history.codec)
+            known = Contents.at(root, self._read, self.history.codec)
             self._contents = known
         return known
 
     def look(self) -> Commit | None:
         """The newest commit; None before the first."""
-        self._head = look(self.history, self._objects.read, self._named)
+        self._head = look(self.history, self._read, self._named)
         return self._head.commit
 
     @property

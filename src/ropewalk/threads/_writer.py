@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ropewalk.errors import MessageNotFound
@@ -10,7 +11,7 @@ from ropewalk.history import Commit, History, StepFields
 from ropewalk.history.object_cache import SharedObjects
 from ropewalk.threads._changes import Changes, Known, Plan, Planner
 from ropewalk.threads._contents import STATE, Contents
-from ropewalk.tree import ABSENT, Edited, ObjectId
+from ropewalk.tree import ABSENT, Edited, ObjectId, Reader
 from ropewalk.tree._map_writer import Draft, MapWriter, Slot
 
 
@@ -30,8 +31,9 @@ class Writer:
         self._begun = begun
         """Whether the branch had a commit already."""
         self._codec, self._objects = history.codec, objects
+        self._read: Reader = partial(objects.read_through, history.read)
         self._branch = history.open(branch)
-        self._maps = MapWriter(history.codec, objects.read)
+        self._maps = MapWriter(history.codec, self._read)
         self._made: ObjectId | None = None
         """The last commit that was made here, of which the following is known."""
         self._state: Slot | None = None
@@ -78,7 +80,7 @@ class Writer:
             raise BranchGone
         self._begun = self._begun or root is not None
         self._forget_if_others_wrote()
-        contents = Contents(root, self._maps, self._objects.read, self._codec)
+        contents = Contents(root, self._maps, self._read, self._codec)
         if self._known is not None:
             self._known.tell(contents)
         self._plan = plan = Planner(contents, self._codec, self._state).plan(changes)

@@ -18,7 +18,7 @@ HEAD = ref_name("head", "current")
 def stored_branch(store: Store, space: str) -> str | None:
     """The branch that was last switched to, if one ever was."""
     ref = store.ref(space, HEAD)
-    return None if ref is None else _name(ref.target, store.read)
+    return None if ref is None else _name(ref.target, store.reader(space))
 
 
 def living_branch(store: Store, space: str) -> str | None:

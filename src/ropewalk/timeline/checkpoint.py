@@ -182,9 +182,7 @@ class Past:
     def get(self, path: Path | str) -> Any:
         """What is at a path, of which no more is read than needed; raises `PathNotFound`."""
         steps = (path,) if isinstance(path, str) else path
-        return get(
-            self.checkpoint.commit.root, steps, self._history.store.read, self._history.codec
-        )
+        return get(self.checkpoint.commit.root, steps, self._history.read, self._history.codec)
 
     def history(self, limit: int | None = 50) -> list[Checkpoint]:
         """The steps that led here, newest first."""

@@ -286,7 +286,7 @@ class Ahead:
         missing = [id for id in asked if id not in self._objects]
         if len(self._objects) > _KEPT:
             self._objects, missing = {}, asked
-        for one in self._history.store.read(missing) if missing else ():
+        for one in self._history.read(missing) if missing else ():
             self._objects[one.id] = one
         return [self._objects[id] for id in asked]
 
@@ -324,7 +324,7 @@ def asking(
         if path is None:
             return predicate(history.value(id))
         try:
-            found = get(history.resolve(id).root, path, history.store.read, history.codec)
+            found = get(history.resolve(id).root, path, history.read, history.codec)
         except PathNotFound:
             found = ABSENT
         return predicate(found)

@@ -130,7 +130,7 @@ def _write_all(history: History, log: list[Operation], out: Any, tell: Progress)
     for strict, starts in ((True, roots), (False, [id for one in log for id in ends(one)])):
         for visit in walk(starts, history.store._frames, seen):
             if visit.problem is None:
-                read = visit.object or history.store.read([visit.id])[0]
+                read = visit.object or history.read([visit.id])[0]
                 put([int(read.kind), read.payload])
                 written += 1
                 if written % _TOLD_AFTER == 0:

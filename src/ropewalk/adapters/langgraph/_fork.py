@@ -49,8 +49,8 @@ class Head(NamedTuple):
 
 def head_of(history: History, root: ObjectId | None) -> Head:
     """The newest checkpoint in an index."""
-    index = Index(root, history.store.read)
-    found = index.newest(ROOT, Loader(history.store.read, inspection_codec))
+    index = Index(root, history.read)
+    found = index.newest(ROOT, Loader(history.read, inspection_codec))
     return Head(root, None if found is None else found.address.id)
 
 
@@ -87,7 +87,7 @@ class _Fork:
 
     def __init__(self, history: History, root: ObjectId | None) -> None:
         self._history, self._root = history, root
-        read = history.store.read
+        read = history.read
         self.index = Index(root, read)
         self._builder, self._loader = Builder(read), Loader(read, inspection_codec)
         self._parts: dict[str | int, bytes | None] = {}

@@ -271,7 +271,7 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
         for space in self.store.spaces(f"{TENANT}/"):
             ref = self.store.ref(space, CHECKPOINTS)
             if ref is not None:
-                yield thread_of(space) or noted_name(ref.target, self.store.read)
+                yield thread_of(space) or noted_name(ref.target, self.store.reader(space))
 
     def timeline(self, thread_id: str) -> GraphTimeline:
         """A thread as a timeline: log, diff, blame, tree, and undo of what was done to it."""

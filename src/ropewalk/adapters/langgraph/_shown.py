@@ -8,7 +8,7 @@ against another run is on a branch that says so; pinned checkpoints have tags.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from ropewalk.adapters.langgraph._entries import Entry, Record
@@ -21,7 +21,7 @@ from ropewalk.history import MAIN
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name
 from ropewalk.store._decide import Batch
 from ropewalk.store._wrapping import WrapperStore
-from ropewalk.tree import Commit, Kind, Object, ObjectId, make_object
+from ropewalk.tree import Commit, Kind, Object, ObjectId, Reader, make_object
 from ropewalk.tree._load import Loader
 from ropewalk.tree._parts import linked
 
@@ -53,12 +53,16 @@ class ShownStore(WrapperStore):
         shown = self._look(space)
         return None if shown is None else shown.ids.get(checkpoint_id)
 
-    def read(self, ids: Iterable[ObjectId]) -> list[Object]:
-        """Objects by id, also the commits that are only shown."""
-        wanted = list(ids)
-        stored = [id for id in wanted if id not in self._commits]
-        found = dict(zip(stored, super().read(stored), strict=True)) if stored else {}
-        return [self._commits.get(id) or found[id] for id in wanted]
+    def reader(self, space: str) -> Reader:
+        """Reads objects of a space, also the commits that are only shown."""
+        read_stored = super().reader(space)
+
+        def read(ids: Sequence[ObjectId]) -> list[Object]:
+            stored = [id for id in ids if id not in self._commits]
+            found = dict(zip(stored, read_stored(stored), strict=True)) if stored else {}
+            return [self._commits.get(id) or found[id] for id in ids]
+
+        return read
 
     def _view(self, space: str, prefix: str) -> View:
         view, shown = super()._view(space, prefix), self._look(space)
@@ -100,7 +104,7 @@ class ShownStore(WrapperStore):
         return known
 
     def _made(self, space: str, root: ObjectId) -> Shown:
-        read = self.inner.read
+        read = self.inner.reader(space)
         index = Index(root, read)
         name = thread_of(space) or noted_name(root, read)
         loader = Loader(read, inspection_codec)

@@ -93,7 +93,7 @@ class RopewalkStore(Face, Closes):
         space = space_name(TENANT, name)
         self.store, self._owns_store = store_of(store)
         self._history = History(self.store, space, codec=self._codec, agent=name)
-        self._objects = SharedObjects(self.store.read, _OBJECT_BYTES)
+        self._objects = SharedObjects(self._history.read, _OBJECT_BYTES)
         self._latest = Snapshot(None, self._objects.read, self._codec)
         self._uses = 0
         self._expiry = Expiry(self.store, space)

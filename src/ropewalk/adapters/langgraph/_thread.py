@@ -31,7 +31,7 @@ class GraphThread:
     def __init__(self, store: Store, name: str, types: GraphTypes, on_conflict: OnConflict) -> None:
         self.space, self.name = space_of(name), name
         self._store = store
-        self._objects = SharedObjects(store.read)
+        self._objects = SharedObjects(store.reader(self.space))
         self._commits = Commits(store, self.space)
         self._types = types
         self._seen = Seen(Index(None, self._objects.read), None)

@@ -167,7 +167,7 @@ def graph_names(store: Store) -> list[str]:
     for space in store.spaces(f"{TENANT}/"):
         ref = store.ref(space, CHECKPOINTS)
         if ref is not None:
-            found.append(thread_of(space) or noted_name(ref.target, store.read))
+            found.append(thread_of(space) or noted_name(ref.target, store.reader(space)))
     return sorted(found)
 
 

@@ -84,6 +84,7 @@ class StoredAuthority(Authority):
 
     def after_fork(self) -> None:
         """In a child of this process: locks may be held by nobody."""
+        self._read = self.store.reader(self.space)
         self._commits = Commits(self.store, self.space)
         self._lock = threading.Lock()
         self._writers = _Writers(self._codec)
@@ -137,18 +138,18 @@ class StoredAuthority(Authority):
     def content(self, artifact: str, version: Version) -> Content:
         """What a version holds, read from the store."""
         root = self._commits.find(version.id).root
-        return Content.of(load(root, self.store.read, self._codec), self._codec)
+        return Content.of(load(root, self._read, self._codec), self._codec)
 
     def contents(self, versions: Sequence[Version]) -> list[Content]:
         """What several versions hold; small values take one request together."""
         self._commits.look_ahead([version.id for version in versions])
         roots = [self._commits.find(version.id).root for version in versions]
-        known = {one.id: one for one in self.store.read(dict.fromkeys(roots))}
+        known = {one.id: one for one in self._read(list(dict.fromkeys(roots)))}
 
-        def read(ids: Sequence[ObjectId]) -> list[Object]:
+        def read(ids: Sequence[ObjectId]) -> Sequence[Object]:
             if all(id in known for id in ids):
                 return [known[id] for id in ids]
-            return self.store.read(ids)
+            return self._read(ids)
 
         return [Content.of(load(root, read, self._codec), self._codec) for root in roots]
 
@@ -220,6 +221,7 @@ class StoredAuthority(Authority):
             {"action": action, "agent": agent, "versions": versions},
             write_id=write_id,
             fence=fences,
+            step=drafts[0].commit,
         )
 
     def _draft(self, change: Change, agent: str, moment: int, anew: bool) -> _Draft:

@@ -146,6 +146,7 @@ class _VersionHistory(History):
     def __init__(self, whole: History, artifact: str) -> None:
         # What the other one checked is not asked for again.
         self.store, self.space, self.codec = whole.store, whole.space, whole.codec
+        self.read = whole.read
         self.agent = artifact
         self._ref = names_of(artifact).ref
         self._commits = _NumberedCommits(whole.store, whole.space)
@@ -273,7 +274,7 @@ def timeline_of_versions(
         needs = [*written.needs, *commit.parents]
         move = Move(ref, None if last is None else last.id, commit.id)
         about = {"action": "commit", "agent": version.agent}
-        store.commit(space, [*written.objects, made], needs, [move], operation=about)
+        store.commit(space, [*written.objects, made], needs, [move], operation=about, step=commit)
         last = commit
     return ArtifactTimeline(name, artifact, store, codec, own=True)
 

@@ -38,6 +38,7 @@ class LogBus:
 
     def __init__(self, store: Store, space: str, *, queue: int = QUEUE) -> None:
         self._store, self._space = store, space
+        self._read = store.reader(space)
         self._place = place_of(store, space)
         self._exchange = Exchange(queue)
         self._over = freed_after_fork(threading.Event())
@@ -159,7 +160,7 @@ class LogBus:
                     self._exchange.deliver(topic, message)
 
     def _message(self, operation: Operation, part: str, id: ObjectId) -> bytes:
-        (found,) = self._store.read([id])
+        (found,) = self._read([id])
         commit = read_commit(found)
         artifact = str(commit.extension.get(NAME, decode_part(part)))
         before = commit.generation - 1

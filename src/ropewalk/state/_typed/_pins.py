@@ -18,7 +18,7 @@ from ropewalk.store import Move, Ref, Store, ref_name
 from ropewalk.store._contents import drop_expired, hash_of
 from ropewalk.store._own import CONTENT_SPACE as CONTENT
 from ropewalk.store._own import EXPIRES_AT
-from ropewalk.tree import Object, ObjectId, links, make_commit, read_commit
+from ropewalk.tree import Commit, Object, ObjectId, links, make_commit, read_commit
 
 _MANY = 64  # From so many objects on, it pays to ask first which of them are there.
 
@@ -45,6 +45,7 @@ def keep(store: Store, contents: Sequence[Kept], expires_at: int | None, slack: 
     commits, backoff = Commits(store, CONTENT), Backoff()
     while True:
         moves: list[Move] = []
+        step: Commit | None = None
         objects: list[Object] = []
         needs: list[ObjectId] = []
         for one in {one.root: one for one in contents}.values():
@@ -55,14 +56,15 @@ def keep(store: Store, contents: Sequence[Kept], expires_at: int | None, slack: 
                 objects += healed
                 needs += [link for made in healed for link in links(made)]
                 continue
-            made = _pin_object(one.root, expires_at)
+            step, made = _pin_commit(one.root, expires_at)
             moves.append(Move(name, None if found is None else found.target, made.id))
             objects += [*one.objects, made]
             needs += [*one.needs, one.root]
         if not moves and not objects:
             return
         try:
-            commits.land(*_unknown(store, objects, needs), moves, {"action": "pin"})
+            sending, needed = _unknown(store, objects, needs)
+            commits.land(sending, needed, moves, {"action": "pin"}, share=True, step=step)
         except RefMoved:
             backoff.wait()
         else:
@@ -99,7 +101,7 @@ async def aprune_expired(backend: Store, now: int | None = None) -> list[str]:
 
 
 def _pins(store: Store, refs: Sequence[Ref]) -> list[Pin]:
-    read = store.read([ref.target for ref in refs])
+    read = store.reader(CONTENT)([ref.target for ref in refs])
     return [Pin.of(ref, read_commit(one)) for ref, one in zip(refs, read, strict=True)]
 
 
@@ -110,9 +112,9 @@ def _lasts(pin: Pin, expires_at: int | None, slack: int) -> bool:
     return expires_at is not None and expires_at - slack <= pin.expires_at
 
 
-def _pin_object(root: ObjectId, expires_at: int | None) -> Object:
+def _pin_commit(root: ObjectId, expires_at: int | None) -> tuple[Commit, Object]:
     extension = {} if expires_at is None else {EXPIRES_AT: expires_at}
-    return make_commit(root, time=time.time_ns() // 1000, extension=extension)[1]
+    return make_commit(root, time=time.time_ns() // 1000, extension=extension)
 
 
 def _unknown(

@@ -29,7 +29,7 @@ class Checkout(Mapping[Any, Any]):
         """The commit that is looked at."""
         self.place = place
         """The names of the namespaces from the top to here."""
-        found: Map | None = Map(commit.root, history.store.read, history.codec)
+        found: Map | None = Map(commit.root, history.read, history.codec)
         for key in (key for name in place for key in (NAMESPACES, name)):
             found = None if found is None else found.inner(key)
         self._map: Mapping[Any, Any] = {} if found is None else found

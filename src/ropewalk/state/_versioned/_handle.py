@@ -89,7 +89,7 @@ class Handle:
         self.commit = commit
         self.noted: list[Mapping[str, Any]] = []
         self._sent: Sent | None = None
-        self._recent = RecentObjects(self.history.store.read)
+        self._recent = RecentObjects(self.history.read)
         self._writer = MapWriter(self.history.codec, self._recent.read)
         self.shelves = Shelves(self._writer, self.root)
 

@@ -69,7 +69,7 @@ def _handle(state: Versioned | Namespace) -> Source:
 
 def _past(checkout: Checkout) -> Source:
     history, commit = checkout._history, checkout.commit
-    read = history.store.read
+    read = history.read
     before = parent_version(history, commit)
     title = f"Checkout of {commit.short}"
     return Stored(title, history, checkout.place, Version(commit.root, read), before, commit)

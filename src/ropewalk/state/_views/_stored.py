@@ -38,7 +38,7 @@ class Version(NamedTuple):
 def parent_version(history: History, commit: Commit) -> Version | None:
     """What a commit went on from, if anything."""
     steps = list(history.steps(commit, 2))
-    return Version(steps[1].root, history.store.read) if len(steps) > 1 else None
+    return Version(steps[1].root, history.read) if len(steps) > 1 else None
 
 
 class Stored:
@@ -85,7 +85,7 @@ class Stored:
         return Node("", "lines", len(lines), lambda start, stop: lines[start:stop])
 
     def _steps(self) -> Iterator[tuple[str, Node]]:
-        read = self._history.store.read
+        read = self._history.read
         commits = self._history.steps(self._commit, _LOOKED_AT) if self._commit else ()
         for commit in commits:
             before = parent_version(self._history, commit)

@@ -20,7 +20,7 @@ from ropewalk.store import (
     ref_name,
 )
 from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, Base, point, value
-from ropewalk.tree import ObjectId
+from ropewalk.tree import ObjectId, make_commit
 
 DRAFT = ref_name("branch", "draft")
 
@@ -296,6 +296,44 @@ class CommitContract(Base):
             store.commit(SPACE)
 
         assert store.commit(SPACE, write_id="first") == first
+
+    def test_operations_are_found_by_their_key(self, store: Store, second: Store) -> None:
+        for key in (b"a", b"b", b"a", bytes(16)):
+            store.commit(SPACE, operation={"key": key})
+        store.commit(SPACE, operation={"other": b"a"})
+        store.commit(OTHER_SPACE, operation={"key": b"a"})
+
+        assert second.find(SPACE, b"a") == [1, 3]
+        assert second.find(SPACE, bytes(16)) == [4]
+        assert second.find(SPACE, b"c") == []
+        assert second.find("test/empty", b"a") == []
+        assert store.operations(SPACE, 2, 1)[0].metadata == {"key": b"a"}
+
+    def test_a_key_among_many_operations_is_found(self, store: Store) -> None:
+        for number in range(300):
+            store.commit(SPACE, operation={"key": number.to_bytes(2, "big")})
+
+        assert [store.find(SPACE, at.to_bytes(2, "big")) for at in (0, 299)] == [[1], [300]]
+
+    @pytest.mark.parametrize("key", [b"", bytes(17), "text", 1, None])
+    def test_a_key_is_a_few_bytes(self, store: Store, key: bytes) -> None:
+        with pytest.raises(InvalidInput, match="key"):
+            store.commit(SPACE, operation={"key": key})
+        with pytest.raises(InvalidInput, match="key"):
+            store.find(SPACE, key)
+
+    def test_a_write_may_name_the_commit_that_it_brings(self, store: Store) -> None:
+        root = value("root")
+        commit, made = make_commit(root.id, agent="me", status="failed")
+
+        done = store.commit(SPACE, [root, made], operation={"step": commit.id}, step=commit)
+
+        assert done.metadata["step"] == commit.id
+        assert store.reader(SPACE)([commit.id]) == [made]
+        with pytest.raises(InvalidInput, match="step"):
+            store.commit(SPACE, operation={"step": b"short"})
+        with pytest.raises(InvalidInput, match="step"):
+            store.commit(SPACE, step=commit.id)  # type: ignore[arg-type]
 
     def test_writes_without_an_id_are_told_apart(self, store: Store) -> None:
         assert store.commit(SPACE).write_id != store.commit(SPACE).write_id

@@ -29,7 +29,9 @@ class LifeContract(Base):
         (record,) = store.leases(SPACE)
         calls: list[Callable[[], object]] = [
             lambda: store.read([]),
+            lambda: store.reader(SPACE),
             lambda: store.missing([]),
+            lambda: store.find(SPACE, b"key"),
             lambda: store.commit(SPACE),
             lambda: store.ref(SPACE, MAIN),
             lambda: store.refs(SPACE),
