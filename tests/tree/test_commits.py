@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.errors import FormatError, InvalidInput
-from ropewalk.tree import Commit, Kind, links, make_commit, make_object, read_commit
+from ropewalk.tree import (
+    Commit,
+    Kind,
+    check_commit,
+    check_links,
+    links,
+    make_commit,
+    make_object,
+    read_commit,
+)
 from ropewalk.tree._commits import MAX_COMMIT_BYTES
 
 ROOT, PARENT, OTHER = b"r" * 32, b"p" * 32, b"o" * 32
@@ -45,7 +54,7 @@ COMMITS = st.fixed_dictionaries(
 def test_a_commit_comes_back_as_it_was(fields: dict[str, Any]) -> None:
     commit, made = make_commit(**fields)
 
-    assert read_commit(made) == commit
+    assert read_commit(made) == check_commit(made) == commit
     assert all(getattr(commit, name) == value for name, value in fields.items())
     assert (commit.id, made.kind) == (made.id, Kind.COMMIT)
 
@@ -74,10 +83,10 @@ def test_the_bytes_of_a_commit_never_change() -> None:
     assert commit.short == "4b54608435f1"
 
 
-def test_the_links_of_a_commit_are_its_values_and_parents() -> None:
+def test_the_links_of_a_commit_stand_in_the_order_of_its_fields() -> None:
     _, made = make_commit(ROOT, (PARENT, OTHER), metadata=b"m" * 32, events=b"e" * 32)
 
-    assert links(made) == [ROOT, b"m" * 32, b"e" * 32, PARENT, OTHER]
+    assert links(made) == [ROOT, PARENT, OTHER, b"m" * 32, b"e" * 32]
 
 
 def test_what_is_put_into_an_extension_later_is_not_in_the_commit() -> None:
@@ -179,7 +188,9 @@ def test_bytes_that_are_no_commit_are_refused(place: int, value: Any) -> None:
 )
 def test_a_commit_has_one_accepted_spelling(payload: bytes) -> None:
     with pytest.raises(FormatError):
-        read_commit(make_object(Kind.COMMIT, payload))
+        check_commit(make_object(Kind.COMMIT, payload))
+    with pytest.raises(FormatError):
+        check_links(make_object(Kind.COMMIT, payload))
 
 
 @given(st.binary(max_size=200))
@@ -187,6 +198,7 @@ def test_bytes_from_anywhere_are_a_commit_or_a_format_error(payload: bytes) -> N
     made = make_object(Kind.COMMIT, payload)
     try:
         read = read_commit(made)
+        assert all(len(id) == 32 for id in links(made))
     except FormatError:
         return
     assert isinstance(read, Commit)

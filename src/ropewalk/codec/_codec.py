@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from functools import partial
 from itertools import chain
 from threading import get_ident
 from typing import Any, Final, Literal
 
-from ormsgpack import Ext, Fragment
+from ormsgpack import Ext, Fragment, packb
 
 from ropewalk.codec import _numpy
 from ropewalk.codec._atoms import atom_of
@@ -20,12 +20,12 @@ from ropewalk.codec._collections import MAPPINGS, open_collection
 from ropewalk.codec._decoder import Decoder, no_links
 from ropewalk.codec._frames import open_frame
 from ropewalk.codec._msgpack import (
+    OPTIONS,
     array_header,
-    binary_types,
     extension,
     hidden_failure,
     holds_binary,
-    may_hold_binary,
+    holds_packed,
     nesting_exceeds,
     pack,
     says_too_deep,
@@ -99,6 +99,10 @@ class Codec:
 
         Only for comparing with bytes that hold no binary value.
         """
+        try:
+            return packb(value, None, OPTIONS)
+        except TypeError:
+            pass
         try:
             return self._pack(value, 0, exact=False)
         except TypeError as exc:
@@ -206,14 +210,14 @@ class Codec:
     def _pack_alone(self, value: Any, exact: bool = True) -> bytes | None:
         """The encoding of a value that msgpack can encode without a hook; else None."""
         try:
-            data = pack(value)  # One call that nothing can interrupt.
+            data = packb(value, None, OPTIONS)  # One call that nothing can interrupt.
         except TypeError as exc:
             if says_too_deep(exc):
                 raise
             return None
         if not exact:
             return data
-        if _hides(value):
+        if holds_packed(value, len(data)):
             raise TypeError("it holds an Ext or Fragment")
         return None if holds_binary(data) else data
 
@@ -334,58 +338,25 @@ class Codec:
 
     def _pack_record(self, head: tuple[Any, ...], fields: dict[str, Any], depth: int) -> bytes:
         """The encoding of a record's content."""
-        if not _hides_among(fields.values()):  # What stands beside them is ours.
-            try:
-                data = pack([*head, fields])
-            except TypeError as exc:
-                if says_too_deep(exc):
-                    raise
-            else:
-                if not may_hold_binary(data) or not holds_binary(data):
-                    return data
+        try:
+            data = packb([*head, fields], None, OPTIONS)
+        except TypeError as exc:
+            if says_too_deep(exc):
+                raise
+        else:
+            # What stands beside the fields is ours.
+            if not holds_packed(fields, len(data)) and not holds_binary(data):
+                return data
         return pack([*head, Fragment(self._pack_own(fields, depth))])
 
 
 _RECORD: Final = Code.RECORD
 _RECORDS: Final = frozenset({"dataclass", "attrs", "namedtuple", "model", "struct"})
 _TEXTS: Final = frozenset({str})
-_HARMLESS: Final = frozenset({str, int, float, bool, bytes, type(None)})
-_NO_VALUES: Final = frozenset({Ext, Fragment})
-_FOREIGN: Final = _NO_VALUES | {bytearray, memoryview}
-_FEW: Final = 32
-_PLAIN: Final = frozenset({list, dict})
+_FOREIGN: Final = frozenset({Ext, Fragment, bytearray, memoryview})
 _LOOSE: Final = _FOREIGN | {list, dict}
 _SINGLE: Final = frozenset({str, int, bool, type(None)})
 """Types of keys that are stored as other bytes than every other key of a dict."""
-
-
-def _hides(value: Any) -> bool:
-    """Whether a value holds an Ext or Fragment, which ormsgpack would write without the hook."""
-    if type(value) is dict:
-        held = list(value.values())
-    elif type(value) is list:
-        held = value.copy()
-    else:
-        return type(value) in _NO_VALUES
-    return _hides_among(held)
-
-
-def _hides_among(held: Collection[Any]) -> bool:
-    """Whether an Ext or Fragment is among the items of a container, or one level below.
-
-    A loop for few items, because most are strings, numbers and empty containers.
-    """
-    if len(held) > _FEW:
-        return not _NO_VALUES.isdisjoint(binary_types(list(held)))
-    for one in held:
-        cls = type(one)
-        if cls in _HARMLESS:
-            continue
-        if cls in _NO_VALUES:
-            return True
-        if cls in _PLAIN and one and not _NO_VALUES.isdisjoint(binary_types(one)):
-            return True
-    return False
 
 
 def _refuse_deep(payload: bytes, depth: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import marshal
 from collections.abc import Callable
 from itertools import compress
 from typing import Any
@@ -21,13 +22,17 @@ OPTIONS = (
 )
 
 _PLAIN_CONTAINERS = {list: True, dict: True}
-_BINARY = frozenset({bytes, bytearray, memoryview, Ext, ormsgpack.Fragment})
+_PACKED = frozenset({Ext, ormsgpack.Fragment})
+_BINARY = _PACKED | {bytes, bytearray, memoryview}
 """What ormsgpack writes without asking the hook, beside texts and numbers."""
 
 
 def pack(value: Any, hook: Callable[[Any], Any] | None = None) -> bytes:
     """Encode; raises TypeError for what msgpack and the hook cannot say."""
     return ormsgpack.packb(value, hook, OPTIONS)
+
+
+_MARSHALLED = 1 << 16
 
 
 def unpack(data: bytes, hook: Callable[[int, bytes], Any] = Ext) -> Any:
@@ -88,7 +93,25 @@ def holds_binary(data: bytes) -> bool:
 
     It is the bytes that are looked at, because nobody changes those.
     """
-    return may_hold_binary(data) and bytes in binary_types(unpack(data))
+    if 0xC4 in data or 0xC5 in data or 0xC6 in data:
+        return bytes in binary_types(unpack(data))
+    return False
+
+
+def holds_packed(value: Any, size: int) -> bool:
+    """Whether a value that was packed into so many bytes holds an Ext or Fragment.
+
+    ormsgpack writes those without asking the hook. That they are not of a type that marshal
+    knows is seen five times faster than by a walk, but it copies what it looks at.
+    """
+    if size <= _MARSHALLED:
+        try:
+            marshal.dumps(value)
+        except ValueError:
+            pass  # Or a value that nests deeper than marshal goes.
+        else:
+            return False
+    return not _PACKED.isdisjoint(binary_types(value))
 
 
 def says_too_deep(exc: TypeError) -> bool:

@@ -14,7 +14,7 @@ from ropewalk.store._collecting import Progress, ends, operations, roots
 from ropewalk.store._own import may_be_manifest
 from ropewalk.store._reaching import BATCH, Visit, walk
 from ropewalk.store._reading import read_objects
-from ropewalk.tree import Kind, Object, ObjectId, links, read_commit
+from ropewalk.tree import Kind, Object, ObjectId, check_commit, check_links
 from ropewalk.tree._verifying import Verifier
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Checker:
                 else:
                     self._seen.discard(visit.id)
             elif visit.object is not None and visit.object.kind == Kind.COMMIT:
-                commit = read_commit(visit.object)
+                commit = check_commit(visit.object)
                 self._commits[visit.id] = commit.generation, commit.parents
 
     def _blame(self, space: str, visit: Visit) -> None:
@@ -215,7 +215,7 @@ class Checker:
             self._report("damaged-object", id.hex(), str(error))
 
     def _check_object(self, read: Object) -> None:
-        links(read)
+        check_links(read)
         if read.kind in _NODES:
             check_canonical(read.payload)
         if not may_be_manifest(read):

@@ -23,7 +23,7 @@ from ropewalk.store._own import OWN_SPACE, arriving_ref, manifest
 from ropewalk.store._reaching import BATCH, walk
 from ropewalk.store._reading import Chains, fetch_chains
 from ropewalk.store._records import MIGRATE, Move, Scalar, Stored
-from ropewalk.tree import Kind, Object, ObjectId, links
+from ropewalk.tree import Kind, Object, ObjectId, check_links, links
 
 if TYPE_CHECKING:
     from ropewalk.store._collecting import Progress
@@ -131,7 +131,7 @@ class Copier:
                 kind, payload = chains.verified(id)
                 sound.append(id)
                 if kind != Kind.CHUNK:
-                    pointed.update(dict.fromkeys(links(Object(id, kind, payload)), id.hex()))
+                    pointed.update(dict.fromkeys(check_links(Object(id, kind, payload)), id.hex()))
             except Corrupt as error:
                 # Where its bytes are as they were written, nobody can say where they lead.
                 self._lose(id, error)

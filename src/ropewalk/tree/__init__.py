@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ropewalk.tree._commits import Commit, make_commit, read_commit
+from ropewalk.tree._commits import Commit, check_commit, make_commit, read_commit
 from ropewalk.tree._container import Edited
 from ropewalk.tree._diff import Change, diff
 from ropewalk.tree._edit import fingerprint, get, insert, put, remove
@@ -19,7 +19,7 @@ from ropewalk.tree._objects import (
     make_object,
     object_id,
 )
-from ropewalk.tree._parts import links
+from ropewalk.tree._parts import check_links, links
 from ropewalk.tree._writer import TreeWriter, Written
 
 __all__ = [
@@ -39,6 +39,8 @@ __all__ = [
     "Reader",
     "TreeWriter",
     "Written",
+    "check_commit",
+    "check_links",
     "diff",
     "fingerprint",
     "get",

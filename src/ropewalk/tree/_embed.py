@@ -104,8 +104,8 @@ class Embedder:
         finally:
             self.live = before
 
-    def embed(self, value: Any, old: bytes | None = None) -> bytes:
-        """The part of a value."""
+    def embed(self, value: Any, old: bytes | None = None, plain: bytes | None = None) -> bytes:
+        """The part of a value; `plain` is its encoding, where that is known."""
         if type(value) is Live:
             with self.on_snapshots(False):
                 return self.embed(value.value, old)
@@ -115,10 +115,10 @@ class Embedder:
             if mirror is not None:
                 return self._deeper(self._update, mirror, value)
         if old is None or type(value) in _NO_PARTS or not may_hold_links(old):
-            plain = self.codec.encode(value)
-            if len(plain) <= INLINE_MAX:
-                return plain
-            return self._deeper(self._build_encoded, value, plain, old)
+            whole = self.codec.encode(value) if plain is None else plain
+            if len(whole) <= INLINE_MAX:
+                return whole
+            return self._deeper(self._build_encoded, value, whole, old)
         return self._deeper(self._build, value, old)
 
     def _deeper(self, step: Any, *arguments: Any) -> bytes:

@@ -15,7 +15,7 @@ from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
 from ropewalk.codec._collections import CLASSES
 from ropewalk.codec._msgpack import hidden_failure, nesting_exceeds, pack, unpack
 from ropewalk.errors import FormatError
-from ropewalk.tree._commits import commit_links
+from ropewalk.tree._commits import check_commit, commit_links
 from ropewalk.tree._layout import Root, layout_of
 from ropewalk.tree._objects import ID_SIZE, Kind, Object, ObjectId
 
@@ -106,24 +106,59 @@ def _expect_id(id: object) -> ObjectId:
 
 
 def links(source: Object) -> list[ObjectId]:
-    """The objects that an object points to; raises FormatError."""
-    if source.kind == Kind.CHUNK:
+    """The objects that an object points to, in the order in which they stand in it.
+
+    Looks at no more than it must: `check_links` is for objects from anywhere. Raises
+    FormatError where there is something else in the place of a link.
+    """
+    kind, payload = source.kind, source.payload
+    if kind in _HOLDS_PARTS:
+        return links_in(payload) if 0xC7 in payload and _LINK in payload else []
+    if kind == Kind.CHUNK:
         return []
-    if source.kind == Kind.COMMIT:
+    if kind == Kind.COMMIT:
         return commit_links(source)
-    if source.kind in (Kind.VALUE, Kind.ITEMS, Kind.PAIRS):
-        return links_in(source.payload)
-    if source.kind == Kind.ROOT:
-        return root_links(Root.decode(source.payload), source.payload)
-    if source.kind not in _WIDTHS:
+    content = unpack_list(payload)
+    if kind in _WIDTHS:
+        return _indexed(content, _WIDTHS[kind])
+    if kind != Kind.ROOT:
         raise FormatError(f"object {source.id.hex()[:12]} is not part of a value")
-    content, width = unpack_list(source.payload), _WIDTHS[source.kind]
-    if len(content) % width:
+    try:
+        title, height, body, *order = content
+        layout = layout_of(title[0] if type(title) is list else title)
+        if type(body) is bytes or height < layout.first_index:
+            return links_in(payload)
+        last = pack(order) if may_hold_links(payload) else b""
+    except (TypeError, ValueError, IndexError) as exc:
+        raise FormatError("a root is malformed") from exc
+    return _indexed(body, layout.index_width) + links_in(last)
+
+
+def check_links(source: Object) -> list[ObjectId]:
+    """The same for an object from anywhere, of which the form is checked as well."""
+    if source.kind == Kind.COMMIT:
+        check_commit(source)
+    elif source.kind == Kind.ROOT:
+        Root.decode(source.payload)
+    return links(source)
+
+
+_HOLDS_PARTS: Final = frozenset({Kind.VALUE, Kind.ITEMS, Kind.PAIRS})
+_WIDTHS: Final = {Kind.ITEMS_INDEX: 2, Kind.PAIRS_INDEX: 3, Kind.CHUNKS_INDEX: 2}
+
+
+def _indexed(entries: Any, width: int) -> list[ObjectId]:
+    """The ids in the entries of an index."""
+    if type(entries) is not list or len(entries) % width:
         raise FormatError("an index node is malformed")
-    return [_expect_id(id) for id in content[width - 2 :: width]]
+    ids = entries[width - 2 :: width]
+    if not (set(map(type, ids)) <= _IDS and set(map(len, ids)) <= _LENGTHS):
+        raise FormatError("a link is malformed")
+    return ids
 
 
-_WIDTHS = {Kind.ITEMS_INDEX: 2, Kind.PAIRS_INDEX: 3, Kind.CHUNKS_INDEX: 2}
+_IDS: Final = frozenset({bytes})
+_LENGTHS: Final = frozenset({ID_SIZE})
 
 
 def root_links(root: Root, payload: bytes) -> list[ObjectId]:

@@ -19,6 +19,7 @@ from ropewalk.codec._codes import Code
 from ropewalk.codec._numpy import element_size
 from ropewalk.errors import FormatError, RopewalkError
 from ropewalk.tree._builder import is_text_key
+from ropewalk.tree._commits import check_commit
 from ropewalk.tree._container import open_order
 from ropewalk.tree._layout import CHUNKS, ITEMS, PAIRS, SETS, Entry, Layout, Root, layout_of
 from ropewalk.tree._objects import Kind, Object, ObjectId, Reader
@@ -62,9 +63,11 @@ class Verifier:
     def verify(self, found: Object) -> None:
         """Raise FormatError if an object is the root of a value that cannot be read.
 
-        Raises MissingObjects, too. Of other objects only the links are checked.
+        Raises MissingObjects, too. Of other objects only the form and the links are checked.
         """
-        if found.kind in (Kind.VALUE, Kind.ITEMS, Kind.PAIRS):
+        if found.kind == Kind.COMMIT:
+            check_commit(found)
+        elif found.kind in (Kind.VALUE, Kind.ITEMS, Kind.PAIRS):
             self._expect_tops(links(found))
         elif found.kind == Kind.ROOT:
             self._tops.add(found.id)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final
 
 from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import ChangedMeanwhile, InvalidInput, MissingObjects, NotStorable
 from ropewalk.tree._builder import Builder
+from ropewalk.tree._cuts import INLINE_MAX
 from ropewalk.tree._embed import Embedder, retry_if_changed
 from ropewalk.tree._load import load
 from ropewalk.tree._mirrors import Mirror
-from ropewalk.tree._objects import Kind, Object, ObjectId, Reader, make_object
-from ropewalk.tree._parts import linked, links
+from ropewalk.tree._objects import KIND_BYTES, Kind, Object, ObjectId, Reader, make_object
+from ropewalk.tree._parts import linked, links, may_hold_links
 from ropewalk.tree._refusals import explain
 
+_VALUE: Final = KIND_BYTES[Kind.VALUE]
 _STALE: Final = 16 << 20
 """How many bytes that are no longer needed may be held before they are dropped."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Written:
     """A value that became objects.
 
@@ -55,6 +58,8 @@ class TreeWriter:
         self._chunks: set[ObjectId] = set()
         self._mirrors: dict[ObjectId, Mirror] = {}
         self._part: bytes | None = None
+        self._small = True
+        """Whether the last accepted value is whole in one node."""
         self._root: ObjectId | None = None
         self._alive = 0
         self._added = 0
@@ -92,13 +97,36 @@ class TreeWriter:
         Raises NotStorable or ChangedMeanwhile with a path. Others may be changing the value
         meanwhile: each list, dict, set and object is taken as it was at one moment.
         """
+        plain = None
+        if self._small:
+            try:
+                plain = self._codec.encode(value)
+            except (NotStorable, ChangedMeanwhile):
+                pass  # Said below with the path, or tried again.
+            else:
+                if len(plain) <= INLINE_MAX:
+                    return self._write_small(plain)
+                return self._write(value, plain)
         return retry_if_changed(lambda: self._write(value))
 
-    def _write(self, value: Any) -> Written:
+    def _write_small(self, plain: bytes) -> Written:
+        """A value that is one node without links, from its encoding."""
+        if plain == self._part:
+            root, made = self._root, None
+        else:
+            root = sha256(_VALUE + plain).digest()
+            made = None if root in self._objects else Object(root, Kind.VALUE, plain, self._root)
+        assert root is not None
+        if made is None:
+            return Written(root, [], [root], plain, {}, self._since)
+        return Written(root, [made], [], plain, {}, self._since)
+
+    def _write(self, value: Any, plain: bytes | None = None) -> Written:
+        """A value with large parts; from its encoding, where that is known."""
         builder = Builder(self._read)
         embedder = Embedder(self._codec, builder, self._mirrors)
         try:
-            part = embedder.embed(value, self._part)
+            part = embedder.embed(value, self._part, plain)
         except (NotStorable, ChangedMeanwhile, RecursionError) as exc:
             raise explain(self._codec, value, exc) from exc
         root = linked(part)
@@ -123,13 +151,16 @@ class TreeWriter:
             )
         self._since = object()
         self._root, self._part = written.root, written._part
+        self._small = not may_hold_links(written._part)
         for made in written.objects:
             if made.kind == Kind.CHUNK:
                 self._chunks.add(made.id)
             else:
                 self._objects[made.id] = made
-        self._mirrors.update(written._mirrors)
-        self._added += _size(written.objects, written._mirrors.values())
+                self._added += len(made.payload) + 200
+        for id, mirror in written._mirrors.items():
+            self._mirrors[id] = mirror
+            self._added += mirror.size
         if self._added > self._alive + _STALE:
             self._drop_stale()
 
