@@ -109,8 +109,8 @@ def _text_ratio() -> str:
 
 def _environments(chosen: list[Scenario], only: set[str] | None) -> dict[str, Environment]:
     infos = registry.engines()
-    names = {name for scenario in chosen for name in scenario.engines}
-    wanted = {infos[name].environment for name in (names & only if only else names)} - {"ours"}
+    sides = [one for scenario in chosen for one in scenario.sides(infos).values()]
+    wanted = {one.environment for one in sides if not only or one.name in only} - {"ours"}
     made: dict[str, Environment] = {}
     for name in sorted(wanted):
         try:
@@ -152,7 +152,7 @@ def run(
         size = sized(scenario, chosen)
         repeat = chosen.repeat or (1 if chosen.quick else scenario.repeat)
         names = [name for name in scenario.engines if only is None or name in only]
-        infos = registry.engines()
+        infos = scenario.sides(registry.engines())
         if names:
             outcomes.append(run_scenario(scenario, infos, names, size, repeat, environments, say))
     return outcomes

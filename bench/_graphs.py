@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -272,3 +273,41 @@ class Turns:
         found = [(one.type, one.id, one.content) for one in messages]
         wanted = [(one.type, one.id, one.content) for one in map(spoken, self.items)]
         assert found == wanted, "the messages did not read back"
+
+
+class Requests:
+    """A small graph of three nodes, as one web request runs it: each changes small fields."""
+
+    nodes = ("plan", "work", "answer")
+
+    def __init__(self) -> None:
+        self._text = Text(8)
+        self._asked: dict[str, Any] = {}
+
+    def compiled(self, checkpointer: Any) -> Any:
+        """The graph with a checkpointer, or with None."""
+        builder: Any = StateGraph(Small)
+        for number, name in enumerate(self.nodes, 1):
+            builder.add_node(name, self._node(name, number))
+        for one, other in pairwise((START, *self.nodes, END)):
+            builder.add_edge(one, other)
+        return builder.compile(checkpointer=checkpointer)
+
+    def first(self) -> dict[str, Any]:
+        """A state of about 600 bytes, with which a thread begins."""
+        self._asked = small_state(self._text)
+        return dict(self._asked)
+
+    def next(self) -> dict[str, Any]:
+        """What the user asks in a thread that is there."""
+        told = {"task": self._text.title(), "step": 0}
+        self._asked |= told
+        return told
+
+    def check(self, values: dict[str, Any]) -> None:
+        """Fail if this is not what became of the last request."""
+        wanted = {**self._asked, "step": len(self.nodes), "stage": self.nodes[-1]}
+        assert values == wanted, "the state did not read back"
+
+    def _node(self, name: str, number: int) -> Callable[[Any], dict[str, Any]]:
+        return lambda state: {"step": number, "stage": name}

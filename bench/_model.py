@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 Durability = Literal["full", "relaxed"]
+Interpreter = Literal["ours", "peers", "python-3.12", "coherence-0.6"]
+"""The interpreter, with its packages, in which a side runs."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class EngineInfo:
     label: str
     open: Callable[..., Engine]
     """Called without arguments for a side in memory, with a `Place` for one on disk."""
-    environment: Literal["ours", "peers", "python-3.12", "coherence-0.6"]
+    environment: Interpreter
     package: str | None = None
     """The distribution whose version is reported."""
     imports: str | None = None
@@ -169,3 +171,12 @@ class Scenario:
     repeat: int = 5
     timeout: int = 600
     """Seconds after which a unit is stopped from outside."""
+    environment: Interpreter | None = None
+    """Where all its sides run, if not each where its engine says."""
+
+    def sides(self, infos: Mapping[str, EngineInfo]) -> dict[str, EngineInfo]:
+        """Its engines, each with the environment in which it runs here."""
+        found = {name: infos[name] for name in self.engines}
+        if self.environment is None:
+            return found
+        return {name: replace(one, environment=self.environment) for name, one in found.items()}

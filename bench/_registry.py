@@ -25,6 +25,8 @@ def engines() -> dict[str, EngineInfo]:
 
 def scenarios() -> dict[str, Scenario]:
     """All scenarios by name, in the order in which they run."""
-    found: list[Scenario] = [module.SCENARIO for module in _modules(scenarios_folder)]
+    found: list[Scenario] = []
+    for module in _modules(scenarios_folder):
+        found += getattr(module, "SCENARIOS", None) or [module.SCENARIO]
     found.sort(key=lambda scenario: (scenario.order, scenario.name))
     return {scenario.name: scenario for scenario in found}

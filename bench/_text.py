@@ -7,6 +7,7 @@ ratio near that of real prose: about 1.7 for one kilobyte, nearly 3 for the whol
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import Iterator
 from itertools import accumulate
@@ -127,3 +128,10 @@ class Text:
     def title(self) -> str:
         """A few words."""
         return f"{next(self._draws['A'])} {next(self._draws['N'])}".capitalize()
+
+
+class Noise(Text):
+    """The same with random base64 instead of prose, of which a compressor saves a quarter."""
+
+    def prose(self, size: int) -> str:
+        return base64.b64encode(self.random.randbytes(size)).decode()[:size]

@@ -9,7 +9,9 @@ from bench.engines._lines import Lines
 from ropewalk import AgentState, Externalized, Inline, create_runtime
 
 
-class _State(AgentState):
+class State(AgentState):
+    """One field whose content is in the store, and one that is in the checkpoints."""
+
     value: Externalized[object]
     small: Inline[object]
 
@@ -20,7 +22,7 @@ class TypedState(Checkpointed):
     def __init__(self, place: Place) -> None:
         self._store = sqlite_store(place)
         self._lines = Lines(place)
-        super().__init__(_State, create_runtime(backend=self._store))
+        super().__init__(State, create_runtime(backend=self._store))
 
     def _keep(self, checkpoint: str) -> None:
         self._lines.add(checkpoint)

@@ -77,12 +77,13 @@ class Small(Work):
 
 def run(info: EngineInfo, size: Mapping[str, int], durability: Durability) -> Measured:
     """Commit alone beside the bare transaction, then together with others."""
-    alone = _alone(info, size, durability)
+    alone = in_turns(info, size, durability)
     together = _together(info, size, durability)
     return Measured({**alone.figures, **together}, alone.notes)
 
 
-def _alone(info: EngineInfo, size: Mapping[str, int], durability: Durability) -> Measured:
+def in_turns(info: EngineInfo, size: Mapping[str, int], durability: Durability) -> Measured:
+    """Commit beside the bare transaction, in blocks that take turns."""
     with ExitStack() as open_ones:
         folders = [open_ones.enter_context(TemporaryDirectory()) for _ in range(2)]
         ours, bare = (Place(Path(folder), durability) for folder in folders)
@@ -122,7 +123,16 @@ def _figures(side: Stopwatch, bare: Stopwatch) -> dict[str, float]:
         "cpu_ms": cpu * 1e3,
         "wall_over_bare": wall / _mean(bare.wall),
         "cpu_over_bare": cpu / _mean(bare.cpu),
+        "quiet_over_bare": _part(side.wall, 0.1) / _part(bare.wall, 0.1),
+        "late": _part(side.wall, 0.99) / _part(side.wall, 0.5),
+        "late_bare": _part(bare.wall, 0.99) / _part(bare.wall, 0.5),
+        "median_ms": _part(side.wall, 0.5) * 1e3,
     }
+
+
+def _part(seconds: list[float], part: float) -> float:
+    """What so large a part of them takes at most."""
+    return sorted(seconds)[min(len(seconds) - 1, int(len(seconds) * part))]
 
 
 def _mean(seconds: list[float]) -> float:

@@ -41,7 +41,7 @@ def _run(durability: str, info: EngineInfo, size: Mapping[str, int]) -> Measured
     turns = Turns(size["turns"] + 1)
     with savers.opened(info) as found:
         watch = Stopwatch()
-        graph = _Graph(found, turns, durability)
+        graph = Dialogue(found, turns, durability)
         for turn in range(size["turns"]):
             message = turns.asked(turn)
             watch(partial(graph.ask, message))
@@ -58,7 +58,7 @@ def _run(durability: str, info: EngineInfo, size: Mapping[str, int]) -> Measured
     return Measured(figures)
 
 
-class _Graph:
+class Dialogue:
     """The graph, with the messages in the caller's hand if there is no checkpointer."""
 
     def __init__(self, found: Opened, turns: Any, durability: str) -> None:

@@ -46,6 +46,7 @@ EVERY_TALK = (TALK, TALK_RELAXED, PEER_TALK)
 EVERY_TALK_ON_DISK = (TALK_ON_DISK, TALK_AWAITED, PEER_TALK_ON_DISK)
 
 NO_SAVER = "saver-none"
+NULL_SAVER = "saver-null"
 OUR_SAVER = "saver-ropewalk"
 OUR_SAVER_DELTA = "saver-ropewalk-delta"
 OUR_SAVER_SERVED = "saver-ropewalk-postgres"

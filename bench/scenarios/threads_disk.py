@@ -1,4 +1,4 @@
-"""A long conversation on disk: appended, in turns with the peer too; its bytes; read again."""
+"""A long conversation on disk: appended; its bytes; read again."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from tempfile import TemporaryDirectory
 
 from bench._clock import Stopwatch, folder_bytes
 from bench._model import PEAK, EngineInfo, Measured, Metric, Place, Scenario, Target
-from bench._registry import engines
 from bench._values import payload_bytes
-from bench.engines._talk import Talk, talk
+from bench.engines._talk import talk
 from bench.scenarios import _talks as talks
 from bench.scenarios._on_disk import AMPLIFICATION
 from bench.scenarios._sides import (
     EVERY_TALK_ON_DISK,
     PEER_TALK_ON_DISK,
-    TALK_AWAITED,
     TALK_ON_DISK,
 )
 from bench.scenarios._talks import Conversation
 
 
 def run(info: EngineInfo, size: Mapping[str, int]) -> Measured:
-    """Append, close and measure; the same with a tenth; then read, and take turns."""
+    """Append, close and measure; the same with a tenth; then read."""
     found = Measured()
     whole, tenth = Conversation(size["messages"]), Conversation(size["messages"] // 10)
     with TemporaryDirectory() as name:
@@ -37,8 +35,6 @@ def run(info: EngineInfo, size: Mapping[str, int]) -> Measured:
     if info.name != PEER_TALK_ON_DISK:
         with TemporaryDirectory() as name:
             found.figures |= _append_with_states(info, Path(name), tenth)
-        with TemporaryDirectory() as name:
-            _take_turns(info, Path(name), size, found)
     return found
 
 
@@ -82,40 +78,6 @@ def _append_with_states(
     return {"both_wall_ms": median(watch.wall) * 1e3}
 
 
-def _take_turns(info: EngineInfo, folder: Path, size: Mapping[str, int], found: Measured) -> None:
-    """Blocks of appends, in turns with the peer, in one process and on one disk."""
-    try:
-        theirs = _opened(PEER_TALK_ON_DISK, folder)
-    except ImportError as error:
-        found.notes.append(f"no turns with the peer: {error}")
-        return
-    ours = _opened(info.name, folder)
-    block, blocks = size["block"], size["blocks"]
-    items = Conversation(block * blocks).items
-    mine, other = Stopwatch(), Stopwatch()
-    for at in range(0, len(items), block):
-        pairs = [(ours, mine), (theirs, other)]
-        for side, watch in pairs if at // block % 2 else reversed(pairs):
-            side.append_each([side.message(item) for item in items[at : at + block]], watch)
-    synchronous = getattr(theirs, "synchronous", lambda: None)()
-    found.notes.append(f"the peer's connections have synchronous = {synchronous} (2 is FULL)")
-    ours.close()
-    theirs.close()
-    found.figures |= {
-        "turn_ms": median(mine.wall) * 1e3,
-        "turn_peer_ms": median(other.wall) * 1e3,
-        "turns": sum(mine.wall) / sum(other.wall),
-        "turns_median": median(mine.wall) / median(other.wall),
-        "turns_cpu": sum(mine.cpu) / sum(other.cpu),
-    }
-
-
-def _opened(name: str, folder: Path) -> Talk:
-    place = Place(folder / name)
-    place.folder.mkdir()
-    return talk(engines()[name].open(place))
-
-
 SCENARIO = Scenario(
     name="threads-disk",
     title="A conversation of 10,000 messages on disk: appended one by one, durably",
@@ -123,11 +85,6 @@ SCENARIO = Scenario(
     engines=EVERY_TALK_ON_DISK,
     metrics=(
         Metric("messages", "messages", digits=0),
-        Metric("turns", "in turns: wall / the peer's", "x", 3),
-        Metric("turns_median", "medians", "x", 3),
-        Metric("turns_cpu", "CPU / the peer's", "x", 3),
-        Metric("turn_ms", "in turns: wall per append", "ms", 3),
-        Metric("turn_peer_ms", "the peer's", "ms", 3),
         Metric("append_wall_ms", "alone: wall per append", "ms", 3),
         Metric("append_ms", "CPU per append", "ms", 3),
         Metric("grown", "CPU, last tenth / first tenth", "x"),
@@ -144,20 +101,14 @@ SCENARIO = Scenario(
         Metric("index_mb", "index of words", "MB", 2),
         PEAK,
     ),
-    size={"messages": 10_000, "reads": 300, "searches": 50, "new": 20, "block": 20, "blocks": 60},
-    quick={"messages": 300, "reads": 30, "searches": 5, "new": 3, "block": 10, "blocks": 6},
-    targets=(
-        Target("turns", 1.0, "an append, in turns: wall over the peer's", side=TALK_ON_DISK),
-        Target("turns", 1.0, "the same, awaited", side=TALK_AWAITED),
-        Target("linear", 10.5, "bytes of 10 times the messages", side=TALK_ON_DISK),
-    ),
+    size={"messages": 10_000, "reads": 300, "searches": 50, "new": 20},
+    quick={"messages": 300, "reads": 30, "searches": 5, "new": 3},
+    targets=(Target("linear", 10.5, "bytes of 10 times the messages", side=TALK_ON_DISK),),
     notes=(
         talks.MESSAGES_NOTE,
         talks.SEARCH_NOTE,
         "Both sides use WAL and synchronous = FULL, so that what was appended survives a power "
         "loss: Ropewalk sets it, SQLiteSession leaves it as SQLite was built, which the unit asks.",
-        "In turns, blocks of 20 appends alternate with the peer's in one process and on one disk, "
-        "because the times of syncs move with the machine. The ratio is of the sums.",
         "SQLiteSession offers coroutines only, which run on threads of the event loop. Ropewalk is "
         "measured as called, and awaited too.",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bench._model import Engine, EngineInfo, Measured, Scenario, Target
@@ -12,18 +12,21 @@ from bench.scenarios._sides import EVERY_STEPS, PEERS_STEPS, STEPS_ON_DISK
 from bench.scenarios._timeline import METRICS, NOTES, run_steps
 from bench.scenarios._work import Step, Work
 
+Make = Callable[[Text, int], dict[str, Any]]
+"""Makes the message of a number."""
+
 
 class Growing(Work):
     """A state with a list of messages that grows by one at each step."""
 
-    def __init__(self) -> None:
-        self._text = Text(1)
+    def __init__(self, text: Text, make: Make = message) -> None:
+        self._text, self._make = text, make
         self.state: dict[str, Any] = {"messages": []}
 
     def steps(self) -> Iterator[Step]:
         messages = self.state["messages"]
         while True:
-            messages.append(message(self._text, len(messages)))
+            messages.append(self._make(self._text, len(messages)))
             yield self._record
 
     def _record(self, engine: Engine) -> None:
@@ -38,7 +41,7 @@ class Growing(Work):
 
 def run(info: EngineInfo, size: Mapping[str, int]) -> Measured:
     """Save the steps and look back."""
-    return run_steps(info, Growing(), size["checkpoints"], size)
+    return run_steps(info, Growing(Text(1)), size["checkpoints"], size)
 
 
 SCENARIO = Scenario(

@@ -248,7 +248,7 @@ def test_the_machine_is_described_with_its_disk_and_load(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("family", ["engines", "threads", "state", "langgraph"])
+@pytest.mark.parametrize("family", ["engines", "threads", "state", "langgraph", "steps"])
 def test_the_name_of_a_family_names_all_of_it(family: str) -> None:
     chosen = command.picked(command.arguments([family]))
 

@@ -1,4 +1,4 @@
-"""Every scenario of `bench langgraph` runs, small, and every side takes part in one."""
+"""Every scenario that compiles graphs runs, small, and every side takes part in one."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ SMALL = {
     "langgraph-threads-small": {"threads": 2, "steps": 2},
     "langgraph-turns": {"turns": 10},
     "langgraph-turns-sync": {"turns": 10},
+    "steps-new-threads": {"invokes": 12},
+    "steps-chat": {"steps": 12},
+    "steps-dialogue": {"turns": 12},
+    "steps-calls": {},
+    "steps-sharing": {"bytes": 50_000, "threads": 2},
 }
 OURS = [(name, registry.scenarios()[name].engines[0]) for name in SMALL]
 SIDES = [
