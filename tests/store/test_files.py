@@ -244,7 +244,7 @@ def test_a_new_process_reads_a_snapshot_and_what_is_behind_it(
         with again._log.looking(SPACE) as state:
             assert 0 < state.snapshot_end < state.end
         assert again.view(SPACE) == store.view(SPACE)
-        assert [one.metadata["step"] for one in again.operations(SPACE, 100, 130)] == list(
+        assert [one.metadata["turn"] for one in again.operations(SPACE, 100, 130)] == list(
             range(100, 230)
         )
         last = value("step 299")

@@ -14,7 +14,7 @@ from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._key_value import KVStore
 from ropewalk.store._records import Operation, View, check_ids
 from ropewalk.store._wrapping import WrapperStore
-from ropewalk.tree._objects import Object, ObjectId
+from ropewalk.tree._objects import Object, ObjectId, object_id
 
 _OVERHEAD = 256  # About what Python takes for an entry beside its payload.
 
@@ -96,8 +96,10 @@ class CachedStore(WrapperStore):
         moment = self._cache.moment()
         operation = super()._land(batch, objects)
         self._cache.see(operation.epoch)
-        # They were there at this epoch, whatever has become of them since.
-        self._cache.add(objects, moment._replace(epoch=operation.epoch))
+        # They were there at this epoch, whatever has become of them since. Nothing is served
+        # that was not verified, and only reading from the store behind does that.
+        sound = [one for one in objects if object_id(one.kind, one.payload) == one.id]
+        self._cache.add(sound, moment._replace(epoch=operation.epoch))
         return operation
 
     def _view(self, space: str, prefix: str) -> View:
