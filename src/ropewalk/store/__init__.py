@@ -95,8 +95,8 @@ if TYPE_CHECKING:
     from ropewalk.store._postgres import PostgresStore
     from ropewalk.store._redis import RedisStore
     from ropewalk.store._s3 import S3Store
-    from ropewalk.store._sqlite import SqliteStore
     from ropewalk.store._statistics import KeyStats, RefStats, SpaceStats, Stats
+    from ropewalk.store.sqlite import SqliteStore
 
 __all__ = [
     "FOOTER_SIZE",
@@ -209,7 +209,7 @@ _HOMES = {
     "RefStats": "_statistics",
     "S3Store": "_s3",
     "SpaceStats": "_statistics",
-    "SqliteStore": "_sqlite",
+    "SqliteStore": "sqlite",
     "Stats": "_statistics",
     "amigrate": "_migrating",
     "migrate": "_migrating",

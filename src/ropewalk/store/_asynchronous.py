@@ -146,6 +146,7 @@ def _named(run: Callable[P, R], method: Callable[..., Any]) -> Callable[P, R]:
     run.__name__ = f"a{name}"
     run.__qualname__ = method.__qualname__.removesuffix(name) + run.__name__
     run.__doc__ = f"The asynchronous twin of `{name}`."
+    run.__dict__.pop("__isabstractmethod__", None)  # It calls what a subclass supplies.
     return run
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ropewalk.errors import Corrupt, StoreClosed, StoreFull
+from ropewalk.errors import Corrupt, StoreClosed
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._asynchronous import Threads, twin, twin_iterator
 from ropewalk.store._checks import (
@@ -27,15 +28,13 @@ from ropewalk.store._checks import (
     expect_timeout,
     expect_whole,
 )
-from ropewalk.store._decide import Batch, Reframe
+from ropewalk.store._decide import Batch
 from ropewalk.store._engine import Engine
 from ropewalk.store._forking import freed_after_fork
-from ropewalk.store._framing import DEFAULT_CACHE_BYTES, FrameWriter, Known
 from ropewalk.store._leases import LeaseKeeper
 from ropewalk.store._names import check_name, check_prefix, check_space
 from ropewalk.store._own import OWN_SPACE, alias_ref
 from ropewalk.store._prepare import check_objects, prepare
-from ropewalk.store._reading import fetch_chains, read_bases, read_objects
 from ropewalk.store._records import (
     KEY,
     Capabilities,
@@ -48,7 +47,6 @@ from ropewalk.store._records import (
     Scalar,
     Stored,
     View,
-    check_ids,
     check_key,
 )
 from ropewalk.store._room import Room
@@ -88,18 +86,15 @@ class Store(Engine):
         backend_aliases: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
         threads: int = 16,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
         size_limit: int | None = None,
         default_ttl_seconds: float | None = None,
     ) -> None:
         expect_whole(threads, 1, "threads")
         if size_limit is not None:
             expect_whole(size_limit, 1, "size_limit")
-        expect_whole(cache_bytes, 0, "cache_bytes")
         self.backend_id = check_backend(backend_id)
         self.backend_aliases = check_aliases(backend_aliases)
         self._known_aliases = set(self.backend_aliases)
-        self._frame_writer = FrameWriter(self._read_bases, cache_bytes)
         self._clock = expect_clock(clock)
         self._lease_keeper = LeaseKeeper(self, clock)
         self._threads = Threads(threads)
@@ -144,37 +139,33 @@ class Store(Engine):
 
     # Objects.
 
+    @abstractmethod
     def read(self, ids: Iterable[ObjectId]) -> list[Object]:
         """The shared objects with these ids, in this order, each verified against its hash.
 
         What is not shared is found by the `reader` of its space.
         Raises `MissingObjects` with all that are absent, `DamagedObject` for the
-        first that is not what its name says. A condemned object can still be read.
+        first that is not what its name says.
         """
-        self._check_open()
-        return read_objects(check_ids(ids, "what is read"), self._frames)
 
+    @abstractmethod
     def reader(self, space: str) -> Reader:
         """A function that reads objects of a space, and shared ones, as `read` does.
 
         What a space holds is found by going through that space; what was committed in
         another one is not promised to be found. Asks nobody before it is called.
         """
-        self._check_open()
-        check_space(space)
-        return self.read
 
+    @abstractmethod
     def missing(self, ids: Iterable[ObjectId], space: str | None = None) -> list[ObjectId]:
         """Those of the ids that a commit to a space could not name in its needs.
 
         Without a space: those that are no shared objects of the store.
         """
-        self._check_open()
-        if space is not None:
-            check_space(space)
-        asked = list(dict.fromkeys(check_ids(ids, "ids")))
-        found = self._presence(asked)
-        return [id for id in asked if id not in found or found[id].condemned]
+
+    @abstractmethod
+    def scan(self) -> Iterator[Stored]:
+        """Every object, in no order; what is written meanwhile may be left out."""
 
     # Spaces: refs and operations.
 
@@ -191,6 +182,7 @@ class Store(Engine):
         epoch: int | None = None,
         share: bool = False,
         step: Commit | None = None,
+        fresh: bool = False,
     ) -> Operation:
         """Store objects and move refs of one space: all of it, or nothing.
 
@@ -209,7 +201,8 @@ class Store(Engine):
         and that no ref moves to.
 
         A write id makes the commit safe to repeat: the same write returns the
-        operation that was recorded. Without one, a fresh id is made.
+        operation that was recorded. Without one, a fresh id is made. `fresh` says that nobody
+        sent a write with this id before, so that an engine need not look for it.
 
         Raises, with nothing changed: `WriteIdReused` if the id stands for another
         write; `LeaseLost` if a fence's token is not the lease's, `LeaseHeld` if it is 0
@@ -221,6 +214,7 @@ class Store(Engine):
         checked = check_objects(objects)
         expect(step is None or isinstance(step, Commit), "a step is a Commit", step)
         batch = prepare(space, checked, needs, moves, fence, operation, write_id, epoch)
+        batch.share, batch.step, batch.fresh = share, step, fresh or write_id is None
         return self._land(batch, list(checked.values()))
 
     def find(self, space: str, key: bytes) -> list[int]:
@@ -358,61 +352,6 @@ class Store(Engine):
             self._lease_keeper.saw(space, record)
         return found
 
-    # Collection.
-
-    def scan(self) -> Iterator[Stored]:
-        """Every object, in no order; what is written meanwhile may be left out."""
-        self._check_open()
-        return self._scan()
-
-    def condemn(self, ids: Iterable[ObjectId], collection: int = 1) -> list[ObjectId]:
-        """Mark objects for deletion; the ids that are condemned now.
-
-        What a living object is stored against stays alive. A condemned object can be
-        read, but no new commit can need it; writing it again revives it. `collection`
-        tells collections apart: what one condemned, another cannot `delete`.
-        """
-        self._check_open()
-        expect_whole(collection, 1, "collection")
-        asked = list(dict.fromkeys(check_ids(ids, "what is condemned")))
-        self._condemn(asked, collection)
-        self._revive_bases()
-        found = self._presence(asked)
-        return [id for id in asked if id in found and found[id].condemned]
-
-    def revive(self, ids: Iterable[ObjectId]) -> None:
-        """Take back a condemnation, also of everything these are stored against."""
-        self._check_open()
-        asked = check_ids(ids, "what is revived")
-        self._revive(list(fetch_chains(asked, self._frames)))
-
-    def settle(self, found: Iterable[Stored]) -> None:
-        """Let commits need objects that `scan` found in doubt and that refs reach.
-
-        The refs must have been looked at after the scan. An object that was written anew
-        since is passed over.
-        """
-        self._check_open()
-        doubted = [one for one in found if one.doubt]
-        if doubted:
-            self._clear_doubt(doubted)
-
-    def raise_epochs(self) -> int:
-        """Raise the epoch of every space; the new number.
-
-        Whatever commits after this looks up its needs, unless it learned of them after.
-        """
-        self._check_open()
-        return self._raise_epochs()
-
-    def delete(self, ids: Iterable[ObjectId], collection: int = 1) -> list[ObjectId]:
-        """Delete those of the objects that this collection condemned last; their ids."""
-        self._check_open()
-        expect_whole(collection, 1, "collection")
-        asked = list(dict.fromkeys(check_ids(ids, "what is deleted")))
-        self._frame_writer.forget(asked)
-        return self._delete(asked, collection)
-
     # Care.
 
     def gc(
@@ -434,9 +373,7 @@ class Store(Engine):
         self._check_open()
         expect_whole(recent, 0, "recent")
         expect_seconds(grace, "grace")
-        from ropewalk.store._collecting import collect
-
-        return collect(self, recent, grace, dry_run, progress)
+        return self._gc(recent, grace, dry_run, progress)
 
     def prune_expired(
         self, limit: int | None = None, *, now: int | None = None, grace: float = 0.0
@@ -463,9 +400,7 @@ class Store(Engine):
         strings. With `read_data` every byte of every object is read and verified.
         """
         self._check_open()
-        from ropewalk.store._checking import check
-
-        return check(self, read_data, progress)
+        return self._check(read_data, progress)
 
     def stats(self, *, recent: int = RECENT, progress: Progress | None = None) -> Stats:
         """Say what takes the room: by space, ref and top-level key; changes nothing.
@@ -476,9 +411,7 @@ class Store(Engine):
         """
         self._check_open()
         expect_whole(recent, 0, "recent")
-        from ropewalk.store._statistics import statistics
-
-        return statistics(self, recent, progress)
+        return self._stats(recent, progress)
 
     # Beside history: what may be lost.
 
@@ -524,31 +457,21 @@ class Store(Engine):
 
     # Inside.
 
-    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        """Commit a batch; if the store is full, again as long as a collection frees something."""
-        batch, objects = self._arrange(batch, objects)
-        while True:
-            try:
-                return self._framed(batch, objects)
-            except StoreFull:
-                if not self._room.make():
-                    raise
+    @abstractmethod
+    def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
+        """See `gc`."""
 
-    def _framed(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        """Commit a batch; frames that the engine cannot take are made again, whole."""
-        whole: frozenset[ObjectId] = frozenset()
-        while True:
-            frames, fresh = self._frame_writer.frame(objects, whole)
-            try:
-                operation = self._commit(batch.with_frames(frames))
-            except Reframe as again:
-                ids = again.ids
-            else:
-                self._frame_writer.remember(fresh)
-                return operation
-            assert not ids <= whole, "an engine refused a whole frame"
-            self._frame_writer.forget({one.base for one in frames if one.id in ids and one.base})
-            whole |= ids
+    @abstractmethod
+    def _check(self, read_data: bool, progress: Progress | None) -> Report:
+        """See `check`."""
+
+    @abstractmethod
+    def _stats(self, recent: int, progress: Progress | None) -> Stats:
+        """See `stats`."""
+
+    @abstractmethod
+    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+        """Commit a checked batch."""
 
     def _find(self, space: str, key: bytes) -> list[int]:
         """Look through the log, for an engine that has no index of keys."""
@@ -558,25 +481,6 @@ class Store(Engine):
             found += [one.sequence for one in page if one.metadata.get(KEY) == key]
             after = page[-1].sequence
         return found
-
-    def _read_bases(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Known]:
-        return read_bases(ids, self._frames)
-
-    def _revive_bases(self) -> None:
-        """Keep alive what living objects are stored against.
-
-        A commit may have stored a frame against an object just before that was
-        condemned. None can do so after, so one look at all objects is enough.
-        """
-        found = {one.id: one for one in self._scan()}
-        condemned = {one.base for one in found.values() if not one.condemned}
-        needed: set[ObjectId] = set()
-        for base in condemned:
-            while base is not None and base in found and found[base].condemned:
-                needed.add(base)
-                base = found[base].base
-        if needed:
-            self._revive(sorted(needed))
 
     @contextmanager
     def _waking(self, space: str, wake: Callable[[], None]) -> Iterator[None]:
@@ -612,11 +516,6 @@ class Store(Engine):
     arelease = twin(release)
     aleases = twin(leases)
     ascan = twin_iterator(scan)
-    acondemn = twin(condemn)
-    arevive = twin(revive)
-    asettle = twin(settle)
-    araise_epochs = twin(raise_epochs)
-    adelete = twin(delete)
     agc = twin(gc)
     aprune_expired = twin(prune_expired)
     acheck = twin(check)

@@ -18,6 +18,7 @@ from ropewalk.errors import LeaseHeld, LeaseLost, MissingObjects, RefMoved, Writ
 from ropewalk.store._framing import Framed
 from ropewalk.store._order import Below
 from ropewalk.store._records import Fence, Move, Operation, Scalar
+from ropewalk.tree._commits import Commit
 from ropewalk.tree._objects import ObjectId
 
 
@@ -68,6 +69,12 @@ class Batch:
     epoch: int | None
     below: Below = field(default_factory=dict)
     """What the objects point to among themselves, for an engine that asks for it."""
+    share: bool = False
+    """Whether its objects are for every space."""
+    step: Commit | None = None
+    """The commit that it brings."""
+    fresh: bool = False
+    """Whether nobody sent a write with its id before."""
 
     def with_frames(self, frames: Sequence[Framed]) -> Batch:
         """The same commit with its objects; `dataclasses.replace` takes three times as long."""

@@ -6,7 +6,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ropewalk.store._sqlite import SqliteStore
+    from ropewalk.store.sqlite import SqliteStore
 
 DEFAULT_SIZE_LIMIT = 1024**3
 
@@ -20,6 +20,6 @@ def Disk(  # noqa: N802 - a name for a class with another default, not a second 
     beyond the limit is `StoreFull`, and nothing is written. Nothing that can be read is ever
     evicted: what is there stays, and can be read.
     """
-    from ropewalk.store._sqlite import SqliteStore
+    from ropewalk.store.sqlite import SqliteStore
 
     return SqliteStore(path, size_limit=size_limit)

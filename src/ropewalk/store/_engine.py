@@ -1,4 +1,4 @@
-"""What an engine supplies: few steps, each atomic, with everything already checked.
+"""What every engine supplies: few steps, each atomic, with everything already checked.
 
 `Store` is written on top of these. Names and ids that arrive here are valid; frames
 are made. Each method may be called from many threads at once.
@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable
 
 from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._decide import Batch, Presence
+from ropewalk.store._decide import Batch
 from ropewalk.store._records import (
     Durability,
     Header,
     LeaseRecord,
     Operation,
     Ref,
-    Stored,
     View,
 )
 from ropewalk.store._turns import Turn
-from ropewalk.tree._objects import Object, ObjectId
 
 
 class Engine(ABC):
@@ -39,22 +37,10 @@ class Engine(ABC):
         """What an acknowledged commit survives."""
 
     @abstractmethod
-    def _frames(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, bytes]:
-        """The frames of objects, condemned or not, without those that are absent.
-
-        May add the frames of their bases, which saves the caller further calls.
-        """
-
-    @abstractmethod
-    def _presence(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, Presence]:
-        """Depth and condemnation of objects, without those that are absent."""
-
-    @abstractmethod
     def _commit(self, batch: Batch) -> Operation:
-        """Apply a batch as `decide` decides it, in one atomic step, durably.
+        """Apply a batch in one atomic step, durably.
 
-        The space's operations get the next number in the same step. A frame takes the
-        place of a condemned one and revives its object. Whoever subscribed is woken.
+        The space's operations get the next number in the same step. Whoever subscribed is woken.
         """
 
     @abstractmethod
@@ -98,48 +84,8 @@ class Engine(ABC):
         """Replace (or remove) the record `expected`; False if it is not that."""
 
     @abstractmethod
-    def _scan(self) -> Iterator[Stored]:
-        """Every object, once."""
-
-    @abstractmethod
-    def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
-        """Mark objects as condemned by a collection; absent ones are passed over.
-
-        The number takes the place of an earlier collection's.
-        """
-
-    @abstractmethod
-    def _revive(self, ids: Sequence[ObjectId]) -> None:
-        """Take the mark away; absent ones are passed over."""
-
-    def _clear_doubt(self, found: Sequence[Stored]) -> None:  # noqa: B027 - most have no doubt
-        """Let commits need objects that were in doubt, if they are still as `scan` found them.
-
-        Only for an engine that stores objects in one step and moves refs in another.
-        """
-
-    @abstractmethod
-    def _raise_epochs(self) -> int:
-        """Raise every space's epoch, and that of spaces to come, to one new number."""
-
-    @abstractmethod
-    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
-        """Delete objects that bear the mark of this collection at this moment; their ids.
-
-        Packs that are less than half alive then are rewritten. A frame may be made
-        whole by that, but never deeper.
-        """
-
-    @abstractmethod
     def _close(self) -> None:
         """Let go of files, connections and threads."""
-
-    def _arrange(self, batch: Batch, objects: Sequence[Object]) -> tuple[Batch, Sequence[Object]]:
-        """A commit and its objects in the order in which they are to be framed and stored.
-
-        Only for an engine that does not store them in one step. Asks nobody.
-        """
-        return batch, objects
 
     def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
         """What is wrong with the engine's own files or tables: each with what it is about.

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, RopewalkError
 from ropewalk.store import _file_paths as paths
 from ropewalk.store import _file_small as small
-from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch, Decision, Facts, Presence, Recorded, decide
 from ropewalk.store._file_lock import LOCK, TURN, Lock, WriteLock
 from ropewalk.store._file_objects import Objects
@@ -23,6 +22,7 @@ from ropewalk.store._file_usage import Usage, folder_bytes
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._framing import DEFAULT_CACHE_BYTES
 from ropewalk.store._listeners import Listeners
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._records import (
     Capabilities,
     Durability,
@@ -45,7 +45,7 @@ _OURS = {
 }  # fmt: skip
 
 
-class FileStore(Store):
+class FileStore(ObjectStore):
     """A store of plain files in a folder, for several processes and threads at once.
 
     The folder is made if it is not there; the one that it is in must exist. With

@@ -9,11 +9,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
-from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch, Decision, Facts, Presence, Recorded, decide
 from ropewalk.store._forking import whole_after_fork
 from ropewalk.store._frames import MAX_DEPTH, parse_header
 from ropewalk.store._framing import Framed
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._packs import build_pack
 from ropewalk.store._records import (
     REMEMBERED_WRITES,
@@ -124,7 +124,7 @@ class _Data:
         return self.spaces.setdefault(name, _Space())
 
 
-class MemoryStore(Store):
+class MemoryStore(ObjectStore):
     """A store that ends with its process.
 
     `another()` gives a second store object on the same memory, with its own clock and

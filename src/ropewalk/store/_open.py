@@ -101,7 +101,7 @@ def open(
         from ropewalk.store._files import FileStore
 
         return FileStore(place, **_embedded(options))
-    from ropewalk.store._sqlite import SqliteStore
+    from ropewalk.store.sqlite import SqliteStore
 
     return SqliteStore(place, **_embedded(options))
 

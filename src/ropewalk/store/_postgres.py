@@ -14,10 +14,10 @@ from ropewalk.store import _postgres_group
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._checks import expect, expect_seconds, expect_whole
 from ropewalk.store._contents import Content, Pruned, contents
-from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch, Presence
 from ropewalk.store._frames import parse_header
 from ropewalk.store._framing import DEFAULT_CACHE_BYTES
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._own import CONTENT_SPACE
 from ropewalk.store._postgres_arrays import KEY_SIZE, byteas, keys
 from ropewalk.store._postgres_beside import Beside, PostgresScratch, PostgresTextIndex
@@ -53,7 +53,7 @@ _SCANNED_AT_A_TIME = 2000
 _HEAD = 64  # Bytes at the front of a frame that say what it is.
 
 
-class PostgresStore(Store):
+class PostgresStore(ObjectStore):
     """A store in one schema of a Postgres database.
 
     `dsn` is what Postgres connects with: a URL `postgresql://user:password@host/database`

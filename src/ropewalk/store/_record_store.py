@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ropewalk.errors import RopewalkError, Unavailable
-from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch, Facts, Presence, Recorded, Reframe, decide
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._framing import Framed
@@ -23,6 +22,7 @@ from ropewalk.store._key_value_objects import Raced
 from ropewalk.store._key_value_records import Record
 from ropewalk.store._key_value_spaces import Spaces
 from ropewalk.store._listeners import Listeners
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._order import Below
 from ropewalk.store._records import LeaseRecord, Operation, Ref, View
 from ropewalk.store._turns import Patience
@@ -34,7 +34,7 @@ _BUSY_SECONDS = 30.0
 _STRIPES = 256
 
 
-class RecordStore(Store):
+class RecordStore(ObjectStore):
     """A store whose spaces are records. An engine sets `_log`, and supplies what is abstract."""
 
     _log: Spaces

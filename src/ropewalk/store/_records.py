@@ -18,7 +18,7 @@ Durability: TypeAlias = Literal["full", "relaxed", "none"]
 """`full` survives power loss; `relaxed` is consistent but may lose the last moments;
 `none` ends with the process."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ALGORITHM = "sha256"
 MAX_METADATA_BYTES = 64 * 1024
 MAX_WRITE_ID = 128

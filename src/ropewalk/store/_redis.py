@@ -12,9 +12,9 @@ import ormsgpack
 from ropewalk.errors import FormatError, InvalidInput, NotFound
 from ropewalk.store._aside import Scratch
 from ropewalk.store._checks import expect, expect_seconds, expect_whole
-from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch, Presence
 from ropewalk.store._framing import DEFAULT_CACHE_BYTES
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._records import (
     Capabilities,
     Durability,
@@ -48,7 +48,7 @@ _PAGE = 1000
 _FARTHEST = 2**53
 
 
-class RedisStore(Store):
+class RedisStore(ObjectStore):
     """A store on a Redis server, version 6 or newer, or a Valkey server.
 
     `url` is `redis://user:password@host:port/number`, `rediss://` for TLS, or

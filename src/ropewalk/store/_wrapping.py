@@ -9,6 +9,7 @@ from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._checks import expect
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch, Presence
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._records import (
     Durability,
     Header,
@@ -24,7 +25,7 @@ from ropewalk.tree._objects import Object, ObjectId
 R = TypeVar("R")
 
 
-class WrapperStore(Store):
+class WrapperStore(ObjectStore):
     """Hands every call of an engine to the store behind it, `inner`.
 
     It has that store's names, limits and clock. A subclass overrides `_call` to come between

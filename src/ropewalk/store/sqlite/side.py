@@ -33,12 +33,11 @@ from ropewalk.errors import (
     Unavailable,
 )
 from ropewalk.store._forking import freed_after_fork
-from ropewalk.store._sqlite_database import Database
+from ropewalk.store.sqlite.database import Database
 
 R = TypeVar("R")
 
 FILE = "aside.db"
-TURN = "aside.turn"
 
 _APPLICATION_ID: Final = 0x52574153  # "RWAS", in the file's own header.
 _LAYOUT: Final = 1
@@ -137,9 +136,7 @@ class SideFile:
             if self._closed:
                 raise StoreClosed(f"the store in {self._folder} was closed")
             if self._opened is None and not self.unusable:
-                made = Database(
-                    self._folder, "relaxed", _BUSY_SECONDS, self._vfs, name=FILE, turn=TURN
-                )
+                made = Database(self._folder, "relaxed", _BUSY_SECONDS, self._vfs, name=FILE)
                 try:
                     made.create(_is_new, ())
                     if made.read(_is_new):

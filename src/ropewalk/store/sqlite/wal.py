@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ropewalk.errors import Corrupt
-from ropewalk.store._sqlite_connections import OPENING
+from ropewalk.store.sqlite.database import OPENING
 
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")

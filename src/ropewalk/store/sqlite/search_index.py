@@ -1,4 +1,4 @@
-"""The index of words beside an embedded store; see `_sqlite_side` for its tables.
+"""The index of words beside an embedded store; see `side` for its tables.
 
 The inverted index is only ever added to. The words of a position that changes are noted
 beside it; what a position no longer says is found in vain.
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ropewalk.store._aside import RARE, Change, TextIndex, Within
 from ropewalk.store._aside_memory import MemoryTextIndex
-from ropewalk.store._sqlite_side import SideFile, has_full_text
+from ropewalk.store.sqlite.side import SideFile, has_full_text
 
 _BLOCK_BITS: Final = 13
 """Positions are indexed in blocks, so that what is in many of them is found in the first."""

@@ -1,4 +1,4 @@
-"""Small values beside an embedded store; see `_sqlite_side` for their table."""
+"""Small values beside an embedded store; see `side` for their table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from ropewalk.store._aside import Scratch
 from ropewalk.store._aside_memory import MemoryScratch
-from ropewalk.store._sqlite_side import SideFile
+from ropewalk.store.sqlite.side import SideFile
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _TIDIED_EVERY: Final = 64  # Puts, between two looks at what is over.

@@ -1,0 +1,158 @@
+"""Compressed bytes, with or without a dictionary.
+
+A frame is
+
+    tag     1 byte    0 raw; 1 to 62 zstd with the built-in dictionary of that number;
+                      63 zstd alone; 64 zstd with a dictionary that the reader must know
+    length  varint    of what comes out
+    body              as it is, or the blocks of one zstd frame
+
+zstd's own header is not stored. It is rebuilt from `length`, so that a frame cannot ask for more
+memory than it says.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+
+import zstandard
+
+from ropewalk.errors import FormatError
+from ropewalk.store._dictionaries import CURRENT, dictionary_bytes
+
+MAX_LENGTH = 256 * 1024 * 1024
+"""The most bytes that one frame may hold."""
+
+_RAW, _ALONE, _GIVEN = 0, 63, 64
+_USES_DICTIONARY = 4096  # Longer ones gain little from the built-in dictionary.
+_SMALLEST = 24  # Below this, zstd's own overhead eats the gain.
+_HEADER = b"\x28\xb5\x2f\xfd\xa0"  # Magic; one segment, content size in 4 bytes.
+
+
+def _parameters(level: int) -> zstandard.ZstdCompressionParameters:
+    return zstandard.ZstdCompressionParameters.from_level(
+        level,
+        format=zstandard.FORMAT_ZSTD1_MAGICLESS,
+        write_content_size=False,
+        write_checksum=False,
+        write_dict_id=False,
+    )
+
+
+_FAST, _SMALL = _parameters(1), _parameters(3)
+# Compressors and decompressors are not safe to share between threads.
+_local = threading.local()
+
+
+def compress(data: bytes, dictionary: bytes | None = None, *, small: bool = False) -> bytes:
+    """A frame of some bytes; `small` takes longer for fewer bytes."""
+    length = len(data)
+    if length < _SMALLEST:
+        return bytes((_RAW, length)) + data
+    if dictionary is not None:
+        tag = _GIVEN
+        known = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        compressor = zstandard.ZstdCompressor(
+            dict_data=known, compression_params=_SMALL if small else _FAST
+        )
+    else:
+        tag = CURRENT if length <= _USES_DICTIONARY else _ALONE
+        compressor = _compressor(tag, small)
+    blocks = compressor.compress(data)
+    # Without magic, size, checksum and dictionary id, two bytes stand before the blocks.
+    if len(blocks) >= length:
+        return bytes((_RAW,)) + varint(length) + data
+    return bytes((tag,)) + varint(length) + blocks[2:]
+
+
+def expand(frame: bytes, dictionary: bytes | None = None) -> bytes:
+    """What is in a frame; raises `FormatError`."""
+    if len(frame) < 2:
+        raise FormatError("a frame is empty or too short")
+    tag = frame[0]
+    length, start = read_varint(frame, 1)
+    if length > MAX_LENGTH:
+        raise FormatError(f"a frame promises {length} bytes; the most is {MAX_LENGTH}")
+    body = frame[start:]
+    if tag == _RAW:
+        if len(body) != length:
+            raise FormatError(f"a raw frame holds {len(body)} bytes and promises {length}")
+        return body
+    if tag < _GIVEN:
+        decompressor = _decompressor(tag)
+    elif tag > _GIVEN or dictionary is None:
+        raise FormatError("a frame has an unknown tag, or was read without its dictionary")
+    else:
+        known = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        decompressor = zstandard.ZstdDecompressor(dict_data=known)
+    try:
+        data = decompressor.decompress(
+            _HEADER + length.to_bytes(4, "little") + body, allow_extra_data=False
+        )
+    except zstandard.ZstdError as error:
+        raise FormatError(f"a frame does not decompress: {error}") from None
+    if len(data) != length:
+        raise FormatError(f"a frame holds {len(data)} bytes and promises {length}")
+    return data
+
+
+def varint(number: int) -> bytes:
+    """A whole number in as few bytes as it takes."""
+    if number < 128:
+        return bytes((number,))
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number and where it ends; raises `FormatError`."""
+    try:
+        byte = data[at]
+        at += 1
+        if byte < 128:
+            return byte, at
+        number, shift = byte & 0x7F, 7
+        while True:
+            byte = data[at]
+            at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 128:
+                return number, at
+            shift += 7
+            if shift > 63:
+                raise FormatError("a number is too long")
+    except IndexError:
+        raise FormatError("a number is cut off") from None
+
+
+def _compressor(tag: int, small: bool) -> zstandard.ZstdCompressor:
+    known: dict[tuple[int, bool], zstandard.ZstdCompressor] | None
+    known = getattr(_local, "compressors", None)
+    if known is None:
+        known = _local.compressors = {}
+    found = known.get((tag, small))
+    if found is None:
+        found = known[tag, small] = zstandard.ZstdCompressor(
+            dict_data=_dictionary(tag), compression_params=_SMALL if small else _FAST
+        )
+    return found
+
+
+def _decompressor(tag: int) -> zstandard.ZstdDecompressor:
+    known: dict[int, zstandard.ZstdDecompressor] | None = getattr(_local, "decompressors", None)
+    if known is None:
+        known = _local.decompressors = {}
+    found = known.get(tag)
+    if found is None:
+        found = known[tag] = zstandard.ZstdDecompressor(dict_data=_dictionary(tag))
+    return found
+
+
+@cache
+def _dictionary(tag: int) -> zstandard.ZstdCompressionDict | None:
+    return None if tag == _ALONE else zstandard.ZstdCompressionDict(dictionary_bytes(tag))

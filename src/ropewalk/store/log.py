@@ -1,0 +1,619 @@
+"""Stores whose spaces are logs of records: what all such engines share.
+
+An engine appends a record in one step, and finds the row of a record or the segment that it was
+packed into. Everything else is here: what becomes a record and what is shared, how nodes are
+found by their places, and what a process remembers of a space.
+
+A node needs no index. A reader learns the places of nodes from the hints of those that lead to
+them, beginning with a commit, which is found by its hash. What it learned holds for one epoch of
+the space: a collection raises it, and then everything is looked up anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+from zlib import crc32
+
+from ropewalk.errors import Corrupt, DamagedObject, FormatError, MissingObjects, WriteIdReused
+from ropewalk.store._contract import Store
+from ropewalk.store._decide import Batch
+from ropewalk.store._forking import freed_after_fork
+from ropewalk.store._names import check_space
+from ropewalk.store._records import REMEMBERED_WRITES, Operation, Stored, check_ids
+from ropewalk.store.compression import compress, expand
+from ropewalk.store.record import (
+    BY_HASH,
+    Node,
+    Place,
+    Record,
+    decode_header,
+    encode_body,
+    encode_header,
+    place_of,
+    position_of,
+    same_group,
+    sequence_of,
+    write_id_of,
+)
+from ropewalk.store.segment import Packed, Segment
+from ropewalk.tree._objects import Kind, Object, ObjectId, object_id
+from ropewalk.tree._parts import links
+
+if TYPE_CHECKING:
+    from ropewalk.store._checking import Report
+    from ropewalk.store._collecting import Collected, Progress
+    from ropewalk.store._statistics import Stats
+    from ropewalk.tree._objects import Reader
+
+LARGE_COMMIT: Final = 256 * 1024
+"""What a commit of more bytes brings is shared, but for what leads to other nodes."""
+LARGE_TEXT: Final = 32 * 1024
+"""So many bytes of chunks are those of a large text, and shared."""
+DICTIONARY: Final = 32 * 1024
+"""So many bytes of an earlier record are the dictionary of a later one."""
+
+_PLACES: Final = 1 << 18
+_RECORDS: Final = 16 << 20
+"""So many bytes of records and segments are kept of all spaces."""
+_SPACES: Final = 1024
+_CRC: Final = 4
+
+
+class Row(NamedTuple):
+    """A record as it stands in the tail of a log."""
+
+    sequence: int
+    dictionary: int | None
+    """The record whose body is the dictionary of this one."""
+    frame: bytes
+    """With a crc32 in front."""
+
+
+class Moved(Exception):
+    """The space is at another epoch: what was known of it is looked up anew. Nothing was written."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__()
+        self.epoch = epoch
+
+
+@dataclass(slots=True)
+class Append(Batch):
+    """One record to be appended, and the objects that are shared with it."""
+
+    objects: Sequence[Object] = ()
+    """Those of the record."""
+    shared: Mapping[ObjectId, Object] = field(default_factory=dict)
+    names: frozenset[ObjectId] = frozenset()
+    """Shared objects that the record leads to and that are not among them."""
+    missing: tuple[ObjectId, ...] = ()
+    """What it needs and nobody has."""
+    known_epoch: int = 1
+    """The epoch of the space at which it was made."""
+    body: bytes = b""
+    parent: int | None = None
+    """The record of the commit that the step follows."""
+    recorded: Operation | None = None
+    """What was done before, if this is a repeated write."""
+
+    def frame(self, dictionary: bytes | None) -> bytes:
+        """The body as it is stored."""
+        frame = compress(self.body, dictionary)
+        return crc32(frame).to_bytes(_CRC, "little") + frame
+
+
+class SpaceCache:
+    """What a process remembers of one space, at one epoch of it."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.places: dict[ObjectId, Place] = {}
+        """Of nodes; `BY_HASH` for objects that are shared."""
+        self.named: set[ObjectId] = set()
+        """Shared objects that the space is known to name."""
+        self.bodies: dict[int, bytes] = {}
+        """Bodies of the last records, which are dictionaries for the next."""
+        self.last = 0
+        self.packed = 0
+        self.tail_bytes = 0
+
+    def learn(self, places: Mapping[ObjectId, Place]) -> None:
+        """Remember places."""
+        if len(self.places) > _PLACES:
+            self.places.clear()
+        self.places.update(places)
+
+    def landed(self, sequence: int, body: bytes) -> None:
+        """Remember the body of a record that is in the log now."""
+        if not same_group(sequence, self.last or 1):
+            self.bodies.clear()
+        self.last = sequence
+        self.bodies[sequence] = body[-DICTIONARY:]
+
+    def dictionary(self, sequence: int) -> tuple[int | None, bytes | None]:
+        """What a record of this number can lean on."""
+        if self.bodies and same_group(sequence, self.last) and self.last < sequence:
+            return self.last, self.bodies[self.last]
+        return None, None
+
+
+class LogStore(Store):
+    """A store whose spaces are logs of records."""
+
+    _packs_at: int = 128
+    """How many records a tail has when it is packed."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]
+        self._spaces_known: OrderedDict[str, SpaceCache] = OrderedDict()
+        self._opened: OrderedDict[tuple[str, int], tuple[Record | Segment, int]] = OrderedDict()
+        self._held = 0
+        self._cache_lock = freed_after_fork(threading.Lock())
+
+    # What an engine supplies.
+
+    @abstractmethod
+    def _epoch(self, space: str) -> int:
+        """The epoch of a space; 1 before the first commit."""
+
+    @abstractmethod
+    def _rows(self, space: str, first: int, last: int) -> list[Row]:
+        """The rows of the tail with these numbers, ascending."""
+
+    @abstractmethod
+    def _segment(self, space: str, sequence: int) -> Packed | None:
+        """The segment that holds a record."""
+
+    @abstractmethod
+    def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
+        """The group of a record in the tail up to it, or the segment that holds it; at one moment."""
+
+    @abstractmethod
+    def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
+        """The records in segments that bring commits with these ids. Others may be among them."""
+
+    @abstractmethod
+    def _span(self, space: str) -> tuple[int, int]:
+        """The last packed record of a space, and the last one."""
+
+    @abstractmethod
+    def _read_shared(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
+        """The frames of shared objects, each with its kind in front; without absent ones."""
+
+    @abstractmethod
+    def _present_shared(self, ids: Sequence[ObjectId]) -> set[ObjectId]:
+        """Those of the ids that are shared objects."""
+
+    @abstractmethod
+    def _scan_shared(self) -> Iterator[Stored]:
+        """Every shared object."""
+
+    # Reading.
+
+    def read(self, ids: Iterable[ObjectId]) -> list[Object]:
+        """The shared objects with these ids, in this order, each verified against its hash.
+
+        What is not shared is found by the `reader` of its space. Raises `MissingObjects` with
+        all that are absent, `DamagedObject` for the first that is not what its name says.
+        """
+        self._check_open()
+        asked = check_ids(ids, "what is read")
+        found = self._shared_objects(asked)
+        missing = [id for id in dict.fromkeys(asked) if id not in found]
+        if missing:
+            raise MissingObjects(missing)
+        return [found[id] for id in asked]
+
+    def reader(self, space: str) -> Reader:
+        """A function that reads objects of a space, and shared ones, as `read` does."""
+        self._check_open()
+        check_space(space)
+        return SpaceReader(self, space)
+
+    def missing(self, ids: Iterable[ObjectId], space: str | None = None) -> list[ObjectId]:
+        """Those of the ids that a commit to a space could not name in its needs.
+
+        Without a space: those that are no shared objects of the store.
+        """
+        self._check_open()
+        asked = list(dict.fromkeys(check_ids(ids, "ids")))
+        if space is None:
+            found = self._present_shared(asked)
+        else:
+            check_space(space)
+            found = set(self._find_places(space, asked))
+        return [id for id in asked if id not in found]
+
+    def scan(self) -> Iterator[Stored]:
+        """Every object, in no order; what is written meanwhile may be left out."""
+        self._check_open()
+        return self._scan()
+
+    def _scan(self) -> Iterator[Stored]:
+        for space in self.spaces():
+            seen: set[ObjectId] = set()
+            for record in self.records(space):
+                for node in record.nodes():
+                    if node is not None and node.id not in seen:
+                        seen.add(node.id)
+                        yield Stored(
+                            node.id, node.kind, len(node.payload), len(node.payload), None, False
+                        )
+        yield from self._scan_shared()
+
+    def records(self, space: str) -> Iterator[Record]:
+        """All records of a space, in order; raises `Corrupt` for a gap."""
+        sequence, last = 1, self._span(space)[1]
+        while sequence <= last:
+            for record in self._stretch(space, sequence):
+                if record.sequence >= sequence:
+                    yield record
+                    sequence = record.sequence + 1
+
+    def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
+        last = min(self._span(space)[1], after + limit)
+        found: list[Operation] = []
+        sequence = after + 1
+        while sequence <= last:
+            for record in self._stretch(space, sequence):
+                if sequence <= record.sequence <= last:
+                    found.append(self._operation(space, record))
+                    sequence = record.sequence + 1
+        return found
+
+    def _operation(self, space: str, record: Record) -> Operation:
+        try:
+            return decode_header(space, record)
+        except FormatError as error:
+            raise Corrupt(
+                f"record {record.sequence} of {space!r} is damaged: {error}. Restore the store "
+                "from a copy; other spaces are not affected."
+            ) from error
+
+    def _record(self, space: str, sequence: int) -> Record:
+        """One record; raises `Corrupt` if it is damaged or not there."""
+        found = self._cached(space, sequence)
+        if found is not None:
+            return found
+        return next(one for one in self._stretch(space, sequence) if one.sequence == sequence)
+
+    def _stretch(self, space: str, sequence: int) -> list[Record]:
+        """A record with those that are found with it, ascending; raises `Corrupt`."""
+        loaded = self._load(space, sequence)
+        if isinstance(loaded, Packed):
+            with self._cache_lock:
+                known = self._opened.get((space, -loaded.first))
+            if known is not None and isinstance(known[0], Segment) and known[0].last == loaded.last:
+                return known[0].records()
+            segment = Segment(space, loaded.head, loaded.data)
+            if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
+                raise segment.damaged("it does not hold what its row says")
+            self._keep(space, -segment.first, segment, 4 * len(loaded.data))
+            return segment.records()
+        if not loaded or loaded[-1].sequence != sequence:
+            raise Corrupt(
+                f"record {sequence} of {space!r} is gone: rows of its log are lost. Restore the "
+                "store from a copy; other spaces are not affected."
+            )
+        return self._decode(space, loaded)
+
+    def _decode(self, space: str, rows: Sequence[Row]) -> list[Record]:
+        """The records of rows; they lean on each other."""
+        bodies: dict[int, bytes] = {}
+        records: list[Record] = []
+        for sequence, dictionary, frame in rows:
+            try:
+                if crc32(frame[_CRC:]).to_bytes(_CRC, "little") != frame[:_CRC]:
+                    raise FormatError("it does not match its checksum")
+                known = None if dictionary is None else bodies.get(dictionary)
+                body = bodies[sequence] = expand(
+                    frame[_CRC:], None if known is None else known[-DICTIONARY:]
+                )
+                record = Record.decode(sequence, body)
+            except FormatError as error:
+                raise Corrupt(
+                    f"record {sequence} of {space!r} is damaged: {error}. Restore the store from "
+                    "a copy; other spaces are not affected."
+                ) from error
+            self._keep(space, sequence, record, len(body))
+            records.append(record)
+        return records
+
+    # What is remembered.
+
+    def _space(self, space: str) -> SpaceCache:
+        """What is remembered of a space."""
+        known = self._spaces_known.get(space)
+        if known is None:
+            known = SpaceCache(self._epoch(space))
+            with self._cache_lock:
+                known = self._spaces_known.setdefault(space, known)
+                while len(self._spaces_known) > _SPACES:
+                    self._spaces_known.popitem(last=False)
+        return known
+
+    def _forget_space(self, space: str) -> None:
+        """Look everything up anew: a collection was at work."""
+        with self._cache_lock:
+            self._spaces_known.pop(space, None)
+            for key in [key for key in self._opened if key[0] == space]:
+                self._held -= self._opened.pop(key)[1]
+
+    def _keep(self, space: str, number: int, one: Record | Segment, size: int) -> None:
+        size += 256
+        with self._cache_lock:
+            before = self._opened.pop((space, number), None)
+            self._held += size - (0 if before is None else before[1])
+            self._opened[space, number] = one, size
+            while self._held > _RECORDS and len(self._opened) > 1:
+                self._held -= self._opened.popitem(last=False)[1][1]
+
+    def _cached(self, space: str, sequence: int) -> Record | None:
+        with self._cache_lock:
+            found = self._opened.get((space, sequence))
+            if found is not None:
+                self._opened.move_to_end((space, sequence))
+        return found[0] if found is not None and isinstance(found[0], Record) else None
+
+    # Finding nodes.
+
+    def _find_places(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, Place]:
+        """Where nodes of a space are, `BY_HASH` for shared objects; without absent ones."""
+        cache = self._space(space)
+        found = {id: cache.places[id] for id in ids if id in cache.places}
+        absent = [id for id in ids if id not in found]
+        if absent:
+            shared = self._present_shared(absent)
+            found.update(dict.fromkeys(shared, BY_HASH))
+            absent = [id for id in absent if id not in shared]
+        if absent and cache.last + self._span(space)[1]:
+            found.update(self._search(space, absent))
+        cache.learn(found)
+        return found
+
+    def _search(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, Place]:
+        """Look for nodes by their hashes: commits where the engine says, others everywhere."""
+        wanted = set(ids)
+        found: dict[ObjectId, Place] = {}
+        for sequence in set(self._locate(space, ids).values()):
+            _match(self._record(space, sequence), wanted, found)
+        packed, last = self._span(space)
+        for record in self._newest_first(space, packed, last):
+            if not wanted:
+                break
+            _match(record, wanted, found)
+        for record in self._newest_first(space, 0, packed):
+            if not wanted:
+                break
+            _match(record, wanted, found)
+        return found
+
+    def _newest_first(self, space: str, after: int, last: int) -> Iterator[Record]:
+        while last > after:
+            for record in reversed(self._stretch(space, last)):
+                if record.sequence <= last:
+                    last = record.sequence - 1
+                    yield record
+
+    def _node(self, space: str, id: ObjectId, place: Place) -> Node | None:
+        record = self._record(space, sequence_of(place))
+        try:
+            node = record.node(position_of(place))
+        except FormatError as error:
+            raise DamagedObject(id, str(error)) from error
+        if node is not None and node.id != id:
+            raise DamagedObject(id, f"record {record.sequence} holds something else in its place")
+        return node
+
+    def _shared_objects(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Object]:
+        found: dict[ObjectId, Object] = {}
+        for id, frame in self._read_shared(list(dict.fromkeys(ids))).items():
+            try:
+                kind, payload = Kind(frame[0]), expand(frame[1:])
+            except (FormatError, ValueError, IndexError) as error:
+                raise DamagedObject(id, str(error)) from error
+            if object_id(kind, payload) != id:
+                raise DamagedObject(id, "its bytes do not match its hash")
+            found[id] = Object(id, kind, payload)
+        return found
+
+    # Committing.
+
+    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+        while True:
+            append = self._drafted(batch, objects)
+            try:
+                operation = self._commit(append)
+            except Moved:
+                self._forget_space(batch.space)
+                continue
+            return operation
+
+    def _drafted(self, batch: Batch, objects: Sequence[Object]) -> Append:
+        """A batch as a record."""
+        space = batch.space
+        cache = self._space(space)
+        private, shared = _divided(objects, batch.share)
+        mine = {one.id for one in private}
+        needed = [id for id in batch.needs if id not in mine and id not in shared]
+        needed += [id for id in batch.targets if id not in mine and id not in shared]
+        linked = [id for one in private for id in links(one) if id not in mine and id not in shared]
+        places: Mapping[ObjectId, Place] = {}
+        missing: tuple[ObjectId, ...] = ()
+        if needed or linked:
+            known = cache.places
+            asked = dict.fromkeys(chain(needed, linked))
+            if all(map(known.__contains__, asked)):
+                places = known
+            else:
+                places = self._find_places(space, list(asked))
+                missing = tuple(id for id in asked if id not in places)
+        names = frozenset(
+            id for id in chain(linked, needed) if places.get(id, 1) == BY_HASH
+        ).difference(cache.named)
+        hints = {**dict.fromkeys(shared, BY_HASH), **places} if shared else places
+        if missing:
+            hints = {**hints, **dict.fromkeys(missing, BY_HASH)}
+        header = encode_header(
+            cache.epoch, batch.time, batch.write_id, batch.moves, batch.metadata, private
+        )
+        step, parent = batch.step, None
+        if step is not None and step.parents:
+            place = places.get(step.parents[0])
+            parent = None if not place else sequence_of(place)
+        append = Append(
+            space,
+            (),
+            batch.needs,
+            batch.targets,
+            batch.moves,
+            batch.fences,
+            batch.write_id,
+            batch.digest,
+            batch.time,
+            batch.metadata,
+            batch.epoch,
+        )
+        append.objects, append.shared, append.names = private, shared, names
+        append.missing, append.parent = missing, parent
+        append.step, append.fresh = step, batch.fresh
+        append.known_epoch = cache.epoch
+        append.body = encode_body(header, private, hints)
+        return append
+
+    def _landed(self, append: Append, sequence: int) -> None:
+        """Remember a record that was appended."""
+        cache = self._space(append.space)
+        cache.landed(sequence, append.body)
+        places = {one.id: place_of(sequence, at) for at, one in enumerate(append.objects)}
+        places.update(dict.fromkeys(append.shared, BY_HASH))
+        cache.learn(places)
+        cache.named.update(append.names)
+        cache.named.update(append.shared)
+
+    def _find_write(self, batch: Append, last: int) -> Operation | None:
+        """The operation that has the write id of a batch, among the latest of its space.
+
+        Raises `WriteIdReused` if it was another write.
+        """
+        after = max(last - REMEMBERED_WRITES, 0)
+        for record in self._newest_first(batch.space, after, last):
+            if write_id_of(record.header) == batch.write_id:
+                operation = self._operation(batch.space, record)
+                objects = {node.id for node in record.nodes() if node is not None}
+                if (
+                    operation.moves == batch.moves
+                    and operation.metadata == batch.metadata
+                    and objects.issuperset([one.id for one in batch.objects])
+                ):
+                    return operation
+                raise WriteIdReused(
+                    f"write id {batch.write_id!r} stands for operation {record.sequence} of "
+                    f"{batch.space!r}, which was another write. Take a new write id for a new "
+                    "write."
+                )
+        return None
+
+    def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
+        raise NotImplementedError
+
+    def _check(self, read_data: bool, progress: Progress | None) -> Report:
+        raise NotImplementedError
+
+    def _stats(self, recent: int, progress: Progress | None) -> Stats:
+        raise NotImplementedError
+
+    def _packer_close(self) -> None:
+        pass
+
+    def _watch_tail(self, space: str, sequence: int, size: int) -> None:
+        pass
+
+
+class SpaceReader:
+    """Reads objects of one space, and shared ones, each verified against its hash."""
+
+    __slots__ = ("_space", "_store")
+
+    def __init__(self, store: LogStore, space: str) -> None:
+        self._store, self._space = store, space
+
+    def __call__(self, ids: Sequence[ObjectId]) -> list[Object]:
+        """The objects with these ids, in this order; raises `MissingObjects`, `DamagedObject`."""
+        store, space = self._store, self._space
+        store._check_open()
+        known = store._space(space).places
+        found: dict[ObjectId, Object] = {}
+        unknown: list[ObjectId] = []
+        by_hash: list[ObjectId] = []
+        for id in ids:
+            place = known.get(id)
+            if place is None:
+                unknown.append(id)
+            elif place == BY_HASH:
+                by_hash.append(id)
+            elif id not in found:
+                self._take(id, place, found)
+        if unknown:
+            check_ids(unknown, "what is read")
+            for id, place in store._find_places(space, unknown).items():
+                if place == BY_HASH:
+                    by_hash.append(id)
+                else:
+                    self._take(id, place, found)
+        if by_hash:
+            found.update(store._shared_objects(by_hash))
+        missing = [id for id in dict.fromkeys(ids) if id not in found]
+        if missing:
+            raise MissingObjects(missing)
+        return [found[id] for id in ids]
+
+    def _take(self, id: ObjectId, place: Place, found: dict[ObjectId, Object]) -> None:
+        store, space = self._store, self._space
+        node = store._node(space, id, place)
+        if node is None:
+            return
+        found[id] = node.object()
+        if node.hints:
+            cache = store._space(space)
+            try:
+                cache.learn(node.places(sequence_of(place)))
+            except (FormatError, ValueError) as error:
+                raise DamagedObject(id, f"what it leads to cannot be told: {error}") from error
+
+
+def _divided(
+    objects: Sequence[Object], share: bool
+) -> tuple[Sequence[Object], dict[ObjectId, Object]]:
+    """The objects of a record, and those that are shared."""
+    if share:
+        return (
+            [one for one in objects if one.kind == Kind.COMMIT],
+            {one.id: one for one in objects if one.kind != Kind.COMMIT},
+        )
+    total = sum([len(one.payload) for one in objects])
+    if total < LARGE_TEXT:
+        return objects, {}
+    if total > LARGE_COMMIT:
+        alone = {one.id for one in objects if one.kind != Kind.COMMIT and not links(one)}
+    else:
+        chunks = [one for one in objects if one.kind == Kind.CHUNK]
+        if sum([len(one.payload) for one in chunks]) < LARGE_TEXT:
+            return objects, {}
+        alone = {one.id for one in chunks}
+    shared = {one.id: one for one in objects if one.id in alone}
+    return [one for one in objects if one.id not in alone], shared
+
+
+def _match(record: Record, wanted: set[ObjectId], found: dict[ObjectId, Place]) -> None:
+    """Look for wanted nodes in a record, and take those off that are there."""
+    for at, node in enumerate(record.nodes()):
+        if node is not None and node.id in wanted:
+            wanted.discard(node.id)
+            found[node.id] = place_of(record.sequence, at)

@@ -1,0 +1,336 @@
+"""Records: what one commit appends to the log of its space.
+
+A record's body, before it is compressed, is
+
+    header   varint length, and an operation as msgpack
+    count    varint: how many nodes follow
+    nodes    for each: kind (1 byte); payload, hole and hints as varints (their lengths, and
+             where in the payload an id was left out, plus one)
+    bytes    for each node its payload, then its hints
+
+Where a payload holds the id of the node just before it in the record, that is left out: the
+reader computes it. The hints of a node say where its links lead, in the order in which they stand
+in the payload: 0 for what is found by its hash, 1 + 2 * position for a node of the same record,
+2 + 2 * position and a sequence number for one of an earlier record. They are not hashed, so a node
+keeps its id wherever it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Final, NamedTuple, TypeAlias
+
+import ormsgpack
+
+from ropewalk.errors import DamagedObject, FormatError
+from ropewalk.store._records import Move, Operation, Scalar
+from ropewalk.store.compression import read_varint, varint
+from ropewalk.tree._commits import commit_links
+from ropewalk.tree._objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId
+from ropewalk.tree._parts import links
+
+Place: TypeAlias = int
+"""Where a node is: its record's sequence number, and in the low bits its position there."""
+
+POSITION_BITS: Final = 20
+MAX_NODES: Final = 1 << POSITION_BITS
+BY_HASH: Final = 0
+"""In the place of a place: what is found by its hash."""
+
+GROUP: Final = 16
+"""A record may lean on another of the same group of so many sequence numbers."""
+
+_POSITION: Final = MAX_NODES - 1
+_KINDS: Final = {int(kind): kind for kind in Kind}
+_WRITE_ID: Final = 16
+_FIRST_PARENT: Final = -1
+_SCALARS: Final = (type(None), bool, int, float, str, bytes)
+
+
+def place_of(sequence: int, position: int) -> Place:
+    """The place of a node."""
+    return sequence << POSITION_BITS | position
+
+
+def sequence_of(place: Place) -> int:
+    """The record that a place is in."""
+    return place >> POSITION_BITS
+
+
+def position_of(place: Place) -> int:
+    """Where in its record a place is."""
+    return place & _POSITION
+
+
+def same_group(sequence: int, other: int) -> bool:
+    """Whether two records are of the same group."""
+    return (sequence - 1) // GROUP == (other - 1) // GROUP
+
+
+class Node(NamedTuple):
+    """A node as it is read: whole, and named by what its bytes are."""
+
+    id: ObjectId
+    kind: Kind
+    payload: bytes
+    hints: bytes
+
+    def object(self) -> Object:
+        """What layers above know it as."""
+        return Object(self.id, self.kind, self.payload)
+
+    def places(self, sequence: int) -> dict[ObjectId, Place]:
+        """Where the links of the node lead, if it is in a record of this number."""
+        if not self.hints:
+            return {}
+        found = links(self.object())
+        return dict(zip(found, read_hints(self.hints, sequence), strict=True))
+
+
+class Piece(NamedTuple):
+    """A node as it stands in a record."""
+
+    kind: int
+    payload: bytes
+    hole: int
+    hints: bytes
+
+
+def encode_body(
+    operation: bytes, objects: Sequence[Object], places: Mapping[ObjectId, Place]
+) -> bytes:
+    """A body; `places` has those of older nodes, and `BY_HASH` for those that need none."""
+    parts = [varint(len(operation)), operation, varint(len(objects)), b""]
+    heads = bytearray()
+    mine = {one.id: at for at, one in enumerate(objects)}
+    before: ObjectId | None = None
+    for one in objects:
+        payload, hole = one.payload, 0
+        found = links(one)
+        hints = b"".join([_hint(id, mine, places) for id in found]) if found else b""
+        if before is not None and (at := payload.find(before)) >= 0:
+            hole = at + 1
+            payload = payload[:at] + payload[at + ID_SIZE :]
+        size, width = len(payload), len(hints)
+        if size < 128 and hole < 128 and width < 128:
+            heads += bytes((one.kind, size, hole, width))
+        else:
+            heads.append(one.kind)
+            heads += varint(size) + varint(hole) + varint(width)
+        parts += (payload, hints)
+        before = one.id
+    parts[3] = bytes(heads)
+    return b"".join(parts)
+
+
+def _hint(id: ObjectId, mine: Mapping[ObjectId, int], places: Mapping[ObjectId, Place]) -> bytes:
+    at = mine.get(id)
+    if at is not None:
+        return varint(1 + 2 * at)
+    place = places[id]
+    if place == BY_HASH:
+        return b"\0"
+    return varint(2 + 2 * (place & _POSITION)) + varint(place >> POSITION_BITS)
+
+
+def read_hints(hints: bytes, sequence: int) -> list[Place]:
+    """The places in the hints of a node of a record."""
+    found: list[Place] = []
+    at, end = 0, len(hints)
+    while at < end:
+        code, at = read_varint(hints, at)
+        if code == 0:
+            found.append(BY_HASH)
+        elif code & 1:
+            found.append(sequence << POSITION_BITS | code >> 1)
+        else:
+            there, at = read_varint(hints, at)
+            found.append(there << POSITION_BITS | code // 2 - 1)
+    return found
+
+
+def write_hints(places: Sequence[Place], sequence: int) -> bytes:
+    """The hints that say these places, of a node of a record."""
+    out = []
+    for place in places:
+        if place == BY_HASH:
+            out.append(b"\0")
+        elif place >> POSITION_BITS == sequence:
+            out.append(varint(1 + 2 * (place & _POSITION)))
+        else:
+            out.append(varint(2 + 2 * (place & _POSITION)) + varint(place >> POSITION_BITS))
+    return b"".join(out)
+
+
+class Record:
+    """A record that is read: its operation, and its nodes, of which each is made when asked for."""
+
+    __slots__ = ("_header", "_nodes", "pieces", "sequence")
+
+    def __init__(
+        self,
+        sequence: int,
+        header: bytes | Callable[[int], bytes],
+        pieces: Sequence[Piece | None],
+    ) -> None:
+        """`header` may be a function that finds it; `pieces` may be opened one by one."""
+        self.sequence, self._header, self.pieces = sequence, header, pieces
+        self._nodes: list[Node | None] = [None] * len(pieces)
+
+    @property
+    def header(self) -> bytes:
+        """The operation, as it is stored."""
+        header = self._header
+        return header if isinstance(header, bytes) else header(self.sequence)
+
+    @classmethod
+    def decode(cls, sequence: int, body: bytes) -> Record:
+        """Read a body; raises `FormatError`."""
+        length, at = read_varint(body, 0)
+        header, at = body[at : at + length], at + length
+        count, at = read_varint(body, at)
+        if count > MAX_NODES or count > len(body):
+            raise FormatError("a record promises more nodes than it has bytes")
+        heads: list[tuple[int, int, int, int]] = []
+        for _ in range(count):
+            kind, at = read_varint(body, at)
+            size, at = read_varint(body, at)
+            hole, at = read_varint(body, at)
+            width, at = read_varint(body, at)
+            heads.append((kind, size, hole, width))
+        pieces: list[Piece] = []
+        for kind, size, hole, width in heads:
+            middle = at + size
+            pieces.append(Piece(kind, body[at:middle], hole, body[middle : middle + width]))
+            at = middle + width
+        if at != len(body):
+            raise FormatError("a record has other bytes than it promises")
+        return cls(sequence, header, pieces)
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def node(self, position: int) -> Node | None:
+        """A node, named by its hash; None if it was collected. Raises `FormatError`."""
+        try:
+            known = self._nodes[position]
+        except IndexError:
+            raise FormatError(f"record {self.sequence} has no node {position}") from None
+        if known is not None:
+            return known
+        first = position
+        while (piece := self.pieces[first]) is not None and piece.hole and first:
+            if self._nodes[first - 1] is not None:
+                break
+            first -= 1
+        for at in range(first, position + 1):
+            self._nodes[at] = self._filled(at)
+        return self._nodes[position]
+
+    def nodes(self) -> list[Node | None]:
+        """All nodes, by position."""
+        return [self.node(at) for at in range(len(self.pieces))]
+
+    def _filled(self, at: int) -> Node | None:
+        piece = self.pieces[at]
+        if piece is None:
+            return None
+        kind, payload, hole, hints = piece
+        if hole:
+            before = self._nodes[at - 1] if at else None
+            if before is None:
+                raise FormatError(f"record {self.sequence} leans on a node that is gone")
+            payload = payload[: hole - 1] + before.id + payload[hole - 1 :]
+        known = _KINDS.get(kind)
+        if known is None:
+            raise FormatError(f"record {self.sequence} holds a node of unknown kind {kind}")
+        return Node(sha256(KIND_BYTES[known] + payload).digest(), known, payload, hints)
+
+
+# Operations.
+
+
+def encode_header(
+    epoch: int,
+    time: int,
+    write_id: str,
+    moves: Sequence[Move],
+    metadata: Mapping[str, Scalar],
+    objects: Sequence[Object],
+) -> bytes:
+    """An operation as it stands in its record: ids of its own nodes by their positions."""
+    listed: list[list[object]] = []
+    for name, expected, target in moves:
+        at: object = target
+        was: object = expected
+        for position in range(len(objects) - 1, -1, -1):
+            one = objects[position]
+            if one.id == target:
+                at = position
+                if expected is not None and one.kind == Kind.COMMIT:
+                    links = commit_links(one)
+                    if len(links) > 1 and links[1] == expected:
+                        was = _FIRST_PARENT
+                break
+        listed.append([name, was, at])
+    return ormsgpack.packb([epoch, time, _short(write_id), listed, dict(metadata)])
+
+
+def decode_header(space: str, record: Record) -> Operation:
+    """The operation of a record; raises `FormatError`."""
+    try:
+        epoch, time, write_id, listed, metadata = ormsgpack.unpackb(record.header)
+        moves = tuple([_move(record, *one) for one in listed])
+        if type(write_id) is bytes:
+            write_id = write_id.hex()
+        plain = all(type(one) in _SCALARS for one in metadata.values())
+        if not plain or type(epoch) is not int or type(time) is not int:
+            raise TypeError("other fields")
+        if type(write_id) is not str:
+            raise TypeError("other fields")
+    except (ValueError, TypeError, AttributeError) as error:
+        raise FormatError(f"the operation of record {record.sequence} is malformed") from error
+    return Operation(space, record.sequence, moves, write_id, time, epoch, metadata)
+
+
+def write_id_of(header: bytes) -> str:
+    """The write id in a record's header."""
+    found = ormsgpack.unpackb(header)[2]
+    return found.hex() if type(found) is bytes else str(found)
+
+
+def _move(record: Record, name: object, expected: object, target: object) -> Move:
+    node: Node | None = None
+    if type(target) is int:
+        node = record.node(target)
+        if node is None:
+            raise TypeError("a ref was moved to a node that is gone")
+        target = node.id
+    if expected == _FIRST_PARENT and node is not None:
+        expected = commit_links(node.object())[1]
+    if type(name) is not str or type(expected) not in _IDS or type(target) not in _IDS:
+        raise TypeError("a move has other fields")
+    return Move(name, expected, target)  # type: ignore[arg-type]
+
+
+_IDS: Final = (bytes, type(None))
+
+
+def _short(write_id: str) -> str | bytes:
+    """Most write ids are 16 bytes in hexadecimal digits: half of that is enough."""
+    if len(write_id) == 2 * _WRITE_ID:
+        try:
+            short = bytes.fromhex(write_id)
+        except ValueError:
+            return write_id
+        if short.hex() == write_id:
+            return short
+    return write_id
+
+
+def expect_node(node: Node | None, id: ObjectId) -> Node:
+    """The node that a place should hold; raises `DamagedObject` if it is another."""
+    if node is None or node.id != id:
+        raise DamagedObject(id, "the place that its record gives holds something else")
+    return node

@@ -1,0 +1,534 @@
+"""One database that many threads and processes use: reading, and writing one after the other.
+
+A connection serves one call at a time, and stays in the process that opened it. Threads of one
+process that write at once share a transaction, and so a sync: who comes first leads, and takes
+those along who wait behind it. Each has a savepoint of its own, and nobody is answered before the
+transaction is committed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from ropewalk.errors import Corrupt, NotAllowed, StoreClosed, Unavailable
+from ropewalk.store._forking import freed_after_fork
+from ropewalk.store._system_errors import too_busy
+from ropewalk.store.sqlite.errors import is_busy, translated
+from ropewalk.store.sqlite.forks import FORKS
+
+R = TypeVar("R")
+
+DATABASE: Final = "store.db"
+CHECKPOINT_BYTES: Final = 400 * 1024
+"""A log that is written over is synced faster than one that grows, and counts as part of the
+folder, so it begins anew early."""
+MOST_MEMBERS: Final = 64
+MOST_BYTES: Final = 8 * 1024 * 1024
+
+_LARGEST_LOG: Final = 2 * 1024 * 1024  # One that a large commit made longer is cut.
+_CACHE_KILOBYTES: Final = 8192
+_SYNCHRONOUS: Final = {"full": "FULL", "relaxed": "NORMAL"}
+_THROUGH: Final = "PRAGMA synchronous = FULL"
+_SHORTEST, _LONGEST = 0.0002, 0.004
+
+OPENING = freed_after_fork(threading.Lock())
+"""Held while a connection opens its file, and while somebody else reads that file: to close it
+once more would release the locks that SQLite holds on it for the whole process."""
+
+
+class Member:
+    """One thread's work in a transaction, and what came of it."""
+
+    __slots__ = ("error", "leads", "result", "size", "taken", "through", "wake", "work")
+
+    def __init__(
+        self, work: Callable[[sqlite3.Connection], object], size: int, through: bool
+    ) -> None:
+        self.work, self.size, self.through = work, size, through
+        self.leads = self.taken = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.wake: threading.Lock | None = None
+
+
+class Database:
+    """A database in a folder. Safe to share between threads and to carry over a fork."""
+
+    def __init__(
+        self,
+        folder: Path,
+        durability: str,
+        busy_seconds: float,
+        vfs: str | None = None,
+        *,
+        name: str = DATABASE,
+        before_writing: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`before_writing` is called before a process writes after SQLite may have recovered."""
+        self.folder, self.file = folder, folder / name
+        self._busy_seconds = busy_seconds
+        self._usual = f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}"
+        self._vfs = "" if vfs is None else f"&vfs={vfs}"
+        self._before_writing = before_writing
+        self._read_only = False
+        self._closed = False
+        self._identity: tuple[int, int] | None = None
+        """Which file it must be; None if it may vanish."""
+        self._open: list[sqlite3.Connection] = []
+        self._processes: dict[int, _Process] = {}
+        FORKS.concern(self)
+
+    # Reading.
+
+    def read(self, ask: Callable[[sqlite3.Connection], R]) -> R:
+        """What `ask` finds, all of it at one moment. Nobody is waited for."""
+        return self.read_once(lambda db: at_one_moment(db, ask))
+
+    def read_once(self, ask: Callable[[sqlite3.Connection], R]) -> R:
+        """The same for an `ask` of one statement, which is of one moment by itself."""
+        process = self._here()
+        sound, db = False, self._take(process)
+        try:
+            # A reader waits only while a database is recovered after a crash, or closed.
+            found = self._retried(lambda: ask(db))
+            sound = True
+        except (sqlite3.Error, UnicodeDecodeError, OSError):
+            with translated(self.folder):
+                raise
+        finally:
+            self._give_back(process, db, sound)
+        return found
+
+    # Writing.
+
+    def write(
+        self, work: Callable[[sqlite3.Connection], R], size: int = 0, *, through: bool = False
+    ) -> R:
+        """Do work in one transaction, after those who came before.
+
+        What it raises takes everything back. Raises `Unavailable` when others write for too
+        long. The work may be done again, if SQLite took it back. With `through` it survives a
+        power loss when it returns, at every durability: for what something outside the database
+        is done upon that cannot be taken back.
+        """
+        process = self._here()
+        member = Member(work, size, through and self._usual != _THROUGH)
+        try:
+            with process.queue_lock:
+                if process.led:
+                    member.wake = threading.Lock()
+                    member.wake.acquire()
+                    process.waiting.append(member)
+                else:
+                    process.led = member.leads = True
+            if member.wake is not None:
+                self._wait(process, member)
+            while member.leads and self._lead(process, member):
+                pass
+        except (sqlite3.Error, UnicodeDecodeError, OSError):
+            with translated(self.folder):
+                raise
+        finally:
+            if member.leads:
+                _hand_over(process)
+        if member.error is not None:
+            if isinstance(member.error, sqlite3.Error | UnicodeDecodeError | OSError):
+                with translated(self.folder):
+                    raise member.error
+            raise member.error
+        done: R = member.result
+        return done
+
+    def _lead(self, process: _Process, leader: Member) -> bool:
+        """Do a member's work and that of those behind it; whether it must be done again."""
+        sound, db = False, self._take(process, to_write=True)
+        others: list[Member] = []
+        try:
+            if leader.through:
+                db.execute(_THROUGH)
+            try:
+                db.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                self._begin_later(db, error)
+            if process.waiting:
+                others = _take_along(process, leader)
+            if others:
+                members = [leader, *others]
+                for at, member in enumerate(members):
+                    _run(db, member)
+                    if not db.in_transaction:  # SQLite took it all back.
+                        undone = members[:at] + members[at + 1 :]
+                        _put_back(process, [one for one in undone if one is not leader])
+                        others = [one for one in others if one not in undone]
+                        return leader in undone
+            else:
+                leader.result = leader.work(db)
+            self._expect_file()
+            db.execute("COMMIT")
+            if leader.through:
+                db.execute(self._usual)
+            sound = not any(isinstance(one.error, sqlite3.Error) for one in (leader, *others))
+        except sqlite3.Error as error:
+            if not others:
+                raise
+            for one in (leader, *others):
+                one.error = one.error or error
+        except BaseException:
+            sound = not leader.through
+            if db.in_transaction:
+                db.rollback()
+                _put_back(process, others)
+                others = []
+            raise
+        finally:
+            self._give_back(process, db, sound)
+            for one in others:
+                assert one.wake is not None
+                one.wake.release()
+        return False
+
+    def _begin_later(self, db: sqlite3.Connection, error: sqlite3.OperationalError) -> None:
+        """Begin when others have finished: asked after short waits of random length."""
+        deadline, wait = time.monotonic() + self._busy_seconds, _SHORTEST
+        while True:
+            if not is_busy(error):
+                raise error
+            if time.monotonic() > deadline:
+                raise too_busy(self.folder, self._busy_seconds) from error
+            time.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
+            wait = min(wait * 1.5, _LONGEST)
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as again:
+                error = again
+
+    def _wait(self, process: _Process, member: Member) -> None:
+        """Wait until this member leads or its work is done."""
+        assert member.wake is not None
+        try:
+            if member.wake.acquire(timeout=self._busy_seconds):
+                return
+        except BaseException:  # An interrupt: nobody may be left to wait for this one.
+            with process.queue_lock:
+                if member in process.waiting:
+                    process.waiting.remove(member)
+            raise
+        with process.queue_lock:
+            if member in process.waiting:
+                process.waiting.remove(member)
+                raise too_busy(self.folder, self._busy_seconds)
+        if not member.leads:
+            member.wake.acquire()  # It was taken along: what comes of it is known soon.
+
+    # Making and opening.
+
+    def create(
+        self, is_new: Callable[[sqlite3.Connection], bool], before_tables: Iterable[str]
+    ) -> None:
+        """Make the file if there is none, and see that it is one that several may use."""
+        with translated(self.folder), self._here().inside():
+            db = self._connect("rwc")
+            try:
+                if self._retried(lambda: at_one_moment(db, is_new)):
+                    for pragma in before_tables:
+                        self._retried(lambda pragma=pragma: db.execute(pragma))  # type: ignore[misc]
+                mode = self._retried(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+            finally:
+                self._disconnect(db)
+        if mode != "wal":
+            raise NotAllowed(
+                f"the folder {self.folder} cannot hold a store: its file system gives several "
+                "processes no shared memory. Choose a folder on a local disk."
+            )
+
+    def open_read_only(self) -> None:
+        """Use the file as it is, on a medium where nobody can write."""
+        self._read_only = True
+
+    def keep_to_file(self) -> None:
+        """Write from now on only if that reaches the file that is there now."""
+        self._identity = _identity(self.file)
+
+    def _expect_file(self) -> None:
+        """What is written to a file that has no name any more would be lost."""
+        if self._identity is None:
+            return
+        try:
+            found = os.stat(self.file)
+        except OSError:
+            raise Unavailable(
+                f"the file {self.file} is gone, which was there when it was opened. Nothing was "
+                "written: put it back, or open the store anew."
+            ) from None
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise Corrupt(
+                f"the file {self.file} is another one than when it was opened. Nothing was "
+                "written: open the store anew to use what is there now."
+            )
+
+    # Connections.
+
+    def _connect(self, mode: str = "rw") -> sqlite3.Connection:
+        if self._read_only:
+            mode = "ro"
+            if not self.file.with_name(self.file.name + "-wal").exists():
+                mode = "ro&immutable=1"
+        with OPENING:
+            db = sqlite3.connect(
+                f"{self.file.as_uri()}?mode={mode}{self._vfs}",
+                uri=True,
+                timeout=0,  # We wait ourselves.
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+        self._open.append(db)
+        try:
+            for pragma in (
+                self._usual,
+                f"PRAGMA journal_size_limit = {_LARGEST_LOG}",
+                f"PRAGMA cache_size = -{_CACHE_KILOBYTES}",
+                "PRAGMA secure_delete = OFF",
+            ):
+                self._retried(lambda pragma=pragma: db.execute(pragma))  # type: ignore[misc]
+            size = self._retried(lambda: db.execute("PRAGMA page_size").fetchone()[0])
+            db.execute(f"PRAGMA wal_autocheckpoint = {max(CHECKPOINT_BYTES // size, 16)}")
+        except BaseException:
+            self._disconnect(db)
+            raise
+        return db
+
+    def _disconnect(self, db: sqlite3.Connection) -> None:
+        try:
+            db.close()
+        finally:
+            self._open.remove(db)
+
+    def _take(self, process: _Process, *, to_write: bool = False) -> sqlite3.Connection:
+        """A connection for one call: the writer's own, or any other."""
+        if self._closed:
+            raise StoreClosed(f"the store in {self.folder} was closed")
+        with process.changed:
+            process.used += 1
+            if to_write:
+                db, process.writer = process.writer, None
+            else:
+                db = process.free.pop() if process.free else None
+        try:
+            if db is None:
+                db = self._connect()
+            if to_write and not process.prepared:
+                self._before_writing()
+                process.prepared = True
+        except BaseException as error:
+            process.leave()
+            if isinstance(error, sqlite3.Error | UnicodeDecodeError | OSError):
+                with translated(self.folder):
+                    raise
+            raise
+        if to_write:
+            process.writing = db
+        return db
+
+    def _give_back(self, process: _Process, db: sqlite3.Connection, sound: bool) -> None:
+        """Keep a connection for the next call, unless something was wrong with it."""
+        if not sound:
+            process.prepared = False  # It may be the last one, and the next recovers the log.
+            with suppress(sqlite3.Error):
+                self._disconnect(db)
+        with process.changed:
+            process.used -= 1
+            if sound:
+                if db is process.writing:
+                    process.writer = db
+                else:
+                    process.free.append(db)
+            if db is process.writing:
+                process.writing = None
+            if process.awaited:
+                process.changed.notify_all()
+
+    def _retried(self, step: Callable[[], R]) -> R:
+        """Do a step that SQLite refuses while others recover or close the database."""
+        deadline, wait = 0.0, _SHORTEST
+        while True:
+            try:
+                return step()
+            except sqlite3.OperationalError as error:
+                now = time.monotonic()
+                deadline = deadline or now + self._busy_seconds
+                if not is_busy(error) or now > deadline:
+                    raise
+            time.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
+            wait = min(wait * 1.5, 0.01)
+
+    def close(self) -> None:
+        """Wait for those who are inside, bring the log into the database, and let go."""
+        self._closed = True
+        process = self._here()
+        with process.changed:
+            process.awaited = True
+            process.changed.wait_for(lambda: process.used == 0, self._busy_seconds)
+            process.awaited = False
+            free = process.free + ([] if process.writer is None else [process.writer])
+            process.free, process.writer = [], None
+        with process.inside():
+            # A log that others still use, or that finds no room, stays for the next one.
+            with suppress(sqlite3.Error):
+                if free and not self._read_only:
+                    free[-1].execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            for db in free:
+                with suppress(sqlite3.Error):
+                    self._disconnect(db)
+
+    # Forks.
+
+    def _here(self) -> _Process:
+        found = self._processes.get(os.getpid())
+        if found is None:
+            with FORKS.lock:
+                found = self._processes.setdefault(os.getpid(), _Process())
+        return found
+
+    def gate(self) -> _Process | None:
+        """What a fork of this process waits at; None if nobody here used the database yet."""
+        return self._processes.get(os.getpid())
+
+    def abandon(self) -> None:
+        """In a child: let what the parent has open be, and begin anew.
+
+        To close it, even by ending, could change the log under the parent: a transaction that
+        was open at the fork would be taken back in memory that both share.
+        """
+        if self._open:
+            import ctypes  # Slow to import, and needed only here.
+
+            for db in self._open:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+        self._open = []
+        self._processes = {}
+
+
+class _Process:
+    """What one process has of a database, and the gate that a fork waits at."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition(threading.Lock())
+        self.free: list[sqlite3.Connection] = []
+        self.writer: sqlite3.Connection | None = None
+        """The connection that writes, while nobody does."""
+        self.writing: sqlite3.Connection | None = None
+        self.prepared = False
+        """Whether `before_writing` was called since SQLite may last have recovered the log."""
+        self.used = 0
+        self.awaited = False
+        self.queue_lock = threading.Lock()
+        self.waiting: deque[Member] = deque()
+        self.led = False
+
+    def leave(self) -> None:
+        """Be no longer among those whom a fork waits for."""
+        with self.changed:
+            self.used -= 1
+            if self.awaited:
+                self.changed.notify_all()
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Be among those whom a fork waits for."""
+        with self.changed:
+            self.used += 1
+        try:
+            yield
+        finally:
+            self.leave()
+
+    def halt(self, deadline: float) -> bool:
+        """Let nobody in, and wait until then for those inside; whether `resume` is due."""
+        if not self.changed.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            return False  # Held by the thread that forks, in a signal's handler.
+        self.awaited = True
+        self.changed.wait_for(lambda: self.used == 0, max(deadline - time.monotonic(), 0))
+        self.awaited = False
+        return True
+
+    def resume(self) -> None:
+        """Let others in again."""
+        self.changed.release()
+
+
+def _take_along(process: _Process, leader: Member) -> list[Member]:
+    """Those who wait behind a leader, first come first served."""
+    # An interrupt comes to the main thread, and must not hit the work of another.
+    if leader.through or threading.current_thread() is threading.main_thread():
+        return []
+    taken: list[Member] = []
+    size = leader.size
+    with process.queue_lock:
+        while process.waiting and len(taken) < MOST_MEMBERS - 1:
+            size += process.waiting[0].size
+            if size > MOST_BYTES or process.waiting[0].through:
+                break
+            taken.append(process.waiting.popleft())
+            taken[-1].taken = True
+    return taken
+
+
+def _put_back(process: _Process, members: list[Member]) -> None:
+    """Let members wait again, before all others: nothing was done for them."""
+    with process.queue_lock:
+        for member in reversed(members):
+            member.taken, member.result, member.error = False, None, None
+            process.waiting.appendleft(member)
+
+
+def _hand_over(process: _Process) -> None:
+    """Let the next one lead."""
+    with process.queue_lock:
+        if not process.waiting:
+            process.led = False
+            return
+        following = process.waiting.popleft()
+        following.leads = True
+    assert following.wake is not None
+    following.wake.release()
+
+
+def _run(db: sqlite3.Connection, member: Member) -> None:
+    db.execute("SAVEPOINT member")
+    try:
+        member.result = member.work(db)
+    except Exception as error:  # noqa: BLE001 - it is raised where the work came from
+        member.error = error
+        if db.in_transaction:
+            db.execute("ROLLBACK TO member")
+    if db.in_transaction:
+        db.execute("RELEASE member")
+
+
+def at_one_moment(db: sqlite3.Connection, ask: Callable[[sqlite3.Connection], R]) -> R:
+    """What `ask` finds in one transaction."""
+    db.execute("BEGIN")
+    try:
+        return ask(db)
+    finally:
+        if db.in_transaction:
+            db.rollback()
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

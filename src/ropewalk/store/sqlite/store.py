@@ -1,0 +1,786 @@
+"""The embedded store: one folder with an SQLite database, for one machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotAllowed, RefMoved
+from ropewalk.store._aside import Scratch, TextIndex
+from ropewalk.store._decide import Batch, fenced_off
+from ropewalk.store._file_usage import folder_bytes
+from ropewalk.store._filesystem import Filesystem
+from ropewalk.store._listeners import Listeners
+from ropewalk.store._records import (
+    Capabilities,
+    Durability,
+    Header,
+    LeaseRecord,
+    Operation,
+    Ref,
+    Stored,
+    View,
+)
+from ropewalk.store._room import expect_room
+from ropewalk.store._system_errors import no_store
+from ropewalk.store.log import Append, LogStore, Moved, Row
+from ropewalk.store.record import GROUP, same_group
+from ropewalk.store.segment import Packed
+from ropewalk.store.sqlite import packs, schema, wal
+from ropewalk.store.sqlite.database import DATABASE, Database
+from ropewalk.store.sqlite.errors import translated
+from ropewalk.store.sqlite.schema import LAST, MARKS, SEQUENCE_BITS, STEP_COLUMNS, mark
+from ropewalk.store.sqlite.scratch import SqliteScratch
+from ropewalk.store.sqlite.search_index import SqliteTextIndex
+from ropewalk.store.sqlite.side import SideFile
+from ropewalk.tree._objects import ObjectId
+
+RELAXED: Final = "store.relaxed"
+"""An empty file that marks a store once written without syncing, where a torn log is no proof."""
+
+AFTER_NAMES: Final = "\x7f"  # Greater than every character of a name.
+
+_LOOK: Final = f"""
+SELECT spaces.number, spaces.epoch, spaces.mark, tail.key, tail.refs, refs.target, refs.sequence,
+    refs.mark
+FROM spaces
+LEFT JOIN tail ON tail.key = (
+    SELECT max(key) FROM tail
+    WHERE key BETWEEN spaces.number << {SEQUENCE_BITS} AND (spaces.number << {SEQUENCE_BITS}) + {LAST}
+)
+LEFT JOIN refs ON refs.space = spaces.number AND refs.name = ?
+WHERE spaces.name = ?
+"""  # noqa: S608 - numbers of our own
+_INSERT: Final = f"""
+INSERT INTO tail (key, dictionary, refs, {STEP_COLUMNS}, frame)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""  # noqa: S608
+
+
+class SqliteStore(LogStore):
+    """A store in a folder of one machine, for several processes and threads at once.
+
+    The folder is made if it is not there; the one that it is in must exist. With
+    `create=False` nothing is made, and `NotFound` says that there is no store. With
+    `durability="full"` a commit that returned survives a power loss. With `"relaxed"`
+    the last moments before a power loss may be gone, but nothing is ever half there;
+    the end of a process, even a killed one, takes nothing in either case.
+
+    With a `size_limit`, a commit whose objects would take the store over so many bytes
+    raises `StoreFull`. What counts is what is in use: the pages of the database that hold
+    something, and the files of large packs.
+
+    A commit waits for other writers, at most `busy_seconds`; then it is `Unavailable`.
+    Reading waits for nobody. A folder that cannot be written to opens for reading.
+    """
+
+    capabilities = Capabilities(persists=True, shared=True, wakes=False)
+    poll_seconds: ClassVar[float | None] = 0.02
+
+    # What tests of crashes put their own in the place of.
+    _disk: ClassVar[Filesystem] = Filesystem()
+    _vfs: ClassVar[str | None] = None
+    """The name of SQLite's own layer for files; None is its default."""
+
+    def __init__(  # noqa: PLR0913 - each by name
+        self,
+        path: str | PathLike[str] = ".ropewalk",
+        *,
+        durability: Literal["full", "relaxed"] = "full",
+        size_limit: int | None = None,
+        busy_seconds: float = 30.0,
+        backend_id: str = "sqlite",
+        backend_aliases: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        threads: int = 16,
+        create: bool = True,
+        default_ttl_seconds: float | None = None,
+    ) -> None:
+        super().__init__(
+            backend_id=backend_id,
+            backend_aliases=backend_aliases,
+            clock=clock,
+            threads=threads,
+            size_limit=size_limit,
+            default_ttl_seconds=default_ttl_seconds,
+        )
+        if durability not in ("full", "relaxed"):
+            raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r}")
+        self.path = Path(path).absolute()
+        self._durability: Durability = durability
+        self._packs = self.path / packs.FOLDER
+        self._listeners = Listeners()
+        self._database = Database(
+            self.path, durability, busy_seconds, self._vfs, before_writing=self._sync_log
+        )
+        self._side = SideFile(self.path, self._vfs)
+        try:
+            self._header = self._open(create)
+        except BaseException:
+            self._database.close()
+            raise
+
+    @property
+    def header(self) -> Header:
+        """The store's id, format and algorithm."""
+        return self._header
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged commit survives."""
+        return self._durability
+
+    # Opening and closing.
+
+    def _open(self, create: bool) -> Header:
+        database = self._database
+        with translated(self.path):
+            self._expect_whole()
+            self._make_folder(create)
+            if self._is_read_only():
+                database.open_read_only()
+                if database.read(schema.is_new):
+                    raise no_store(self.path)
+                return database.read(schema.read_header)
+            self._examine_log()
+        database.create(schema.is_new, schema.BEFORE_TABLES)
+        database.keep_to_file()
+        if database.read(schema.is_new):
+            if not create:
+                raise no_store(self.path)
+            self._expect_no_packs()
+            # Before anybody can commit to it, the names are safe from a power loss.
+            with translated(self.path):
+                self._disk.make_folder(self._packs)
+                self._disk.sync_folder(self.path)
+                self._disk.sync_folder(self.path.parent)
+            # Synced at every durability, so that no file of a pack can outlive the tables.
+            database.write(schema.create, through=True)
+        return database.read(schema.read_header)
+
+    def _is_read_only(self) -> bool:
+        if os.access(self.path, os.W_OK) or not has_bytes(self.path / DATABASE):
+            return False
+        log = wal.log_of(self.path / DATABASE)
+        if wal.has_frames(self.path / DATABASE) and not os.access(
+            log.with_name(f"{DATABASE}-shm"), os.R_OK
+        ):
+            raise NotAllowed(
+                f"the store in {self.path} was not closed, and its folder cannot be written to, "
+                "so its last commits cannot be read. Copy the folder to where you may write."
+            )
+        return True
+
+    def _expect_whole(self) -> None:
+        """Raise if this is what is left of a store: a new one would look like an empty one."""
+        database = self.path / DATABASE
+        if has_bytes(database):
+            return
+        lost = next(self._packs.glob("*.pack"), None)
+        if wal.has_frames(database):
+            lost = wal.log_of(database)  # SQLite would remove it.
+        if lost is not None and not has_bytes(database):  # Nobody made it meanwhile.
+            raise self._remains(lost)
+
+    def _remains(self, lost: Path) -> Corrupt:
+        return Corrupt(
+            f"the database of the store in {self.path} is gone or empty, but "
+            f"{lost.relative_to(self.path)} still holds what belongs to it. Nothing was changed: "
+            f"restore {DATABASE} from a copy, or choose another folder."
+        )
+
+    def _examine_log(self) -> None:
+        """Raise if a crash cannot have left SQLite's log as it is."""
+        relaxed, database = self.path / RELAXED, self.path / DATABASE
+        if relaxed.exists():
+            return
+        if self._durability == "relaxed":
+            # It must not be lost with the power when what was written without a sync is not.
+            self._disk.append(relaxed, b"", sync=True)
+            self._disk.sync_folder(self.path)
+        else:
+            wal.examine(database)
+
+    def _sync_log(self) -> None:
+        """Sync frames that SQLite may have recovered from a writer killed before its sync.
+
+        The next transaction makes them count as durable, so they must be before it is written.
+        """
+        database = self.path / DATABASE
+        if self._durability == "full" and wal.has_frames(database):
+            self._disk.append(wal.log_of(database), b"", sync=True)
+
+    def _make_folder(self, create: bool) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise FormatError(f"{self.path} is a file. A store is a folder; choose another name.")
+        if not create and not has_bytes(self.path / DATABASE):
+            raise no_store(self.path)
+        self._disk.make_folder(self.path)
+
+    def _expect_no_packs(self) -> None:
+        with translated(self.path):
+            lost = next(self._packs.glob("*.pack"), None)
+        if lost is not None and self._database.read(schema.is_new):  # Nobody made it meanwhile.
+            raise self._remains(lost)
+
+    def _close(self) -> None:
+        self._packer_close()
+        self._side.close()
+        self._database.close()
+
+    # Beside history: in a database of its own, so that nobody waits for it who commits.
+
+    def _make_text_index(self) -> TextIndex:
+        return SqliteTextIndex(self._side)
+
+    def _make_scratch(self) -> Scratch:
+        return SqliteScratch(self._side)
+
+    # Committing.
+
+    def _commit(self, batch: Batch) -> Operation:
+        assert isinstance(batch, Append)
+        pack = self._pack_of(batch) if batch.shared else None
+        cache = self._space(batch.space)
+        expected = cache.last + 1
+        dictionary, known = cache.dictionary(expected)
+        frame = batch.frame(known)
+
+        def work(db: sqlite3.Connection) -> Operation:
+            return self._append(db, batch, expected, dictionary, frame, pack)
+
+        try:
+            operation = self._database.write(work, len(frame) + (pack.size if pack else 0))
+        except BaseException:
+            if pack is not None and pack.file is not None:
+                self._disk.discard([pack.file])
+            raise
+        if batch.recorded is None:
+            self._landed(batch, operation.sequence)
+            self._listeners.wake(batch.space)
+            self._watch_tail(batch.space, operation.sequence, len(frame))
+        elif pack is not None and pack.file is not None:
+            self._disk.discard([pack.file])
+        return operation
+
+    def _append(
+        self,
+        db: sqlite3.Connection,
+        batch: Append,
+        expected: int,
+        dictionary: int | None,
+        frame: bytes,
+        pack: packs.Pack | None,
+    ) -> Operation:
+        """Append a record in a transaction: look, decide, write."""
+        moves = batch.moves
+        row = db.execute(_LOOK, (moves[0].name if moves else "", batch.space)).fetchone()
+        if row is None:
+            number, epoch, last, digest, target = self._next_space(db), 1, 0, 0, None
+            fresh = True
+        else:
+            number, epoch, marked, key, digest, target, moved, ref_mark = row
+            fresh = False
+            last, digest = self._end(db, number, key, digest)
+            if marked != mark(number, batch.space):
+                raise self._damaged_space(batch.space)
+            if moved is not None and (
+                moved > last or ref_mark != mark(number, moves[0].name, target, moved)
+            ):
+                raise self._damaged_ref(batch.space, moves[0].name)
+        recorded = None if batch.fresh else self._recorded(db, batch, number, last)
+        if recorded is not None:
+            batch.recorded = recorded
+            return recorded
+        for fence in batch.fences:
+            found = db.execute(
+                "SELECT token FROM leases WHERE space = ? AND name = ?", (number, fence.name)
+            ).fetchone()
+            if (0 if found is None else found[0]) != fence.token:
+                raise fenced_off(batch.space, fence)
+        actual: dict[str, ObjectId | None] = {}
+        for at, (name, before, _) in enumerate(moves):
+            actual[name] = there = target if at == 0 else self._target(db, number, name)
+            if there != before:
+                raise RefMoved(name, before, there)
+        if epoch != batch.known_epoch:
+            raise Moved(epoch)
+        if batch.missing:
+            raise MissingObjects(sorted(batch.missing))
+        self._check_shared(db, batch)
+        sequence = last + 1
+        assert sequence <= LAST
+        if dictionary is not None and (
+            sequence != expected
+            and not (
+                same_group(sequence, dictionary)
+                and db.execute(
+                    "SELECT 1 FROM tail WHERE key = ?", (number << SEQUENCE_BITS | dictionary,)
+                ).fetchone()
+            )
+        ):
+            dictionary, frame = None, batch.frame(None)
+        if self._size_limit is not None and batch.objects:
+            size = len(frame) + (pack.size if pack else 0)
+            expect_room(schema.used_bytes(db), size, self._size_limit)
+        if fresh:
+            db.execute(
+                "INSERT INTO spaces VALUES (?, ?, 1, 0, ?)",
+                (number, batch.space, mark(number, batch.space)),
+            )
+        for name, before, after in moves:
+            digest = self._move(db, number, name, before, after, sequence, digest)
+        self._add_shared(db, number, batch, pack)
+        step = batch.step
+        if step is None:
+            said: tuple[object, ...] = (None, None, batch.time, None, None, None, None, None)
+        else:
+            said = (
+                step.id, batch.parent, step.time, step.branch or None, step.status or None,
+                step.agent or None, step.logic_step or None, step.description or None,
+            )  # fmt: skip
+        db.execute(
+            _INSERT,
+            (
+                number << SEQUENCE_BITS | sequence, dictionary, digest, *said,
+                batch.metadata.get("action"), batch.metadata.get("key"), frame,
+            ),
+        )  # fmt: skip
+        return Operation(
+            batch.space, sequence, moves, batch.write_id, batch.time, epoch, batch.metadata
+        )
+
+    def _next_space(self, db: sqlite3.Connection) -> int:
+        found: int = db.execute("SELECT coalesce(max(number), 0) + 1 FROM spaces").fetchone()[0]
+        return found
+
+    def _end(
+        self, db: sqlite3.Connection, number: int, key: int | None, digest: int | None
+    ) -> tuple[int, int]:
+        """The last record of a space, and the sum of the marks of its refs then."""
+        if key is not None and digest is not None:
+            return key & LAST, digest
+        row = db.execute(
+            "SELECT key, refs FROM segments WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
+            (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
+        ).fetchone()
+        return (0, 0) if row is None else (row[0] & LAST, row[1])
+
+    def _target(self, db: sqlite3.Connection, number: int, name: str) -> ObjectId | None:
+        row = db.execute(
+            "SELECT target FROM refs WHERE space = ? AND name = ?", (number, name)
+        ).fetchone()
+        return None if row is None else row[0]
+
+    def _move(
+        self,
+        db: sqlite3.Connection,
+        number: int,
+        name: str,
+        before: ObjectId | None,
+        after: ObjectId | None,
+        sequence: int,
+        digest: int,
+    ) -> int:
+        """Move a ref, and give the new sum of marks."""
+        if before is not None:
+            was = db.execute(
+                "SELECT mark FROM refs WHERE space = ? AND name = ?", (number, name)
+            ).fetchone()
+            digest -= was[0]
+        if after is None:
+            if before is not None:
+                db.execute("DELETE FROM refs WHERE space = ? AND name = ?", (number, name))
+            return digest % MARKS
+        fresh = mark(number, name, after, sequence)
+        if before is None:
+            db.execute(
+                "INSERT INTO refs VALUES (?, ?, ?, ?, ?)", (number, name, after, sequence, fresh)
+            )
+        else:
+            db.execute(
+                "UPDATE refs SET target = ?, sequence = ?, mark = ? WHERE space = ? AND name = ?",
+                (after, sequence, fresh, number, name),
+            )
+        return (digest + fresh) % MARKS
+
+    def _recorded(
+        self, db: sqlite3.Connection, batch: Append, number: int, last: int
+    ) -> Operation | None:
+        """The operation that has the write id of a batch, among the latest."""
+        return self._find_write(batch, last)
+
+    # Shared objects.
+
+    def _pack_of(self, batch: Append) -> packs.Pack | None:
+        """Frames of what is shared and not there; many of them are in a file then."""
+        there = self._present_shared(list(batch.shared))
+        absent = [one for id, one in batch.shared.items() if id not in there]
+        if not absent:
+            return None
+        pack = packs.prepare(absent)
+        if pack.size <= packs.LARGE:
+            return pack
+        if self._size_limit is not None:
+            limit = self._size_limit
+            self._database.read(lambda db: expect_room(schema.used_bytes(db), pack.size, limit))
+        with translated(self.path):
+            return packs.write_ahead(self._disk, self._packs, pack)
+
+    def _check_shared(self, db: sqlite3.Connection, batch: Append) -> None:
+        """Raise `MissingObjects` if something that is led to by its hash is not there any more."""
+        if batch.names:
+            gone = batch.names - packs.present(db, batch.names)
+            if gone:
+                raise MissingObjects(sorted(gone))
+
+    def _add_shared(
+        self, db: sqlite3.Connection, number: int, batch: Append, pack: packs.Pack | None
+    ) -> None:
+        if batch.shared:
+            absent = set(batch.shared) - packs.present(db, batch.shared)
+            sent = set() if pack is None else {one.id for one in pack.objects}
+            if pack is not None and (absent & sent or pack.file is not None):
+                packs.insert(db, pack, absent & sent)
+            if absent - sent:  # Collected since we looked.
+                packs.insert(db, packs.prepare([batch.shared[id] for id in absent - sent]), absent)
+        names = batch.names.union(batch.shared) if batch.shared else batch.names
+        if names:
+            db.executemany(
+                "INSERT OR IGNORE INTO named VALUES (?, ?)", [(id, number) for id in sorted(names)]
+            )
+
+    def _read_shared(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
+        gone: set[str] = set()
+        while True:
+            read = self._database.read(lambda db: packs.read(db, self._packs, ids))
+            # A file may be moved by a collection after we learned of it: then a second look
+            # leads elsewhere. If it leads to the same place, the file is lost.
+            if read.gone <= gone:
+                return read.frames
+            gone = read.gone
+
+    def _present_shared(self, ids: Sequence[ObjectId]) -> set[ObjectId]:
+        return self._database.read(lambda db: packs.present(db, ids))
+
+    def _scan_shared(self) -> Iterator[Stored]:
+        after = b""
+        while page := self._database.read(lambda db: packs.scan(db, after)):
+            yield from page
+            after = page[-1].id
+
+    # The log.
+
+    def _epoch(self, space: str) -> int:
+        row = self._database.read_once(
+            lambda db: db.execute("SELECT epoch FROM spaces WHERE name = ?", (space,)).fetchone()
+        )
+        return 1 if row is None else row[0]
+
+    def _span(self, space: str) -> tuple[int, int]:
+        def ask(db: sqlite3.Connection) -> tuple[int, int]:
+            number = self._number(db, space)
+            if number is None:
+                return 0, 0
+            between = (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST)
+            packed, last = (
+                db.execute(
+                    f"SELECT max(key) FROM {table} WHERE key BETWEEN ? AND ?",  # noqa: S608
+                    between,
+                ).fetchone()[0]
+                for table in ("segments", "tail")
+            )
+            packed = 0 if packed is None else packed & LAST
+            return packed, packed if last is None else last & LAST
+
+        return self._database.read(ask)
+
+    def _rows(self, space: str, first: int, last: int) -> list[Row]:
+        return self._database.read(lambda db: _tail_rows(db, self._number(db, space), first, last))
+
+    def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
+        first = (sequence - 1) // GROUP * GROUP + 1
+
+        def ask(db: sqlite3.Connection) -> list[Row] | Packed | None:
+            number = self._number(db, space)
+            rows = _tail_rows(db, number, first, sequence)
+            if rows and rows[-1].sequence == sequence:
+                return rows
+            return None if number is None else _segment(db, number, sequence)
+
+        return self._database.read(ask)
+
+    def _segment(self, space: str, sequence: int) -> Packed | None:
+        def ask(db: sqlite3.Connection) -> Packed | None:
+            number = self._number(db, space)
+            return None if number is None else _segment(db, number, sequence)
+
+        return self._database.read(ask)
+
+    def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
+        def ask(db: sqlite3.Connection) -> dict[ObjectId, int]:
+            number = self._number(db, space)
+            found: dict[ObjectId, int] = {}
+            for id in ids if number is not None else ():
+                for (key,) in db.execute("SELECT key FROM commits WHERE prefix = ?", (prefix(id),)):
+                    if key >> SEQUENCE_BITS == number:
+                        found[id] = key & LAST
+            return found
+
+        return self._database.read(ask)
+
+    def _find(self, space: str, key: bytes) -> list[int]:
+        def ask(db: sqlite3.Connection) -> list[int]:
+            number = self._number(db, space)
+            if number is None:
+                return []
+            low, high = number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST
+            rows = db.execute(
+                "SELECT key FROM keys WHERE find = ? AND key BETWEEN ? AND ? UNION "
+                "SELECT key FROM tail WHERE key BETWEEN ? AND ? AND find = ? ORDER BY key",
+                (key, low, high, low, high, key),
+            )
+            return [found & LAST for (found,) in rows]
+
+        return self._database.read(ask)
+
+    def _number(self, db: sqlite3.Connection, space: str) -> int | None:
+        row = db.execute("SELECT number, mark FROM spaces WHERE name = ?", (space,)).fetchone()
+        if row is None:
+            return None
+        number: int = row[0]
+        if row[1] != mark(number, space):
+            raise self._damaged_space(space)
+        return number
+
+    def _damaged_space(self, space: str) -> Corrupt:
+        return Corrupt(
+            f"the row of {space!r} in the list of spaces is damaged. Restore the store from a copy; "
+            "other spaces are not affected."
+        )
+
+    def _damaged_ref(self, space: str, name: str) -> Corrupt:
+        return Corrupt(
+            f"ref {name} of {space!r} is damaged, or records that it was moved by are lost. Restore "
+            "the store from a copy; other spaces are not affected."
+        )
+
+    # Spaces.
+
+    def _ref(self, space: str, name: str) -> Ref | None:
+        def ask(db: sqlite3.Connection) -> Ref | None:
+            number = self._number(db, space)
+            if number is None:
+                return None
+            row = db.execute(
+                "SELECT name, target, sequence, mark FROM refs WHERE space = ? AND name = ?",
+                (number, name),
+            ).fetchone()
+            if row is None:
+                self._expect_refs(db, space, number)
+                return None
+            if row[3] != mark(number, *row[:3]):
+                raise self._damaged_ref(space, name)
+            return Ref(*row[:3])
+
+        return self._database.read(ask)
+
+    def _view(self, space: str, prefix: str) -> View:
+        def ask(db: sqlite3.Connection) -> View:
+            row = db.execute(_LOOK, (prefix, space)).fetchone()
+            if row is None:
+                return View(0, 1, ())
+            number, epoch, marked, key, digest, target, moved, ref_mark = row
+            if marked != mark(number, space):
+                raise self._damaged_space(space)
+            last, _ = self._end(db, number, key, digest)
+            if target is not None:
+                if moved > last or ref_mark != mark(number, prefix, target, moved):
+                    raise self._damaged_ref(space, prefix)
+                if not prefix.endswith("/"):
+                    return View(last, epoch, self._beside(db, number, prefix, target, moved))
+            rows = self._expect_refs(db, space, number)
+            refs = tuple(Ref(*row) for row in rows if row[0].startswith(prefix))
+            return View(last, epoch, refs)
+
+        return self._database.read(ask)
+
+    def _beside(
+        self, db: sqlite3.Connection, number: int, name: str, target: ObjectId, moved: int
+    ) -> tuple[Ref, ...]:
+        """A ref, and others whose names begin like it."""
+        rows = db.execute(
+            "SELECT name, target, sequence FROM refs WHERE space = ? AND name > ? AND name < ? "
+            "ORDER BY name",
+            (number, name, name + AFTER_NAMES),
+        )
+        return (Ref(name, target, moved), *[Ref(*row) for row in rows])
+
+    def _expect_refs(
+        self, db: sqlite3.Connection, space: str, number: int
+    ) -> list[tuple[str, ObjectId, int]]:
+        """All refs of a space; raises `Corrupt` unless they are as the last record left them."""
+        rows = db.execute(
+            "SELECT name, target, sequence, mark FROM refs WHERE space = ? ORDER BY name",
+            (number,),
+        ).fetchall()
+        row = db.execute(
+            "SELECT key, refs FROM tail WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
+            (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
+        ).fetchone()
+        last, digest = self._end(db, number, *(row or (None, None)))
+        for name, target, sequence, marked in rows:
+            if sequence > last or marked != mark(number, name, target, sequence):
+                raise self._damaged_ref(space, name)
+        if sum(row[3] for row in rows) % MARKS != digest:
+            raise Corrupt(
+                f"the refs of {space!r} are damaged: one is gone, or records that moved it are "
+                "lost. Restore the store from a copy; other spaces are not affected."
+            )
+        return [row[:3] for row in rows]
+
+    def _spaces(self, prefix: str) -> list[str]:
+        def ask(db: sqlite3.Connection) -> list[str]:
+            rows = db.execute(
+                "SELECT number, name, mark FROM spaces WHERE name >= ? AND name < ? ORDER BY name",
+                (prefix, prefix + AFTER_NAMES),
+            ).fetchall()
+            found: list[str] = []
+            for number, name, marked in rows:
+                if marked != mark(number, name):
+                    raise self._damaged_space(name)
+                low, high = number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST
+                used = db.execute(
+                    "SELECT EXISTS (SELECT 1 FROM tail WHERE key BETWEEN ? AND ?) OR "
+                    "EXISTS (SELECT 1 FROM segments WHERE key BETWEEN ? AND ?) OR "
+                    "EXISTS (SELECT 1 FROM refs WHERE space = ?)",
+                    (low, high, low, high, number),
+                ).fetchone()[0]
+                if used:
+                    found.append(name)
+            return found
+
+        return self._database.read(ask)
+
+    def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Wakes for what this store object commits; what others commit is looked for."""
+        return self._listeners.add(space, wake)
+
+    # Leases.
+
+    def _lease(self, space: str, name: str) -> LeaseRecord | None:
+        return self._database.read(lambda db: _read_lease(db, self._number(db, space), name))
+
+    def _leases(self, space: str, prefix: str) -> list[LeaseRecord]:
+        def ask(db: sqlite3.Connection) -> list[LeaseRecord]:
+            rows = db.execute(
+                "SELECT name, holder, token, beat, duration FROM leases "
+                "WHERE space = ? AND name >= ? AND name < ? ORDER BY name",
+                (self._number(db, space), prefix, prefix + AFTER_NAMES),
+            )
+            return [_lease_record(*row) for row in rows]
+
+        return self._database.read(ask)
+
+    def _grant_lease(
+        self, space: str, name: str, expected: LeaseRecord | None, holder: str, duration: float
+    ) -> LeaseRecord | None:
+        def work(db: sqlite3.Connection) -> LeaseRecord | None:
+            number = self._number(db, space)
+            if number is None:
+                number = self._next_space(db)
+                db.execute(
+                    "INSERT INTO spaces VALUES (?, ?, 1, 0, ?)",
+                    (number, space, mark(number, space)),
+                )
+            if _read_lease(db, number, name) != expected:
+                return None
+            db.execute("UPDATE spaces SET tokens = tokens + 1 WHERE number = ?", (number,))
+            row = db.execute("SELECT tokens FROM spaces WHERE number = ?", (number,)).fetchone()
+            granted = LeaseRecord(name, holder, row[0], 0, duration)
+            _write_lease(db, number, granted)
+            return granted
+
+        return self._database.write(work)
+
+    def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            number = self._number(db, space)
+            if number is None or _read_lease(db, number, expected.name) != expected:
+                return False
+            if record is None:
+                db.execute(
+                    "DELETE FROM leases WHERE space = ? AND name = ?", (number, expected.name)
+                )
+            else:
+                _write_lease(db, number, record)
+            return True
+
+        return self._database.write(work)
+
+    # Care.
+
+    def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
+        if read_data:
+            for problem in self._database.read(schema.find_damage):
+                yield str(self.path / DATABASE), problem
+
+    def _disk_bytes(self) -> int:
+        return folder_bytes(self.path)
+
+
+def has_bytes(file: Path) -> bool:
+    """Whether there is a file that is not empty."""
+    return file.exists() and file.stat().st_size > 0
+
+
+def prefix(id: ObjectId) -> int:
+    """The number by which a commit is found; several may share it."""
+    return int.from_bytes(id[:8], "big", signed=True)
+
+
+def _tail_rows(db: sqlite3.Connection, number: int | None, first: int, last: int) -> list[Row]:
+    if number is None:
+        return []
+    rows = db.execute(
+        "SELECT key, dictionary, CAST(frame AS BLOB) FROM tail WHERE key BETWEEN ? AND ? "
+        "ORDER BY key",
+        (number << SEQUENCE_BITS | first, number << SEQUENCE_BITS | last),
+    )
+    return [Row(key & LAST, dictionary, frame) for key, dictionary, frame in rows]
+
+
+def _segment(db: sqlite3.Connection, number: int, sequence: int) -> Packed | None:
+    row = db.execute(
+        "SELECT first, key, CAST(head AS BLOB), CAST(data AS BLOB) FROM segments "
+        "WHERE key BETWEEN ? AND ? ORDER BY key LIMIT 1",
+        (number << SEQUENCE_BITS | sequence, number << SEQUENCE_BITS | LAST),
+    ).fetchone()
+    if row is None or row[0] > sequence:
+        return None
+    return Packed(row[0], row[1] & LAST, row[2], row[3])
+
+
+def _read_lease(db: sqlite3.Connection, space: int | None, name: str) -> LeaseRecord | None:
+    row = db.execute(
+        "SELECT name, holder, token, beat, duration FROM leases WHERE space = ? AND name = ?",
+        (space, name),
+    ).fetchone()
+    return None if row is None else _lease_record(*row)
+
+
+def _lease_record(name: str, holder: bytes, token: int, beat: int, duration: float) -> LeaseRecord:
+    return LeaseRecord(name, holder.decode("utf-8", "surrogatepass"), token, beat, duration)
+
+
+def _write_lease(db: sqlite3.Connection, space: int, record: LeaseRecord) -> None:
+    holder = record.holder.encode("utf-8", "surrogatepass")  # Any text may name a holder.
+    db.execute(
+        "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)",
+        (space, record.name, holder, record.token, record.beat, record.duration),
+    )
