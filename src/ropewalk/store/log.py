@@ -15,20 +15,30 @@ import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
-from ropewalk.errors import Corrupt, DamagedObject, FormatError, MissingObjects, WriteIdReused
+from ropewalk.errors import (
+    Corrupt,
+    DamagedObject,
+    FormatError,
+    MissingObjects,
+    RopewalkError,
+    WriteIdReused,
+)
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._names import check_space
 from ropewalk.store._records import REMEMBERED_WRITES, Operation, Stored, check_ids
 from ropewalk.store.compression import compress, expand
+from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
 from ropewalk.store.record import (
     BY_HASH,
+    GROUP,
     Node,
     Place,
     Record,
@@ -43,12 +53,13 @@ from ropewalk.store.record import (
 )
 from ropewalk.store.segment import Packed, Segment
 from ropewalk.tree._objects import Kind, Object, ObjectId, object_id
-from ropewalk.tree._parts import links
+from ropewalk.tree._parts import links as _links
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
     from ropewalk.store._collecting import Collected, Progress
     from ropewalk.store._statistics import Stats
+    from ropewalk.store.collection import Sweep
     from ropewalk.tree._objects import Reader
 
 LARGE_COMMIT: Final = 256 * 1024
@@ -121,6 +132,8 @@ class SpaceCache:
         """Bodies of the last records, which are dictionaries for the next."""
         self.last = 0
         self.packed = 0
+        """Up to where the log is packed, as far as is known."""
+        self.looked = 0
         self.tail_bytes = 0
 
     def learn(self, places: Mapping[ObjectId, Place]) -> None:
@@ -146,15 +159,13 @@ class SpaceCache:
 class LogStore(Store):
     """A store whose spaces are logs of records."""
 
-    _packs_at: int = 128
-    """How many records a tail has when it is packed."""
-
     def __init__(self, **options: object) -> None:
         super().__init__(**options)  # type: ignore[arg-type]
         self._spaces_known: OrderedDict[str, SpaceCache] = OrderedDict()
         self._opened: OrderedDict[tuple[str, int], tuple[Record | Segment, int]] = OrderedDict()
         self._held = 0
         self._cache_lock = freed_after_fork(threading.Lock())
+        self._packer = Packer(self)
 
     # What an engine supplies.
 
@@ -193,6 +204,32 @@ class LogStore(Store):
     @abstractmethod
     def _scan_shared(self) -> Iterator[Stored]:
         """Every shared object."""
+
+    @abstractmethod
+    def _settle(self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
+        """Put a segment in the place of its rows, in one step; False if somebody else did."""
+
+    @abstractmethod
+    def _replace(self, space: str, found: Sweep) -> bool:
+        """Swap segments for those without what a collection found dead, in one step.
+
+        False, with nothing changed, if a record that came since leads to some of it.
+        """
+
+    @abstractmethod
+    def _names_more(self, space: str, named: set[ObjectId]) -> bool:
+        """Whether the space is noted to lead to other shared objects."""
+
+    @abstractmethod
+    def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
+        """Delete shared objects to which no space leads; how many, and their bytes.
+
+        With `named` nothing is deleted, and these are those to which spaces lead.
+        """
+
+    @abstractmethod
+    def _count_shared(self) -> tuple[int, int]:
+        """How many shared objects there are, and their bytes."""
 
     # Reading.
 
@@ -303,8 +340,8 @@ class LogStore(Store):
             )
         return self._decode(space, loaded)
 
-    def _decode(self, space: str, rows: Sequence[Row]) -> list[Record]:
-        """The records of rows; they lean on each other."""
+    def _decode(self, space: str, rows: Sequence[Row], keep: bool = True) -> list[Record]:
+        """The records of rows, which lean on each other."""
         bodies: dict[int, bytes] = {}
         records: list[Record] = []
         for sequence, dictionary, frame in rows:
@@ -321,7 +358,8 @@ class LogStore(Store):
                     f"record {sequence} of {space!r} is damaged: {error}. Restore the store from "
                     "a copy; other spaces are not affected."
                 ) from error
-            self._keep(space, sequence, record, len(body))
+            if keep:
+                self._keep(space, sequence, record, len(body))
             records.append(record)
         return records
 
@@ -520,20 +558,46 @@ class LogStore(Store):
                 )
         return None
 
-    def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
-        raise NotImplementedError
+    # Care.
+
+    def _lost(self, space: str, sequence: int, position: int) -> Corrupt:
+        return Corrupt(
+            f"node {position} of record {sequence} of {space!r} is gone, although something leads "
+            "to it. Restore the store from a copy; other spaces are not affected."
+        )
+
+    def _gc(
+        self, recent: int, grace: float, dry_run: bool, progress: Progress | None
+    ) -> Collected:
+        from ropewalk.store.collection import collect
+
+        return collect(self, recent, grace, dry_run, progress)
 
     def _check(self, read_data: bool, progress: Progress | None) -> Report:
-        raise NotImplementedError
+        from ropewalk.store.verification import check
+
+        return check(self, read_data, progress)
 
     def _stats(self, recent: int, progress: Progress | None) -> Stats:
         raise NotImplementedError
 
-    def _packer_close(self) -> None:
-        pass
+    def _close_packer(self) -> None:
+        """Pack what is left of long tails."""
+        self._packer.close()
+        with suppress(RopewalkError):
+            pack_all(self, list(self._spaces_known), FEWEST_AT_CLOSE)
 
-    def _watch_tail(self, space: str, sequence: int, size: int) -> None:
-        pass
+    def _watch_tail(self, cache: SpaceCache, space: str, sequence: int, size: int) -> None:
+        """Have a tail packed that has become long."""
+        cache.tail_bytes += size
+        if sequence % GROUP == 0 and sequence > cache.looked:
+            long = cache.tail_bytes > TAIL_BYTES
+            if long or sequence - cache.packed >= TAIL_RECORDS:
+                cache.packed, last = self._span(space)
+                cache.looked = sequence
+                if long or last - cache.packed >= TAIL_RECORDS:
+                    cache.packed, cache.tail_bytes = sequence, 0
+                    self._packer.request(space)
 
 
 class SpaceReader:
@@ -586,6 +650,14 @@ class SpaceReader:
                 cache.learn(node.places(sequence_of(place)))
             except (FormatError, ValueError) as error:
                 raise DamagedObject(id, f"what it leads to cannot be told: {error}") from error
+
+
+def links(one: Object) -> list[ObjectId]:
+    """What an object leads to; nothing if it is none of ours."""
+    try:
+        return _links(one)
+    except FormatError:
+        return []
 
 
 def _divided(

@@ -107,7 +107,10 @@ def encode_body(
     before: ObjectId | None = None
     for one in objects:
         payload, hole = one.payload, 0
-        found = links(one)
+        try:
+            found = links(one)
+        except FormatError:
+            found = []  # No object of ours: it leads nowhere.
         hints = b"".join([_hint(id, mine, places) for id in found]) if found else b""
         if before is not None and (at := payload.find(before)) >= 0:
             hole = at + 1
@@ -269,8 +272,11 @@ def encode_header(
             if one.id == target:
                 at = position
                 if expected is not None and one.kind == Kind.COMMIT:
-                    links = commit_links(one)
-                    if len(links) > 1 and links[1] == expected:
+                    try:
+                        found = commit_links(one)
+                    except FormatError:
+                        break
+                    if len(found) > 1 and found[1] == expected:
                         was = _FIRST_PARENT
                 break
         listed.append([name, was, at])
@@ -292,6 +298,36 @@ def decode_header(space: str, record: Record) -> Operation:
     except (ValueError, TypeError, AttributeError) as error:
         raise FormatError(f"the operation of record {record.sequence} is malformed") from error
     return Operation(space, record.sequence, moves, write_id, time, epoch, metadata)
+
+
+def moved_in(record: Record) -> list[tuple[str, int]]:
+    """The refs that a record moved to nodes of its own, and where these are."""
+    return [
+        (name, target)
+        for name, _, target in ormsgpack.unpackb(record.header)[3]
+        if type(target) is int
+    ]
+
+
+def ids_in_header(header: bytes) -> list[ObjectId]:
+    """The ids that stand in an operation: those of nodes of other records."""
+    _, _, _, moves, metadata = ormsgpack.unpackb(header)
+    found = [id for _, *ids in moves for id in ids if type(id) is bytes]
+    return found + [one for one in metadata.values() if type(one) is bytes and len(one) == ID_SIZE]
+
+
+def settled_header(record: Record, keep: Callable[[int], bool]) -> bytes:
+    """An operation in which nodes that are not kept are named by their ids."""
+    epoch, time, write_id, moves, metadata = ormsgpack.unpackb(record.header)
+    for move in moves:
+        _, expected, target = move
+        if type(target) is int and not keep(target):
+            node = record.node(target)
+            if node is not None:
+                if expected == _FIRST_PARENT:
+                    move[1] = commit_links(node.object())[1]
+                move[2] = node.id
+    return ormsgpack.packb([epoch, time, write_id, moves, metadata])
 
 
 def write_id_of(header: bytes) -> str:
