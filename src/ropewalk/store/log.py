@@ -17,7 +17,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
@@ -39,6 +38,7 @@ from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Pac
 from ropewalk.store.record import (
     BY_HASH,
     GROUP,
+    POSITION_BITS,
     Node,
     Place,
     Record,
@@ -52,8 +52,9 @@ from ropewalk.store.record import (
     write_id_of,
 )
 from ropewalk.store.segment import Packed, Segment
+from ropewalk.tree._commits import Commit
 from ropewalk.tree._objects import Kind, Object, ObjectId, object_id
-from ropewalk.tree._parts import links as _links
+from ropewalk.tree._parts import links
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
@@ -141,13 +142,6 @@ class SpaceCache:
         if len(self.places) > _PLACES:
             self.places.clear()
         self.places.update(places)
-
-    def landed(self, sequence: int, body: bytes) -> None:
-        """Remember the body of a record that is in the log now."""
-        if not same_group(sequence, self.last or 1):
-            self.bodies.clear()
-        self.last = sequence
-        self.bodies[sequence] = body[-DICTIONARY:]
 
     def dictionary(self, sequence: int) -> tuple[int | None, bytes | None]:
         """What a record of this number can lean on."""
@@ -475,37 +469,35 @@ class LogStore(Store):
 
     def _drafted(self, batch: Batch, objects: Sequence[Object]) -> Append:
         """A batch as a record."""
-        space = batch.space
+        space, step = batch.space, batch.step
         cache = self._space(space)
         private, shared = _divided(objects, batch.share)
+        below = [_below(one, step) for one in private]
         mine = {one.id for one in private}
-        needed = [id for id in batch.needs if id not in mine and id not in shared]
-        needed += [id for id in batch.targets if id not in mine and id not in shared]
-        linked = [id for one in private for id in links(one) if id not in mine and id not in shared]
-        places: Mapping[ObjectId, Place] = {}
+        mine.update(shared)
+        older = {id for some in below for id in some if id not in mine}
+        if batch.needs or batch.targets:
+            older.update(batch.needs, batch.targets)
+            older -= mine
+        places: Mapping[ObjectId, Place] = cache.places
         missing: tuple[ObjectId, ...] = ()
-        if needed or linked:
-            known = cache.places
-            asked = dict.fromkeys(chain(needed, linked))
-            if all(map(known.__contains__, asked)):
-                places = known
-            else:
-                places = self._find_places(space, list(asked))
-                missing = tuple(id for id in asked if id not in places)
-        names = frozenset(
-            id for id in chain(linked, needed) if places.get(id, 1) == BY_HASH
-        ).difference(cache.named)
-        hints = {**dict.fromkeys(shared, BY_HASH), **places} if shared else places
-        if missing:
-            hints = {**hints, **dict.fromkeys(missing, BY_HASH)}
+        names: frozenset[ObjectId] = frozenset()
+        if older:
+            if not all(map(places.__contains__, older)):
+                places = self._find_places(space, list(older))
+                missing = tuple([id for id in older if id not in places])
+            names = frozenset(
+                [id for id in older if places.get(id, 1) == BY_HASH and id not in cache.named]
+            )
+            if missing:
+                places = {**places, **dict.fromkeys(missing, BY_HASH)}
+        if shared:
+            places = {**dict.fromkeys(shared, BY_HASH), **{id: places[id] for id in older}}
+        parent = places.get(step.parents[0]) if step is not None and step.parents else None
         header = encode_header(
-            cache.epoch, batch.time, batch.write_id, batch.moves, batch.metadata, private
+            cache.epoch, batch.time, batch.write_id, batch.moves, batch.metadata, private, below
         )
-        step, parent = batch.step, None
-        if step is not None and step.parents:
-            place = places.get(step.parents[0])
-            parent = None if not place else sequence_of(place)
-        append = Append(
+        return Append(
             space,
             (),
             batch.needs,
@@ -513,27 +505,37 @@ class LogStore(Store):
             batch.moves,
             batch.fences,
             batch.write_id,
-            batch.digest,
+            b"",
             batch.time,
             batch.metadata,
             batch.epoch,
+            step=step,
+            fresh=batch.fresh,
+            objects=private,
+            shared=shared,
+            names=names,
+            missing=missing,
+            known_epoch=cache.epoch,
+            body=encode_body(header, private, below, places),
+            parent=None if not parent else parent >> POSITION_BITS,
         )
-        append.objects, append.shared, append.names = private, shared, names
-        append.missing, append.parent = missing, parent
-        append.step, append.fresh = step, batch.fresh
-        append.known_epoch = cache.epoch
-        append.body = encode_body(header, private, hints)
-        return append
 
     def _landed(self, append: Append, sequence: int) -> None:
         """Remember a record that was appended."""
         cache = self._space(append.space)
-        cache.landed(sequence, append.body)
-        places = {one.id: place_of(sequence, at) for at, one in enumerate(append.objects)}
-        places.update(dict.fromkeys(append.shared, BY_HASH))
-        cache.learn(places)
-        cache.named.update(append.names)
-        cache.named.update(append.shared)
+        if not same_group(sequence, cache.last or 1):
+            cache.bodies.clear()
+        cache.last = sequence
+        cache.bodies[sequence] = append.body[-DICTIONARY:]
+        base = sequence << POSITION_BITS
+        places = cache.places
+        if len(places) > _PLACES:
+            places.clear()
+        for at, one in enumerate(append.objects):
+            places[one.id] = base | at
+        if append.shared or append.names:
+            cache.learn(dict.fromkeys(append.shared, BY_HASH))
+            cache.named.update(append.names, append.shared)
 
     def _find_write(self, batch: Append, last: int) -> Operation | None:
         """The operation that has the write id of a batch, among the latest of its space.
@@ -652,12 +654,15 @@ class SpaceReader:
                 raise DamagedObject(id, f"what it leads to cannot be told: {error}") from error
 
 
-def links(one: Object) -> list[ObjectId]:
+def _below(one: Object, step: Commit | None = None) -> Sequence[ObjectId]:
     """What an object leads to; nothing if it is none of ours."""
+    if step is not None and one.id == step.id:
+        further = [id for id in (step.metadata, step.events) if id is not None]
+        return (step.root, *step.parents, *further)
     try:
-        return _links(one)
+        return links(one)
     except FormatError:
-        return []
+        return ()
 
 
 def _divided(
@@ -669,11 +674,13 @@ def _divided(
             [one for one in objects if one.kind == Kind.COMMIT],
             {one.id: one for one in objects if one.kind != Kind.COMMIT},
         )
-    total = sum([len(one.payload) for one in objects])
+    total = 0
+    for one in objects:
+        total += len(one.payload)
     if total < LARGE_TEXT:
         return objects, {}
     if total > LARGE_COMMIT:
-        alone = {one.id for one in objects if one.kind != Kind.COMMIT and not links(one)}
+        alone = {one.id for one in objects if one.kind != Kind.COMMIT and not _below(one)}
     else:
         chunks = [one for one in objects if one.kind == Kind.CHUNK]
         if sum([len(one.payload) for one in chunks]) < LARGE_TEXT:
