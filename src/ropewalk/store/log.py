@@ -444,16 +444,8 @@ class LogStore(Store):
         return node
 
     def _shared_objects(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Object]:
-        found: dict[ObjectId, Object] = {}
-        for id, frame in self._read_shared(list(dict.fromkeys(ids))).items():
-            try:
-                kind, payload = Kind(frame[0]), expand(frame[1:])
-            except (FormatError, ValueError, IndexError) as error:
-                raise DamagedObject(id, str(error)) from error
-            if object_id(kind, payload) != id:
-                raise DamagedObject(id, "its bytes do not match its hash")
-            found[id] = Object(id, kind, payload)
-        return found
+        frames = self._read_shared(list(dict.fromkeys(ids)))
+        return {id: shared_object(id, frame) for id, frame in frames.items()}
 
     # Committing.
 
@@ -663,6 +655,17 @@ def _below(one: Object, step: Commit | None = None) -> Sequence[ObjectId]:
         return links(one)
     except FormatError:
         return ()
+
+
+def shared_object(id: ObjectId, frame: bytes) -> Object:
+    """The shared object in a frame, which has its kind in front; raises `DamagedObject`."""
+    try:
+        kind, payload = Kind(frame[0]), expand(frame[1:])
+    except (FormatError, ValueError, IndexError) as error:
+        raise DamagedObject(id, str(error)) from error
+    if object_id(kind, payload) != id:
+        raise DamagedObject(id, "its bytes do not match its hash")
+    return Object(id, kind, payload)
 
 
 def _divided(

@@ -813,9 +813,8 @@ class SqliteStore(LogStore):
 
     def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
         if named is not None:
-            return self._database.read(
-                lambda db: packs.unnamed(db, named),
-            )
+            free = self._database.read(lambda db: packs.unreached(db, self._packs, named))
+            return len(free), sum(free.values())
 
         def work(db: sqlite3.Connection) -> tuple[int, int, list[Path]]:
             packs.remove_orphans(db, self._packs, self._disk)
