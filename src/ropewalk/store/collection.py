@@ -122,15 +122,15 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
     replaced: list[Packed] = []
     dead: dict[int, int] = {}
     gone: list[tuple[ObjectId, int]] = []
-    for records in _stretches(store, space, last):
+    for records in stretches(store, space, last):
         thin = False
         for record in reversed(records):
             sequence, mask = record.sequence, alive.pop(record.sequence, 0)
-            mask = _follow(store, space, record, mask, alive, named)
+            mask, scale = _follow(store, space, record, mask, alive, named), record.scale
             for at, piece in enumerate(record.pieces):
                 if piece is None:
                     continue
-                size = len(piece.payload) + len(piece.hints)
+                size = piece.stored(scale)
                 if mask >> at & 1:
                     kept, kept_bytes = kept + 1, kept_bytes + size
                 else:
@@ -149,7 +149,7 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
     return Sweep(last, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named)
 
 
-def _stretches(store: LogStore, space: str, last: int) -> Iterator[list[Record]]:
+def stretches(store: LogStore, space: str, last: int) -> Iterator[list[Record]]:
     """The records of a space, a segment or a group at a time, from the last one back."""
     while last > 0:
         records = [one for one in store._stretch(space, last) if one.sequence <= last]

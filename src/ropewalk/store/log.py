@@ -270,12 +270,12 @@ class LogStore(Store):
         for space in self.spaces():
             seen: set[ObjectId] = set()
             for record in self.records(space):
-                for node in record.nodes():
-                    if node is not None and node.id not in seen:
+                scale = record.scale
+                for piece, node in zip(record.pieces, record.nodes(), strict=True):
+                    if piece is not None and node is not None and node.id not in seen:
                         seen.add(node.id)
-                        yield Stored(
-                            node.id, node.kind, len(node.payload), len(node.payload), None, False
-                        )
+                        stored = piece.stored(scale)
+                        yield Stored(node.id, node.kind, len(node.payload), stored, None, False)
         yield from self._scan_shared()
 
     def records(self, space: str) -> Iterator[Record]:
@@ -346,7 +346,7 @@ class LogStore(Store):
                 body = bodies[sequence] = expand(
                     frame[_CRC:], None if known is None else known[-DICTIONARY:]
                 )
-                record = Record.decode(sequence, body)
+                record = Record.decode(sequence, body, len(frame))
             except FormatError as error:
                 raise Corrupt(
                     f"record {sequence} of {space!r} is damaged: {error}. Restore the store from "
