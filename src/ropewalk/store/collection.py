@@ -23,8 +23,11 @@ from ropewalk.store.packer import heads_of, pack
 from ropewalk.store.record import (
     BY_HASH,
     POSITION_BITS,
+    Place,
     Record,
     ids_in_header,
+    moved_in,
+    place_of,
     position_of,
     read_hints,
     sequence_of,
@@ -110,14 +113,10 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
     alive: dict[int, int] = {}
     named: set[ObjectId] = set()
     _mark(store, space, [ref.target for ref in view.refs], alive, named, strict=True)
-    if space not in NEVER_UNDONE and recent:
-        ends: list[ObjectId] = []
-        for operation in store._operations(space, max(last - recent, 0), recent):
-            for move in operation.moves:
-                ends += [id for id in (move.expected, move.target) if id is not None]
-            step = operation.metadata.get("step")
-            ends += [step] if isinstance(step, bytes) else []
-        _mark(store, space, list(dict.fromkeys(ends)), alive, named, strict=False)
+    places, ids = recent_ends(store, space, last, recent)
+    for place in places:
+        alive[sequence_of(place)] = alive.get(sequence_of(place), 0) | 1 << position_of(place)
+    _mark(store, space, ids, alive, named, strict=False)
     kept = kept_bytes = freed = freed_bytes = 0
     replaced: list[Packed] = []
     dead: dict[int, int] = {}
@@ -149,10 +148,33 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
     return Sweep(last, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named)
 
 
+def recent_ends(
+    store: LogStore, space: str, last: int, recent: int
+) -> tuple[list[Place], list[ObjectId]]:
+    """What the last operations of a space lead to, as far as they can be undone.
+
+    First nodes of their own records, then the ids of others, which may be gone.
+    """
+    places: list[Place] = []
+    ids: dict[ObjectId, None] = {}
+    end = 0 if space in NEVER_UNDONE else recent
+    for records in stretches(store, space, last) if end else ():
+        for record in reversed(records):
+            if record.sequence <= last - end:
+                return places, list(ids)
+            places += [place_of(record.sequence, at) for _, at in moved_in(record)]
+            named = ids_in_header(record.header)
+            if named:
+                own = {node.id: at for at, node in enumerate(record.nodes()) if node is not None}
+                places += [place_of(record.sequence, own[id]) for id in named if id in own]
+                ids.update((id, None) for id in named if id not in own)
+    return places, list(ids)
+
+
 def stretches(store: LogStore, space: str, last: int) -> Iterator[list[Record]]:
     """The records of a space, a segment or a group at a time, from the last one back."""
     while last > 0:
-        records = [one for one in store._stretch(space, last) if one.sequence <= last]
+        records = [one for one in store._stretch(space, last, keep=False) if one.sequence <= last]
         last = records[0].sequence - 1
         yield records
 

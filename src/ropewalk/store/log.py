@@ -282,10 +282,15 @@ class LogStore(Store):
         """All records of a space, in order; raises `Corrupt` for a gap."""
         sequence, last = 1, self._span(space)[1]
         while sequence <= last:
-            for record in self._stretch(space, sequence):
+            # The rows of a group are decoded together, since they lean on each other.
+            end = min((sequence - 1) // GROUP * GROUP + GROUP, last)
+            found = self._stretch(space, end, keep=False)
+            if found[0].sequence > sequence:  # A segment ends inside the group.
+                found = self._stretch(space, sequence, keep=False)
+            for record in found:
                 if record.sequence >= sequence:
                     yield record
-                    sequence = record.sequence + 1
+            sequence = found[-1].sequence + 1
 
     def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
         last = min(self._span(space)[1], after + limit)
@@ -314,8 +319,11 @@ class LogStore(Store):
             return found
         return next(one for one in self._stretch(space, sequence) if one.sequence == sequence)
 
-    def _stretch(self, space: str, sequence: int) -> list[Record]:
-        """A record with those that are found with it, ascending; raises `Corrupt`."""
+    def _stretch(self, space: str, sequence: int, *, keep: bool = True) -> list[Record]:
+        """A record with those that are found with it, ascending; raises `Corrupt`.
+
+        Who goes through a whole log does not `keep` what nobody will ask for again.
+        """
         loaded = self._load(space, sequence)
         if isinstance(loaded, Packed):
             with self._cache_lock:
@@ -325,14 +333,15 @@ class LogStore(Store):
             segment = Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
                 raise segment.damaged("it does not hold what its row says")
-            self._keep(space, -segment.first, segment, 4 * len(loaded.data))
+            if keep:
+                self._keep(space, -segment.first, segment, 4 * len(loaded.data))
             return segment.records()
         if not loaded or loaded[-1].sequence != sequence:
             raise Corrupt(
                 f"record {sequence} of {space!r} is gone: rows of its log are lost. Restore the "
                 "store from a copy; other spaces are not affected."
             )
-        return self._decode(space, loaded)
+        return self._decode(space, loaded, keep)
 
     def _decode(self, space: str, rows: Sequence[Row], keep: bool = True) -> list[Record]:
         """The records of rows, which lean on each other."""
@@ -573,7 +582,9 @@ class LogStore(Store):
         return check(self, read_data, progress)
 
     def _stats(self, recent: int, progress: Progress | None) -> Stats:
-        raise NotImplementedError
+        from ropewalk.store.statistics import statistics
+
+        return statistics(self, recent, progress)
 
     def _close_packer(self) -> None:
         """Pack what is left of long tails."""

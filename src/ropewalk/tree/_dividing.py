@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
+from ropewalk.codec._msgpack import pack
 from ropewalk.errors import FormatError
 from ropewalk.tree._container import open_part
 from ropewalk.tree._layout import PAIRS, Entry, Root, layout_of
 from ropewalk.tree._objects import Kind, Object, ObjectId
-from ropewalk.tree._parts import links, links_in
+from ropewalk.tree._parts import links, links_in, unpack_part
 
 
 class Share(NamedTuple):
@@ -36,6 +37,9 @@ class Division(NamedTuple):
 def divide(found: Object) -> Division:
     """Divide a value's root, or a node of its top container, by key; raises FormatError."""
     if found.kind == Kind.VALUE:
+        raw = unpack_part(found.payload)
+        if type(raw) is dict:  # What most small values are.
+            return _leaf(found, [Entry(pack(key), pack(body)) for key, body in raw.items()])
         opened = open_part(found.payload, _unread)
         if opened is not None and opened.is_mapping:
             entries = [entry for place in opened.view.leaves() for entry in place.entries]
