@@ -481,6 +481,14 @@ class Store(Engine):
         """See `stats`."""
 
     @abstractmethod
+    def _free(self, dropped: Sequence[Ref], recent: int, grace: float) -> tuple[int, int]:
+        """Delete what only dropped pins held: how many contents are gone, and their bytes."""
+
+    @abstractmethod
+    def discard(self, ids: Iterable[ObjectId]) -> None:
+        """Take damaged shared objects out, so that they can be stored anew."""
+
+    @abstractmethod
     def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
         """Commit a checked batch."""
 

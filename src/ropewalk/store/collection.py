@@ -13,12 +13,13 @@ build on it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ropewalk.errors import Conflict, MissingObjects
 from ropewalk.store._collecting import Collected, Progress
-from ropewalk.store._own import NEVER_UNDONE
+from ropewalk.store._contents import hash_of
+from ropewalk.store._own import CONTENT_SPACE, NEVER_UNDONE
 from ropewalk.store.packer import heads_of, pack
 from ropewalk.store.record import (
     BY_HASH,
@@ -36,6 +37,7 @@ from ropewalk.store.record import (
 from ropewalk.store.segment import Packed, build, commits_in, without
 
 if TYPE_CHECKING:
+    from ropewalk.store._records import Ref
     from ropewalk.store.log import LogStore
     from ropewalk.tree._objects import ObjectId
 
@@ -85,6 +87,16 @@ def collect(
     tell("deleting", freed + more)
     return Collected(kept + there, kept_bytes + there_bytes, freed + more, freed_bytes + size,
                      dry_run)  # fmt: skip
+
+
+def collect_contents(
+    store: LogStore, dropped: Sequence[Ref], recent: int, grace: float
+) -> tuple[int, int]:
+    """Delete what only dropped pins held: how many contents are gone, and their bytes."""
+    roots = [bytes.fromhex(hash_of(ref)) for ref in dropped]
+    found = sweep(store, CONTENT_SPACE, recent, grace, dry_run=False)
+    _, size = store._collect_shared(None)
+    return len(store.missing(roots)), found.freed_bytes + size
 
 
 def sweep(store: LogStore, space: str, recent: int, grace: float, dry_run: bool) -> Sweep:

@@ -26,13 +26,14 @@ from ropewalk.errors import (
     FormatError,
     MissingObjects,
     RopewalkError,
+    StoreFull,
     WriteIdReused,
 )
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._names import check_space
-from ropewalk.store._records import REMEMBERED_WRITES, Operation, Stored, check_ids
+from ropewalk.store._records import REMEMBERED_WRITES, Operation, Ref, Stored, check_ids
 from ropewalk.store.compression import compress, expand
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
 from ropewalk.store.record import (
@@ -222,6 +223,10 @@ class LogStore(Store):
         """
 
     @abstractmethod
+    def _discard(self, ids: Sequence[ObjectId]) -> None:
+        """Remove shared objects, whoever leads to them."""
+
+    @abstractmethod
     def _count_shared(self) -> tuple[int, int]:
         """How many shared objects there are, and their bytes."""
 
@@ -260,6 +265,11 @@ class LogStore(Store):
             check_space(space)
             found = set(self._find_places(space, asked))
         return [id for id in asked if id not in found]
+
+    def discard(self, ids: Iterable[ObjectId]) -> None:
+        """Take damaged shared objects out, so that they can be stored anew."""
+        self._check_open()
+        self._discard(check_ids(ids, "what is taken out"))
 
     def scan(self) -> Iterator[Stored]:
         """Every object, in no order; what is written meanwhile may be left out."""
@@ -466,6 +476,10 @@ class LogStore(Store):
             except Moved:
                 self._forget_space(batch.space)
                 continue
+            except StoreFull:
+                if not self._room.make():
+                    raise
+                continue
             return operation
 
     def _drafted(self, batch: Batch, objects: Sequence[Object]) -> Append:
@@ -585,6 +599,11 @@ class LogStore(Store):
         from ropewalk.store.statistics import statistics
 
         return statistics(self, recent, progress)
+
+    def _free(self, dropped: Sequence[Ref], recent: int, grace: float) -> tuple[int, int]:
+        from ropewalk.store.collection import collect_contents
+
+        return collect_contents(self, dropped, recent, grace)
 
     def _close_packer(self) -> None:
         """Pack what is left of long tails."""

@@ -178,16 +178,20 @@ def collect(db: sqlite3.Connection, folder: Path, disk: Filesystem) -> tuple[int
     is left are written anew.
     """
     gone = unreached(db, folder)
+    return len(gone), sum(gone.values()), remove(db, folder, disk, gone)
+
+
+def remove(
+    db: sqlite3.Connection, folder: Path, disk: Filesystem, ids: Iterable[ObjectId]
+) -> list[Path]:
+    """Delete shared objects; files to remove. Inside a transaction."""
     touched: set[int] = set()
-    for some in batched(gone):
+    for some in batched(ids):
         marks = ", ".join("?" * len(some))
         rows = db.execute(f"SELECT DISTINCT pack FROM shared WHERE id IN ({marks})", some)  # noqa: S608
         touched.update(pack for (pack,) in rows)
-    db.executemany("DELETE FROM shared WHERE id = ?", [(id,) for id in gone])
-    files: list[Path] = []
-    for number in sorted(touched):
-        files += _shrink(db, folder, disk, number)
-    return len(gone), sum(gone.values()), files
+        db.execute(f"DELETE FROM shared WHERE id IN ({marks})", some)  # noqa: S608
+    return [file for number in sorted(touched) for file in _shrink(db, folder, disk, number)]
 
 
 def _shrink(db: sqlite3.Connection, folder: Path, disk: Filesystem, number: int) -> list[Path]:

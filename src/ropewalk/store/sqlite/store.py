@@ -828,6 +828,12 @@ class SqliteStore(LogStore):
             self._give_back_pages()
         return count, size
 
+    def _discard(self, ids: Sequence[ObjectId]) -> None:
+        def work(db: sqlite3.Connection) -> list[Path]:
+            return packs.remove(db, self._packs, self._disk, ids)
+
+        self._disk.discard(self._database.write(work, through=True))
+
     def _count_shared(self) -> tuple[int, int]:
         found: tuple[int, int] = self._database.read_once(
             lambda db: db.execute("SELECT count(*), coalesce(sum(size), 0) FROM shared").fetchone()
