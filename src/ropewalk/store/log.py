@@ -71,10 +71,11 @@ LARGE_TEXT: Final = 32 * 1024
 DICTIONARY: Final = 32 * 1024
 """So many bytes of an earlier record are the dictionary of a later one."""
 
-_PLACES: Final = 1 << 18
+_PLACES: Final = 1 << 14
 _RECORDS: Final = 16 << 20
 """So many bytes of records and segments are kept of all spaces."""
 _SPACES: Final = 1024
+_HEADS: Final = 16
 _CRC: Final = 4
 
 
@@ -126,29 +127,53 @@ class SpaceCache:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.places: dict[ObjectId, Place] = {}
+        self.places = Places()
         """Of nodes; `BY_HASH` for objects that are shared."""
         self.named: set[ObjectId] = set()
         """Shared objects that the space is known to name."""
-        self.bodies: dict[int, bytes] = {}
-        """Bodies of the last records, which are dictionaries for the next."""
+        self.body = b""
+        """The end of the last record's body, which is the dictionary of the next."""
         self.last = 0
         self.packed = 0
         """Up to where the log is packed, as far as is known."""
         self.looked = 0
         self.tail_bytes = 0
 
-    def learn(self, places: Mapping[ObjectId, Place]) -> None:
-        """Remember places."""
-        if len(self.places) > _PLACES:
-            self.places.clear()
-        self.places.update(places)
-
     def dictionary(self, sequence: int) -> tuple[int | None, bytes | None]:
         """What a record of this number can lean on."""
-        if self.bodies and same_group(sequence, self.last) and self.last < sequence:
-            return self.last, self.bodies[self.last]
+        last = self.last
+        if self.body and last < sequence and same_group(sequence, last):
+            return last, self.body
         return None, None
+
+
+class Places(dict["ObjectId", "Place"]):
+    """Places by id, of which those that were not asked for lately are forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._older: dict[ObjectId, Place] = {}
+
+    def __missing__(self, id: ObjectId) -> Place:
+        place = self._older[id]
+        self[id] = place
+        return place
+
+    def find(self, ids: Iterable[ObjectId]) -> dict[ObjectId, Place]:
+        """The places of those of the ids that are remembered."""
+        found: dict[ObjectId, Place] = {}
+        for id in ids:
+            try:
+                found[id] = self[id]
+            except KeyError:
+                continue
+        return found
+
+    def trim(self) -> None:
+        """Forget what was not asked for since the last time that there was too much."""
+        if len(self) > _PLACES:
+            self._older = dict(self)
+            self.clear()
 
 
 class LogStore(Store):
@@ -417,19 +442,26 @@ class LogStore(Store):
     def _find_places(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, Place]:
         """Where nodes of a space are, `BY_HASH` for shared objects; without absent ones."""
         cache = self._space(space)
-        found = {id: cache.places[id] for id in ids if id in cache.places}
+        found = cache.places.find(ids)
+        if len(found) == len(ids):
+            return found
         absent = [id for id in ids if id not in found]
         if absent:
             shared = self._present_shared(absent)
             found.update(dict.fromkeys(shared, BY_HASH))
             absent = [id for id in absent if id not in shared]
-        if absent and cache.last + self._span(space)[1]:
+        if absent and self._span(space)[1]:
             found.update(self._search(space, absent))
-        cache.learn(found)
+        cache.places.trim()
+        cache.places.update(found)
         return found
 
     def _search(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, Place]:
-        """Look for nodes by their hashes: commits where the engine says, others everywhere."""
+        """Look for nodes by their hashes.
+
+        Commits are where the engine says, or in the tail. Other nodes are mostly in the newest
+        versions; else every record is read.
+        """
         wanted = set(ids)
         found: dict[ObjectId, Place] = {}
         for sequence in set(self._locate(space, ids).values()):
@@ -437,13 +469,44 @@ class LogStore(Store):
         packed, last = self._span(space)
         for record in self._newest_first(space, packed, last):
             if not wanted:
-                break
+                return found
             _match(record, wanted, found)
+        if wanted:
+            self._search_versions(space, wanted, found)
         for record in self._newest_first(space, 0, packed):
             if not wanted:
                 break
             _match(record, wanted, found)
         return found
+
+    def _search_versions(
+        self, space: str, wanted: set[ObjectId], found: dict[ObjectId, Place]
+    ) -> None:
+        """Look for nodes in the values that refs lead to, from the top down."""
+        heads = [ref.target for ref in self._view(space, "").refs][:_HEADS]
+        located = self._locate(space, heads)
+        pending: list[tuple[ObjectId, Place]] = []
+        for id in heads:
+            if id in located:
+                for at, node in enumerate(self._record(space, located[id]).nodes()):
+                    if node is not None and node.id == id:
+                        pending.append((id, place_of(located[id], at)))
+        seen: set[Place] = set()
+        while pending and wanted:
+            id, place = pending.pop()
+            node = self._node(space, id, place)
+            if node is None or not node.hints:
+                continue
+            below = node.places(sequence_of(place))
+            if node.kind == Kind.COMMIT:
+                below = dict([*below.items()][:1])  # Its value, not where it came from.
+            for id, place in below.items():
+                if place != BY_HASH and place not in seen:
+                    seen.add(place)
+                    pending.append((id, place))
+                    if id in wanted:
+                        wanted.discard(id)
+                        found[id] = place
 
     def _newest_first(self, space: str, after: int, last: int) -> Iterator[Record]:
         while last > after:
@@ -494,11 +557,12 @@ class LogStore(Store):
         if batch.needs or batch.targets:
             older.update(batch.needs, batch.targets)
             older -= mine
-        places: Mapping[ObjectId, Place] = cache.places
+        places: Mapping[ObjectId, Place] = {}
         missing: tuple[ObjectId, ...] = ()
         names: frozenset[ObjectId] = frozenset()
         if older:
-            if not all(map(places.__contains__, older)):
+            places = cache.places.find(older)
+            if len(places) != len(older):
                 places = self._find_places(space, list(older))
                 missing = tuple([id for id in older if id not in places])
             names = frozenset(
@@ -538,18 +602,14 @@ class LogStore(Store):
     def _landed(self, append: Append, sequence: int) -> None:
         """Remember a record that was appended."""
         cache = self._space(append.space)
-        if not same_group(sequence, cache.last or 1):
-            cache.bodies.clear()
-        cache.last = sequence
-        cache.bodies[sequence] = append.body[-DICTIONARY:]
+        cache.last, cache.body = sequence, append.body[-DICTIONARY:]
         base = sequence << POSITION_BITS
         places = cache.places
-        if len(places) > _PLACES:
-            places.clear()
+        places.trim()
         for at, one in enumerate(append.objects):
             places[one.id] = base | at
         if append.shared or append.names:
-            cache.learn(dict.fromkeys(append.shared, BY_HASH))
+            places.update(dict.fromkeys(append.shared, BY_HASH))
             cache.named.update(append.names, append.shared)
 
     def _find_write(self, batch: Append, last: int) -> Operation | None:
@@ -636,7 +696,7 @@ class SpaceReader:
         """The objects with these ids, in this order; raises `MissingObjects`, `DamagedObject`."""
         store, space = self._store, self._space
         store._check_open()
-        known = store._space(space).places
+        known = store._space(space).places.find(ids)
         found: dict[ObjectId, Object] = {}
         unknown: list[ObjectId] = []
         by_hash: list[ObjectId] = []
@@ -669,9 +729,10 @@ class SpaceReader:
             return
         found[id] = node.object()
         if node.hints:
-            cache = store._space(space)
+            places = store._space(space).places
             try:
-                cache.learn(node.places(sequence_of(place)))
+                places.trim()
+                places.update(node.places(sequence_of(place)))
             except (FormatError, ValueError) as error:
                 raise DamagedObject(id, f"what it leads to cannot be told: {error}") from error
 
