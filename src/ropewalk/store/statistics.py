@@ -226,9 +226,7 @@ class _SpaceCount:
             row = _COMMITS if kind == Kind.COMMIT else role >> 1 or _VALUE
             self._amounts[row] = self._amounts.get(row, 0) + size
 
-    def _divided(
-        self, found: Object, count: int, role: int, size: int, mask: int
-    ) -> Iterable[int]:
+    def _divided(self, found: Object, count: int, role: int, size: int, mask: int) -> Iterable[int]:
         """Give a node to its rows; the roles of what its links lead to."""
         if found.kind == Kind.COMMIT:
             self._take(found.kind, role, size, mask)
