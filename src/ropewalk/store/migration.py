@@ -32,9 +32,9 @@ from ropewalk.store._contract import Store
 from ropewalk.store._own import ALIAS, CONTENT_SPACE, EXPIRES_AT, OWN_SPACE, alias_ref
 from ropewalk.store._prepare import prepare
 from ropewalk.store._records import KEY, MAX_WRITE_ID, MIGRATE, UNDOES, Move, Operation, Scalar
-from ropewalk.store.log import LogStore, links
+from ropewalk.store.log import LogStore
 from ropewalk.store.record import BY_HASH, decode_header, ids_in_header, read_hints
-from ropewalk.tree import Kind, Object, ObjectId, TreeWriter, load, read_commit
+from ropewalk.tree import Kind, Object, ObjectId, TreeWriter, links, load, read_commit
 
 if TYPE_CHECKING:
     from ropewalk.store._records import View
