@@ -742,6 +742,9 @@ class SqliteStore(LogStore):
             ).fetchone()
             if found[0] != packed.last - packed.first + 1:
                 return False
+            # A record that came since may lean on the last one, if that does not end its group.
+            if packed.last % GROUP and _tail_rows(db, number, packed.last + 1, packed.last + 1):
+                return False
             db.execute(
                 "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
                 (high, packed.first, found[1], packed.head, packed.data),
