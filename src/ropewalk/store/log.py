@@ -130,20 +130,18 @@ class SpaceCache:
         """Of nodes; `BY_HASH` for objects that are shared."""
         self.named: set[ObjectId] = set()
         """Shared objects that the space is known to name."""
-        self.body = b""
-        """The end of the last record's body, which is the dictionary of the next."""
-        self.last = 0
+        self.tip: tuple[int, bytes] = (0, b"")
+        """The last record that this process appended, and the end of its body, which is the
+        dictionary of the next. One value: several threads may change it."""
         self.packed = 0
         """Up to where the log is packed, as far as is known."""
         self.looked = 0
         self.tail_bytes = 0
 
-    def dictionary(self, sequence: int) -> tuple[int | None, bytes | None]:
-        """What a record of this number can lean on."""
-        last = self.last
-        if self.body and last < sequence and same_group(sequence, last):
-            return last, self.body
-        return None, None
+    def dictionary(self) -> tuple[int | None, bytes | None]:
+        """What the next record can lean on, if it is of the same group."""
+        last, body = self.tip
+        return (last, body) if body and last % GROUP else (None, None)
 
 
 class Places(dict["ObjectId", "Place"]):
@@ -587,7 +585,7 @@ class LogStore(Store):
     def _landed(self, append: Append, sequence: int) -> None:
         """Remember a record that was appended."""
         cache = self._space(append.space)
-        cache.last, cache.body = sequence, append.body[-DICTIONARY:]
+        cache.tip = sequence, append.body[-DICTIONARY:]
         base = sequence << POSITION_BITS
         places = cache.places
         places.trim()
