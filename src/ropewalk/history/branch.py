@@ -38,8 +38,8 @@ from ropewalk.history.merging import (
 from ropewalk.history.object_cache import RecentObjects
 from ropewalk.history.turns import Hold, turn
 from ropewalk.store import REMEMBERED_WRITES, Move, Operation, ref_name
-from ropewalk.store._asynchronous import Threads, twin
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.asynchronous import Threads, twin
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import (
     Commit,
     Edited,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ropewalk.errors import InvalidInput, MissingObjects, NotFound, StoreClosed, Unavailable
 from ropewalk.store import Fence, Move, Operation, Store
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._haste import tries_for
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import Commit, Kind, Object, ObjectId, links, read_commit
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 
 from ropewalk.history.commits import Backoff
 from ropewalk.store import Store
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._turns import Queue, Turn
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import ObjectId
 
 _COURTESY = 1.0  # Seconds to wait for who may be slow, or gone.

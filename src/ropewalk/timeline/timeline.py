@@ -26,8 +26,8 @@ from ropewalk.store import (
     split_name,
 )
 from ropewalk.store import open as open_store
-from ropewalk.store._asynchronous import Threads, twin
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.asynchronous import Threads, twin
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.timeline import branches, drawing, search
 from ropewalk.timeline.branches import HEAD, living_branch, stored_branch
 from ropewalk.timeline.checkpoint import Checkpoint, CheckpointStatus, Diff, Past
