@@ -1,4 +1,14 @@
-"""Commits in a store: found with few reads, landed with one write, sent again where that helps."""
+"""Commits in a store: found with few reads, landed with one write, and the loop around it.
+
+Every commit of Ropewalk lands through `commit_loop` and `Commits.land`: those of branches,
+conversations, artifacts and pins. An attempt looks at what was last seen, builds a commit on
+it and sends it by compare-and-swap. What can go wrong is handled here, once:
+
+- no answer: it is sent again under the same write id, which the store recognises;
+- a ref has moved: look again after a short, random wait, and build anew;
+- objects are gone, because a collection took them: send the whole value;
+- the write id stands for an earlier write: that one is the answer, if it was the same.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +21,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from ropewalk.errors import InvalidInput, MissingObjects, NotFound, StoreClosed, Unavailable
+from ropewalk.errors import (
+    Conflict,
+    InvalidInput,
+    MissingObjects,
+    NotFound,
+    RefMoved,
+    StoreClosed,
+    Unavailable,
+    WriteIdReused,
+)
 from ropewalk.store import Fence, Move, Operation, Store
 from ropewalk.store._haste import tries_for
 from ropewalk.store.forking import freed_after_fork
@@ -39,9 +58,12 @@ class StepFields(TypedDict, total=False):
     time: int
 
 
+_FIELDS = frozenset(StepFields.__annotations__)
+
+
 def check_fields(fields: StepFields) -> None:
     """Raise `InvalidInput` for a field that nobody knows."""
-    unknown = fields.keys() - StepFields.__annotations__.keys()
+    unknown = fields.keys() - _FIELDS
     if unknown:
         known = ", ".join(StepFields.__annotations__)
         raise InvalidInput(f"a step has no {', '.join(sorted(unknown))}; it has {known}")
@@ -159,6 +181,8 @@ R = TypeVar("R")
 
 _FIRST, _LONGEST = 0.0005, 0.02
 _RESENDS = 3
+_WHOLE_RESENDS = 8
+"""How often collections may take what a commit needs before it gives up."""
 _SOON = 5.0
 """Whoever has waited longer than this for an answer sends only once more."""
 
@@ -176,6 +200,51 @@ class Backoff:
         """Let others finish."""
         time.sleep(random.uniform(0, self._span))  # noqa: S311
         self._span = min(2 * self._span, _LONGEST)
+
+
+def commit_loop(
+    attempt: Callable[[], R],
+    *,
+    look: Callable[[], bool] | None = None,
+    resend: Callable[[MissingObjects], None] | None = None,
+    earlier: Callable[[Conflict | WriteIdReused], R | None] | None = None,
+) -> R:
+    """Attempt a commit until it lands; what the attempt that landed gives.
+
+    `attempt` builds on what was last seen and sends that. `look` sees where things are now,
+    and says whether they have moved; without it a moved ref is raised. `resend` has the next
+    attempt send everything, because what it relied on was collected; or raises. `earlier`
+    gives what an earlier write with the same id made; None if there was none.
+    """
+    backoff: Backoff | None = None
+    collected = 0
+    while True:
+        try:
+            return attempt()
+        except RefMoved as error:
+            if look is not None:
+                backoff = backoff or Backoff()
+                backoff.wait()
+                look()
+                continue
+            refused: Conflict | WriteIdReused = error
+        except MissingObjects as error:
+            collected += 1
+            if resend is None or collected == _WHOLE_RESENDS:
+                raise
+            resend(error)
+            continue
+        except Conflict as error:
+            if look is not None and look():
+                continue  # The conflict was with what is no longer there.
+            refused = error
+        except WriteIdReused as error:
+            refused = error
+        # A write that was made before may meet what came after it.
+        made = None if earlier is None else earlier(refused)
+        if made is None:
+            raise refused
+        return made
 
 
 def sent(send: Callable[[], R]) -> R:

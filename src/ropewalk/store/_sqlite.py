@@ -42,7 +42,6 @@ from ropewalk.store._sqlite_scratch import SqliteScratch
 from ropewalk.store._sqlite_side import SideFile
 from ropewalk.store._sqlite_words import SqliteTextIndex
 from ropewalk.store._system_errors import no_store
-from ropewalk.store._turns import BRANCH_NEXT, BRANCH_TURN, Turn
 from ropewalk.tree._objects import ID_SIZE, ObjectId
 
 R = TypeVar("R")
@@ -330,9 +329,6 @@ class SqliteStore(Store):
         return self._at_one_moment(
             lambda moment: spaces.read_operations(moment, space, after, limit)
         )
-
-    def _turns(self) -> tuple[Turn, Turn]:
-        return Turn(self.path / BRANCH_TURN), Turn(self.path / BRANCH_NEXT)
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Wakes for what this store object commits; what others commit is looked for."""

@@ -18,7 +18,6 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
-from ropewalk.store._turns import Turn
 from ropewalk.tree._objects import Object, ObjectId
 
 R = TypeVar("R")
@@ -126,9 +125,6 @@ class WrapperStore(Store):
 
     def _arrange(self, batch: Batch, objects: Sequence[Object]) -> tuple[Batch, Sequence[Object]]:
         return self.inner._arrange(batch, objects)
-
-    def _turns(self) -> tuple[Turn, Turn] | None:
-        return self.inner._turns()
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.inner._subscribe(space, wake)

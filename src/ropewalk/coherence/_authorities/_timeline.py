@@ -149,7 +149,7 @@ class _VersionHistory(History):
         self.read = whole.read
         self.agent = artifact
         self._ref = names_of(artifact).ref
-        self._commits = _NumberedCommits(whole.store, whole.space)
+        self.commits = _NumberedCommits(whole.store, whole.space)
 
     def branches(self) -> dict[str, ObjectId]:
         """The artifact and its newest version."""

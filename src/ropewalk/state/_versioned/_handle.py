@@ -24,7 +24,6 @@ from ropewalk.history.merging import Merging, merge_late, reading_too, removed
 from ropewalk.history.object_cache import RecentObjects
 from ropewalk.state._versioned._reconciling import Reconciler
 from ropewalk.state._versioned._shelves import At, Shelves, inside
-from ropewalk.store import REMEMBERED_WRITES
 from ropewalk.tree import (
     ABSENT,
     CannotMerge,
@@ -187,11 +186,11 @@ class Handle:
         """Find out whether a commit that was interrupted, or got no answer, was made."""
         if self._sent is None:
             return False
-        made = self.branch._made(self._sent.write_id, REMEMBERED_WRITES)
+        made = self.branch.find_write(self._sent.write_id)
         if made is None:
             self._sent = None
             return False
-        self._accept(self._sent, self.branch._target(made), mergers)
+        self._accept(self._sent, made, mergers)
         return True
 
     def _accept(self, sent: Sent, commit: Commit, mergers: Mergers) -> None:
@@ -259,7 +258,7 @@ class Handle:
         read = reading_too(self._recent.read, [*objects, *draft.edited.objects])
         merged = Edited(head.root, [], [])
         if draft.edited.root != base and (base is not None or self.shelves.holds_something()):
-            how = Merging(self.history._commits.find, read, mergers, self.history.codec)
+            how = Merging(self.history.commits.find, read, mergers, self.history.codec)
             merged = merge_late(base, draft.edited.root, head.root, how)
         turns = self._turns(draft, head.root, merged, read)
         reconciler = Reconciler(self.history.codec)
