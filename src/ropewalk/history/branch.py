@@ -206,7 +206,12 @@ class Branch:
                     head = self._expect(expected)
                 elif head is not self._seen and _id(head) != _id(self._seen):
                     return self._merge(written, notes, mergers, id)
-                made = self._send(written, head, self._epoch, notes, id)
+                try:
+                    made = self._send(written, head, self._epoch, notes, id)
+                except RefMoved as moved:
+                    if expected is None:
+                        raise
+                    raise _unexpected(moved.name, expected, moved.actual) from moved
                 return made, made
 
             def resend(error: MissingObjects) -> None:
@@ -350,7 +355,7 @@ class Branch:
             self._head = self._look()
             head = self._head.commit
         if head is None or head.id != id:
-            raise RefMoved(self._ref, id, _id(head), _EXPECTED)
+            raise _unexpected(self._ref, id, _id(head))
         return head
 
     def _own(self, made: Operation) -> Commit:
@@ -386,13 +391,18 @@ class Branch:
         id = new_write_id() if write_id is None else write_id
 
         def attempt() -> Commit:
+            nonlocal after
             head, epoch = self._head
             root = None if head is None else head.root
-            edited = self._edited(edit, root)
-            if base in (_NEWEST, root):
-                made = self._send(edited, head, epoch, notes, id, "update", after)
-            else:  # Not all that the edit needs is reached by the head.
-                made = self._send(edited, head, None, notes.merged(), id, "update", after)
+            edited, said = self._edited(edit, root), notes
+            if base not in (_NEWEST, root):
+                epoch, said = None, notes.merged()  # Not all that it needs is reached by the head.
+            try:
+                made = self._send(edited, head, epoch, said, id, "update", after)
+            except RefMoved as error:
+                if after is not None and error.name == after.ref:
+                    after = None  # An undo took it: then it is no parent.
+                raise
             self._recent.remember(edited.objects)
             return made
 
@@ -640,7 +650,9 @@ class Notes(NamedTuple):
         return self._replace(fields={**self.fields, "extension": extension})
 
 
-_EXPECTED: Final = "Nothing was stored. Read what the branch holds now, and decide again."
+def _unexpected(ref: str, expected: ObjectId, actual: ObjectId | None) -> RefMoved:
+    advice = "Nothing was stored. Read what the branch holds now, and decide again."
+    return RefMoved(ref, expected, actual, advice)
 
 
 def _id(commit: Commit | None) -> ObjectId | None:
