@@ -18,12 +18,13 @@ from ropewalk.errors import (
     RopewalkError,
     Unavailable,
 )
-from ropewalk.history import Commit, History, StepFields
+from ropewalk.history import Aside, Commit, History, StepFields
 from ropewalk.history.commits import new_write_id
 from ropewalk.history.merging import Merging, merge_late, reading_too, removed
 from ropewalk.history.object_cache import RecentObjects
 from ropewalk.state._versioned._reconciling import Reconciler
 from ropewalk.state._versioned._shelves import At, Shelves, inside
+from ropewalk.store import ref_name
 from ropewalk.tree import (
     ABSENT,
     CannotMerge,
@@ -40,6 +41,8 @@ from ropewalk.tree import (
 from ropewalk.tree._map_writer import Draft, Kept, MapWriter, Slot
 
 _RESENDS: Final = 3
+MOMENT: Final = "moment"
+"""The kind of the refs that keep what a task held in its middle."""
 
 
 class Sent(NamedTuple):
@@ -88,6 +91,8 @@ class Handle:
         self.commit = commit
         self.noted: list[Mapping[str, Any]] = []
         self._sent: Sent | None = None
+        self._aside: Aside | None = None
+        """The last moment that was kept on the way to the next commit."""
         self._recent = RecentObjects(self.history.read)
         self._writer = MapWriter(self.history.codec, self._recent.read)
         self.shelves = Shelves(self._writer, self.root)
@@ -126,6 +131,21 @@ class Handle:
             before, read = empty.root, reading_too(read, empty.objects)
         return list(diff(before, draft.edited.root, read, codec=self.history.codec))
 
+    def moment(self) -> Commit:
+        """The commit of what is held now; off the branch, unless nothing changed.
+
+        The next commit comes from it. If there is none, because what was held is dropped,
+        its own ref keeps it.
+        """
+        draft, last = self.draft(), self._aside
+        for known in (self.commit, None if last is None else last.commit):
+            if known is not None and known.root == draft.edited.root:
+                return known
+        ref = ref_name(MOMENT, new_write_id()) if last is None else last.ref
+        self._aside = None  # If no answer comes, it is not known where the ref is.
+        self._aside = self.branch.keep_aside(ref, draft.edited, self.commit, last)
+        return self._aside.commit
+
     # Committing.
 
     def land(
@@ -154,6 +174,7 @@ class Handle:
                     mergers=mergers,
                     exclusive=exclusive,
                     write_id=id,
+                    after=self._aside,
                     **about,
                 )
             except MissingObjects as error:
@@ -209,7 +230,7 @@ class Handle:
             self._rebase(edited.root, edited.objects, self.draft(), commit, rules)
         stored = {id(record) for record in sent.noted}
         self.noted = [record for record in self.noted if id(record) not in stored]
-        self._sent = None
+        self._sent = self._aside = None
         self.shelves.tidy()
 
     def _append(self, base: Any, ours: Any, theirs: Any) -> Any:
@@ -332,3 +353,4 @@ class Handle:
             else:
                 slot.value, slot.given = value, ABSENT
         self.noted = saved.noted
+        self._aside = None

@@ -445,6 +445,11 @@ class Versioned(State):
             # A copy: what happened does not change any more.
             self._handle.noted.append(self.codec.decode(encoded))
 
+    def _moment(self) -> str | None:
+        with self._lock, suppress(RopewalkError):
+            return self._handle.moment().id.hex()
+        return ""
+
     def records(self, limit: int | None = None) -> Iterator[Recorded]:
         """The records of events, newest first: those not committed, then commit by commit."""
         with self._lock:
