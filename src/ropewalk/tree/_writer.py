@@ -109,6 +109,13 @@ class TreeWriter:
                 return self._write(value, plain)
         return retry_if_changed(lambda: self._write(value))
 
+    def write_encoded(self, plain: bytes, value: Callable[[], Any]) -> Written:
+        """The same for a value whose encoding is known; `value` gives it if it is large."""
+        if self._small and len(plain) <= INLINE_MAX:
+            return self._write_small(plain)
+        made = value()
+        return retry_if_changed(lambda: self._write(made, plain if self._small else None))
+
     def _write_small(self, plain: bytes) -> Written:
         """A value that is one node without links, from its encoding."""
         if plain == self._part:
