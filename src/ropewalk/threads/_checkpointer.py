@@ -417,7 +417,8 @@ def _incoming(messages: Sequence[Message | Mapping[str, Any]]) -> list[Incoming]
     for one in messages:
         made = as_message(one)
         timeless = isinstance(one, Mapping) and one.get("created_at") is None
-        found.append(Incoming(check_message_id(made.id), made.to_stored(), timeless))
+        is_new = isinstance(one, Mapping) and one.get("id") is None
+        found.append(Incoming(check_message_id(made.id), made.to_stored(), timeless, is_new))
     return found
 
 
