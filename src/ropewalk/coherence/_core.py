@@ -213,7 +213,7 @@ class CoherenceCore(Readers, Writers, Holders, Onlookers, Degraded):
 
     def after_fork(self) -> None:
         """In a child of this process: it is another client from now on."""
-        parts = (self._directory, self._client.contents, self._authority, self._writing, self._news)
+        parts = (self._directory, self._client.contents, self._authority, self._news)
         for part in parts:
             part.after_fork()
 
