@@ -280,7 +280,8 @@ class Branch:
         its ref is dropped.
         """
         with self._lock:
-            check_mergers(mergers, self.history.codec)
+            if mergers is not None:
+                check_mergers(mergers, self.history.codec)
             notes = self._notes(metadata, events, fields)
 
             def edit(root: ObjectId | None, read: Reader) -> Edited:
@@ -497,11 +498,9 @@ class Branch:
     ) -> tuple[Commit, Object]:
         if not parents:
             return make_commit(root, **notes.fields)
-        first = parents[0]
-        generation = first.generation
-        if len(parents) > 1:
-            generation = max(generation, parents[1].generation)
-        ids = tuple([parent.id for parent in parents])
+        first, last = parents[0], parents[-1]
+        ids = (first.id,) if first is last else (first.id, last.id)
+        generation = max(first.generation, last.generation)
         return make_commit(root, ids, base=first.id, generation=1 + generation, **notes.fields)
 
     def _notes(self, metadata: Any, events: Any, fields: StepFields) -> Notes:

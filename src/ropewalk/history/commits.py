@@ -247,6 +247,11 @@ def commit_loop(
         return made
 
 
+def looks_itself() -> bool:
+    """The `look` for attempts that look themselves: no conflict is with what is gone."""
+    return False
+
+
 def sent(send: Callable[[], R]) -> R:
     """Send a write that bears a write id, and again if no answer came.
 

@@ -20,6 +20,7 @@ from ropewalk.history.commits import (
     StepFields,
     check_fields,
     commit_loop,
+    looks_itself,
 )
 from ropewalk.history.merging import Merging, check_mergers, merge_commits, nearest
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name, split_name
@@ -243,7 +244,7 @@ class History:
             ours = self.commits.find(head.target)
             return self._merge(into, ours, theirs, mergers, fields, settle)
 
-        return commit_loop(attempt, look=_never)
+        return commit_loop(attempt, look=looks_itself)
 
     # Tags and pins.
 
@@ -455,7 +456,7 @@ class History:
             said = {"action": action, **metadata}
             return self.commits.land(objects or (), needs or (), wanted, said, step=step)
 
-        return commit_loop(attempt, look=_never if retry else None)
+        return commit_loop(attempt, look=looks_itself if retry else None)
 
     def _merge(
         self,
@@ -561,11 +562,6 @@ class History:
     akeep = twin(keep)
     aundo = twin(undo)
     aredo = twin(redo)
-
-
-def _never() -> bool:
-    """For an attempt that looks by itself: no conflict of it is with what is gone."""
-    return False
 
 
 def _target_in(view: View, name: str) -> ObjectId | None:

@@ -265,8 +265,10 @@ class Versioned(State):
             yield
 
     def _rules(self, mergers: Mergers | None) -> Mergers:
+        if mergers is None:
+            return self._mergers  # They were checked when they were given.
         check_mergers(mergers, self.codec)
-        return {**self._mergers, **(mergers or {})}
+        return {**self._mergers, **mergers}
 
     # Others.
 
