@@ -216,7 +216,8 @@ class Branch:
 
             def resend(error: MissingObjects) -> None:
                 nonlocal written
-                self._expect_seen(error)
+                if expected is None:
+                    self._expect_seen(error)
                 self._writer.forget()
                 written, self._head, self._epoch = None, self._look(), None
 

@@ -74,10 +74,10 @@ class State(MutableMapping[Any, Any]):
     def note(self, event: Mapping[str, Any]) -> None:
         """Keep the record of an event. It is stored with the next commit, where there are any."""
 
-    def _moment(self) -> str | None:
+    def _moment(self, what: str) -> str | None:
         """The commit of what is held at this moment, in hex, made aside if there is none.
 
-        None where there are no commits; empty if it cannot be made.
+        `what` describes it. None where there are no commits; empty if it cannot be made.
         """
         return None
 

@@ -134,7 +134,7 @@ def record(name: str, /, *, state: State | None = None, **data: Any) -> None:
     if run is not None:
         own = state is None or state is run.state
         target = run.state if state is None else state
-        run.note_on(target, ActionEvent, content, target._moment() if own else None)
+        run.note_on(target, ActionEvent, content, target._moment(name) if own else None)
     elif state is not None:
         state.note(make_record(ActionEvent, content, namespace=getattr(state, "place", ())))
     else:

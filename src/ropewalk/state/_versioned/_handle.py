@@ -131,7 +131,7 @@ class Handle:
             before, read = empty.root, reading_too(read, empty.objects)
         return list(diff(before, draft.edited.root, read, codec=self.history.codec))
 
-    def moment(self) -> Commit:
+    def moment(self, what: str) -> Commit:
         """The commit of what is held now; off the branch, unless nothing changed.
 
         The next commit comes from it. If there is none, because what was held is dropped,
@@ -143,8 +143,9 @@ class Handle:
                 return known
         ref = ref_name(MOMENT, new_write_id()) if last is None else last.ref
         self._aside = None  # If no answer comes, it is not known where the ref is.
-        self._aside = self.branch.keep_aside(ref, draft.edited, self.commit, last)
-        return self._aside.commit
+        kept = self.branch.keep_aside(ref, draft.edited, self.commit, last, description=what)
+        self._aside = kept
+        return kept.commit
 
     # Committing.
 

@@ -447,9 +447,9 @@ class Versioned(State):
             # A copy: what happened does not change any more.
             self._handle.noted.append(self.codec.decode(encoded))
 
-    def _moment(self) -> str | None:
+    def _moment(self, what: str) -> str | None:
         with self._lock, suppress(RopewalkError):
-            return self._handle.moment().id.hex()
+            return self._handle.moment(what).id.hex()
         return ""
 
     def records(self, limit: int | None = None) -> Iterator[Recorded]:
