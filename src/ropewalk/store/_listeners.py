@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 
 class Listeners:

@@ -30,10 +30,10 @@ from ropewalk.errors import (
 )
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._names import check_space
 from ropewalk.store._records import REMEMBERED_WRITES, Operation, Stored, check_ids
 from ropewalk.store.compression import compress, expand
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
 from ropewalk.store.record import (
     BY_HASH,
@@ -47,7 +47,6 @@ from ropewalk.store.record import (
     encode_header,
     place_of,
     position_of,
-    same_group,
     sequence_of,
     write_id_of,
 )
