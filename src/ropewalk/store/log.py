@@ -222,7 +222,9 @@ class LogStore(Store):
         """Every shared object."""
 
     @abstractmethod
-    def _settle(self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
+    def _settle(
+        self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]
+    ) -> bool:
         """Put a segment in the place of its rows, in one step; False if somebody else did."""
 
     @abstractmethod
@@ -532,7 +534,10 @@ class LogStore(Store):
         space, step = batch.space, batch.step
         cache = self._space(space)
         private, shared = _divided(objects, batch.share)
-        below = [_below(one, step) for one in private]
+        below: list[Sequence[ObjectId]] = []
+        for one in private:
+            small = one.kind == Kind.VALUE and 0xC7 not in one.payload
+            below.append(() if small else _below(one, step))
         mine = {one.id for one in private}
         mine.update(shared)
         older = {id for some in below for id in some if id not in mine}
@@ -547,9 +552,10 @@ class LogStore(Store):
             if len(places) != len(older):
                 places = self._find_places(space, list(older))
                 missing = tuple([id for id in older if id not in places])
-            names = frozenset(
-                [id for id in older if places.get(id, 1) == BY_HASH and id not in cache.named]
-            )
+            if BY_HASH in places.values():
+                names = frozenset(
+                    [id for id in older if places.get(id, 1) == BY_HASH and id not in cache.named]
+                )
             if missing:
                 places = {**places, **dict.fromkeys(missing, BY_HASH)}
         if shared:
@@ -625,9 +631,7 @@ class LogStore(Store):
             "to it. Restore the store from a copy; other spaces are not affected."
         )
 
-    def _gc(
-        self, recent: int, grace: float, dry_run: bool, progress: Progress | None
-    ) -> Collected:
+    def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
         from ropewalk.store.collection import collect
 
         return collect(self, recent, grace, dry_run, progress)
@@ -715,8 +719,12 @@ class SpaceReader:
 def _below(one: Object, step: Commit | None = None) -> Sequence[ObjectId]:
     """What an object leads to; nothing if it is none of ours."""
     if step is not None and one.id == step.id:
-        further = [id for id in (step.metadata, step.events) if id is not None]
-        return (step.root, *step.parents, *further)
+        found = [step.root, *step.parents]
+        if step.metadata is not None:
+            found.append(step.metadata)
+        if step.events is not None:
+            found.append(step.events)
+        return found
     try:
         return links(one)
     except FormatError:

@@ -176,7 +176,9 @@ class Database:
             db.execute("COMMIT")
             if leader.through:
                 db.execute(self._usual)
-            sound = not any(isinstance(one.error, sqlite3.Error) for one in (leader, *others))
+            sound = True
+            for one in (leader, *others):
+                sound = sound and not isinstance(one.error, sqlite3.Error)
         except sqlite3.Error as error:
             if not others:
                 raise
