@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ropewalk.store._sqlite_entries import read_entries
 
 import ropewalk
 from ropewalk.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
 from ropewalk.store import MemoryStore, Move, SqliteStore, Store, _sqlite_collection, _sqlite_index
 from ropewalk.store import _sqlite_packs as packs
-from ropewalk.store._sqlite_entries import read_entries
 from ropewalk.testing import StoreContract
 from ropewalk.testing._stores._base import (
     MAIN,

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from ropewalk.store._sqlite_group import Member, Transaction, run_members
 
 from ropewalk.errors import Corrupt, NotAllowed, RefMoved, Unavailable
 from ropewalk.store import Move, Operation, SqliteStore, _sqlite_database
-from ropewalk.store._sqlite_group import Member, Transaction, run_members
 from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, value
 
 

@@ -1,6 +1,10 @@
-import pytest, time
+
+import pytest
+
 from ropewalk.store import SqliteStore
 from ropewalk.testing import StoreContract
+
+
 class TestSqlite(StoreContract):
     @pytest.fixture
     def open_store(self, tmp_path):

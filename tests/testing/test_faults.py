@@ -23,7 +23,6 @@ UNCOUNTED = {
     "_make_scratch",
     "_close",
     "_subscribe",
-    "_turns",
     "header",
     "durability",
 }

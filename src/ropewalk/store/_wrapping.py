@@ -19,7 +19,6 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
-from ropewalk.store._turns import Turn
 from ropewalk.tree._objects import Object, ObjectId
 
 R = TypeVar("R")
@@ -127,9 +126,6 @@ class WrapperStore(ObjectStore):
 
     def _arrange(self, batch: Batch, objects: Sequence[Object]) -> tuple[Batch, Sequence[Object]]:
         return self.inner._arrange(batch, objects)
-
-    def _turns(self) -> tuple[Turn, Turn] | None:
-        return self.inner._turns()
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.inner._subscribe(space, wake)

@@ -31,10 +31,10 @@ from ropewalk.errors import (
 )
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._names import check_space
 from ropewalk.store._records import REMEMBERED_WRITES, Operation, Ref, Stored, check_ids
 from ropewalk.store.compression import compress, expand
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
 from ropewalk.store.record import (
     BY_HASH,
@@ -48,7 +48,6 @@ from ropewalk.store.record import (
     encode_header,
     place_of,
     position_of,
-    same_group,
     sequence_of,
     write_id_of,
 )
@@ -131,20 +130,18 @@ class SpaceCache:
         """Of nodes; `BY_HASH` for objects that are shared."""
         self.named: set[ObjectId] = set()
         """Shared objects that the space is known to name."""
-        self.body = b""
-        """The end of the last record's body, which is the dictionary of the next."""
-        self.last = 0
+        self.tip: tuple[int, bytes] = (0, b"")
+        """The last record that this process appended, and the end of its body, which is the
+        dictionary of the next. One value: several threads may change it."""
         self.packed = 0
         """Up to where the log is packed, as far as is known."""
         self.looked = 0
         self.tail_bytes = 0
 
-    def dictionary(self, sequence: int) -> tuple[int | None, bytes | None]:
-        """What a record of this number can lean on."""
-        last = self.last
-        if self.body and last < sequence and same_group(sequence, last):
-            return last, self.body
-        return None, None
+    def dictionary(self) -> tuple[int | None, bytes | None]:
+        """What the next record can lean on, if it is of the same group."""
+        last, body = self.tip
+        return (last, body) if body and last % GROUP else (None, None)
 
 
 class Places(dict["ObjectId", "Place"]):
@@ -226,7 +223,9 @@ class LogStore(Store):
         """Every shared object."""
 
     @abstractmethod
-    def _settle(self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
+    def _settle(
+        self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]
+    ) -> bool:
         """Put a segment in the place of its rows, in one step; False if somebody else did."""
 
     @abstractmethod
@@ -363,7 +362,7 @@ class LogStore(Store):
         if isinstance(loaded, Packed):
             with self._cache_lock:
                 known = self._opened.get((space, -loaded.first))
-            if known is not None and isinstance(known[0], Segment) and known[0].last == loaded.last:
+            if known is not None and isinstance(known[0], Segment) and known[0].is_of(loaded):
                 return known[0].records()
             segment = Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
@@ -550,7 +549,10 @@ class LogStore(Store):
         space, step = batch.space, batch.step
         cache = self._space(space)
         private, shared = _divided(objects, batch.share)
-        below = [_below(one, step) for one in private]
+        below: list[Sequence[ObjectId]] = []
+        for one in private:
+            small = one.kind == Kind.VALUE and 0xC7 not in one.payload
+            below.append(() if small else _below(one, step))
         mine = {one.id for one in private}
         mine.update(shared)
         older = {id for some in below for id in some if id not in mine}
@@ -565,9 +567,10 @@ class LogStore(Store):
             if len(places) != len(older):
                 places = self._find_places(space, list(older))
                 missing = tuple([id for id in older if id not in places])
-            names = frozenset(
-                [id for id in older if places.get(id, 1) == BY_HASH and id not in cache.named]
-            )
+            if BY_HASH in places.values():
+                names = frozenset(
+                    [id for id in older if places.get(id, 1) == BY_HASH and id not in cache.named]
+                )
             if missing:
                 places = {**places, **dict.fromkeys(missing, BY_HASH)}
         if shared:
@@ -602,7 +605,7 @@ class LogStore(Store):
     def _landed(self, append: Append, sequence: int) -> None:
         """Remember a record that was appended."""
         cache = self._space(append.space)
-        cache.last, cache.body = sequence, append.body[-DICTIONARY:]
+        cache.tip = sequence, append.body[-DICTIONARY:]
         base = sequence << POSITION_BITS
         places = cache.places
         places.trim()
@@ -643,9 +646,7 @@ class LogStore(Store):
             "to it. Restore the store from a copy; other spaces are not affected."
         )
 
-    def _gc(
-        self, recent: int, grace: float, dry_run: bool, progress: Progress | None
-    ) -> Collected:
+    def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
         from ropewalk.store.collection import collect
 
         return collect(self, recent, grace, dry_run, progress)
@@ -740,8 +741,12 @@ class SpaceReader:
 def _below(one: Object, step: Commit | None = None) -> Sequence[ObjectId]:
     """What an object leads to; nothing if it is none of ours."""
     if step is not None and one.id == step.id:
-        further = [id for id in (step.metadata, step.events) if id is not None]
-        return (step.root, *step.parents, *further)
+        found = [step.root, *step.parents]
+        if step.metadata is not None:
+            found.append(step.metadata)
+        if step.events is not None:
+            found.append(step.events)
+        return found
     try:
         return links(one)
     except FormatError:

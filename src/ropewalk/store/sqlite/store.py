@@ -6,9 +6,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import ClassVar, Final, Literal
+
+import ormsgpack
 
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotAllowed, RefMoved
 from ropewalk.store._aside import Scratch, TextIndex
@@ -35,7 +38,7 @@ from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal
 from ropewalk.store.sqlite.database import DATABASE, Database
 from ropewalk.store.sqlite.errors import translated
-from ropewalk.store.sqlite.schema import LAST, MARKS, SEQUENCE_BITS, STEP_COLUMNS, mark
+from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS
 from ropewalk.store.sqlite.scratch import SqliteScratch
 from ropewalk.store.sqlite.search_index import SqliteTextIndex
 from ropewalk.store.sqlite.side import SideFile
@@ -43,6 +46,9 @@ from ropewalk.tree._objects import ObjectId
 
 RELAXED: Final = "store.relaxed"
 """An empty file that marks a store once written without syncing, where a torn log is no proof."""
+
+MARKS: Final = 1 << 56
+"""Sums of marks are modulo this."""
 
 AFTER_NAMES: Final = "\x7f"  # Greater than every character of a name.
 
@@ -250,12 +256,11 @@ class SqliteStore(LogStore):
         assert isinstance(batch, Append)
         pack = self._pack_of(batch) if batch.shared else None
         cache = self._space(batch.space)
-        expected = cache.last + 1
-        dictionary, known = cache.dictionary(expected)
+        dictionary, known = cache.dictionary()
         frame = batch.frame(known)
 
         def work(db: sqlite3.Connection) -> Operation:
-            return self._append(db, batch, expected, dictionary, frame, pack)
+            return self._append(db, batch, dictionary, frame, pack)
 
         try:
             operation = self._database.write(work, len(frame) + (pack.size if pack else 0))
@@ -265,7 +270,8 @@ class SqliteStore(LogStore):
             raise
         if batch.recorded is None:
             self._landed(batch, operation.sequence)
-            self._listeners.wake(batch.space)
+            if self._listeners.wakes:
+                self._listeners.wake(batch.space)
             self._watch_tail(cache, batch.space, operation.sequence, len(frame))
         elif pack is not None and pack.file is not None:
             self._disk.discard([pack.file])
@@ -275,7 +281,6 @@ class SqliteStore(LogStore):
         self,
         db: sqlite3.Connection,
         batch: Append,
-        expected: int,
         dictionary: int | None,
         frame: bytes,
         pack: packs.Pack | None,
@@ -285,10 +290,10 @@ class SqliteStore(LogStore):
         row = db.execute(_LOOK, (moves[0].name if moves else "", batch.space)).fetchone()
         if row is None:
             number, epoch, last, digest, target = self._next_space(db), 1, 0, 0, None
-            fresh = True
+            fresh, in_tail = True, False
         else:
             number, epoch, marked, key, digest, target, moved, ref_mark = row
-            fresh = False
+            fresh, in_tail = False, key is not None
             last, digest = self._end(db, number, key, digest)
             if marked != mark(number, batch.space):
                 raise self._damaged_space(batch.space)
@@ -315,18 +320,20 @@ class SqliteStore(LogStore):
             raise Moved(epoch)
         if batch.missing:
             raise MissingObjects(sorted(batch.missing))
-        self._check_shared(db, batch)
+        if batch.names:
+            self._check_shared(db, batch)
         sequence = last + 1
         assert sequence <= LAST
-        if dictionary is not None and (
-            sequence != expected
-            and not (
-                same_group(sequence, dictionary)
-                and db.execute(
+        if dictionary is not None and not (
+            in_tail
+            and same_group(sequence, dictionary)
+            and (
+                dictionary == last
+                or db.execute(
                     "SELECT 1 FROM tail WHERE key = ?", (number << SEQUENCE_BITS | dictionary,)
                 ).fetchone()
             )
-        ):
+        ):  # It was packed, or is of another group.
             dictionary, frame = None, batch.frame(None)
         if self._size_limit is not None and batch.objects:
             size = len(frame) + (pack.size if pack else 0)
@@ -338,7 +345,8 @@ class SqliteStore(LogStore):
             )
         for name, before, after in moves:
             digest = self._move(db, number, name, before, after, sequence, digest)
-        self._add_shared(db, number, batch, pack)
+        if batch.shared or batch.names:
+            self._add_shared(db, number, batch, pack)
         step = batch.step
         if step is None:
             said: tuple[object, ...] = (None, None, batch.time, None, None, None, None, None)
@@ -437,10 +445,9 @@ class SqliteStore(LogStore):
 
     def _check_shared(self, db: sqlite3.Connection, batch: Append) -> None:
         """Raise `MissingObjects` if something that is led to by its hash is not there any more."""
-        if batch.names:
-            gone = batch.names - packs.present(db, batch.names)
-            if gone:
-                raise MissingObjects(sorted(gone))
+        gone = batch.names - packs.present(db, batch.names)
+        if gone:
+            raise MissingObjects(sorted(gone))
 
     def _add_shared(
         self, db: sqlite3.Connection, number: int, batch: Append, pack: packs.Pack | None
@@ -728,18 +735,26 @@ class SqliteStore(LogStore):
 
     # Segments and collection.
 
-    def _settle(self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
+    def _settle(
+        self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]
+    ) -> bool:
         def work(db: sqlite3.Connection) -> bool:
             number = self._number(db, space)
             if number is None:
                 return False
-            low, high = number << SEQUENCE_BITS | packed.first, number << SEQUENCE_BITS | packed.last
+            low, high = (
+                number << SEQUENCE_BITS | packed.first,
+                number << SEQUENCE_BITS | packed.last,
+            )
             found = db.execute(
                 "SELECT count(*), (SELECT refs FROM tail WHERE key = ?) FROM tail "
                 "WHERE key BETWEEN ? AND ?",
                 (high, low, high),
             ).fetchone()
             if found[0] != packed.last - packed.first + 1:
+                return False
+            # A record that came since may lean on the last one, if that does not end its group.
+            if packed.last % GROUP and _tail_rows(db, number, packed.last + 1, packed.last + 1):
                 return False
             db.execute(
                 "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
@@ -858,6 +873,11 @@ class SqliteStore(LogStore):
 
     def _disk_bytes(self) -> int:
         return folder_bytes(self.path)
+
+
+def mark(*row: object) -> int:
+    """The checksum of a row."""
+    return int.from_bytes(sha256(ormsgpack.packb(row)).digest()[:7], "big")
 
 
 def has_bytes(file: Path) -> bool:
