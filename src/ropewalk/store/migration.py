@@ -112,6 +112,8 @@ class _Migration:
     def __init__(self, source: Store, target: Store, tell: Progress) -> None:
         self.source, self.target, self._tell = source, target, tell
         self.objects = self.bytes = self.present = self.operations = 0
+        self.met: set[ObjectId] = set()
+        """Shared objects that records led to."""
 
     def run(self, keep_going: bool) -> Migrated:
         """All spaces, then the names that the source goes by."""
@@ -219,13 +221,13 @@ class _Space:
                 found[one.id] = one
                 leads[one.id] = links(one)
                 source.update((id, one.id) for id in leads[one.id])
-            below = {id for id in some if id in leads for id in leads[id]}
-            pending += self._absent([id for id in below if id not in found and id not in lost])
+            further = {child for id in some if id in leads for child in leads[id]}
+            pending += self._absent([id for id in further if id not in found and id not in lost])
         if lost:
             above: defaultdict[ObjectId, list[ObjectId]] = defaultdict(list)
-            for id, some in leads.items():
-                for one in some:
-                    above[one].append(id)
+            for id, below in leads.items():
+                for child in below:
+                    above[child].append(id)
             gone = list(lost)
             for id in gone:  # Grows meanwhile.
                 gone += [one for one in above[id] if found.pop(one, None) is not None]
@@ -463,6 +465,8 @@ class _Log(_Space):
                 assert node is not None
                 places = node.places(record.sequence)
                 named.update(id for id, place in places.items() if place == BY_HASH)
+        named -= self._migration.met
+        self._migration.met |= named
         if not named:
             return {}
         if self._into is not None:

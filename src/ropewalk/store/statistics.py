@@ -109,7 +109,7 @@ class _Layout(NamedTuple):
 
     def fits(self, payload: bytes) -> bool:
         """Whether a payload of the same length has the same keys at the same places."""
-        for start, key in self.keys:
+        for start, key in self.keys:  # noqa: SIM110 - half as fast as a generator
             if not payload.startswith(key, start):
                 return False
         return True
@@ -206,8 +206,8 @@ class _SpaceCount:
         masks, roles = self._masks, self._roles
         masks[place] = masks.get(place, 0) | mask
         if role:
-            was = roles.get(place)
-            roles[place] = role if was is None else _both(was, role)
+            known = roles.get(place)
+            roles[place] = role if known is None else _both(known, role)
 
     def _add(self, mask: int, size: int, length: int, commit: bool) -> None:
         group = self._groups.get(mask)
@@ -420,7 +420,7 @@ class _Shared:
 def _parents_first(sequence: int, leads: Sequence[Sequence[Place]]) -> Iterable[int]:
     """The positions of a record, each before those that it leads to."""
     base = sequence << POSITION_BITS
-    if not any([place > base | at for at, some in enumerate(leads) for place in some]):
+    if all([place <= base | at for at, some in enumerate(leads) for place in some]):  # noqa: C419
         return range(len(leads) - 1, -1, -1)
     order: dict[int, None] = {}
     for first in range(len(leads)):

@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress
-from ropewalk.store.log import links, shared_object
+from ropewalk.store.log import shared_object
 from ropewalk.tree._objects import Kind, Object, ObjectId
+from ropewalk.tree._parts import links
 
 LARGE: Final = 256 * 1024
 """A pack of more bytes is a file: SQLite would write it twice, and read it slower."""
@@ -150,7 +151,9 @@ def unreached(
     object of the content of a reference leads to others, which no record names.
     """
     if named is None:
-        free = dict(db.execute("SELECT id, size FROM shared WHERE id NOT IN (SELECT id FROM named)"))
+        free = dict(
+            db.execute("SELECT id, size FROM shared WHERE id NOT IN (SELECT id FROM named)")
+        )
     else:
         rows = db.execute("SELECT id, size FROM shared")
         free = {id: size for id, size in rows if id not in named}
