@@ -39,9 +39,10 @@ from ropewalk.store.segment import Packed, build, commits_in, without
 if TYPE_CHECKING:
     from ropewalk.store._records import Ref
     from ropewalk.store.log import LogStore
-    from ropewalk.tree._objects import ObjectId
+    from ropewalk.tree._objects import Object, ObjectId
 
 _ATTEMPTS: Final = 8
+_PORTION: Final = 4 << 20
 
 
 class Sweep(NamedTuple):
@@ -161,6 +162,34 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
             ]
             replaced.append(_without_dead(records, dead))
     return Sweep(last, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named)
+
+
+def carried(store: LogStore, space: str, ids: list[ObjectId]) -> Iterator[list[Object]]:
+    """The nodes of a space that some of its nodes lead to, in portions, what was first first."""
+    alive: dict[int, int] = {}
+    reached: list[tuple[int, int]] = []
+    _mark(store, space, ids, alive, set(), strict=True)
+    for records in stretches(store, space, max(alive, default=0)):
+        for record in reversed(records):
+            mask = alive.pop(record.sequence, 0)
+            if mask:
+                mask = _follow(store, space, record, mask, alive, set())
+                reached.append((record.sequence, mask))
+        if not alive:
+            break
+    portion: list[Object] = []
+    size = 0
+    for sequence, mask in reversed(reached):
+        for at, node in enumerate(store._record(space, sequence).nodes()):
+            if mask >> at & 1:
+                assert node is not None
+                portion.append(node.object())
+                size += len(node.payload)
+        if size > _PORTION:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def recent_ends(

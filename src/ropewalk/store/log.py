@@ -290,6 +290,17 @@ class LogStore(Store):
             found = set(self._find_places(space, asked))
         return [id for id in asked if id not in found]
 
+    def carry(self, space: str, ids: Iterable[ObjectId]) -> Iterator[list[Object]]:
+        """What commits to another space must bring, so that it can lead to objects of this one.
+
+        In portions, of which each leads only to itself, to earlier ones and to shared objects.
+        """
+        from ropewalk.store.collection import carried
+
+        self._check_open()
+        check_space(space)
+        return carried(self, space, check_ids(ids, "what is carried"))
+
     def discard(self, ids: Iterable[ObjectId]) -> None:
         """Take damaged shared objects out, so that they can be stored anew."""
         self._check_open()
