@@ -12,7 +12,7 @@ See docs/in-depth/care.md for what is promised.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -39,7 +39,7 @@ from ropewalk.tree import Kind, Object, ObjectId, TreeWriter, links, load, read_
 if TYPE_CHECKING:
     from ropewalk.store._records import View
     from ropewalk.store.record import Record
-    from ropewalk.tree import Commit
+    from ropewalk.tree import Commit, Reader
 
 _JUMP: Final = b"migrated"
 """What operations are found by that put refs where they are in the source."""
@@ -101,7 +101,7 @@ async def amigrate(
     return await target._threads.run(call)
 
 
-class _Lost(NamedTuple):
+class Lost(NamedTuple):
     """An object that cannot be brought, in words and as what to raise."""
 
     problem: Problem
@@ -120,7 +120,7 @@ class _Migration:
         source = self.source
         moment = {space: source.view(space) for space in source.spaces() if space != OWN_SPACE}
         self._refuse_other_histories(moment)
-        lost: list[_Lost] = []
+        lost: list[Lost] = []
         left: list[str] = []
         for space, view in moment.items():
             bringing = (_Contents if space == CONTENT_SPACE else _Log)(self, space)
@@ -187,7 +187,7 @@ class _Space:
     """One space of the source, and what is known of it in the target."""
 
     def __init__(self, migration: _Migration, space: str) -> None:
-        self.lost: list[_Lost] = []
+        self.lost: list[Lost] = []
         self._migration, self._space = migration, space
         self._source, self._target = migration.source, migration.target
         self._read = self._source.reader(space)
@@ -205,55 +205,9 @@ class _Space:
         shared = self._into._present_shared(rest)
         return [id for id in rest if id not in shared]
 
-    def _closure(self, roots: Iterable[ObjectId]) -> tuple[dict[ObjectId, Object], list[_Lost]]:
-        """What some objects lead to and the target does not have, and what of it is lost.
-
-        Each after what it leads to; without what leads to something lost.
-        """
-        found: dict[ObjectId, Object] = {}
-        lost: dict[ObjectId, _Lost] = {}
-        leads: dict[ObjectId, list[ObjectId]] = {}
-        source: dict[ObjectId, ObjectId] = {}
-        pending = self._absent(list(dict.fromkeys(roots)))
-        while pending:
-            some, pending = pending[-_BATCH:], pending[:-_BATCH]
-            for one in self._readable(some, source, lost):
-                found[one.id] = one
-                leads[one.id] = links(one)
-                source.update((id, one.id) for id in leads[one.id])
-            further = {child for id in some if id in leads for child in leads[id]}
-            pending += self._absent([id for id in further if id not in found and id not in lost])
-        if lost:
-            above: defaultdict[ObjectId, list[ObjectId]] = defaultdict(list)
-            for id, below in leads.items():
-                for child in below:
-                    above[child].append(id)
-            gone = list(lost)
-            for id in gone:  # Grows meanwhile.
-                gone += [one for one in above[id] if found.pop(one, None) is not None]
-        return {id: found[id] for id in _children_first(found, leads)}, list(lost.values())
-
-    def _readable(
-        self,
-        ids: Sequence[ObjectId],
-        source: Mapping[ObjectId, ObjectId],
-        lost: dict[ObjectId, _Lost],
-    ) -> Sequence[Object]:
-        """Those of some objects that can be read; notes the others."""
-        try:
-            return self._read(ids)
-        except (MissingObjects, Corrupt):
-            found: list[Object] = []
-        for id in ids:
-            try:
-                found += self._read([id])
-            except MissingObjects as error:
-                where = f"; {source[id].hex()} points to it" if id in source else ""
-                problem = Problem("missing-object", id.hex(), f"it is missing{where}")
-                lost[id] = _Lost(problem, error)
-            except Corrupt as error:
-                lost[id] = _Lost(Problem("damaged-object", id.hex(), str(error)), error)
-        return found
+    def _closure(self, roots: Iterable[ObjectId]) -> tuple[dict[ObjectId, Object], list[Lost]]:
+        """What some objects lead to and the target does not have, and what of it is lost."""
+        return closure(roots, self._read, self._absent)
 
     def _land(
         self,
@@ -443,7 +397,7 @@ class _Log(_Space):
             except (Corrupt, FormatError) as error:
                 number = self._last - self._shift + 1
                 error = error if isinstance(error, Corrupt) else Corrupt(str(error))
-                self.lost.append(_Lost(Problem("bad-log", space, str(error)), error))
+                self.lost.append(Lost(Problem("bad-log", space, str(error)), error))
                 yield number, None
             else:
                 yield operation.sequence, (operation, {**shared, **self._new(nodes)})
@@ -545,6 +499,58 @@ class _Contents(_Space):
                 ]
             else:
                 return
+
+
+def closure(
+    roots: Iterable[ObjectId],
+    read: Reader,
+    absent: Callable[[Sequence[ObjectId]], Sequence[ObjectId]],
+) -> tuple[dict[ObjectId, Object], list[Lost]]:
+    """What some objects lead to, as far as it is absent elsewhere, and what of it is lost.
+
+    Each after what it leads to; without what leads to something lost.
+    """
+    found: dict[ObjectId, Object] = {}
+    lost: dict[ObjectId, Lost] = {}
+    leads: dict[ObjectId, list[ObjectId]] = {}
+    above: defaultdict[ObjectId, list[ObjectId]] = defaultdict(list)
+    pending = list(absent(list(dict.fromkeys(roots))))
+    while pending:
+        some, pending = pending[-_BATCH:], pending[:-_BATCH]
+        further: dict[ObjectId, None] = {}
+        for one in _readable(some, read, above, lost):
+            found[one.id] = one
+            leads[one.id] = links(one)
+            for child in leads[one.id]:
+                above[child].append(one.id)
+                further[child] = None
+        pending += absent([id for id in further if id not in found and id not in lost])
+    gone = list(lost)
+    for id in gone:  # Grows meanwhile.
+        gone += [one for one in above[id] if found.pop(one, None) is not None]
+    return {id: found[id] for id in _children_first(found, leads)}, list(lost.values())
+
+
+def _readable(
+    ids: Sequence[ObjectId],
+    read: Reader,
+    above: Mapping[ObjectId, Sequence[ObjectId]],
+    lost: dict[ObjectId, Lost],
+) -> Sequence[Object]:
+    """Those of some objects that can be read; notes the others."""
+    try:
+        return read(ids)
+    except (MissingObjects, Corrupt):
+        found: list[Object] = []
+    for id in ids:
+        try:
+            found += read([id])
+        except MissingObjects as error:
+            where = f"; {above[id][0].hex()} points to it" if id in above else ""
+            lost[id] = Lost(Problem("missing-object", id.hex(), f"it is missing{where}"), error)
+        except Corrupt as error:
+            lost[id] = Lost(Problem("damaged-object", id.hex(), str(error)), error)
+    return found
 
 
 def _position(source: Store, target: Store, space: str) -> int | None:
