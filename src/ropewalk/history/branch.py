@@ -94,8 +94,8 @@ class Branch:
     def __init__(self, history: History, name: str) -> None:
         self.history, self.name = history, name
         self._ref = ref_name(BRANCH, name)
-        self._writer = TreeWriter(history.codec)
         self._recent = RecentObjects(history.read)
+        self._writer = TreeWriter(history.codec, lambda ids: self._recent.read(ids))
         self._lock = freed_after_fork(threading.RLock())
         self._head = self._look()
         self._seen = self._head.commit
@@ -294,6 +294,7 @@ class Branch:
         """Go on from a value that is in the store."""
         went_on = self._writer.root is not None
         self._writer.accept(written)
+        self._recent.remember(written.objects)
         if went_on and self._epoch != self._head.epoch:
             # There was a collection. What only older versions hold may be gone.
             self._writer.trim()

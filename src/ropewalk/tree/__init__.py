@@ -20,7 +20,7 @@ from ropewalk.tree._objects import (
     object_id,
 )
 from ropewalk.tree._parts import check_links, links
-from ropewalk.tree._writer import TreeWriter, Written
+from ropewalk.tree.writer import TreeWriter, Written
 
 __all__ = [
     "ABSENT",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ropewalk.codec._codes import Code
@@ -224,3 +224,27 @@ def in_order(entries: list[Entry], order: bytes) -> list[Entry]:
     if len(keys) != len(by_key) or by_key.keys() != set(keys):
         raise FormatError("the order of a dict does not name each key once")
     return [by_key[key] for key in keys]
+
+
+def reachable(
+    root: ObjectId,
+    made: Mapping[ObjectId, Object],
+    links_of: Callable[[Object], Sequence[ObjectId]] = links,
+) -> tuple[list[Object], list[ObjectId]]:
+    """Of the objects just made, those that a root reaches; and what else these point to."""
+    if root not in made:
+        return [], [root]
+    # Children first: an engine that stores in this order never points to nothing.
+    objects: dict[ObjectId, Object] = {}
+    needs: dict[ObjectId, None] = {}
+    pending, entered = [root], set[ObjectId]()
+    while pending:
+        id = pending[-1]
+        if id in entered:
+            objects[id] = made[pending.pop()]
+            continue
+        entered.add(id)
+        below = links_of(made[id])
+        needs.update(dict.fromkeys(below))
+        pending += [one for one in reversed(below) if one in made and one not in entered]
+    return list(objects.values()), [id for id in needs if id not in made]

@@ -11,7 +11,7 @@ from ropewalk.codec._codes import Code
 from ropewalk.codec._collections import CLASSES, check_head
 from ropewalk.codec._opened import close_sequence
 from ropewalk.errors import FormatError, InvalidInput, NotStorable, PathNotFound
-from ropewalk.tree._builder import Builder, Title
+from ropewalk.tree._builder import Builder, Title, reachable
 from ropewalk.tree._layout import CHUNKS, ITEMS, PAIRS, SETS, Entry, Layout, Root, layout_of
 from ropewalk.tree._levels import Span, View
 from ropewalk.tree._marks import field_of
@@ -19,7 +19,6 @@ from ropewalk.tree._objects import ID_SIZE, Kind, Object, ObjectId, Reader, make
 from ropewalk.tree._parts import link, linked, unpack_list, unpack_part
 from ropewalk.tree._sorted import Sorted
 from ropewalk.tree._stack import expect_room
-from ropewalk.tree._writer import reachable
 
 
 class Container(NamedTuple):

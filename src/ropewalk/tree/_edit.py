@@ -25,7 +25,7 @@ from ropewalk.tree._container import (
     part_of,
 )
 from ropewalk.tree._cuts import KEY_MAX
-from ropewalk.tree._embed import Embedder, retry_if_changed
+from ropewalk.tree.embed import Embedder, retry_if_changed
 from ropewalk.tree._layout import KEYED, Entry
 from ropewalk.tree._levels import Span
 from ropewalk.tree._load import Loader

@@ -8,7 +8,7 @@ stays. The nodes that came out replace a span one level up, and so on to the top
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
 from typing import NamedTuple
@@ -184,8 +184,8 @@ class View:
             return place.start + index - 1, place.entries[index - 1]
         return place.start + index, None
 
-    def leaf_at(self, position: int) -> tuple[int, int, bytes | None]:
-        """Where the leaf over a position starts and stops, and its payload.
+    def leaf_at(self, position: int) -> tuple[int, int, ObjectId | None]:
+        """Where the leaf over a position starts and stops, and its id.
 
         The leaf of a tree of one node has none of its own.
         """
@@ -194,17 +194,32 @@ class View:
         place = self.node_at(1, position)
         index = bisect_right(place.bounds, position - place.start)
         before = place.bounds[index - 1] if index else 0
-        (found,) = self._read([place.entries[index].body])
-        return place.start + before, place.start + place.bounds[index], found.payload
+        id = place.entries[index].body
+        return place.start + before, place.start + place.bounds[index], id
 
     def entries(self, start: int, stop: int) -> list[Entry]:
-        """The entries of leaves over [start, stop)."""
+        """The entries of leaves over [start, stop), those of one index read together."""
         found: list[Entry] = []
+        read_to = start
         while start < stop:
+            if start >= read_to and self.height:
+                above = self.node_at(1, start)
+                self._fetch_children(above, start, stop)
+                read_to = above.stop
             place = self.node_at(0, start)
             found += _between(place, start, min(stop, place.stop))
             start = place.stop
         return found
+
+    def _fetch_children(self, place: Place, start: int, stop: int) -> None:
+        """Read the leaves of an index of the lowest level over [start, stop)."""
+        low = bisect_right(place.bounds, start - place.start)
+        high = bisect_left(place.bounds, stop - place.start) + 1
+        absent = [one.body for one in place.entries[low:high] if one.body not in self._fetched]
+        if len(absent) > 1:
+            for id, found in zip(absent, self._read(absent), strict=True):
+                entries = self.layout.read(0, found)
+                self._fetched[id] = Node(entries, _bounds(entries))
 
     def leaves(self) -> Iterable[Place]:
         """The leaves from left to right."""

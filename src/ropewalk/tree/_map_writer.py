@@ -20,16 +20,15 @@ from ropewalk.tree._builder import Builder, Title
 from ropewalk.tree._container import Container, Edited, finish, open_part
 from ropewalk.tree._cuts import KEY_MAX
 from ropewalk.tree._edit import embed_at
-from ropewalk.tree._embed import Embedder, retry_if_changed
 from ropewalk.tree._layout import PAIRS, Entry
 from ropewalk.tree._levels import Span, View, in_turn
 from ropewalk.tree._mergers import ABSENT
-from ropewalk.tree._mirrors import Mirror
 from ropewalk.tree._objects import Kind, ObjectId, Reader
 from ropewalk.tree._parts import link, links, links_in
-from ropewalk.tree._pieces import Piece
 from ropewalk.tree._reflecting import Reflector
 from ropewalk.tree._stack import reading, writing
+from ropewalk.tree.change_detection import Mirror, Piece
+from ropewalk.tree.embed import Embedder, retry_if_changed
 
 Keys: TypeAlias = tuple[bytes, ...]
 """Encoded keys, from the top of a map to one that stands in it."""

@@ -9,7 +9,7 @@ from ropewalk.codec._collections import CLASSES
 from ropewalk.codec._msgpack import nesting_exceeds, pack, unpack
 from ropewalk.errors import NotStorable
 from ropewalk.tree._container import Edited
-from ropewalk.tree._embed import MAX_LARGE_DEPTH
+from ropewalk.tree.embed import MAX_LARGE_DEPTH
 from ropewalk.tree._objects import Kind, Object, ObjectId
 from ropewalk.tree._parts import links, unpack_part
 

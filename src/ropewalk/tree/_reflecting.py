@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ropewalk.codec import Codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._opened import Form, Opened
 from ropewalk.tree._builder import Title
-from ropewalk.tree._embed import in_order
 from ropewalk.tree._layout import CHUNKS, SETS, Root, layout_of
 from ropewalk.tree._levels import View
 from ropewalk.tree._load import Loader
-from ropewalk.tree._mirrors import (
+from ropewalk.tree._objects import ObjectId, Reader
+from ropewalk.tree.change_detection import (
+    Budget,
     BytesMirror,
-    MappingMirror,
     Mirror,
+    MappingMirror,
+    Pairs,
     SequenceMirror,
     all_text,
-    cut_pairs,
+    take,
 )
-from ropewalk.tree._objects import ObjectId, Reader
-from ropewalk.tree._pieces import cut_pieces, held_bytes
 
 
 class Reflector(Loader):
     """Loads values, and makes a mirror of every large part before anybody can change it."""
 
-    def __init__(self, read: Reader, codec: Codec, lean: bool = False) -> None:
+    def __init__(self, read: Reader, codec: Codec, budget: Budget | None = None) -> None:
         super().__init__(read, codec)
-        self._lean = lean
+        self._budget = Budget() if budget is None else budget
         self.mirrors: dict[ObjectId, Mirror] = {}
 
     def _loaded(self, id: ObjectId, root: Root, value: Any) -> None:
@@ -46,15 +47,17 @@ class Reflector(Loader):
             whole = root.data is not None
             view = None if whole else View(layout, root.height, root.entries, self._read)
             chunks = [] if whole else self._lowest(CHUNKS, root)
-            source = value if type(value) in (str, bytes) else opened.parts
-            return BytesMirror(id, title, view, chunks, source)
+            held = value if type(value) in (str, bytes) else opened.parts
+            if held is not value and not self._budget.has(len(held)):
+                held = None
+            return BytesMirror(id, title, view, chunks, held)
         view = View(layout, root.height, root.entries, self._read)
         if opened.form is Form.SEQUENCE:
             items = opened.parts
             if root.code in SETS:
-                items = in_order(self._codec, items)
-            pieces = cut_pieces(self._codec, items, lean=self._lean)
-            return SequenceMirror(id, title, view, pieces, held_bytes(pieces, len(pieces)))
+                items = [item for _, item in self._sorted(items)]
+            pieces = [piece for _, piece in take(self._codec, items, self._budget, live=False)]
+            return SequenceMirror(id, title, view, pieces)
         return self._mapping_mirror(id, title, view, opened.parts, root.order)
 
     def _mapping_mirror(
@@ -65,15 +68,19 @@ class Reflector(Loader):
         mapping: dict[Any, Any],
         order: bytes | None,
     ) -> MappingMirror:
-        encode = self._codec.encode
-        sorted_keys = [
-            key for _, key in sorted([(encode(key), key) for key in mapping], key=_first)
-        ]
-        runs = cut_pairs(self._codec, sorted_keys, mapping, lean=self._lean)
+        in_turn = [key for _, key in self._sorted(mapping)]
+        flat = [one for key in in_turn for one in (key, mapping[key])]
+        runs: list[Pairs] = []
+        at = 0
+        for _, piece in take(self._codec, flat, self._budget, live=False, width=2):
+            runs.append(Pairs.of(in_turn[at : at + piece.length], piece))
+            at += piece.length
+        plain = self._codec.encode(list(mapping))
         keys = dict.fromkeys(mapping)
-        plain = encode(list(keys))
-        held = held_bytes([run.piece for run in runs], len(runs)) + 100 * len(keys) + len(plain)
-        return MappingMirror(id, title, view, runs, keys, plain, all_text(keys), order, held)
+        return MappingMirror(id, title, view, runs, keys, plain, all_text(keys), order)
+
+    def _sorted(self, keys: Iterable[Any]) -> list[tuple[bytes, Any]]:
+        return sorted([(self._codec.encode(key), key) for key in keys], key=_first)
 
 
 def _first(pair: tuple[bytes, Any]) -> bytes:
