@@ -48,8 +48,8 @@ class Reflector(Loader):
             view = None if whole else View(layout, root.height, root.entries, self._read)
             chunks = [] if whole else self._lowest(CHUNKS, root)
             held = value if type(value) in (str, bytes) else opened.parts
-            if held is not value and not self._budget.has(len(held)):
-                held = None
+            if held is not value:
+                held = self._budget.keep(held)
             return BytesMirror(id, title, view, chunks, held)
         view = View(layout, root.height, root.entries, self._read)
         if opened.form is Form.SEQUENCE:

@@ -35,6 +35,7 @@ from ropewalk.codec._msgpack import (
     unpack,
 )
 from ropewalk.codec._opened import Form, Opened, open_extension
+from ropewalk.codec.record_run import RecordRun, look_at, may_be_records
 from ropewalk.errors import NotStorable, RopewalkError
 from ropewalk.tree._builder import Title
 from ropewalk.tree._layout import KEYED, Entry
@@ -125,11 +126,15 @@ class Piece(NamedTuple):
     plain: bytes | Digest | None
     binary: bool
     """Whether there are bytes among them, which a bytearray could imitate."""
+    records: RecordRun | None = None
+    """What the values are, if they are objects; `plain` is what they hold then."""
 
     def is_same(self, codec: Codec, values: list[Any]) -> bool:
         """Whether values would be stored as they were."""
         if self.plain is None:
             return False
+        if self.records is not None:
+            return self.records.held(values) == self.plain
         again = None if self.binary else codec.encode_again(values)
         try:
             return (codec.encode(values) if again is None else again) == self.plain
@@ -177,9 +182,16 @@ def take(
         if size > PIECE_MAX and count > 1:
             guess = max(1, min(count // 2, count * PIECE_TARGET // size))
             continue
-        piece = Piece(count, budget.keep(plain), binary) if size <= VALUE_MAX else LARGE
-        if not plain:
-            piece = UNKNOWN
+        piece = UNKNOWN if not plain else LARGE
+        if plain and size <= VALUE_MAX:
+            seen = None
+            objects = values[at : at + count] if width == 1 else []
+            if may_be_records(objects):
+                seen = look_at(codec.registry, objects, run if live else unpack(plain))
+            if seen is None:
+                piece = Piece(count, budget.keep(plain), binary)
+            else:
+                piece = Piece(count, budget.keep(seen[1]), False, seen[0])
         del plain  # It may be long, and is held no longer than it must.
         yield run, piece
         at += count
@@ -221,10 +233,15 @@ def joined(one: Piece, other: Piece) -> Piece | None:
         return None
     if len(left) + len(right) > PIECE_TARGET:
         return None
+    records = None
+    if one.records is not None and other.records is not None:
+        records = one.records.joined(other.records)
+    if records is None and not (one.records is None and other.records is None):
+        return None
     # The encoding of a list is that of its items, one after another.
-    length = one.length + other.length
+    length, binary = one.length + other.length, one.binary or other.binary
     first, second = left[header_size(one.length) :], right[header_size(other.length) :]
-    return Piece(length, array_header(length) + first + second, one.binary or other.binary)
+    return Piece(length, array_header(length) + first + second, binary, records)
 
 
 def header_size(count: int) -> int:
@@ -242,8 +259,12 @@ def first_changed(
     """
     again = codec.encode_again
     for index in order:
-        _, plain, binary = piece = pieces[index]
+        _, plain, binary, records = piece = pieces[index]
         values = items[starts[index] + shift : starts[index + 1] + shift]
+        if records is not None:
+            if records.held(values) != plain:
+                return index
+            continue
         # What cannot be encoded in one call, or could be imitated, takes the longer way.
         unsure = plain is None or again(values) != plain or binary
         if unsure and not piece.is_same(codec, values):
@@ -339,19 +360,19 @@ class BytesMirror(NamedTuple):
     view: View | None
     chunks: list[Entry]
     source: Any
-    """What it was; None where that would be one copy more. The names of the chunks say it too."""
+    """What it was; a `Digest` of its bytes, where it would be one copy more."""
 
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
-        return len(self.source or b"") + 100 * len(self.chunks)
+        return (100 if type(self.source) is Digest else len(self.source)) + 100 * len(self.chunks)
 
     @property
     def encoded(self) -> int | None:
         """How many bytes it is; None if that is not known."""
         if self.chunks:
             return sum([one.weight for one in self.chunks])
-        return len(self.source) if type(self.source) is bytes else None
+        return None if type(self.source) is str else len(self.source)
 
     def is_same(self, value: Any) -> bool:
         """Whether a text or bytes are what they were; both are immutable."""

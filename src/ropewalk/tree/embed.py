@@ -357,7 +357,7 @@ class Embedder:
         if not self._live or type(source) not in _TEXTS:  # Else it is the program's own object.
             kept = data if type(source) is not str else source
             if self._covered or not self._budget.has(len(data)):
-                kept = None
+                kept = Digest(data)
         self.mirrors[built.id] = BytesMirror(built.id, title, built.view, chunks, kept)
         return built.part
 
@@ -698,19 +698,20 @@ def _same_keys(keys: Iterable[Any], old: Iterable[Any]) -> bool:
     )
 
 
-def _same_chunks(chunks: list[Entry], old: bytes | None, new: bytes) -> tuple[int, int]:
+def _same_chunks(chunks: list[Entry], old: bytes | Digest, new: bytes) -> tuple[int, int]:
     """How many chunks at the start are the same, and where they end."""
     kept, at = 0, 0
     # The last chunk ends where the data did, not where its content says.
     for entry in chunks[:-1]:
         stop = at + entry.weight
+        if isinstance(old, Digest):
+            if object_id(Kind.CHUNK, new[at:stop]) != entry.body:
+                break
         # Whether a chunk ends here also depends on the two bytes that follow.
-        if old is not None and old[at : stop + 2] != new[at : stop + 2]:
-            break
-        if old is None and object_id(Kind.CHUNK, new[at:stop]) != entry.body:
+        elif old[at : stop + 2] != new[at : stop + 2]:
             break
         kept, at = kept + 1, stop
-    if old is None and kept:
+    if isinstance(old, Digest) and kept:
         # Those two bytes are not known of the last one.
         kept, at = kept - 1, at - chunks[kept - 1].weight
     return kept, at
