@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeVar
 
 from ormsgpack import Ext
@@ -92,14 +91,8 @@ class Embedder:
         """What values, or snapshots, are encoded with."""
         return self._codec if self._live else self._snapshot_codec
 
-    @contextmanager
-    def _on(self, live: bool, covered: bool = False) -> Iterator[None]:
-        before = self._live, self._covered
-        self._live, self._covered = live, covered or (self._covered and not live)
-        try:
-            yield
-        finally:
-            self._live, self._covered = before
+    def _on(self, live: bool, covered: bool = False) -> _Mode:
+        return _Mode(self, live, covered or (self._covered and not live))
 
     def _take(
         self, values: list[Any], width: int = 1, guess: int = 0
@@ -107,7 +100,7 @@ class Embedder:
         budget = _NOTHING_LEFT if self._covered else self._budget
         return take(self.codec, values, budget, live=self._live, width=width, guess=guess)
 
-    def _on_run(self, piece: Piece) -> AbstractContextManager[None]:
+    def _on_run(self, piece: Piece) -> _Mode:
         """While it works on the run of a piece."""
         return self._on(self._live and piece.plain is None, piece.plain is not None)
 
@@ -115,33 +108,37 @@ class Embedder:
         """The part of a value; `plain` is its encoding, where that is known."""
         if old is not None and type(value) not in _NO_PARTS and may_hold_links(old):
             mirror = self._known.get(linked(old) or b"")
-            with self._deeper():
+            self._deeper()
+            try:
                 return self._build(value, old) if mirror is None else self._update(mirror, value)
+            finally:
+                self._depth -= 1
         whole = self.codec.encode(value) if plain is None else plain
         if len(whole) <= INLINE_MAX:
             return whole
         if self._live and len(whole) > VALUE_MAX:
             del whole, plain  # What is taken piece by piece is not held beside that.
             return self.embed_large(value, old)
-        with self._deeper():
+        self._deeper()
+        try:
             return self._build_taken(value, old, whole)
+        finally:
+            self._depth -= 1
 
     def embed_large(self, value: Any, old: bytes | None = None) -> bytes:
         """The part of a value whose encoding is known to be longer than `VALUE_MAX`."""
         if old is not None and may_hold_links(old):
             return self.embed(value, old)
-        with self._deeper():
+        self._deeper()
+        try:
             return self._build_taken(value, old, None)
+        finally:
+            self._depth -= 1
 
-    @contextmanager
-    def _deeper(self) -> Iterator[None]:
+    def _deeper(self) -> None:
         if self._depth >= MAX_LARGE_DEPTH:
             raise NotStorable("it is nested too deeply")
         self._depth += 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
 
     # Building.
 
@@ -586,6 +583,23 @@ class Embedder:
             span = Span(at, mirror.view.total, fresh)
             built = self.builder.edit_chunks(mirror.title, mirror.view, [span], mirror.id)
         return self._remember_bytes(mirror.title, built, chunks, data, source)
+
+
+class _Mode:
+    """While an embedder works on live values or on snapshots."""
+
+    __slots__ = ("_before", "_now", "_work")
+
+    def __init__(self, work: Embedder, live: bool, covered: bool) -> None:
+        self._work, self._now = work, (live, covered)
+
+    def __enter__(self) -> None:
+        work = self._work
+        self._before = work._live, work._covered
+        work._live, work._covered = self._now
+
+    def __exit__(self, *_: object) -> None:
+        self._work._live, self._work._covered = self._before
 
 
 def retry_if_changed(call: Callable[[], T]) -> T:

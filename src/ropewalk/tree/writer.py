@@ -16,7 +16,7 @@ from ropewalk.tree._objects import KIND_BYTES, Kind, Object, ObjectId, Reader, m
 from ropewalk.tree._parts import linked, links, may_hold_links
 from ropewalk.tree._reflecting import Reflector
 from ropewalk.tree._refusals import explain
-from ropewalk.tree._stack import reading, writing
+from ropewalk.tree._stack import reading
 from ropewalk.tree.change_detection import PLAIN_MAX, VALUE_MAX, Budget, Mirror
 from ropewalk.tree.embed import Embedder, retry_if_changed
 
@@ -156,7 +156,6 @@ class TreeWriter:
         mirror = self._mirrors.get(id)
         return None if mirror is None else mirror.encoded
 
-    @writing
     def write(self, value: Any) -> Written:
         """The root of a value and its new objects.
 
