@@ -37,9 +37,7 @@ def _text(length: int, seed: int) -> str:
     guess=st.integers(1, 60),
     live=st.booleans(),
 )
-def test_pieces_hold_every_value_once(
-    sizes: list[int], width: int, guess: int, live: bool
-) -> None:
+def test_pieces_hold_every_value_once(sizes: list[int], width: int, guess: int, live: bool) -> None:
     values = ["x" * size for size in sizes[: len(sizes) // width * width]]
     with small_nodes():
         taken = take(default_codec, values, Budget(), live=live, width=width, guess=guess)

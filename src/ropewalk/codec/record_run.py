@@ -49,7 +49,7 @@ class RecordRun(NamedTuple):
         if list(map(type, values)) != self.types:
             return None
         of = self.registry.of
-        if any([of(cls) is not entry for cls, entry in self.entries.items()]):
+        if any(of(cls) is not entry for cls, entry in self.entries.items()):
             return None
         if self.named is not None:
             if list(map(_NAMED, values)) != self.named:

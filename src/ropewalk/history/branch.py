@@ -95,7 +95,7 @@ class Branch:
         self.history, self.name = history, name
         self._ref = ref_name(BRANCH, name)
         self._recent = RecentObjects(history.read)
-        self._writer = TreeWriter(history.codec, lambda ids: self._recent.read(ids))
+        self._writer = TreeWriter(history.codec, self._read_node)
         self._lock = freed_after_fork(threading.RLock())
         self._head = self._look()
         self._seen = self._head.commit
@@ -505,6 +505,9 @@ class Branch:
                 f"an edit gives what put() or Map.edit() gave, not a {type(edited).__name__}"
             )
         return Change(edited.root, edited.objects, edited.needs)
+
+    def _read_node(self, ids: Sequence[ObjectId]) -> Sequence[Object]:
+        return self._recent.read(ids)
 
     def _look(self) -> Head:
         store, gone = self.history.store, None

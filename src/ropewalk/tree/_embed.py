@@ -1,3 +1,5 @@
-from ropewalk.tree.embed import MAX_LARGE_DEPTH, Embedder, retry_if_changed
+from __future__ import annotations
 
-__all__ = ["MAX_LARGE_DEPTH", "Embedder", "retry_if_changed"]
+from ropewalk.tree.embed import Embedder, retry_if_changed
+
+__all__ = ["Embedder", "retry_if_changed"]

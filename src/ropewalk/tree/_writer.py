@@ -1,4 +1,5 @@
-from ropewalk.tree._builder import reachable
-from ropewalk.tree.writer import TreeWriter, Written
+from __future__ import annotations
 
-__all__ = ["TreeWriter", "Written", "reachable"]
+from ropewalk.tree.build import reachable
+
+__all__ = ["reachable"]

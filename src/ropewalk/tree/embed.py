@@ -19,13 +19,7 @@ from ropewalk.codec._codes import Code
 from ropewalk.codec._msgpack import pack, unpack
 from ropewalk.codec._opened import Form, Opened, close_sequence
 from ropewalk.errors import ChangedMeanwhile, NotStorable
-from ropewalk.tree._builder import Builder, Built, Title
-from ropewalk.tree._chunks import chunk_objects, cut_bytes
-from ropewalk.tree._cuts import INLINE_MAX, NODE_MAX
-from ropewalk.tree._layout import KEYED, SETS, Entry
-from ropewalk.tree._levels import Span, View
-from ropewalk.tree._objects import Kind, ObjectId, object_id
-from ropewalk.tree._parts import link, linked, may_hold_links
+from ropewalk.tree.build import Builder, Built, Title, chunk_objects, cut_bytes
 from ropewalk.tree.change_detection import (
     LARGE,
     UNKNOWN,
@@ -45,6 +39,18 @@ from ropewalk.tree.change_detection import (
     starts_of,
     take,
 )
+from ropewalk.tree.levels import Span, View
+from ropewalk.tree.nodes import (
+    INLINE_MAX,
+    KEYED,
+    NODE_MAX,
+    SETS,
+    Entry,
+    link,
+    linked,
+    may_hold_links,
+)
+from ropewalk.tree.objects import Kind, ObjectId, object_id
 
 MAX_LARGE_DEPTH: Final = 100
 """How many large parts may stand inside one another."""
@@ -554,9 +560,7 @@ class Embedder:
         """The spans of one run of keys that differs, and what is remembered instead."""
         olds = mirror.view.entries(start, start + run.length)
         pairs = [
-            (entry.key, key)
-            for entry, key in zip(olds, run.keys, strict=True)
-            if key not in gone
+            (entry.key, key) for entry, key in zip(olds, run.keys, strict=True) if key not in gone
         ]
         if added:
             pairs = sorted([*pairs, *added], key=_first)

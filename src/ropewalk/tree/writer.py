@@ -9,16 +9,14 @@ from typing import Any, Final
 
 from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import ChangedMeanwhile, InvalidInput, MissingObjects, NotStorable
-from ropewalk.tree._builder import Builder, reachable
-from ropewalk.tree._container import part_of
-from ropewalk.tree._cuts import INLINE_MAX
-from ropewalk.tree._objects import KIND_BYTES, Kind, Object, ObjectId, Reader, make_object
-from ropewalk.tree._parts import linked, links, may_hold_links
-from ropewalk.tree._reflecting import Reflector
-from ropewalk.tree._refusals import explain
-from ropewalk.tree._stack import reading
-from ropewalk.tree.change_detection import PLAIN_MAX, VALUE_MAX, Budget, Mirror
+from ropewalk.tree.build import Builder, reachable
+from ropewalk.tree.change_detection import PLAIN_MAX, VALUE_MAX, Budget, Mirror, Reflector
+from ropewalk.tree.container import part_of
 from ropewalk.tree.embed import Embedder, retry_if_changed
+from ropewalk.tree.nodes import INLINE_MAX, linked, links, may_hold_links
+from ropewalk.tree.objects import KIND_BYTES, Kind, Object, ObjectId, Reader, make_object
+from ropewalk.tree.read import reading
+from ropewalk.tree.refusals import explain
 
 _VALUE: Final = KIND_BYTES[Kind.VALUE]
 _STALE: Final = 4 << 20

@@ -47,7 +47,7 @@ class Content:
     memory beside it, and nothing is copied before it is stored.
     """
 
-    __slots__ = ("_passing", "_runtime", "_writer", "_value", "ref")
+    __slots__ = ("_passing", "_runtime", "_value", "_writer", "ref")
 
     def __init__(
         self, runtime: Runtime, ref: ContentRef | None = None, passing: bool = False
