@@ -14,12 +14,12 @@ No class is needed for it, and nobody else can change it.
 
 from __future__ import annotations
 
+import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import accumulate
 from operator import itemgetter
-from os import urandom
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from ormsgpack import Ext
@@ -60,7 +60,7 @@ FIRST_GUESS: Final = 32
 
 # Digests.
 
-_SECRET: Final = urandom(16)
+_SECRET: Final = secrets.token_bytes(16)
 _KEYED: Final = sys.hash_info.width >= 64 and sys.hash_info.algorithm.startswith("siphash")
 
 
@@ -383,6 +383,38 @@ class BytesMirror(NamedTuple):
 
 
 Mirror: TypeAlias = SequenceMirror | MappingMirror | BytesMirror
+
+
+class Mirrors(dict[ObjectId, Mirror]):
+    """The mirrors of one value, by root."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, found: Mapping[ObjectId, Mirror] | None = None) -> None:
+        super().__init__(found or {})
+        self.held = sum([mirror.size for mirror in self.values()])
+        """About how many bytes they hold."""
+
+    def renew(self, fresh: Mapping[ObjectId, Mirror], replaced: Iterable[ObjectId]) -> None:
+        """Remember new ones in the place of others."""
+        for id in replaced:
+            # What stands elsewhere too is built there once more: that only takes longer.
+            self.drop(id)
+        for id, mirror in fresh.items():
+            self.drop(id)
+            self[id] = mirror
+            self.held += mirror.size
+
+    def drop(self, id: ObjectId) -> None:
+        """Forget one, if it is there."""
+        gone = self.pop(id, None)
+        if gone is not None:
+            self.held -= gone.size
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        super().clear()
+        self.held = 0
 
 
 def _summed(pieces: list[Piece]) -> int | None:

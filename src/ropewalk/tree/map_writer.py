@@ -8,7 +8,7 @@ stand in the map.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -17,7 +17,7 @@ from ropewalk.codec._codes import Code
 from ropewalk.codec._msgpack import array_header, may_hold_binary
 from ropewalk.errors import ChangedMeanwhile, FormatError, NotStorable
 from ropewalk.tree.build import Builder, Edited, Title, finish
-from ropewalk.tree.change_detection import Mirror, Piece, Reflector
+from ropewalk.tree.change_detection import PLAIN_MAX, Budget, Mirror, Mirrors, Piece, Reflector
 from ropewalk.tree.container import Container, open_part
 from ropewalk.tree.edit import embed_at
 from ropewalk.tree.embed import Embedder, retry_if_changed
@@ -49,7 +49,7 @@ class Slot:
     """None if nothing is stored under the key."""
     given: Any = ABSENT
     """The value that was read; what is immutable and the same needs no comparison."""
-    mirrors: dict[ObjectId, Mirror] = field(default_factory=dict)
+    mirrors: Mirrors = field(default_factory=Mirrors)
     alive: int = 0
     """About how many bytes the mirrors took when the stale ones were dropped last."""
 
@@ -79,7 +79,8 @@ class Kept(NamedTuple):
     slot: Slot
     value: Any
     part: bytes | None
-    mirrors: dict[ObjectId, Mirror]
+    mirrors: Mapping[ObjectId, Mirror] = {}
+    replaced: Sequence[ObjectId] = ()
 
 
 class Draft(NamedTuple):
@@ -163,8 +164,8 @@ class MapWriter:
         """A slot with the value of a stored part."""
         reflector = Reflector(read or self._read, self._codec)
         value = reflector.part(part)
-        size = sum([mirror.size for mirror in reflector.mirrors.values()])
-        return Slot(key, value, part, value, reflector.mirrors, size)
+        mirrors = Mirrors(reflector.mirrors)
+        return Slot(key, value, part, value, mirrors, mirrors.held)
 
     @writing
     def check(self, key: Any, value: Any) -> None:
@@ -248,10 +249,11 @@ class MapWriter:
     def _kept(self, work: Making, shelf: Shelf, key: bytes, slot: Slot) -> Kept:
         value = slot.value
         if value is ABSENT:
-            return Kept(shelf, key, slot, ABSENT, None, {})
-        embedder = Embedder(self._codec, work.builder, slot.mirrors)
+            return Kept(shelf, key, slot, ABSENT, None)
+        budget = Budget(PLAIN_MAX - sum([one.mirrors.held for one in shelf.slots.values()]))
+        embedder = Embedder(self._codec, work.builder, slot.mirrors, budget)
         part = embed_at(embedder, self._codec, (slot.key,), value, slot.part)
-        return Kept(shelf, key, slot, value, part, embedder.mirrors)
+        return Kept(shelf, key, slot, value, part, embedder.mirrors, embedder.replaced)
 
     def accept(self, draft: Draft) -> None:
         """Take what was drafted for what is stored."""
@@ -270,7 +272,7 @@ class MapWriter:
         if kept.part is None and slot.value is ABSENT:
             kept.shelf.slots.pop(kept.key, None)
             return
-        slot.mirrors.update(kept.mirrors)
+        slot.mirrors.renew(kept.mirrors, kept.replaced)
         self._drop_stale(slot, old, read or self._read)
 
     def _drop_stale(self, slot: Slot, old: bytes | None, read: Reader) -> None:
@@ -281,12 +283,11 @@ class MapWriter:
             return
         if old is not None and old != part:
             for id in set(links_in(old)).difference(links_in(part)):
-                slot.mirrors.pop(id, None)
-        size = sum([mirror.size for mirror in slot.mirrors.values()])
-        if size > 2 * slot.alive + _STALE:
+                slot.mirrors.drop(id)
+        if slot.mirrors.held > 2 * slot.alive + _STALE:
             alive = _reached(part, read)
-            slot.mirrors = {id: one for id, one in slot.mirrors.items() if id in alive}
-            slot.alive = sum([mirror.size for mirror in slot.mirrors.values()])
+            slot.mirrors = Mirrors({id: one for id, one in slot.mirrors.items() if id in alive})
+            slot.alive = slot.mirrors.held
 
 
 def _reached(part: bytes, read: Reader) -> set[ObjectId]:

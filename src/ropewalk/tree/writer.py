@@ -10,7 +10,14 @@ from typing import Any, Final
 from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import ChangedMeanwhile, InvalidInput, MissingObjects, NotStorable
 from ropewalk.tree.build import Builder, reachable
-from ropewalk.tree.change_detection import PLAIN_MAX, VALUE_MAX, Budget, Mirror, Reflector
+from ropewalk.tree.change_detection import (
+    PLAIN_MAX,
+    VALUE_MAX,
+    Budget,
+    Mirror,
+    Mirrors,
+    Reflector,
+)
 from ropewalk.tree.container import part_of
 from ropewalk.tree.embed import Embedder, retry_if_changed
 from ropewalk.tree.nodes import INLINE_MAX, linked, links, may_hold_links
@@ -73,7 +80,7 @@ class TreeWriter:
         """The nodes of the last accepted value, where nobody can be asked for them."""
         self._below: dict[ObjectId, Sequence[ObjectId]] = {}
         """The nodes that are known to be there, and what they point to."""
-        self._mirrors: dict[ObjectId, Mirror] = {}
+        self._mirrors = Mirrors()
         self._part: bytes | None = None
         self._small = True
         """Whether the last accepted value is whole in one node."""
@@ -91,7 +98,7 @@ class TreeWriter:
         made.__dict__.update(self.__dict__)
         made._since = object()
         made._objects, made._below = dict(self._objects), dict(self._below)
-        made._mirrors = dict(self._mirrors)
+        made._mirrors = Mirrors(self._mirrors)
         return made
 
     @reading
@@ -120,7 +127,7 @@ class TreeWriter:
         value = reflector.part(part)
         self.forget()
         self._root, self._part, self._small = root, part, not may_hold_links(part)
-        self._below, self._objects, self._mirrors = below, objects, reflector.mirrors
+        self._below, self._objects, self._mirrors = below, objects, Mirrors(reflector.mirrors)
         self._measure()
         written = self.write(value)
         if written.root == root:
@@ -141,7 +148,7 @@ class TreeWriter:
     @property
     def held(self) -> int:
         """About how many bytes are held beside the value itself."""
-        return self._nodes + self._mirrored
+        return self._nodes + self._mirrors.held
 
     @property
     def size(self) -> int | None:
@@ -196,7 +203,7 @@ class TreeWriter:
 
     def _compared(self, value: Any, plain: bytes | None) -> Written:
         builder = Builder(self._read)
-        budget = Budget(self._plain_max - self._mirrored)
+        budget = Budget(self._plain_max - self._mirrors.held)
         embedder = Embedder(self._codec, builder, self._mirrors, budget)
         try:
             if self._small and plain is None:
@@ -247,15 +254,7 @@ class TreeWriter:
                     self._nodes += len(made.payload)
         if written._builder is not None:
             written._builder.forget()  # What it made can be read like the rest from now on.
-        mirrors = self._mirrors
-        for id in written._replaced:
-            # If it stands elsewhere too, it is built there once more: that only takes longer.
-            gone = mirrors.pop(id, None)
-            self._mirrored -= 0 if gone is None else gone.size
-        for id, mirror in written._mirrors.items():
-            before = mirrors.get(id)
-            mirrors[id] = mirror
-            self._mirrored += mirror.size - (0 if before is None else before.size)
+        self._mirrors.renew(written._mirrors, written._replaced)
         if self.held > 2 * self._alive + _STALE:
             self._drop_stale()
 
@@ -272,14 +271,14 @@ class TreeWriter:
         alive = _reached(self._root, self._below)
         self._below = {id: below for id, below in self._below.items() if id in alive}
         self._objects = {id: made for id, made in self._objects.items() if id in alive}
-        self._mirrors = {id: mirror for id, mirror in self._mirrors.items() if id in alive}
+        mirrors = {id: mirror for id, mirror in self._mirrors.items() if id in alive}
+        self._mirrors = Mirrors(mirrors)
         self._measure()
 
     def _measure(self) -> None:
         """Say how much is held, all of which is needed."""
         self._nodes = _NODE * len(self._below)
         self._nodes += sum([len(one.payload) for one in self._objects.values()])
-        self._mirrored = sum([mirror.size for mirror in self._mirrors.values()])
         self._alive = self.held
 
 
