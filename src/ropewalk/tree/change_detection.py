@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import accumulate
@@ -245,6 +246,18 @@ def joined(one: Piece, other: Piece) -> Piece | None:
     return Piece(length, array_header(length) + first + second, binary, records)
 
 
+def spliced(ahead: list[Piece], fresh: list[Piece], behind: list[Piece]) -> list[Piece]:
+    """Pieces with new ones between them, joined where they are small."""
+    pieces = list(ahead)
+    for piece in [*fresh, *behind[:1]]:
+        one = joined(pieces[-1], piece) if pieces else None
+        if one is None:
+            pieces.append(piece)
+        else:
+            pieces[-1] = one
+    return pieces + behind[1:]
+
+
 def header_size(count: int) -> int:
     """How long the head of an array with `count` elements is."""
     return 1 if count < 16 else 3 if count < 1 << 16 else 5
@@ -420,6 +433,28 @@ class Mirrors(dict[ObjectId, Mirror]):
 def _summed(pieces: list[Piece]) -> int | None:
     sizes = [None if one.plain is None else len(one.plain) for one in pieces]
     return None if None in sizes else sum([size or 0 for size in sizes])
+
+
+def by_run(mirror: MappingMirror, added: dict[bytes, Any]) -> dict[int, list[tuple[bytes, Any]]]:
+    """Which keys are added to which run."""
+    found: dict[int, list[tuple[bytes, Any]]] = {}
+    starts = starts_of(mirror.runs) if added else []
+    for encoded, key in added.items():
+        at = mirror.view.locate(encoded)[0]
+        found.setdefault(max(bisect_left(starts, at) - 1, 0), []).append((encoded, key))
+    return found
+
+
+def same_keys(keys: Iterable[Any], old: Iterable[Any]) -> bool:
+    """Whether an old key finds what the new key in its place stands for.
+
+    A key that equals only itself, such as nan, is found by no other; and one that was
+    changed in place is found where it no longer belongs.
+    """
+    return all(
+        one is other or (one == other and hash(one) == hash(other))
+        for one, other in zip(keys, old, strict=True)
+    )
 
 
 def all_text(keys: Iterable[Any]) -> bool:

@@ -34,12 +34,14 @@ from ropewalk.tree.change_detection import (
     SequenceMirror,
     SnapshotCodec,
     all_text,
+    by_run,
     first_changed,
-    joined,
+    same_keys,
+    spliced,
     starts_of,
     take,
 )
-from ropewalk.tree.levels import Span, View
+from ropewalk.tree.levels import Span, View, differing_spans, keyed_spans, renewed_spans
 from ropewalk.tree.nodes import (
     INLINE_MAX,
     KEYED,
@@ -423,7 +425,7 @@ class Embedder:
         values = items[at : at + piece.length]
         if piece.plain is None:  # Its parts see to themselves, and nothing is remembered.
             olds = view.entries(at, at + piece.length)
-            return _differing(olds, list(map(self._embedded, values, olds)), at), [piece]
+            return differing_spans(olds, list(map(self._embedded, values, olds)), at), [piece]
         spans: list[Span] = []
         pieces: list[Piece] = []
         for run, fresh in self._take(values, guess=piece.length):
@@ -443,7 +445,7 @@ class Embedder:
             some = values[start - at : stop - at]
             if (first, last) != (start, stop) or id is None or self._leaf_of(some) != id:
                 olds = view.entries(start, stop)
-                spans += _differing(olds, list(map(self._embedded, some, olds)), start)
+                spans += differing_spans(olds, list(map(self._embedded, some, olds)), start)
             start = stop
         return spans
 
@@ -474,8 +476,8 @@ class Embedder:
         values = items[low : high + shift]
         olds = view.entries(low, high) if values else []
         parts, pieces = self._taken(values, _Beside(olds, shift).of if olds else None)
-        spans = _differing(olds, parts, low) if values else [Span(low, high, [])]
-        return spans, _spliced(old[:first], pieces, old[last:])
+        spans = differing_spans(olds, parts, low) if values else [Span(low, high, [])]
+        return spans, spliced(old[:first], pieces, old[last:])
 
     def _first_changed(
         self, mirror: SequenceMirror, starts: list[int], order: range, items: list[Any], shift: int
@@ -490,14 +492,14 @@ class Embedder:
                 return at
             olds = mirror.view.entries(start, start + piece.length)
             values = items[start + shift : start + shift + piece.length]
-            if _differing(olds, list(map(self._embedded, values, olds)), start):
+            if differing_spans(olds, list(map(self._embedded, values, olds)), start):
                 return at
             order = range(at + order.step, order.stop, order.step)
 
     def _update_mapping(self, mirror: MappingMirror, mapping: dict[Any, Any]) -> bytes:
         # Equal encodings are of equal types, and a text finds what an equal text found.
         if self.codec.encode(list(mapping)) == mirror.keys_plain and (
-            mirror.texts or _same_keys(mapping, mirror.keys)
+            mirror.texts or same_keys(mapping, mirror.keys)
         ):
             return self._update_values(mirror, mapping, {}, set(), mirror.order)
         if not (mirror.texts and all_text(mapping)):
@@ -520,7 +522,7 @@ class Embedder:
         """Change values, add and remove keys, and keep everything else."""
         spans: list[Span] = []
         runs: list[Pairs] = []
-        fresh = _by_run(mirror, added)
+        fresh = by_run(mirror, added)
         start = 0
         for index, run in enumerate(mirror.runs):
             more = fresh.get(index, ())
@@ -531,7 +533,7 @@ class Embedder:
             elif run.piece.plain is None:  # Its parts see to themselves.
                 olds = mirror.view.entries(start, start + run.length)
                 values = [mapping[key] for key in run.keys]
-                changed, made = _renewed(olds, map(self._embedded, values, olds), start), [run]
+                changed, made = renewed_spans(olds, map(self._embedded, values, olds), start), [run]
             else:
                 changed, made = self._changed_run(mirror, run, start, mapping, (), gone)
             spans += changed
@@ -567,7 +569,7 @@ class Embedder:
         encoded = [at for at, _ in pairs]
         beside = {entry.key: entry.body for entry in olds if may_hold_links(entry.body)}
         parts, made = self._taken_pairs([key for _, key in pairs], encoded, mapping, beside)
-        return _keyed_spans(olds, list(map(Entry, encoded, parts)), start), made
+        return keyed_spans(olds, list(map(Entry, encoded, parts)), start), made
 
     def _update_bytes(self, mirror: BytesMirror, data: bytes, source: Any) -> bytes:
         old = mirror.source.encode() if type(mirror.source) is str else mirror.source
@@ -636,84 +638,6 @@ class _Beside:
                 self._differs = index - 1
         at = index if self._differs is None else index - self._shift
         return olds[at].body if 0 <= at < len(olds) else None
-
-
-def _differing(olds: list[Entry], parts: list[bytes], at: int) -> list[Span]:
-    """The spans of a sequence whose parts, from a position on, became others."""
-    if len(olds) == len(parts):
-        return _renewed(olds, parts, at)
-    low, high, shift = 0, len(parts), len(parts) - len(olds)
-    while low < min(high, high - shift) and parts[low] == olds[low].body:
-        low += 1
-    while high > low and high - shift > low and parts[high - 1] == olds[high - 1 - shift].body:
-        high -= 1
-    return [Span(at + low, at + high - shift, [Entry(b"", part) for part in parts[low:high]])]
-
-
-def _renewed(olds: list[Entry], parts: Iterable[bytes], at: int) -> list[Span]:
-    """The spans of parts that were replaced one by one."""
-    return [
-        Span(place, place + 1, [Entry(old.key, part)])
-        for place, (old, part) in enumerate(zip(olds, parts, strict=True), at)
-        if part != old.body
-    ]
-
-
-def _keyed_spans(olds: list[Entry], news: list[Entry], at: int) -> list[Span]:
-    """The spans of a run of a mapping whose entries, sorted by key, became others."""
-    spans: list[Span] = []
-    i = j = 0
-    while i < len(olds) or j < len(news):
-        if j == len(news) or (i < len(olds) and olds[i].key < news[j].key):
-            spans.append(Span(at + i, at + i + 1, []))
-            i += 1
-        elif i < len(olds) and olds[i].key == news[j].key:
-            if olds[i].body != news[j].body:
-                spans.append(Span(at + i, at + i + 1, [news[j]]))
-            i, j = i + 1, j + 1
-        else:
-            stop = len(news) if i == len(olds) else bisect_left(news, olds[i].key, j, key=_key_of)
-            spans.append(Span(at + i, at + i, news[j:stop]))
-            j = stop
-    return spans
-
-
-def _key_of(entry: Entry) -> bytes:
-    return entry.key
-
-
-def _by_run(mirror: MappingMirror, added: dict[bytes, Any]) -> dict[int, list[tuple[bytes, Any]]]:
-    """Which keys are added to which run."""
-    found: dict[int, list[tuple[bytes, Any]]] = {}
-    starts = starts_of(mirror.runs) if added else []
-    for encoded, key in added.items():
-        at = mirror.view.locate(encoded)[0]
-        found.setdefault(max(bisect_left(starts, at) - 1, 0), []).append((encoded, key))
-    return found
-
-
-def _spliced(ahead: list[Piece], fresh: list[Piece], behind: list[Piece]) -> list[Piece]:
-    """Pieces with new ones between them, joined where they are small."""
-    pieces = list(ahead)
-    for piece in [*fresh, *behind[:1]]:
-        one = joined(pieces[-1], piece) if pieces else None
-        if one is None:
-            pieces.append(piece)
-        else:
-            pieces[-1] = one
-    return pieces + behind[1:]
-
-
-def _same_keys(keys: Iterable[Any], old: Iterable[Any]) -> bool:
-    """Whether an old key finds what the new key in its place stands for.
-
-    A key that equals only itself, such as nan, is found by no other; and one that was
-    changed in place is found where it no longer belongs.
-    """
-    return all(
-        one is other or (one == other and hash(one) == hash(other))
-        for one, other in zip(keys, old, strict=True)
-    )
 
 
 def _same_chunks(chunks: list[Entry], old: bytes | Digest, new: bytes) -> tuple[int, int]:

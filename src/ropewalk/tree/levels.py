@@ -46,6 +46,46 @@ def in_turn(spans: list[Span]) -> list[Span]:
     return joined
 
 
+def differing_spans(olds: list[Entry], parts: list[bytes], at: int) -> list[Span]:
+    """The spans of a sequence whose parts, from a position on, became others."""
+    if len(olds) == len(parts):
+        return renewed_spans(olds, parts, at)
+    low, high, shift = 0, len(parts), len(parts) - len(olds)
+    while low < min(high, high - shift) and parts[low] == olds[low].body:
+        low += 1
+    while high > low and high - shift > low and parts[high - 1] == olds[high - 1 - shift].body:
+        high -= 1
+    return [Span(at + low, at + high - shift, [Entry(b"", part) for part in parts[low:high]])]
+
+
+def renewed_spans(olds: list[Entry], parts: Iterable[bytes], at: int) -> list[Span]:
+    """The spans of parts that were replaced one by one."""
+    return [
+        Span(place, place + 1, [Entry(old.key, part)])
+        for place, (old, part) in enumerate(zip(olds, parts, strict=True), at)
+        if part != old.body
+    ]
+
+
+def keyed_spans(olds: list[Entry], news: list[Entry], at: int) -> list[Span]:
+    """The spans of a run of a mapping whose entries, sorted by key, became others."""
+    spans: list[Span] = []
+    i = j = 0
+    while i < len(olds) or j < len(news):
+        if j == len(news) or (i < len(olds) and olds[i].key < news[j].key):
+            spans.append(Span(at + i, at + i + 1, []))
+            i += 1
+        elif i < len(olds) and olds[i].key == news[j].key:
+            if olds[i].body != news[j].body:
+                spans.append(Span(at + i, at + i + 1, [news[j]]))
+            i, j = i + 1, j + 1
+        else:
+            stop = len(news) if i == len(olds) else bisect_left(news, olds[i].key, j, key=_key_of)
+            spans.append(Span(at + i, at + i, news[j:stop]))
+            j = stop
+    return spans
+
+
 class Node(NamedTuple):
     """What is known of a node."""
 

@@ -250,7 +250,7 @@ class MapWriter:
         value = slot.value
         if value is ABSENT:
             return Kept(shelf, key, slot, ABSENT, None)
-        budget = Budget(PLAIN_MAX - sum([one.mirrors.held for one in shelf.slots.values()]))
+        budget = Budget(PLAIN_MAX - slot.mirrors.held)
         embedder = Embedder(self._codec, work.builder, slot.mirrors, budget)
         part = embed_at(embedder, self._codec, (slot.key,), value, slot.part)
         return Kept(shelf, key, slot, value, part, embedder.mirrors, embedder.replaced)
