@@ -322,6 +322,19 @@ class Pairs(NamedTuple):
         return interleave(self.keys, held)
 
 
+def runs_of(
+    codec: Codec, keys: list[Any], mapping: Mapping[Any, Any], budget: Budget
+) -> list[Pairs]:
+    """The runs of a mapping that nobody changes, by its keys in the order of its parts."""
+    flat = [one for key in keys for one in (key, mapping[key])]
+    runs: list[Pairs] = []
+    at = 0
+    for _, piece in take(codec, flat, budget, live=False, width=2):
+        runs.append(Pairs.of(keys[at : at + piece.length], piece))
+        at += piece.length
+    return runs
+
+
 class SequenceMirror(NamedTuple):
     """A sequence."""
 
@@ -566,12 +579,7 @@ class Reflector(Loader):
         order: bytes | None,
     ) -> MappingMirror:
         in_turn = [key for _, key in self._sorted(mapping)]
-        flat = [one for key in in_turn for one in (key, mapping[key])]
-        runs: list[Pairs] = []
-        at = 0
-        for _, piece in take(self._codec, flat, self._budget, live=False, width=2):
-            runs.append(Pairs.of(in_turn[at : at + piece.length], piece))
-            at += piece.length
+        runs = runs_of(self._codec, in_turn, mapping, self._budget)
         plain = self._codec.encode(list(mapping))
         keys = dict.fromkeys(mapping)
         return MappingMirror(id, title, view, runs, keys, plain, all_text(keys), order)

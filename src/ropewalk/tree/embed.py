@@ -36,6 +36,7 @@ from ropewalk.tree.change_detection import (
     all_text,
     by_run,
     first_changed,
+    runs_of,
     same_keys,
     spliced,
     starts_of,
@@ -105,8 +106,11 @@ class Embedder:
     def _take(
         self, values: list[Any], width: int = 1, guess: int = 0
     ) -> Iterator[tuple[list[Any], Piece]]:
-        budget = _NOTHING_LEFT if self._covered else self._budget
-        return take(self.codec, values, budget, live=self._live, width=width, guess=guess)
+        left = self._left()
+        return take(self.codec, values, left, live=self._live, width=width, guess=guess)
+
+    def _left(self) -> Budget:
+        return _NOTHING_LEFT if self._covered else self._budget
 
     def _on_run(self, piece: Piece) -> _Mode:
         """While it works on the run of a piece."""
@@ -277,7 +281,10 @@ class Embedder:
         in_turn = sorted(keys)
         if inline:
             parts = [self.embed(mapping[keys[at]], beside.get(at)) for at in in_turn]
-            runs = self._inline_runs([keys[at] for at in in_turn], mapping)
+            runs = [Pairs.of([keys[at]], UNKNOWN) for at in in_turn]
+            if not self._live:
+                taken = [keys[at] for at in in_turn]
+                runs = runs_of(self.codec, taken, mapping, self._left())
         else:
             parts, runs = self._taken_pairs([keys[at] for at in in_turn], in_turn, mapping, beside)
         by_key = dict(zip(in_turn, parts, strict=True))
@@ -310,18 +317,6 @@ class Embedder:
                     parts += self._parts(values[1::2])
             runs.append(Pairs.of(keys[at : at + piece.length], piece))
         return parts, runs
-
-    def _inline_runs(self, keys: list[Any], mapping: dict[Any, Any]) -> list[Pairs]:
-        """What is remembered of a mapping whose parts were looked at one by one."""
-        if self._live:
-            return [Pairs.of([key], UNKNOWN) for key in keys]
-        flat = [one for key in keys for one in (key, mapping[key])]
-        runs: list[Pairs] = []
-        at = 0
-        for _, piece in self._take(flat, 2):
-            runs.append(Pairs.of(keys[at : at + piece.length], piece))
-            at += piece.length
-        return runs
 
     def _order(self, title: Title, keys: list[bytes], old: bytes | None) -> bytes | None:
         """The part of the order of keys, where it is not the sorted one."""

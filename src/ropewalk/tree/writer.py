@@ -245,6 +245,8 @@ class TreeWriter:
         self._since = object()
         self._root, self._part = written.root, written._part
         self._small = not may_hold_links(written._part)
+        if not written._below and written._builder is None:
+            return  # It is one node, which was there before.
         self._below.update(written._below)
         self._nodes += _NODE * len(written._below)
         if self._source is None:
@@ -254,7 +256,7 @@ class TreeWriter:
                     self._nodes += len(made.payload)
         if written._builder is not None:
             written._builder.forget()  # What it made can be read like the rest from now on.
-        self._mirrors.renew(written._mirrors, written._replaced)
+            self._mirrors.renew(written._mirrors, written._replaced)
         if self.held > 2 * self._alive + _STALE:
             self._drop_stale()
 
