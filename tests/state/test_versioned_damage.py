@@ -22,7 +22,7 @@ from ropewalk.errors import (
 from ropewalk.state import Versioned
 from ropewalk.store import FileStore, SqliteStore, Store
 from ropewalk.tree import ObjectId
-from ropewalk.tree._parts import linked
+from ropewalk.tree.nodes import linked
 from tests.state.large import messages, sentence
 from tests.store.test_files import FileContract
 from tests.store.test_sqlite import SqliteContract

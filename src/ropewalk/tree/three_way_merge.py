@@ -8,24 +8,23 @@ from ropewalk.codec import Codec, Path, default_codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._collections import CLASSES
 from ropewalk.errors import InvalidInput, MergeConflict
-from ropewalk.tree._builder import Builder
-from ropewalk.tree._compare import differing, hunks
-from ropewalk.tree._container import (
+from ropewalk.tree.build import Builder, Edited, finish
+from ropewalk.tree.changes import differing, hunks
+from ropewalk.tree.container import (
     Container,
-    Edited,
+    Sorted,
     edit_mapping,
     edit_sequence,
-    finish,
+    kind_of,
+    marks_of,
     open_part,
     part_of,
+    with_marks,
 )
-from ropewalk.tree._edit import embed_at
-from ropewalk.tree._embed import Embedder
-from ropewalk.tree._layout import Entry
-from ropewalk.tree._levels import Span, View, in_turn
-from ropewalk.tree._load import Loader
-from ropewalk.tree._marks import kind_of, marks_of, with_marks
-from ropewalk.tree._mergers import (
+from ropewalk.tree.edit import embed_at, merged_order, refuse_deep
+from ropewalk.tree.embed import Embedder
+from ropewalk.tree.levels import Span, View, in_turn
+from ropewalk.tree.mergers import (
     ABSENT,
     CannotMerge,
     Merger,
@@ -35,12 +34,10 @@ from ropewalk.tree._mergers import (
     take_ours,
     take_theirs,
 )
-from ropewalk.tree._nesting import refuse_deep
-from ropewalk.tree._objects import ObjectId, Reader
-from ropewalk.tree._order import merged_order
-from ropewalk.tree._runs import Hunk, Overlap, combine, new_items, single
-from ropewalk.tree._sorted import Sorted
-from ropewalk.tree._stack import writing
+from ropewalk.tree.nodes import Entry
+from ropewalk.tree.objects import ObjectId, Reader
+from ropewalk.tree.read import Loader, writing
+from ropewalk.tree.runs import Hunk, Overlap, combine, new_items, single
 
 
 @writing

@@ -9,19 +9,15 @@ from typing import Any
 from ropewalk.codec import Codec, default_codec
 from ropewalk.codec._codes import Code
 from ropewalk.errors import FormatError, InvalidInput, NotStorable, PathNotFound
-from ropewalk.tree._builder import Builder, Title
-from ropewalk.tree._compare import differing
-from ropewalk.tree._container import Container, Edited, check_root, finish, open_root
-from ropewalk.tree._cuts import KEY_MAX
-from ropewalk.tree._edit import embed_at
-from ropewalk.tree._embed import Embedder
-from ropewalk.tree._layout import PAIRS, Entry
-from ropewalk.tree._levels import Span, View, in_turn
-from ropewalk.tree._load import Loader
-from ropewalk.tree._objects import Kind, ObjectId, Reader
-from ropewalk.tree._parts import linked
-from ropewalk.tree._ranges import MOST_TOGETHER, PairReader, Run, checked_key
-from ropewalk.tree._stack import expect_room, reading, reading_on, writing
+from ropewalk.tree.build import Builder, Edited, Title, finish
+from ropewalk.tree.changes import MOST_TOGETHER, PairReader, Run, checked_key, differing
+from ropewalk.tree.container import Container, check_root, open_root
+from ropewalk.tree.edit import embed_at
+from ropewalk.tree.embed import Embedder
+from ropewalk.tree.levels import Span, View, in_turn
+from ropewalk.tree.nodes import KEY_MAX, PAIRS, Entry, linked
+from ropewalk.tree.objects import Kind, ObjectId, Reader
+from ropewalk.tree.read import Loader, expect_room, reading, reading_on, writing
 
 _TITLE = Title(Code.MAP)
 

@@ -10,8 +10,7 @@ from ropewalk.codec._codes import Code
 from ropewalk.codec._opened import Form, Opened
 from ropewalk.codec._walk import Walk
 from ropewalk.errors import ChangedMeanwhile, NotStorable
-from ropewalk.tree._cuts import INLINE_MAX, KEY_MAX
-from ropewalk.tree._layout import KEYED
+from ropewalk.tree.nodes import INLINE_MAX, KEY_MAX, KEYED
 
 
 def explain(codec: Codec, value: Any, refusal: Exception) -> NotStorable | ChangedMeanwhile:
