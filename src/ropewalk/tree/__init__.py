@@ -19,7 +19,7 @@ from ropewalk.tree._objects import (
     make_object,
     object_id,
 )
-from ropewalk.tree._parts import check_links, links
+from ropewalk.tree._parts import check_links, link, links
 from ropewalk.tree._writer import TreeWriter, Written
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "fingerprint",
     "get",
     "insert",
+    "link",
     "links",
     "load",
     "make_commit",
