@@ -6,7 +6,7 @@ from ropewalk.tree._commits import Commit, check_commit, make_commit, read_commi
 from ropewalk.tree._container import Edited
 from ropewalk.tree._diff import Change, diff
 from ropewalk.tree._edit import fingerprint, get, insert, put, remove
-from ropewalk.tree._load import load
+from ropewalk.tree._load import Loader, load
 from ropewalk.tree._map import Map
 from ropewalk.tree._merge import merge
 from ropewalk.tree._mergers import ABSENT, CannotMerge, Merger, Mergers, PathConflict
@@ -30,6 +30,7 @@ __all__ = [
     "Commit",
     "Edited",
     "Kind",
+    "Loader",
     "Map",
     "Merger",
     "Mergers",

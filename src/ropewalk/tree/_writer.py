@@ -164,6 +164,11 @@ class TreeWriter:
         if self._added > self._alive + _STALE:
             self._drop_stale()
 
+    @property
+    def held(self) -> int:
+        """About how many bytes are held of the last value."""
+        return self._alive + self._added
+
     def _is_known(self, id: ObjectId) -> bool:
         return id in self._objects or id in self._chunks
 

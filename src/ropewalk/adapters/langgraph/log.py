@@ -1,0 +1,579 @@
+"""The log of a thread: finding checkpoints in it, and what lands at its end.
+
+See `checkpoints` for what stands in a commit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ropewalk.adapters.langgraph.checkpoints import (
+    ALL,
+    EARLY,
+    FIELD,
+    KEY_SIZE,
+    MIXED,
+    NAMESPACE,
+    PUT,
+    ROOT,
+    SEVERAL,
+    UNSORTED,
+    Address,
+    Draft,
+    State,
+    Step,
+    Written,
+    key_of,
+    pack_step,
+    put_key,
+    read_step,
+    writes_key,
+)
+from ropewalk.adapters.langgraph.names import CHECKPOINTS
+from ropewalk.codec import default_codec
+from ropewalk.errors import MissingObjects, PathNotFound
+from ropewalk.history import MAIN
+from ropewalk.store import Move, Operation, Scalar, Store
+from ropewalk.tree import Kind, Object, ObjectId, Reader, TreeWriter, get, load, make_commit
+
+_KEYS: Final = "keys"
+_MOST_PLACES: Final = 4096
+_MOST_STEPS: Final = 256
+_NEAR: Final = 8
+_FIRST_PAGE, _LARGEST_PAGE = 8, 256
+
+
+class Landing(NamedTuple):
+    """Commits that are ready to be sent."""
+
+    steps: list[Step]
+    objects: list[Object]
+    needs: list[ObjectId]
+    move: Move
+    metadata: dict[str, Scalar]
+
+
+class Place(NamedTuple):
+    """Where a checkpoint is in a chain."""
+
+    put: ObjectId | None
+    """The commit that put it last; None if none did yet."""
+    writers: tuple[ObjectId, ...]
+    """The commits with its pending writes, in order."""
+
+
+_NOWHERE: Final = Place(None, ())
+
+
+class Log:
+    """The chain of a thread, as far as it was looked at. Not for several threads at once.
+
+    It follows what is landed through it. Who sees that others landed something makes another.
+    """
+
+    def __init__(self, store: Store, space: str, read: Reader, known: Steps) -> None:
+        self._store, self._space, self._read = store, space, read
+        self._known = known
+        ref = store.ref(space, CHECKPOINTS)
+        self.sequence = store.view(space).sequence if ref is None else ref.sequence
+        self.head = None if ref is None else known.step(ref.target)
+        self.state = State() if self.head is None else self.head.state
+        if self.head is None and self.sequence:
+            self.state = State(era=os.urandom(8))  # Of a thread that was deleted.
+        self._places: OrderedDict[Address, Place] = OrderedDict()
+        self._newest: dict[str, ObjectId | None] = {}
+        self._top: str | None = None
+        self._last: Address | None = None
+        """The graph's own checkpoint that was put last, if that is known."""
+
+    @property
+    def target(self) -> ObjectId | None:
+        """The commit that the ref of the thread leads to."""
+        return None if self.head is None else self.head.commit.id
+
+    def step(self, id: ObjectId) -> Step:
+        """A commit of the chain."""
+        return self._known.step(id)
+
+    # Finding.
+
+    def newest(self, namespace: str) -> Step | None:
+        """The checkpoint of a namespace with the greatest id that lost no race."""
+        if namespace == ROOT:
+            return None if self.state.newest is None else self.step(self.state.newest)
+        if namespace not in self._newest:
+            self._newest[namespace] = self._newest_below(namespace)
+        found = self._newest[namespace]
+        return None if found is None else self.step(found)
+
+    def find(self, address: Address) -> Place:
+        """Where a checkpoint is; its put is None if it is not in the chain."""
+        place = self._places.get(address)
+        if place is None:
+            place = _NOWHERE if self.head is None else self._looked_up(address)
+            self._note(address, place)
+        return place
+
+    def writes(self, place: Place, address: Address) -> list[tuple[Step, Written]]:
+        """The pending writes of a checkpoint, in order."""
+        steps = [self.step(id) for id in place.writers]
+        return [(step, one) for step in steps for one in step.writes if one.address == address]
+
+    def pins(self) -> dict[str, Address]:
+        """The checkpoints that are pinned, by name."""
+        if self.state.notes is None:
+            return {}
+        return {name: Address(*where) for name, where in (self.step(self.state.notes).pins or {}).items()}
+
+    def children(self, address: Address) -> list[str]:
+        """The checkpoints that follow one; of a copy, what it is a copy of."""
+        found = []
+        for step in self.walk():
+            if step.address == address:
+                break
+            if step.address is not None and step.parent == address.id:
+                if step.address.namespace == address.namespace:
+                    found.append(step.origin)
+        return found
+
+    def follows(self, address: Address) -> bool:
+        """Whether a checkpoint is the last one of its namespace, so that nothing follows it."""
+        if self.state.flags & (UNSORTED | MIXED):
+            return address == self._last
+        newest = self.newest(address.namespace)
+        return newest is not None and newest.address == address
+
+    def _looked_up(self, address: Address) -> Place:
+        era, steps = self.state.era, dict[ObjectId, Step]()
+        for number in self._store.find(self._space, put_key(era, address)):
+            self._gather(number, steps)
+            if address.namespace == ROOT:
+                self._gather_next(number, steps)
+        if address.namespace == ROOT:
+            for number in self._store.find(self._space, writes_key(era, address)):
+                self._gather(number, steps)
+        for number, keys in self._with_several_keys():
+            if put_key(era, address) in keys or writes_key(era, address) in keys:
+                first = self._gather(number, steps)
+                if address.namespace == ROOT and any(one.address == address for one in first):
+                    self._gather_next(number, steps)
+        put, writers = self._in_base(put_key(b"", address), address)
+        for step in sorted(steps.values(), key=_generation):
+            if step.address == address:
+                put = step.commit.id
+            if any(one.address == address for one in step.writes):
+                writers.append(step.commit.id)
+        return Place(put, tuple(dict.fromkeys(writers)))
+
+    def _newest_below(self, namespace: str) -> ObjectId | None:
+        if self.head is None:
+            return None
+        key, steps = key_of(self.state.era, NAMESPACE, namespace), dict[ObjectId, Step]()
+        for number in self._store.find(self._space, key):
+            self._gather(number, steps)
+        for number, keys in self._with_several_keys():
+            if key in keys:
+                self._gather(number, steps)
+        base = self._index(key_of(b"", NAMESPACE, namespace))
+        found = [*steps.values(), *[self.step(id) for id in base[:1] if id is not None]]
+        of = [
+            one
+            for one in sorted(found, key=_generation)
+            if one.address is not None and one.address.namespace == namespace and not one.aside
+        ]
+        # Of one that was put twice the last one counts.
+        last = max(reversed(of), key=_checkpoint_id, default=None)
+        return None if last is None else last.commit.id
+
+    def _gather(self, number: int, steps: dict[ObjectId, Step]) -> list[Step]:
+        """The commits that an operation brought."""
+        (operation,) = self._store.operations(self._space, number - 1, 1)
+        return self._gathered(operation, steps)
+
+    def _gathered(self, operation: Operation, steps: dict[ObjectId, Step]) -> list[Step]:
+        found = []
+        for move in operation.moves:
+            id = move.target
+            while id is not None and id != move.expected:
+                step = steps[id] = self.step(id)
+                found.append(step)
+                id = next(iter(step.commit.parents), None)
+        return found
+
+    def _gather_next(self, number: int, steps: dict[ObjectId, Step]) -> None:
+        """The next put of the graph itself: what it went on from may have its writes there."""
+        size = 1
+        while page := self._store.operations(self._space, number, size):
+            for operation in page:
+                key = operation.metadata.get("key")
+                if type(key) is bytes and key[:1] == PUT:
+                    self._gathered(operation, steps)
+                    return
+            number, size = page[-1].sequence, min(4 * size, _LARGEST_PAGE)
+
+    def _with_several_keys(self) -> Iterator[tuple[int, set[bytes]]]:
+        """The operations that have several keys, and were not taken back."""
+        if not self.state.flags & SEVERAL:
+            return
+        for number in self._store.find(self._space, key_of(self.state.era, ALL, ROOT)):
+            (operation,) = self._store.operations(self._space, number - 1, 1)
+            listed = operation.metadata.get(_KEYS)
+            if type(listed) is bytes and not self._is_taken_back(operation):
+                size = KEY_SIZE
+                yield number, {listed[at : at + size] for at in range(0, len(listed), size)}
+
+    def _is_taken_back(self, operation: Operation) -> bool:
+        """Whether what an operation brought is in the log, and not in the chain."""
+        if operation.metadata.get("action") == "put":
+            return False  # Such a one is never undone: its checkpoint would be lost.
+        heads = [(move.expected, move.target) for move in operation.moves]
+        (before, now), number = heads[0], operation.sequence
+        stack = [before, now]
+        while page := self._store.operations(self._space, number, _FIRST_PAGE):
+            for one in page:
+                for move in one.moves:
+                    if move.target in stack:
+                        del stack[stack.index(move.target) + 1 :]
+                    else:
+                        stack.append(move.target)
+                if one.metadata.get("action") == "put":
+                    return now not in stack
+            number = page[-1].sequence
+        return now not in stack
+
+    # What was written anew.
+
+    def _in_base(self, key: bytes, address: Address) -> tuple[ObjectId | None, list[ObjectId]]:
+        found = self._index(key_of(b"", PUT, *address))
+        return (found[0], list(found[1:])) if found else (None, [])
+
+    def _index(self, key: bytes) -> list[Any]:
+        if self.state.base is None:
+            return []
+        root = self.step(self.state.base).commit.metadata
+        assert root is not None
+        try:
+            found: list[Any] = get(root, (key,), self._read)
+        except PathNotFound:
+            return []
+        return found
+
+    # Walking.
+
+    def walk(self) -> Iterator[Step]:
+        """The commits of the chain, the newest first; as it is now, whatever lands meanwhile."""
+        id, base = self.target, self.state.base
+        number, size = self.sequence, 1
+        ahead: dict[ObjectId, Step] = {}
+        while id is not None:
+            step = ahead.pop(id, None) or self._known.held(id)
+            if step is None and number > 0 and size:
+                first = max(number - size, 0)
+                page = self._store.operations(self._space, first, number - first)
+                targets = [move.target for one in page for move in one.moves if move.target]
+                ahead.update(self._known.fetch(targets))
+                number, size = first, min(max(_FIRST_PAGE, 2 * size), _LARGEST_PAGE)
+                continue
+            step = step or self.step(id)
+            if id == base:
+                ahead, size = self._written_anew(step), 0
+            yield step
+            id = next(iter(step.commit.parents), None)
+
+    def _written_anew(self, base: Step) -> dict[ObjectId, Step]:
+        """All that the index of a base names."""
+        assert base.commit.metadata is not None
+        index = load(base.commit.metadata, self._read, default_codec)
+        ids = dict.fromkeys([id for ids in index.values() for id in ids if id is not None])
+        found: dict[ObjectId, Step] = {}
+        listed = list(ids)
+        for at in range(0, len(listed), _LARGEST_PAGE):
+            found.update(self._known.fetch(listed[at : at + _LARGEST_PAGE]))
+        return found
+
+    # Going on.
+
+    @property
+    def top(self) -> str:
+        """The greatest id of all checkpoints, as long as they ascend."""
+        if self._top is None:
+            self._top = ""
+            for number, step in enumerate(self.walk()):
+                if step.address is not None or number == _NEAR:
+                    self._top = "\U0010ffff" if step.address is None else step.address.id
+                    break
+        return self._top
+
+    def landing(self, thread: str, drafts: Sequence[Draft], *, early: bool = False) -> Landing:
+        """Commits on top of the head."""
+        era, flags, base, newest, notes = self.state
+        flags |= EARLY if early else 0
+        keys: dict[bytes, None] = {}
+        regular: dict[bytes, None] = {}  # Found by the key of the put that they came with.
+        last, top, best = self._last_put, self.top, self.newest(ROOT)
+        greatest = "" if best is None or best.address is None else best.address.id
+        for draft in drafts:
+            address = draft.address
+            is_root = address is not None and address.namespace == ROOT
+            for one in draft.writes:
+                led = one.address == address or (is_root and one.address == last)
+                (regular if led else keys)[writes_key(era, one.address)] = None
+            if address is None:
+                continue
+            keys[put_key(era, address)] = None
+            if address.id < top:
+                flags |= MIXED
+            top = max(top, address.id)
+            if address.namespace == ROOT:
+                if draft.aside or address.id < greatest:
+                    flags |= UNSORTED
+                greatest, last = max(greatest, address.id), address
+        if len(keys) > 1:
+            flags |= SEVERAL
+            keys.update(regular)
+        state = State(era, flags, base, newest, notes)
+        metadata = _operation("put", era, list(keys))
+        return self._chained(thread, drafts, state, self.head, metadata)
+
+    @property
+    def _last_put(self) -> Address | None:
+        """The graph's own checkpoint that was put last in this era; None if that is not sure."""
+        if self._last is None and not self.state.flags & UNSORTED:
+            newest = self.newest(ROOT)
+            base = None if self.state.base is None else self.step(self.state.base)
+            if newest is not None and (base is None or _generation(newest) > _generation(base)):
+                self._last = newest.address
+        return self._last
+
+    def noting(self, thread: str, pins: Mapping[str, Address]) -> Landing:
+        """A commit that says which checkpoints are pinned."""
+        assert self.head is not None
+        draft = Draft(self.head.commit.root, description="pins")
+        noted = {name: list(where) for name, where in pins.items()}
+        return self._chained(thread, [draft], self.state, self.head, {}, noted)
+
+    def written_anew(
+        self,
+        thread: str,
+        drafts: Sequence[Draft],
+        pins: Mapping[str, Address],
+        objects: Iterable[Object] = (),
+    ) -> Landing:
+        """A chain that takes the place of this one."""
+        sent = list(objects)
+        state = State(os.urandom(8))
+        if not drafts:
+            return Landing([], [], [], Move(CHECKPOINTS, self.target, None), {})
+        flags, top, greatest = 0, "", ""
+        for draft in drafts:
+            if draft.address is None:
+                continue
+            if draft.address.id < top:
+                flags |= MIXED
+            top = max(top, draft.address.id)
+            if draft.address.namespace == ROOT:
+                if draft.aside or draft.address.id < greatest:
+                    flags |= UNSORTED
+                greatest = max(greatest, draft.address.id)
+        state = state._replace(flags=flags | self.state.flags & EARLY)
+        made = self._chained(thread, drafts, state, None, {})
+        index = TreeWriter(default_codec).write(_index_of(made.steps))
+        base = Draft(drafts[-1].root, metadata=index.root, description="kept")
+        noted = {name: list(where) for name, where in pins.items()} or None
+        last = made.steps[-1]
+        top_step = self._chained(thread, [base], last.state, last, {}, noted, is_base=True)
+        own = {one.id for one in (*made.objects, *top_step.objects, *index.objects, *sent)}
+        needs = [id for id in (*made.needs, *top_step.needs, *index.needs) if id not in own]
+        return Landing(
+            [*made.steps, *top_step.steps],
+            [*sent, *index.objects, *made.objects, *top_step.objects],
+            list(dict.fromkeys(needs)),
+            Move(CHECKPOINTS, self.target, top_step.steps[-1].commit.id),
+            {},
+        )
+
+    def _chained(
+        self,
+        thread: str,
+        drafts: Sequence[Draft],
+        state: State,
+        before: Step | None,
+        metadata: dict[str, Scalar],
+        pins: dict[str, list[str]] | None = None,
+        *,
+        is_base: bool = False,
+    ) -> Landing:
+        """The commits of drafts, each on top of the one before."""
+        steps: list[Step] = []
+        objects: list[Object] = []
+        needs: dict[ObjectId, None] = {}
+        now = time.time_ns() // 1000
+        head = before
+        best = None if state.newest is None else self.step(state.newest).address
+        for draft in drafts:
+            address = draft.address
+            is_newest = (
+                address is not None
+                and address.namespace == ROOT
+                and not draft.aside
+                and (best is None or address.id >= best.id)
+            )
+            best = address if is_newest else best
+            noted: Any = pins if pins is not None else state.notes
+            said = state._replace(
+                newest=True if is_newest else state.newest,  # type: ignore[arg-type]
+                base=True if is_base else state.base,  # type: ignore[arg-type]
+            )
+            namespace = ROOT if address is None else address.namespace
+            commit, made = make_commit(
+                draft.root,
+                () if head is None else (head.commit.id,),
+                base=None if head is None else head.commit.id,
+                generation=1 if head is None else head.commit.generation + 1,
+                time=now if draft.time is None else draft.time,
+                agent=thread,
+                branch=namespace or MAIN,
+                description=draft.description,
+                logic_step=draft.logic_step,
+                status=draft.status,
+                error=draft.error,
+                metadata=draft.metadata,
+                events=draft.events,
+                extension={FIELD: pack_step(draft, said, noted)},
+            )
+            id = commit.id
+            state = State(
+                state.era,
+                state.flags,
+                id if is_base else state.base,
+                id if is_newest else state.newest,
+                id if pins is not None else state.notes,
+            )
+            head = Step(commit, state, *draft[1:6], draft.writes, pins)
+            steps.append(head)
+            objects.append(made)
+            needs[draft.root] = None
+            for root in (draft.metadata, draft.events, *commit.parents):
+                if root is not None:
+                    needs[root] = None
+        for step in steps:
+            needs.pop(step.commit.id, None)
+        assert head is not None
+        move = Move(CHECKPOINTS, self.target, head.commit.id)
+        return Landing(steps, objects, list(needs), move, metadata)
+
+    def extend(self, landing: Landing, sequence: int) -> None:
+        """Take what was landed for the end of the chain."""
+        self.sequence = sequence
+        self._known.add(landing.steps)
+        for step in landing.steps:
+            address, id = step.address, step.commit.id
+            if address is not None:
+                known = self._places.get(address, _NOWHERE)
+                self._note(address, Place(id, known.writers))
+                if address.namespace == ROOT:
+                    self._last = address
+                elif not step.aside:
+                    self._advance(address, id)
+                if self._top is not None and address.id > self._top:
+                    self._top = address.id
+            for one in step.writes:
+                known = self._places.get(one.address, None)
+                if known is not None and id not in known.writers:
+                    self._places[one.address] = Place(known.put, (*known.writers, id))
+            self.head, self.state = step, step.state
+
+    def _advance(self, address: Address, id: ObjectId) -> None:
+        """Take a put for the newest of a subgraph, where that is known."""
+        if address.namespace in self._newest:
+            known = self._newest[address.namespace]
+            before = None if known is None else self.step(known).address
+            if before is None or address.id >= before.id:
+                self._newest[address.namespace] = id
+            while len(self._newest) > _MOST_PLACES:
+                del self._newest[next(iter(self._newest))]
+
+    def _note(self, address: Address, place: Place) -> None:
+        self._places[address] = place
+        while len(self._places) > _MOST_PLACES:
+            self._places.popitem(last=False)
+
+
+class Steps:
+    """Commits of a thread by id, of which the last ones are kept at hand."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._held: OrderedDict[ObjectId, Step] = OrderedDict()
+
+    def held(self, id: ObjectId) -> Step | None:
+        """A commit that is at hand."""
+        return self._held.get(id)
+
+    def step(self, id: ObjectId) -> Step:
+        """A commit; raises MissingObjects and FormatError."""
+        found = self._held.get(id)
+        if found is None:
+            (source,) = self._read([id])
+            found = read_step(source)
+            self.add([found])
+        return found
+
+    def fetch(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Step]:
+        """Those of some commits that are there, and are of a thread."""
+        try:
+            found = self._read(ids)
+        except MissingObjects as error:
+            # What led nowhere was collected: a chain that was replaced, a step taken back.
+            there = [id for id in ids if id not in set(error.ids)]
+            if len(there) == len(ids):
+                raise
+            return self.fetch(there) if there else {}
+        return {one.id: read_step(one) for one in found if one.kind == Kind.COMMIT}
+
+    def add(self, steps: Iterable[Step]) -> None:
+        """Keep commits at hand."""
+        for step in steps:
+            self._held[step.commit.id] = step
+        while len(self._held) > _MOST_STEPS:
+            self._held.popitem(last=False)
+
+
+def _operation(action: str, era: bytes, keys: list[bytes]) -> dict[str, Scalar]:
+    if not keys:
+        return {"action": action}
+    if len(keys) == 1:
+        return {"action": action, "key": keys[0]}
+    several = key_of(era, ALL, ROOT)
+    return {"action": action, "key": several, _KEYS: b"".join(keys)}
+
+
+def _index_of(steps: Sequence[Step]) -> dict[bytes, list[ObjectId | None]]:
+    """Of a chain: each checkpoint's commit and those of its writes; and the newest of each
+    namespace."""
+    index: dict[bytes, list[ObjectId | None]] = {}
+    newest: dict[str, str] = {}
+    for step in steps:
+        address, id = step.address, step.commit.id
+        if address is not None:
+            index.setdefault(key_of(b"", PUT, *address), [None])[0] = id
+            if not step.aside and address.id >= newest.get(address.namespace, ""):
+                newest[address.namespace] = address.id
+                index[key_of(b"", NAMESPACE, address.namespace)] = [id]
+        for one in step.writes:
+            entry = index.setdefault(key_of(b"", PUT, *one.address), [None])
+            if id not in entry[1:]:
+                entry.append(id)
+    return index
+
+
+def _generation(step: Step) -> int:
+    return step.commit.generation
+
+
+def _checkpoint_id(step: Step) -> str:
+    return "" if step.address is None else step.address.id
