@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ropewalk.adapters.langgraph._names import thread_of
+from ropewalk.adapters.langgraph.names import thread_of
 from ropewalk.cli._artifacts import SHARED, artifact_at
 from ropewalk.cli._command import Run, command
 from ropewalk.cli._errors import FOUND, Usage, with_hint

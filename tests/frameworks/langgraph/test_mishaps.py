@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
+from ropewalk.adapters.langgraph._requests import Put
 
 from ropewalk.adapters.langgraph import RopewalkSaver
 from ropewalk.adapters.langgraph import _reading as reading
-from ropewalk.adapters.langgraph._entries import Address
-from ropewalk.adapters.langgraph._requests import Put
-from ropewalk.adapters.langgraph._thread import GraphThread
+from ropewalk.adapters.langgraph.checkpoints import Address
+from ropewalk.adapters.langgraph.thread import GraphThread
 from ropewalk.errors import NotStorable, UndeclaredClass
 from tests.frameworks.langgraph.checkpoints import checkpoint_of, config_of, metadata_of, put
 

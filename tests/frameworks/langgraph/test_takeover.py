@@ -147,7 +147,7 @@ def test_delta_channels_are_what_they_were(source: Source, ours: RopewalkSaver) 
 
 
 def test_steps_of_a_thread_are_its_timeline(source: Source, ours: RopewalkSaver) -> None:
-    from ropewalk.adapters.langgraph._timeline import GraphTimeline
+    from ropewalk.adapters.langgraph.timeline import GraphTimeline
 
     import_checkpoints(source.place, ours)
     timeline = GraphTimeline("chat", ours.store)
@@ -196,7 +196,7 @@ def test_writes_whose_checkpoint_never_came_are_kept(file: Path, ours: RopewalkS
 
     assert done.writes == done.source.writes
     thread = ours._thread("chat")
-    from ropewalk.adapters.langgraph._entries import Address
+    from ropewalk.adapters.langgraph.checkpoints import Address
 
     root = thread.look().checkpoints.writes(Address("", "later"))
     assert thread.reader().pending(root) == [("task", "messages", "early")]

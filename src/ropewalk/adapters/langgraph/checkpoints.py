@@ -22,19 +22,18 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import ormsgpack
-from ormsgpack import Fragment
+from ormsgpack import Ext, Fragment
 
 from ropewalk.codec import Codec
 from ropewalk.errors import FormatError
 from ropewalk.tree import (
     Commit,
     Kind,
+    Loader,
     Object,
     ObjectId,
-    Reader,
     TreeWriter,
     link,
-    load,
     make_object,
     read_commit,
 )
@@ -191,7 +190,8 @@ def read_step(source: Object) -> Step:
         state = State(
             era,
             flags,
-            *[commit.id if one is True else one for one in (base, newest)],
+            commit.id if base is True else base,
+            commit.id if newest is True else newest,
             commit.id if pins is not None else notes,
         )
     except (KeyError, ValueError, TypeError) as error:
@@ -202,9 +202,11 @@ def read_step(source: Object) -> Step:
 
 
 def _written(
-    namespace: str, parent: str, content: bytes | int, where: Any, children: Any = ()
+    namespace: str, parent: str | None, content: bytes | int, where: Any, children: Any = ()
 ) -> Written:
-    return Written(Address(*where) if where else Address(namespace, parent), content, children)
+    return Written(
+        Address(*where) if where else Address(namespace, parent or ""), content, children
+    )
 
 
 def pack_step(draft: Draft, state: State, notes: Any) -> bytes:
@@ -234,26 +236,36 @@ def encode_record(codec: Codec, record: Record) -> tuple[bytes | None, list[Obje
     return None, TreeWriter(codec).write(fields).objects
 
 
-def record_of(step: Step, read: Reader, codec: Codec) -> Record:
+def record_of(step: Step, loader: Loader) -> Record:
     """The record of a checkpoint; raises FormatError."""
-    assert step.address is not None
     if step.record is not None:
-        found = codec.decoder().decode(step.record)
+        found = loader.part(step.record)
     else:
         assert step.commit.metadata is not None
-        found = load(step.commit.metadata, read, codec)
+        found = loader.root(step.commit.metadata)
     if type(found) is not list or len(found) not in (2, 3):
         raise FormatError("a record of a LangGraph checkpoint is malformed")
     return Record(*found)
 
 
-def events_of(roots: Sequence[ObjectId]) -> Object:
-    """What a commit has as its events: values with these roots, in a list."""
-    return make_object(Kind.VALUE, ormsgpack.packb([Fragment(link(root)) for root in roots]))
+def part_of(objects: Sequence[Object]) -> bytes:
+    """How a value stands in a list of events, from its objects, the last of which is its root."""
+    root = objects[-1]
+    return root.payload if root.kind == Kind.VALUE else link(root.id)
+
+
+def events_of(parts: Sequence[bytes]) -> Object:
+    """What a commit has as its events: a list of values."""
+    return make_object(Kind.VALUE, ormsgpack.packb([Fragment(one) for one in parts]))
+
+
+def parts_in(events: Object) -> list[bytes]:
+    """The parts of a list of events."""
+    return [ormsgpack.packb(one) for one in ormsgpack.unpackb(events.payload, ext_hook=Ext)]
 
 
 def writes_of(
-    found: Iterable[tuple[Step, Written]], read: Reader, codec: Codec, child: str | None = None
+    found: Iterable[tuple[Step, Written]], loader: Loader, child: str | None = None
 ) -> list[tuple[str, str, int, str, Any]]:
     """Pending writes in the order of a run: path, task, number, channel and value.
 
@@ -261,13 +273,12 @@ def writes_of(
     without those that came when it was there already.
     """
     tasks: dict[str, list[Any]] = {}
-    decode = codec.decoder().decode
     for step, one in found:
         if type(one.content) is bytes:
-            task, path, several = decode(one.content)
+            task, path, several = loader.part(one.content)
         else:
             assert step.commit.events is not None
-            task, path, several = load(step.commit.events, read, codec)[one.content]
+            task, path, several = loader.root(step.commit.events)[one.content]
         there = tasks.setdefault(task, ["", {}])
         there[0] = path or there[0]
         for number, channel, value in several:

@@ -69,6 +69,26 @@ class Place(NamedTuple):
 _NOWHERE: Final = Place(None, ())
 
 
+class Listed(NamedTuple):
+    """A checkpoint where it stands, with its pending writes."""
+
+    step: Step
+    writes: Sequence[tuple[Step, Written]]
+
+    @property
+    def address(self) -> Address:
+        """Which one it is."""
+        assert self.step.address is not None
+        return self.step.address
+
+    @property
+    def roots(self) -> list[ObjectId]:
+        """What is read with it."""
+        commit = self.step.commit
+        events = [step.commit.events for step, one in self.writes if type(one.content) is int]
+        return [one for one in (commit.root, commit.metadata, *events) if one is not None]
+
+
 class Log:
     """The chain of a thread, as far as it was looked at. Not for several threads at once.
 
@@ -76,7 +96,7 @@ class Log:
     """
 
     def __init__(self, store: Store, space: str, read: Reader, known: Steps) -> None:
-        self._store, self._space, self._read = store, space, read
+        self._store, self.space, self.read = store, space, read
         self._known = known
         ref = store.ref(space, CHECKPOINTS)
         self.sequence = store.view(space).sequence if ref is None else ref.sequence
@@ -127,7 +147,10 @@ class Log:
         """The checkpoints that are pinned, by name."""
         if self.state.notes is None:
             return {}
-        return {name: Address(*where) for name, where in (self.step(self.state.notes).pins or {}).items()}
+        return {
+            name: Address(*where)
+            for name, where in (self.step(self.state.notes).pins or {}).items()
+        }
 
     def children(self, address: Address) -> list[str]:
         """The checkpoints that follow one; of a copy, what it is a copy of."""
@@ -135,9 +158,9 @@ class Log:
         for step in self.walk():
             if step.address == address:
                 break
-            if step.address is not None and step.parent == address.id:
-                if step.address.namespace == address.namespace:
-                    found.append(step.origin)
+            namespace = None if step.address is None else step.address.namespace
+            if namespace == address.namespace and step.parent == address.id:
+                found.append(step.origin)
         return found
 
     def follows(self, address: Address) -> bool:
@@ -149,12 +172,12 @@ class Log:
 
     def _looked_up(self, address: Address) -> Place:
         era, steps = self.state.era, dict[ObjectId, Step]()
-        for number in self._store.find(self._space, put_key(era, address)):
+        for number in self._store.find(self.space, put_key(era, address)):
             self._gather(number, steps)
             if address.namespace == ROOT:
                 self._gather_next(number, steps)
         if address.namespace == ROOT:
-            for number in self._store.find(self._space, writes_key(era, address)):
+            for number in self._store.find(self.space, writes_key(era, address)):
                 self._gather(number, steps)
         for number, keys in self._with_several_keys():
             if put_key(era, address) in keys or writes_key(era, address) in keys:
@@ -173,7 +196,7 @@ class Log:
         if self.head is None:
             return None
         key, steps = key_of(self.state.era, NAMESPACE, namespace), dict[ObjectId, Step]()
-        for number in self._store.find(self._space, key):
+        for number in self._store.find(self.space, key):
             self._gather(number, steps)
         for number, keys in self._with_several_keys():
             if key in keys:
@@ -191,7 +214,7 @@ class Log:
 
     def _gather(self, number: int, steps: dict[ObjectId, Step]) -> list[Step]:
         """The commits that an operation brought."""
-        (operation,) = self._store.operations(self._space, number - 1, 1)
+        (operation,) = self._store.operations(self.space, number - 1, 1)
         return self._gathered(operation, steps)
 
     def _gathered(self, operation: Operation, steps: dict[ObjectId, Step]) -> list[Step]:
@@ -207,7 +230,7 @@ class Log:
     def _gather_next(self, number: int, steps: dict[ObjectId, Step]) -> None:
         """The next put of the graph itself: what it went on from may have its writes there."""
         size = 1
-        while page := self._store.operations(self._space, number, size):
+        while page := self._store.operations(self.space, number, size):
             for operation in page:
                 key = operation.metadata.get("key")
                 if type(key) is bytes and key[:1] == PUT:
@@ -219,8 +242,8 @@ class Log:
         """The operations that have several keys, and were not taken back."""
         if not self.state.flags & SEVERAL:
             return
-        for number in self._store.find(self._space, key_of(self.state.era, ALL, ROOT)):
-            (operation,) = self._store.operations(self._space, number - 1, 1)
+        for number in self._store.find(self.space, key_of(self.state.era, ALL, ROOT)):
+            (operation,) = self._store.operations(self.space, number - 1, 1)
             listed = operation.metadata.get(_KEYS)
             if type(listed) is bytes and not self._is_taken_back(operation):
                 size = KEY_SIZE
@@ -233,7 +256,7 @@ class Log:
         heads = [(move.expected, move.target) for move in operation.moves]
         (before, now), number = heads[0], operation.sequence
         stack = [before, now]
-        while page := self._store.operations(self._space, number, _FIRST_PAGE):
+        while page := self._store.operations(self.space, number, _FIRST_PAGE):
             for one in page:
                 for move in one.moves:
                     if move.target in stack:
@@ -257,7 +280,7 @@ class Log:
         root = self.step(self.state.base).commit.metadata
         assert root is not None
         try:
-            found: list[Any] = get(root, (key,), self._read)
+            found: list[Any] = get(root, (key,), self.read)
         except PathNotFound:
             return []
         return found
@@ -273,7 +296,7 @@ class Log:
             step = ahead.pop(id, None) or self._known.held(id)
             if step is None and number > 0 and size:
                 first = max(number - size, 0)
-                page = self._store.operations(self._space, first, number - first)
+                page = self._store.operations(self.space, first, number - first)
                 targets = [move.target for one in page for move in one.moves if move.target]
                 ahead.update(self._known.fetch(targets))
                 number, size = first, min(max(_FIRST_PAGE, 2 * size), _LARGEST_PAGE)
@@ -287,7 +310,7 @@ class Log:
     def _written_anew(self, base: Step) -> dict[ObjectId, Step]:
         """All that the index of a base names."""
         assert base.commit.metadata is not None
-        index = load(base.commit.metadata, self._read, default_codec)
+        index = load(base.commit.metadata, self.read, default_codec)
         ids = dict.fromkeys([id for ids in index.values() for id in ids if id is not None])
         found: dict[ObjectId, Step] = {}
         listed = list(ids)
@@ -308,8 +331,19 @@ class Log:
                     break
         return self._top
 
-    def landing(self, thread: str, drafts: Sequence[Draft], *, early: bool = False) -> Landing:
-        """Commits on top of the head."""
+    def landing(
+        self,
+        thread: str,
+        drafts: Sequence[Draft],
+        *,
+        early: bool = False,
+        several: bool = False,
+    ) -> Landing:
+        """Commits on top of the head.
+
+        With `several` they are found as if they had several keys: who finds them looks
+        whether they were taken back.
+        """
         era, flags, base, newest, notes = self.state
         flags |= EARLY if early else 0
         keys: dict[bytes, None] = {}
@@ -332,11 +366,11 @@ class Log:
                 if draft.aside or address.id < greatest:
                     flags |= UNSORTED
                 greatest, last = max(greatest, address.id), address
-        if len(keys) > 1:
+        if len(keys) > 1 or several:
             flags |= SEVERAL
             keys.update(regular)
         state = State(era, flags, base, newest, notes)
-        metadata = _operation("put", era, list(keys))
+        metadata = _operation(era, list(keys), several or len(keys) > 1)
         return self._chained(thread, drafts, state, self.head, metadata)
 
     @property
@@ -482,9 +516,9 @@ class Log:
                 if self._top is not None and address.id > self._top:
                     self._top = address.id
             for one in step.writes:
-                known = self._places.get(one.address, None)
-                if known is not None and id not in known.writers:
-                    self._places[one.address] = Place(known.put, (*known.writers, id))
+                place = self._places.get(one.address)
+                if place is not None and id not in place.writers:
+                    self._places[one.address] = Place(place.put, (*place.writers, id))
             self.head, self.state = step, step.state
 
     def _advance(self, address: Address, id: ObjectId) -> None:
@@ -543,13 +577,10 @@ class Steps:
             self._held.popitem(last=False)
 
 
-def _operation(action: str, era: bytes, keys: list[bytes]) -> dict[str, Scalar]:
-    if not keys:
-        return {"action": action}
-    if len(keys) == 1:
-        return {"action": action, "key": keys[0]}
-    several = key_of(era, ALL, ROOT)
-    return {"action": action, "key": several, _KEYS: b"".join(keys)}
+def _operation(era: bytes, keys: list[bytes], several: bool) -> dict[str, Scalar]:
+    if several:
+        return {"key": key_of(era, ALL, ROOT), _KEYS: b"".join(keys)}
+    return {"key": keys[0]} if keys else {}
 
 
 def _index_of(steps: Sequence[Step]) -> dict[bytes, list[ObjectId | None]]:
@@ -577,3 +608,43 @@ def _generation(step: Step) -> int:
 
 def _checkpoint_id(step: Step) -> str:
     return "" if step.address is None else step.address.id
+
+
+def listed(log: Log, namespace: str | None = None) -> Iterator[Listed]:
+    """The checkpoints of a log by their ids, the greatest first; of one namespace, or of all."""
+    found = _in_chain(log, namespace)
+    odd = UNSORTED | MIXED | EARLY if namespace != ROOT else UNSORTED | EARLY
+    if not log.state.flags & odd:
+        return found
+    return iter(sorted(found, key=lambda one: one.address.id, reverse=True))
+
+
+def _in_chain(log: Log, namespace: str | None) -> Iterator[Listed]:
+    """Checkpoints as the chain has them, the newest first, each with what came after it."""
+    seen: dict[Address, list[tuple[Step, Written]]] = {}
+    """Writes of checkpoints that are still to come, the newest first; later of those that were."""
+    met: set[Address] = set()
+    for step in log.walk():
+        for one in reversed(step.writes):
+            if namespace is None or one.address.namespace == namespace:
+                seen.setdefault(one.address, []).append((step, one))
+        address = step.address
+        if address is None or address in met:
+            continue
+        if namespace is None or address.namespace == namespace:
+            met.add(address)
+            writes = seen.setdefault(address, [])
+            yield Listed(step, _Reversed(writes))
+
+
+class _Reversed(Sequence[tuple[Step, Written]]):
+    """What was gathered from its end; also what is gathered later."""
+
+    def __init__(self, held: list[tuple[Step, Written]]) -> None:
+        self._held = held
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._held[::-1][at]

@@ -11,12 +11,20 @@ from typing import Any, Final
 
 from ormsgpack import Fragment
 
-from ropewalk.adapters.langgraph._copies import Kept, copied, copies_of, keep
-from ropewalk.adapters.langgraph._decoder import GraphDecoder, Known, SharingDecoder
-from ropewalk.adapters.langgraph._looking import look
-from ropewalk.adapters.langgraph._memo import Memo, Seen, looks_same
-from ropewalk.adapters.langgraph._runs import SHORTEST, make_run
-from ropewalk.adapters.langgraph._types import GraphTypes
+from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.decoder import GraphDecoder, Known, SharingDecoder
+from ropewalk.adapters.langgraph.memo import (
+    SHORTEST,
+    Kept,
+    Memo,
+    Seen,
+    copied,
+    copies_of,
+    keep,
+    look,
+    looks_same,
+    make_run,
+)
 from ropewalk.codec import Codec, Undeclared
 from ropewalk.codec._atoms import atom_of
 from ropewalk.codec._codec import raise_interrupt
