@@ -349,7 +349,7 @@ class Log:
         keys: dict[bytes, None] = {}
         regular: dict[bytes, None] = {}  # Found by the key of the put that they came with.
         last, top, best = self._last_put, self.top, self.newest(ROOT)
-        greatest = "" if best is None or best.address is None else best.address.id
+        greatest = before = "" if best is None or best.address is None else best.address.id
         for draft in drafts:
             address = draft.address
             is_root = address is not None and address.namespace == ROOT
@@ -371,7 +371,7 @@ class Log:
             keys.update(regular)
         state = State(era, flags, base, newest, notes)
         metadata = _operation(era, list(keys), several or len(keys) > 1)
-        return self._chained(thread, drafts, state, self.head, metadata)
+        return self._chained(thread, drafts, state, self.head, metadata, before)
 
     @property
     def _last_put(self) -> Address | None:
@@ -388,7 +388,7 @@ class Log:
         assert self.head is not None
         draft = Draft(self.head.commit.root, description="pins")
         noted = {name: list(where) for name, where in pins.items()}
-        return self._chained(thread, [draft], self.state, self.head, {}, noted)
+        return self._chained(thread, [draft], self.state, self.head, {}, "", noted)
 
     def written_anew(
         self,
@@ -419,7 +419,7 @@ class Log:
         base = Draft(drafts[-1].root, metadata=index.root, description="kept")
         noted = {name: list(where) for name, where in pins.items()} or None
         last = made.steps[-1]
-        top_step = self._chained(thread, [base], last.state, last, {}, noted, is_base=True)
+        top_step = self._chained(thread, [base], last.state, last, {}, "", noted, is_base=True)
         own = {one.id for one in (*made.objects, *top_step.objects, *index.objects, *sent)}
         needs = [id for id in (*made.needs, *top_step.needs, *index.needs) if id not in own]
         return Landing(
@@ -437,6 +437,7 @@ class Log:
         state: State,
         before: Step | None,
         metadata: dict[str, Scalar],
+        greatest: str = "",
         pins: dict[str, list[str]] | None = None,
         *,
         is_base: bool = False,
@@ -447,16 +448,16 @@ class Log:
         needs: dict[ObjectId, None] = {}
         now = time.time_ns() // 1000
         head = before
-        best = None if state.newest is None else self.step(state.newest).address
+        best = greatest
         for draft in drafts:
             address = draft.address
             is_newest = (
                 address is not None
                 and address.namespace == ROOT
                 and not draft.aside
-                and (best is None or address.id >= best.id)
+                and address.id >= best
             )
-            best = address if is_newest else best
+            best = address.id if is_newest and address is not None else best
             noted: Any = pins if pins is not None else state.notes
             said = state._replace(
                 newest=True if is_newest else state.newest,  # type: ignore[arg-type]
@@ -469,7 +470,7 @@ class Log:
                 base=None if head is None else head.commit.id,
                 generation=1 if head is None else head.commit.generation + 1,
                 time=now if draft.time is None else draft.time,
-                agent=thread,
+                agent=thread.encode(errors="backslashreplace").decode(),
                 branch=namespace or MAIN,
                 description=draft.description,
                 logic_step=draft.logic_step,

@@ -52,6 +52,7 @@ _LINGER: Final = 0.005
 _MOST_WARM: Final = 4
 _MOST_REFUSED: Final = 16
 _HIDDEN: Final = "__"
+_MOST_SAID: Final = 1000
 
 
 class Put(NamedTuple):
@@ -450,10 +451,8 @@ class GraphThread:
         writes = [one for one in batch if not one.is_done and isinstance(one.wanted, Writes)]
         early = False
         if writes:
-            # Writes land no later than the checkpoint that they led to.
-            first = drafts[0] if drafts else self._alone_on(log, objects)
-            led, early = self._led(log, writes, drafts, objects)
-            drafts[:1] = [first._replace(**led)]
+            drafts = drafts or [self._alone_on(log, objects)]
+            early = self._led(log, writes, drafts, objects)
         if not drafts:
             return None
         made = log.landing(self.name, drafts, early=early)
@@ -558,44 +557,65 @@ class GraphThread:
         return Draft(empty.root, description="writes")
 
     def _led(
-        self, log: Log, writes: list[Request], drafts: Sequence[Draft], objects: list[Object]
-    ) -> tuple[dict[str, Any], bool]:
-        """What a commit says of the writes that land with it, and whether some came early."""
-        led: list[Written] = []
-        parts: list[bytes] = []
-        said: dict[str, Any] = {}
-        nodes: dict[str, None] = {}
+        self, log: Log, writes: list[Request], drafts: list[Draft], objects: list[Object]
+    ) -> bool:
+        """Put writes to the commits with which they land; whether some came early.
+
+        They land no later than the checkpoint that they led to.
+        """
         early = False
+        if len(drafts) == 1:
+            several = {0: writes}
+        else:
+            several = {}
+            for request in writes:
+                several.setdefault(_place_in(drafts, request.wanted.address), []).append(request)
         here = {draft.address for draft in drafts}
-        for request in writes:
-            wanted: Any = request.wanted
-            address = wanted.address
-            content: bytes | int = request.plain or b""
-            children: Sequence[str] = ()
-            if request.events:
-                content = len(parts)
-                parts.append(part_of(request.events))
-                objects += request.events
-            if address not in here and not log.follows(address):
-                if log.find(address).put is None:
-                    early = True
-                else:
-                    children = log.children(address)
-            led.append(Written(address, content, children))
-            node = wanted.task_path.rpartition(", ")[2]
-            if node and not node.startswith(_HIDDEN):
-                nodes[node] = None
-            for _, channel, value in wanted.writes:
-                if channel == ERROR:
-                    said = {"status": "failed", "error": str(value)[:1000]}
-        said["writes"] = led
-        if nodes:
-            said["logic_step"] = ", ".join(nodes)
-        if parts:
-            events = events_of(parts)
-            objects.append(events)
-            said["events"] = events.id
-        return said, early
+        for at, some in several.items():
+            led: list[Written] = []
+            parts: list[bytes] = []
+            said: dict[str, Any] = {"writes": led}
+            nodes: dict[str, None] = {}
+            for request in some:
+                wanted: Any = request.wanted
+                address = wanted.address
+                content: bytes | int = request.plain or b""
+                children: Sequence[str] = ()
+                if request.events:
+                    content = len(parts)
+                    parts.append(part_of(request.events))
+                    objects += request.events
+                if address not in here and not log.follows(address):
+                    if log.find(address).put is None:
+                        early = True
+                    else:
+                        children = log.children(address)
+                led.append(Written(address, content, children))
+                node = wanted.task_path.rpartition(", ")[2]
+                if node and not node.startswith(_HIDDEN):
+                    nodes[node] = None
+                for _, channel, value in wanted.writes:
+                    if channel == ERROR:
+                        said.update(status="failed", error=str(value)[:_MOST_SAID])
+            if nodes:
+                said["logic_step"] = ", ".join(nodes)
+            if parts:
+                events = events_of(parts)
+                objects.append(events)
+                said["events"] = events.id
+            drafts[at] = drafts[at]._replace(**said)
+        return early
+
+
+def _place_in(drafts: Sequence[Draft], address: Address) -> int:
+    """The commit with which writes to a checkpoint land: its own, or that of what follows it."""
+    for at, draft in enumerate(drafts):
+        if draft.address == address:
+            return at
+    for at, draft in enumerate(drafts):
+        if draft.address and (draft.address.namespace, draft.parent) == address:
+            return at
+    return 0
 
 
 def _at_its_node(error: NotStorable, wanted: Writes) -> NotStorable:
