@@ -20,8 +20,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
 from ropewalk.adapters.langgraph import RopewalkSaver, import_checkpoints
-from ropewalk.adapters.langgraph.log import listed
 from ropewalk.adapters.langgraph._official import Key, Written, open_official
+from ropewalk.adapters.langgraph.log import listed
 from ropewalk.errors import NotFound
 from tests.frameworks.langgraph.graphs import delta_graph, history
 from tests.frameworks.langgraph.official import (
@@ -199,7 +199,9 @@ def test_writes_whose_checkpoint_never_came_are_kept(file: Path, ours: RopewalkS
     from ropewalk.adapters.langgraph.checkpoints import Address
 
     log, address = thread.look(), Address("", "later")
-    assert thread.reader().pending(log.writes(log.find(address), address)) == [("task", "messages", "early")]
+    assert thread.reader().pending(log.writes(log.find(address), address)) == [
+        ("task", "messages", "early")
+    ]
 
 
 def test_chosen_threads_come_alone(source: Source, ours: RopewalkSaver) -> None:

@@ -62,7 +62,7 @@ class GraphCodec(Codec):
         """The one encoding of a value; raises NotStorable with the path inside it."""
         if type(value) is list:
             value = value.copy()  # Others may be changing it.
-            data = self._assembled(value) if self._holds_records(value) else None
+            data = self._assembled(value) if self._quick and self._holds_records(value) else None
             if data is not None:
                 return data
         return super().encode(value)

@@ -100,20 +100,19 @@ class Log:
         self._known = known
         ref = store.ref(space, CHECKPOINTS)
         self.sequence = store.view(space).sequence if ref is None else ref.sequence
+        self.target = None if ref is None else ref.target
+        """The commit that the ref of the thread leads to."""
         self.head = None if ref is None else known.step(ref.target)
         self.state = State() if self.head is None else self.head.state
         if self.head is None and self.sequence:
             self.state = State(era=os.urandom(8))  # Of a thread that was deleted.
         self._places: OrderedDict[Address, Place] = OrderedDict()
         self._newest: dict[str, ObjectId | None] = {}
+        self._best: Step | None = None
+        """The newest of the graph's own checkpoints."""
         self._top: str | None = None
         self._last: Address | None = None
         """The graph's own checkpoint that was put last, if that is known."""
-
-    @property
-    def target(self) -> ObjectId | None:
-        """The commit that the ref of the thread leads to."""
-        return None if self.head is None else self.head.commit.id
 
     def step(self, id: ObjectId) -> Step:
         """A commit of the chain."""
@@ -124,7 +123,9 @@ class Log:
     def newest(self, namespace: str) -> Step | None:
         """The checkpoint of a namespace with the greatest id that lost no race."""
         if namespace == ROOT:
-            return None if self.state.newest is None else self.step(self.state.newest)
+            if self._best is None and self.state.newest is not None:
+                self._best = self.step(self.state.newest)
+            return self._best
         if namespace not in self._newest:
             self._newest[namespace] = self._newest_below(namespace)
         found = self._newest[namespace]
@@ -347,15 +348,18 @@ class Log:
         era, flags, base, newest, notes = self.state
         flags |= EARLY if early else 0
         keys: dict[bytes, None] = {}
-        regular: dict[bytes, None] = {}  # Found by the key of the put that they came with.
-        last, top, best = self._last_put, self.top, self.newest(ROOT)
+        regular: list[Address] = []  # Found by the key of the put that they came with.
+        last, best = self._last or self._last_put(), self.newest(ROOT)
+        top = self.top if self._top is None else self._top
         greatest = before = "" if best is None or best.address is None else best.address.id
         for draft in drafts:
             address = draft.address
             is_root = address is not None and address.namespace == ROOT
             for one in draft.writes:
-                led = one.address == address or (is_root and one.address == last)
-                (regular if led else keys)[writes_key(era, one.address)] = None
+                if one.address == address or (is_root and one.address == last):
+                    regular.append(one.address)
+                else:
+                    keys[writes_key(era, one.address)] = None
             if address is None:
                 continue
             keys[put_key(era, address)] = None
@@ -368,12 +372,11 @@ class Log:
                 greatest, last = max(greatest, address.id), address
         if len(keys) > 1 or several:
             flags |= SEVERAL
-            keys.update(regular)
+            keys.update([(writes_key(era, one), None) for one in regular])
         state = State(era, flags, base, newest, notes)
         metadata = _operation(era, list(keys), several or len(keys) > 1)
         return self._chained(thread, drafts, state, self.head, metadata, before)
 
-    @property
     def _last_put(self) -> Address | None:
         """The graph's own checkpoint that was put last in this era; None if that is not sure."""
         if self._last is None and not self.state.flags & UNSORTED:
@@ -512,6 +515,8 @@ class Log:
                 self._note(address, Place(id, known.writers))
                 if address.namespace == ROOT:
                     self._last = address
+                    if step.state.newest == id:
+                        self._best = step
                 elif not step.aside:
                     self._advance(address, id)
                 if self._top is not None and address.id > self._top:
@@ -520,7 +525,7 @@ class Log:
                 place = self._places.get(one.address)
                 if place is not None and id not in place.writers:
                     self._places[one.address] = Place(place.put, (*place.writers, id))
-            self.head, self.state = step, step.state
+            self.head, self.state, self.target = step, step.state, id
 
     def _advance(self, address: Address, id: ObjectId) -> None:
         """Take a put for the newest of a subgraph, where that is known."""

@@ -283,7 +283,7 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
                 about[name] = _plain(one)
         if self._memory is not None:
             about["ropewalk_memory"] = self._memory.position()
-        address = Address(_checked(asked.namespace or ""), str(checkpoint["id"]))
+        address = Address(asked.namespace or "", str(checkpoint["id"]))
         addressed = config["configurable"].get(_ADDRESSED)
         # Others may be changing it.
         stored: Any = {**checkpoint, "channel_values": {**checkpoint["channel_values"]}}
@@ -311,14 +311,15 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
         asked = _asked(config)
         if asked.id is None:
             raise InvalidInput("writes belong to a checkpoint: the config names none")
-        numbered = [
-            (WRITES_IDX_MAP.get(channel, at), channel, _noted(channel, value))
-            for at, (channel, value) in enumerate(writes)
-        ]
-        if not numbered:
-            return
-        address = Address(_checked(asked.namespace or ""), asked.id)
-        self._thread(asked.thread).send(Writes(address, str(task_id), task_path, numbered))
+        numbered: list[tuple[int, str, Any]] = []
+        for at, (channel, value) in enumerate(writes):
+            if channel == ERROR and isinstance(value, BaseException):
+                value = repr(value)  # LangGraph notes why a task failed, and keeps the text.
+            numbered.append((WRITES_IDX_MAP.get(channel, at), channel, value))
+        if numbered:
+            address = Address(asked.namespace or "", asked.id)
+            wanted = Writes(address, str(task_id), task_path, numbered)
+            self._core.thread(asked.thread).send(wanted)
 
     # Keeping and dropping.
 
@@ -474,11 +475,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _noted(channel: str, value: Any) -> Any:
-    """What is written to a channel. LangGraph notes there why a task failed, and keeps the text."""
-    return repr(value) if channel == ERROR and isinstance(value, BaseException) else value
-
-
 def _no_file(store: Any) -> Any:
     """What was given as store, unless that is the database of another saver."""
     if isinstance(store, str | PathLike) and path.isfile(store):
@@ -503,14 +499,10 @@ def _asked(config: RunnableConfig) -> _Asked:
         raise InvalidInput(
             "the config names no thread: pass {'configurable': {'thread_id': ...}} to the graph"
         )
-    id = where.get("checkpoint_id")
-    return _Asked(str(thread), where.get("checkpoint_ns"), None if not id else str(id))
-
-
-def _checked(namespace: str) -> str:
-    if "\0" in namespace:
+    namespace, id = where.get("checkpoint_ns"), where.get("checkpoint_id")
+    if namespace and "\0" in namespace:
         raise InvalidInput("a checkpoint namespace has no NUL character")
-    return namespace
+    return _Asked(str(thread), namespace, None if not id else str(id))
 
 
 def _config(thread: str, address: Address) -> RunnableConfig:

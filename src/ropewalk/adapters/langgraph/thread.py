@@ -84,10 +84,11 @@ class Writes(NamedTuple):
 class Request:
     """A put or writes, until they are stored or refused."""
 
-    __slots__ = ("error", "events", "is_done", "is_taken", "landed", "plain", "wanted")
+    __slots__ = ("error", "events", "is_done", "is_put", "is_taken", "landed", "plain", "wanted")
 
     def __init__(self, wanted: Put | Writes) -> None:
         self.wanted = wanted
+        self.is_put = type(wanted) is Put
         self.plain: bytes | None = None
         """The encoding of writes."""
         self.events: list[Object] = []
@@ -237,7 +238,12 @@ class GraphThread:
 
     def send(self, wanted: Put | Writes) -> None:
         """Store a checkpoint or writes, with what others want stored at the same time."""
-        self.send_all([wanted])
+        request = Request(wanted)
+        if isinstance(wanted, Writes):
+            self._encode(request, wanted)
+        self._wait([request])
+        if request.error is not None:
+            raise request.error
 
     def send_all(self, wanted: Sequence[Put | Writes]) -> None:
         """Store several things together; raises for the first that is refused."""
@@ -272,10 +278,13 @@ class GraphThread:
 
     def _lead(self) -> None:
         batch: list[Request] = []
+        self._alone = True
         while self._waiting:
-            batch.append(self._waiting.popleft())
-            batch[-1].is_taken = True
-        self._alone = not any(isinstance(one.wanted, Put) for one in batch)
+            request = self._waiting.popleft()
+            request.is_taken = True
+            if request.is_put:
+                self._alone = False
+            batch.append(request)
         try:
             self.land(batch)
         except BaseException as error:
@@ -289,13 +298,14 @@ class GraphThread:
 
     def land(self, batch: list[Request]) -> None:
         """Store what is wanted with one commit; what is refused is finished with its error."""
-        backoff, missing = Backoff(), 0
+        backoff, missing = None, 0
         puts: list[Encoded] | None = None
         while True:
             try:
                 with self._coding:
                     if puts is None:
-                        puts = [one for request in batch if (one := self._encoded(request))]
+                        ready = [one for one in batch if one.is_put and not one.is_done]
+                        puts = [one for one in map(self._encoded, ready) if one is not None]
                     landing = self._landing(batch, puts)
                 if landing is not None:
                     self._land(landing, "put", {one.put.address.namespace for one in puts})
@@ -303,6 +313,7 @@ class GraphThread:
             except RefMoved:
                 with self._coding:
                     self._look_anew()
+                backoff = backoff or Backoff()
                 backoff.wait()
             except MissingObjects:
                 # Collected since they were written: then everything is sent again.
@@ -405,10 +416,9 @@ class GraphThread:
                 raise error from None
 
     def _encoded(self, request: Request) -> Encoded | None:
-        """A put as objects; None for anything else, and for what is refused."""
+        """A put as objects; None if it is refused."""
         put = request.wanted
-        if not isinstance(put, Put) or request.is_done:
-            return None
+        assert isinstance(put, Put)
         namespace = put.address.namespace
         try:
             said = {name: one for name, one in put.checkpoint.items() if name != "channel_values"}
@@ -448,7 +458,7 @@ class GraphThread:
                 continue
             objects += one.values.objects
             needs += one.values.needs
-        writes = [one for one in batch if not one.is_done and isinstance(one.wanted, Writes)]
+        writes = [one for one in batch if not one.is_done and not one.is_put]
         early = False
         if writes:
             drafts = drafts or [self._alone_on(log, objects)]
@@ -563,48 +573,50 @@ class GraphThread:
 
         They land no later than the checkpoint that they led to.
         """
-        early = False
         if len(drafts) == 1:
             several = {0: writes}
         else:
             several = {}
             for request in writes:
                 several.setdefault(_place_in(drafts, request.wanted.address), []).append(request)
-        here = {draft.address for draft in drafts}
+        here, early = {draft.address for draft in drafts}, False
         for at, some in several.items():
-            led: list[Written] = []
-            parts: list[bytes] = []
-            said: dict[str, Any] = {"writes": led}
-            nodes: dict[str, None] = {}
+            led, parts = list[Written](), list[bytes]()
             for request in some:
-                wanted: Any = request.wanted
-                address = wanted.address
-                content: bytes | int = request.plain or b""
+                address, content = request.wanted.address, request.plain or b""
                 children: Sequence[str] = ()
-                if request.events:
-                    content = len(parts)
-                    parts.append(part_of(request.events))
-                    objects += request.events
                 if address not in here and not log.follows(address):
                     if log.find(address).put is None:
                         early = True
                     else:
                         children = log.children(address)
-                led.append(Written(address, content, children))
-                node = wanted.task_path.rpartition(", ")[2]
-                if node and not node.startswith(_HIDDEN):
-                    nodes[node] = None
-                for _, channel, value in wanted.writes:
-                    if channel == ERROR:
-                        said.update(status="failed", error=str(value)[:_MOST_SAID])
-            if nodes:
-                said["logic_step"] = ", ".join(nodes)
+                if not request.events:
+                    led.append(Written(address, content, children))
+                    continue
+                led.append(Written(address, len(parts), children))
+                parts.append(part_of(request.events))
+                objects += request.events
+            drafts[at] = drafts[at]._replace(writes=led, **_said(some))
             if parts:
                 events = events_of(parts)
                 objects.append(events)
-                said["events"] = events.id
-            drafts[at] = drafts[at]._replace(**said)
+                drafts[at] = drafts[at]._replace(events=events.id)
         return early
+
+
+def _said(writes: Sequence[Request]) -> dict[str, Any]:
+    """What a commit says of the tasks whose writes it has: their nodes, and why one failed."""
+    nodes: dict[str, None] = {}
+    said: dict[str, Any] = {}
+    for request in writes:
+        wanted: Any = request.wanted
+        node = wanted.task_path.rpartition(", ")[2]
+        if node and not node.startswith(_HIDDEN):
+            nodes[node] = None
+        for _, channel, value in wanted.writes:
+            if channel == ERROR:
+                said = {"status": "failed", "error": str(value)[:_MOST_SAID]}
+    return {**said, "logic_step": ", ".join(nodes)} if nodes else said
 
 
 def _place_in(drafts: Sequence[Draft], address: Address) -> int:
