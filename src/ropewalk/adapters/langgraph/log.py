@@ -41,8 +41,8 @@ from ropewalk.store import Move, Operation, Scalar, Store
 from ropewalk.tree import Kind, Object, ObjectId, Reader, TreeWriter, get, load, make_commit
 
 _KEYS: Final = "keys"
-_MOST_PLACES: Final = 4096
-_MOST_STEPS: Final = 256
+_MOST_PLACES: Final = 1024
+_MOST_STEPS: Final = 64
 _NEAR: Final = 8
 _FIRST_PAGE, _LARGEST_PAGE = 8, 256
 
@@ -128,6 +128,8 @@ class Log:
             return self._best
         if namespace not in self._newest:
             self._newest[namespace] = self._newest_below(namespace)
+            while len(self._newest) > _MOST_PLACES:
+                del self._newest[next(iter(self._newest))]
         found = self._newest[namespace]
         return None if found is None else self.step(found)
 
@@ -534,8 +536,6 @@ class Log:
             before = None if known is None else self.step(known).address
             if before is None or address.id >= before.id:
                 self._newest[address.namespace] = id
-            while len(self._newest) > _MOST_PLACES:
-                del self._newest[next(iter(self._newest))]
 
     def _note(self, address: Address, place: Place) -> None:
         self._places[address] = place

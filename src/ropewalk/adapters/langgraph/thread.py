@@ -116,6 +116,8 @@ class Encoded(NamedTuple):
     record: bytes | None
     about: list[Object]
     values: Tree
+    nodes: str
+    """The nodes that ran before it."""
 
 
 class GraphThread:
@@ -425,7 +427,7 @@ class GraphThread:
             record, about = encode_record(self._codec, Record(said, put.metadata))
             values = self._warmed(namespace).write(put.checkpoint["channel_values"])
             self._codec.memo.turn()
-            return Encoded(request, put, record, about, values)
+            return Encoded(request, put, record, about, values, self._nodes(put))
         except MissingObjects:
             raise
         except RopewalkError as error:
@@ -437,6 +439,29 @@ class GraphThread:
             self._warm.pop(namespace, None)
             request.finish(error)
         return None
+
+    def _nodes(self, put: Put) -> str:
+        """The names of the nodes that ran between a checkpoint and the one before it."""
+        warm = self._warm[put.address.namespace]
+        now, before = put.checkpoint.get("versions_seen"), warm.seen
+        if type(now) is not dict:
+            return ""
+        if before is None and put.parent is not None:
+            before = self._seen_at(Address(put.address.namespace, put.parent))
+        # LangGraph goes on with the same dict.
+        warm.seen = {name: dict(one) if type(one) is dict else one for name, one in now.items()}
+        if before is None:
+            return ""
+        ran = [name for name, one in warm.seen.items() if before.get(name) != one]
+        return ", ".join([str(name) for name in ran if str(name)[:2] != _HIDDEN])
+
+    def _seen_at(self, address: Address) -> dict[str, Any] | None:
+        """What the nodes had seen at the newest checkpoint of a namespace, if that is the one."""
+        newest = None if self._log is None else self._log.newest(address.namespace)
+        if newest is None or newest.address != address:
+            return None
+        record = record_of(newest, Loader(self._objects.read, inspection_codec))
+        return record.checkpoint.get("versions_seen")
 
     # On top of the head.
 
@@ -498,7 +523,8 @@ class GraphThread:
             copy_of,
             record,
             about[-1].id if about else None,
-            description=f"{put.metadata.get('source', 'put')} {about_step}",
+            description=f"{put.metadata.get('source', 'put')} {about_step}".rstrip(),
+            logic_step=one.nodes,
         )
 
     def _known(self, log: Log, address: Address, before: Sequence[Draft]) -> Step | None:
@@ -596,7 +622,7 @@ class GraphThread:
                 led.append(Written(address, len(parts), children))
                 parts.append(part_of(request.events))
                 objects += request.events
-            drafts[at] = drafts[at]._replace(writes=led, **_said(some))
+            drafts[at] = drafts[at]._replace(writes=led, **_failed(some))
             if parts:
                 events = events_of(parts)
                 objects.append(events)
@@ -604,19 +630,16 @@ class GraphThread:
         return early
 
 
-def _said(writes: Sequence[Request]) -> dict[str, Any]:
-    """What a commit says of the tasks whose writes it has: their nodes, and why one failed."""
-    nodes: dict[str, None] = {}
-    said: dict[str, Any] = {}
+def _failed(writes: Sequence[Request]) -> dict[str, Any]:
+    """What a commit says of a task that failed."""
     for request in writes:
         wanted: Any = request.wanted
-        node = wanted.task_path.rpartition(", ")[2]
-        if node and not node.startswith(_HIDDEN):
-            nodes[node] = None
         for _, channel, value in wanted.writes:
             if channel == ERROR:
-                said = {"status": "failed", "error": str(value)[:_MOST_SAID]}
-    return {**said, "logic_step": ", ".join(nodes)} if nodes else said
+                node = wanted.task_path.rpartition(", ")[2]
+                text = str(value)[:_MOST_SAID].encode(errors="backslashreplace").decode()
+                return {"status": "failed", "error": text, "logic_step": node}
+    return {}
 
 
 def _place_in(drafts: Sequence[Draft], address: Address) -> int:

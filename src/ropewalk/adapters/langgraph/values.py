@@ -52,6 +52,8 @@ class ChannelValues:
         self._names: list[str] = []
         self._sorted: list[str] = []
         self._small: bytes | None = None
+        self.seen: dict[str, Any] | None = None
+        """Which versions of channels the nodes had seen at the checkpoint that was put last."""
 
     @property
     def held(self) -> int:
