@@ -35,7 +35,7 @@ from ropewalk.adapters.langgraph.checkpoints import (
 )
 from ropewalk.adapters.langgraph.names import CHECKPOINTS
 from ropewalk.codec import default_codec
-from ropewalk.errors import MissingObjects, PathNotFound
+from ropewalk.errors import MissingObjects, NotFound, PathNotFound
 from ropewalk.history import MAIN
 from ropewalk.store import Move, Operation, Scalar, Store
 from ropewalk.tree import Kind, Object, ObjectId, Reader, TreeWriter, get, load, make_commit
@@ -187,7 +187,7 @@ class Log:
                 first = self._gather(number, steps)
                 if address.namespace == ROOT and any(one.address == address for one in first):
                     self._gather_next(number, steps)
-        put, writers = self._in_base(put_key(b"", address), address)
+        put, writers = self._in_base(address)
         for step in sorted(steps.values(), key=_generation):
             if step.address == address:
                 put = step.commit.id
@@ -273,7 +273,7 @@ class Log:
 
     # What was written anew.
 
-    def _in_base(self, key: bytes, address: Address) -> tuple[ObjectId | None, list[ObjectId]]:
+    def _in_base(self, address: Address) -> tuple[ObjectId | None, list[ObjectId]]:
         found = self._index(key_of(b"", PUT, *address))
         return (found[0], list(found[1:])) if found else (None, [])
 
@@ -292,9 +292,10 @@ class Log:
 
     def walk(self) -> Iterator[Step]:
         """The commits of the chain, the newest first; as it is now, whatever lands meanwhile."""
-        id, base = self.target, self.state.base
-        number, size = self.sequence, 1
-        ahead: dict[ObjectId, Step] = {}
+        return self._walked(self.target, self.state.base, self.sequence)
+
+    def _walked(self, id: ObjectId | None, base: ObjectId | None, number: int) -> Iterator[Step]:
+        size, ahead = 1, dict[ObjectId, Step]()
         while id is not None:
             step = ahead.pop(id, None) or self._known.held(id)
             if step is None and number > 0 and size:
@@ -353,7 +354,8 @@ class Log:
         regular: list[Address] = []  # Found by the key of the put that they came with.
         last, best = self._last or self._last_put(), self.newest(ROOT)
         top = self.top if self._top is None else self._top
-        greatest = before = "" if best is None or best.address is None else best.address.id
+        greatest = "" if best is None or best.address is None else best.address.id
+        flags |= _disorder(drafts, top, greatest)
         for draft in drafts:
             address = draft.address
             is_root = address is not None and address.namespace == ROOT
@@ -365,19 +367,13 @@ class Log:
             if address is None:
                 continue
             keys[put_key(era, address)] = None
-            if address.id < top:
-                flags |= MIXED
-            top = max(top, address.id)
-            if address.namespace == ROOT:
-                if draft.aside or address.id < greatest:
-                    flags |= UNSORTED
-                greatest, last = max(greatest, address.id), address
+            last = address if is_root else last
         if len(keys) > 1 or several:
             flags |= SEVERAL
             keys.update([(writes_key(era, one), None) for one in regular])
         state = State(era, flags, base, newest, notes)
         metadata = _operation(era, list(keys), several or len(keys) > 1)
-        return self._chained(thread, drafts, state, self.head, metadata, before)
+        return self._chained(thread, drafts, state, self.head, metadata, greatest)
 
     def _last_put(self) -> Address | None:
         """The graph's own checkpoint that was put last in this era; None if that is not sure."""
@@ -390,7 +386,8 @@ class Log:
 
     def noting(self, thread: str, pins: Mapping[str, Address]) -> Landing:
         """A commit that says which checkpoints are pinned."""
-        assert self.head is not None
+        if self.head is None:
+            raise NotFound(f"thread {thread!r:.80} was deleted meanwhile")
         draft = Draft(self.head.commit.root, description="pins")
         noted = {name: list(where) for name, where in pins.items()}
         return self._chained(thread, [draft], self.state, self.head, {}, "", noted)
@@ -404,21 +401,10 @@ class Log:
     ) -> Landing:
         """A chain that takes the place of this one."""
         sent = list(objects)
-        state = State(os.urandom(8))
         if not drafts:
             return Landing([], [], [], Move(CHECKPOINTS, self.target, None), {})
-        flags, top, greatest = 0, "", ""
-        for draft in drafts:
-            if draft.address is None:
-                continue
-            if draft.address.id < top:
-                flags |= MIXED
-            top = max(top, draft.address.id)
-            if draft.address.namespace == ROOT:
-                if draft.aside or draft.address.id < greatest:
-                    flags |= UNSORTED
-                greatest = max(greatest, draft.address.id)
-        state = state._replace(flags=flags | self.state.flags & EARLY)
+        flags = _disorder(drafts, "", "") | self.state.flags & EARLY
+        state = State(os.urandom(8), flags)
         made = self._chained(thread, drafts, state, None, {})
         index = TreeWriter(default_codec).write(_index_of(made.steps))
         base = Draft(drafts[-1].root, metadata=index.root, description="kept")
@@ -583,6 +569,23 @@ class Steps:
             self._held.popitem(last=False)
 
 
+def _disorder(drafts: Sequence[Draft], top: str, greatest: str) -> int:
+    """The flags that say how the ids of new checkpoints do not ascend."""
+    flags = 0
+    for draft in drafts:
+        if draft.address is None:
+            continue
+        namespace, id = draft.address
+        if id < top:
+            flags |= MIXED
+        top = max(top, id)
+        if namespace == ROOT:
+            if draft.aside or id < greatest:
+                flags |= UNSORTED
+            greatest = max(greatest, id)
+    return flags
+
+
 def _operation(era: bytes, keys: list[bytes], several: bool) -> dict[str, Scalar]:
     if several:
         return {"key": key_of(era, ALL, ROOT), _KEYS: b"".join(keys)}
@@ -618,19 +621,19 @@ def _checkpoint_id(step: Step) -> str:
 
 def listed(log: Log, namespace: str | None = None) -> Iterator[Listed]:
     """The checkpoints of a log by their ids, the greatest first; of one namespace, or of all."""
-    found = _in_chain(log, namespace)
+    found = _in_chain(log.walk(), namespace)
     odd = UNSORTED | MIXED | EARLY if namespace != ROOT else UNSORTED | EARLY
     if not log.state.flags & odd:
         return found
     return iter(sorted(found, key=lambda one: one.address.id, reverse=True))
 
 
-def _in_chain(log: Log, namespace: str | None) -> Iterator[Listed]:
+def _in_chain(chain: Iterator[Step], namespace: str | None) -> Iterator[Listed]:
     """Checkpoints as the chain has them, the newest first, each with what came after it."""
     seen: dict[Address, list[tuple[Step, Written]]] = {}
     """Writes of checkpoints that are still to come, the newest first; later of those that were."""
     met: set[Address] = set()
-    for step in log.walk():
+    for step in chain:
         for one in reversed(step.writes):
             if namespace is None or one.address.namespace == namespace:
                 seen.setdefault(one.address, []).append((step, one))

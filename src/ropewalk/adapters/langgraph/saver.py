@@ -248,10 +248,8 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
     ) -> Iterator[CheckpointTuple]:
         thread = self._thread(name)
         reader = thread.reader()
-        namespace = None if asked is None else asked.namespace
-        found = thread.history(namespace, before)
-        if asked is not None and asked.id is not None:
-            found = (one for one in found if one.address.id == asked.id)
+        _, namespace, id = asked or (name, None, None)
+        found = thread.history(namespace, id, before)
         if wanted:
             found = (one for one in found if _fits(reader.record(one.step).metadata, wanted))
         for one in reader.read(found):

@@ -195,10 +195,23 @@ class GraphThread:
             values = history.values(step)  # Of a moment that is past: not to be kept warm.
         return Found(address, record, step.parent, values, history.pending(writes))
 
-    def history(self, namespace: str | None, before: str | None) -> Iterator[Listed]:
+    def history(
+        self, namespace: str | None, id: str | None = None, before: str | None = None
+    ) -> Iterator[Listed]:
         """The checkpoints by their ids, the greatest first, as they are now."""
-        found = listed(self.look(), namespace)
-        return found if before is None else (one for one in found if one.address.id < before)
+        with self._coding:
+            log = self.look()
+            if id is None or namespace is None:
+                found = listed(log, namespace)
+            else:
+                place = log.find(address := Address(namespace, id))
+                there = [] if place.put is None else [log.step(place.put)]
+                found = iter([Listed(step, log.writes(place, address)) for step in there])
+        return (
+            one
+            for one in found
+            if (before is None or one.address.id < before) and id in (None, one.address.id)
+        )
 
     def reader(self) -> History:
         """What reads many checkpoints, and shares what they share."""
