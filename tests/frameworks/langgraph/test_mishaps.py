@@ -70,7 +70,7 @@ def test_a_run_that_stops_while_it_encodes_leaves_nothing_half_stored(
         put(saver, config_of(), {"a": LINES})
         thread: Any = saver._thread("t")
         with monkeypatch.context() as patched:
-            patched.setattr(thread._codec.memo, "turn", _interrupt)
+            patched.setattr(thread._codec, "turn", _interrupt)
             with pytest.raises(KeyboardInterrupt):
                 put(saver, config_of(), {"a": [*LINES, "new" * 2000]})
         put(saver, config_of(), {"a": [*LINES, "new" * 2000, "last"]})

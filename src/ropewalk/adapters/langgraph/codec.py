@@ -42,7 +42,7 @@ _BUILT_IN: Final = frozenset(
 class GraphCodec(Codec):
     """Encodes and decodes what one thread of LangGraph holds. Not for several threads.
 
-    `memo` remembers records: call `memo.turn()` after each checkpoint. It takes about
+    Records are remembered: call `turn` after each checkpoint. It takes about
     `memory` bytes; with 0 nothing that is decoded is remembered, which is faster for those
     who only read.
     """
@@ -55,6 +55,11 @@ class GraphCodec(Codec):
         self.remembers = memory > 0
         self._quick: set[type] = set()
         """Classes of which records were remembered."""
+
+    def turn(self) -> None:
+        """Say that a checkpoint was written, which used all that is still needed."""
+        if self._quick:
+            self.memo.turn()
 
     # Encoding.
 

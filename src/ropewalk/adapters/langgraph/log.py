@@ -37,7 +37,7 @@ from ropewalk.adapters.langgraph.names import CHECKPOINTS
 from ropewalk.codec import default_codec
 from ropewalk.errors import MissingObjects, NotFound, PathNotFound
 from ropewalk.history import MAIN
-from ropewalk.store import Move, Operation, Scalar, Store
+from ropewalk.store import Move, Operation, Scalar, Store, View
 from ropewalk.tree import Kind, Object, ObjectId, Reader, TreeWriter, get, load, make_commit
 
 _KEYS: Final = "keys"
@@ -95,14 +95,16 @@ class Log:
     It follows what is landed through it. Who sees that others landed something makes another.
     """
 
-    def __init__(self, store: Store, space: str, read: Reader, known: Steps) -> None:
+    def __init__(
+        self, store: Store, space: str, read: Reader, known: Steps, view: View | None = None
+    ) -> None:
         self._store, self.space, self.read = store, space, read
         self._known = known
-        ref = store.ref(space, CHECKPOINTS)
-        self.sequence = store.view(space).sequence if ref is None else ref.sequence
-        self.target = None if ref is None else ref.target
+        view = store.view(space, CHECKPOINTS) if view is None else view
+        self.sequence = view.sequence
+        self.target = view.refs[0].target if view.refs else None
         """The commit that the ref of the thread leads to."""
-        self.head = None if ref is None else known.step(ref.target)
+        self.head = None if self.target is None else known.step(self.target)
         self.state = State() if self.head is None else self.head.state
         if self.head is None and self.sequence:
             self.state = State(era=os.urandom(8))  # Of a thread that was deleted.
@@ -113,6 +115,14 @@ class Log:
         self._top: str | None = None
         self._last: Address | None = None
         """The graph's own checkpoint that was put last, if that is known."""
+        self._several: dict[bytes, list[int]] | None = None
+        """The operations that have several keys, by each of them, once they were looked at."""
+        self._is_whole = self.head is None
+        """Whether all that is in the chain is known: it began here, and nothing was let go."""
+
+    def is_at(self, view: View) -> bool:
+        """Whether the chain is as a view of the space shows it."""
+        return self.target == (view.refs[0].target if view.refs else None)
 
     def step(self, id: ObjectId) -> Step:
         """A commit of the chain."""
@@ -127,9 +137,8 @@ class Log:
                 self._best = self.step(self.state.newest)
             return self._best
         if namespace not in self._newest:
-            self._newest[namespace] = self._newest_below(namespace)
-            while len(self._newest) > _MOST_PLACES:
-                del self._newest[next(iter(self._newest))]
+            known = None if self._is_whole else self._newest_below(namespace)
+            self._set_newest(namespace, known)
         found = self._newest[namespace]
         return None if found is None else self.step(found)
 
@@ -137,7 +146,9 @@ class Log:
         """Where a checkpoint is; its put is None if it is not in the chain."""
         place = self._places.get(address)
         if place is None:
-            place = _NOWHERE if self.head is None else self._looked_up(address)
+            if self._is_whole or (self.is_ahead(address) and not self.state.flags & EARLY):
+                return _NOWHERE
+            place = self._looked_up(address)
             self._note(address, place)
         return place
 
@@ -166,6 +177,10 @@ class Log:
                 found.append(step.origin)
         return found
 
+    def is_ahead(self, address: Address) -> bool:
+        """Whether an id is greater than all that are in the chain."""
+        return not self.state.flags & MIXED and address.id > self.top
+
     def follows(self, address: Address) -> bool:
         """Whether a checkpoint is the last one of its namespace, so that nothing follows it."""
         if self.state.flags & (UNSORTED | MIXED):
@@ -182,11 +197,10 @@ class Log:
         if address.namespace == ROOT:
             for number in self._store.find(self.space, writes_key(era, address)):
                 self._gather(number, steps)
-        for number, keys in self._with_several_keys():
-            if put_key(era, address) in keys or writes_key(era, address) in keys:
-                first = self._gather(number, steps)
-                if address.namespace == ROOT and any(one.address == address for one in first):
-                    self._gather_next(number, steps)
+        for number in self._with_several_keys(put_key(era, address), writes_key(era, address)):
+            brought = self._gather(number, steps)
+            if address.namespace == ROOT and any(one.address == address for one in brought):
+                self._gather_next(number, steps)
         put, writers = self._in_base(address)
         for step in sorted(steps.values(), key=_generation):
             if step.address == address:
@@ -196,14 +210,9 @@ class Log:
         return Place(put, tuple(dict.fromkeys(writers)))
 
     def _newest_below(self, namespace: str) -> ObjectId | None:
-        if self.head is None:
-            return None
         key, steps = key_of(self.state.era, NAMESPACE, namespace), dict[ObjectId, Step]()
-        for number in self._store.find(self.space, key):
+        for number in (*self._store.find(self.space, key), *self._with_several_keys(key)):
             self._gather(number, steps)
-        for number, keys in self._with_several_keys():
-            if key in keys:
-                self._gather(number, steps)
         base = self._index(key_of(b"", NAMESPACE, namespace))
         found = [*steps.values(), *[self.step(id) for id in base[:1] if id is not None]]
         of = [
@@ -241,16 +250,24 @@ class Log:
                     return
             number, size = page[-1].sequence, min(4 * size, _LARGEST_PAGE)
 
-    def _with_several_keys(self) -> Iterator[tuple[int, set[bytes]]]:
-        """The operations that have several keys, and were not taken back."""
+    def _with_several_keys(self, *keys: bytes) -> list[int]:
+        """The operations that have one of these keys among several, and were not taken back."""
         if not self.state.flags & SEVERAL:
-            return
-        for number in self._store.find(self.space, key_of(self.state.era, ALL, ROOT)):
-            (operation,) = self._store.operations(self.space, number - 1, 1)
-            listed = operation.metadata.get(_KEYS)
-            if type(listed) is bytes and not self._is_taken_back(operation):
-                size = KEY_SIZE
-                yield number, {listed[at : at + size] for at in range(0, len(listed), size)}
+            return []
+        if self._several is None:
+            self._several = {}
+            for number in self._store.find(self.space, key_of(self.state.era, ALL, ROOT)):
+                (operation,) = self._store.operations(self.space, number - 1, 1)
+                if not self._is_taken_back(operation):
+                    self._note_keys(number, operation.metadata)
+        found = [number for key in keys for number in self._several.get(key, ())]
+        return sorted(set(found))
+
+    def _note_keys(self, number: int, metadata: Mapping[str, Scalar]) -> None:
+        listed = metadata.get(_KEYS)
+        if self._several is not None and type(listed) is bytes:
+            for at in range(0, len(listed), KEY_SIZE):
+                self._several.setdefault(listed[at : at + KEY_SIZE], []).append(number)
 
     def _is_taken_back(self, operation: Operation) -> bool:
         """Whether what an operation brought is in the log, and not in the chain."""
@@ -496,11 +513,15 @@ class Log:
         """Take what was landed for the end of the chain."""
         self.sequence = sequence
         self._known.add(landing.steps)
+        self._note_keys(sequence, landing.metadata)
         for step in landing.steps:
             address, id = step.address, step.commit.id
             if address is not None:
-                known = self._places.get(address, _NOWHERE)
-                self._note(address, Place(id, known.writers))
+                known = self._places.get(address)
+                if known is not None:
+                    self._note(address, Place(id, known.writers))
+                elif self._is_whole or not step.state.flags & EARLY:
+                    self._note(address, Place(id, ()))  # Else it may have writes already.
                 if address.namespace == ROOT:
                     self._last = address
                     if step.state.newest == id:
@@ -510,23 +531,30 @@ class Log:
                 if self._top is not None and address.id > self._top:
                     self._top = address.id
             for one in step.writes:
-                place = self._places.get(one.address)
+                place = self._places.get(one.address, _NOWHERE if self._is_whole else None)
                 if place is not None and id not in place.writers:
-                    self._places[one.address] = Place(place.put, (*place.writers, id))
+                    self._note(one.address, Place(place.put, (*place.writers, id)))
             self.head, self.state, self.target = step, step.state, id
 
     def _advance(self, address: Address, id: ObjectId) -> None:
         """Take a put for the newest of a subgraph, where that is known."""
-        if address.namespace in self._newest:
-            known = self._newest[address.namespace]
+        if self._is_whole or address.namespace in self._newest:
+            known = self._newest.get(address.namespace)
             before = None if known is None else self.step(known).address
             if before is None or address.id >= before.id:
-                self._newest[address.namespace] = id
+                self._set_newest(address.namespace, id)
+
+    def _set_newest(self, namespace: str, id: ObjectId | None) -> None:
+        self._newest[namespace] = id
+        while len(self._newest) > _MOST_PLACES:
+            del self._newest[next(iter(self._newest))]
+            self._is_whole = False
 
     def _note(self, address: Address, place: Place) -> None:
         self._places[address] = place
         while len(self._places) > _MOST_PLACES:
             self._places.popitem(last=False)
+            self._is_whole = False
 
 
 class Steps:

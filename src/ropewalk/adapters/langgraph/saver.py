@@ -46,7 +46,7 @@ _ADDRESSED: Final = "__ropewalk_checkpoint"
 _MOST_THREADS: Final = 256
 _MOST_HELD: Final = 128 << 20
 """About how many bytes are held of all threads that were asked for lately."""
-_LOOK_EVERY: Final = 16
+_LOOK_EVERY: Final = 64
 _FIRST_SLICE: Final = 8
 _LARGEST_SLICE: Final = 256
 _callers: ContextVar[tuple[Any, ...]] = ContextVar("callers", default=())

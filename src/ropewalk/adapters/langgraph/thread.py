@@ -39,7 +39,7 @@ from ropewalk.codec import format_path, inspection_codec
 from ropewalk.errors import MissingObjects, NotStorable, RefMoved, RopewalkError, ThreadConflict
 from ropewalk.history.commits import Backoff, Commits
 from ropewalk.history.object_cache import SharedObjects
-from ropewalk.store import Operation, Store
+from ropewalk.store import Operation, Store, View
 from ropewalk.tree import Loader, Object, ObjectId, TreeWriter
 from ropewalk.tree import Written as Tree
 
@@ -161,16 +161,18 @@ class GraphThread:
 
     def look(self) -> Log:
         """The log as it is now."""
-        ref = self._store.ref(self.space, CHECKPOINTS)
+        view = self._store.view(self.space, CHECKPOINTS)
         with self._coding:
             log = self._log
-            if log is None or log.target != (None if ref is None else ref.target):
-                log = self._look_anew()
+            if log is not None and view.sequence < log.sequence:
+                view = self._store.view(self.space, CHECKPOINTS)  # It went on since.
+            if log is None or not log.is_at(view):
+                log = self._look_anew(view)
             return log
 
-    def _look_anew(self) -> Log:
+    def _look_anew(self, view: View | None = None) -> Log:
         """The log, after others wrote. What is warm is looked up before it is needed again."""
-        log = self._log = Log(self._store, self.space, self._objects.read, self._steps)
+        log = self._log = Log(self._store, self.space, self._objects.read, self._steps, view)
         self._epoch = None
         return log
 
@@ -439,7 +441,7 @@ class GraphThread:
             said = {name: one for name, one in put.checkpoint.items() if name != "channel_values"}
             record, about = encode_record(self._codec, Record(said, put.metadata))
             values = self._warmed(namespace).write(put.checkpoint["channel_values"])
-            self._codec.memo.turn()
+            self._codec.turn()
             return Encoded(request, put, record, about, values, self._nodes(put))
         except MissingObjects:
             raise
@@ -625,7 +627,7 @@ class GraphThread:
                 address, content = request.wanted.address, request.plain or b""
                 children: Sequence[str] = ()
                 if address not in here and not log.follows(address):
-                    if log.find(address).put is None:
+                    if log.is_ahead(address) or log.find(address).put is None:
                         early = True
                     else:
                         children = log.children(address)
