@@ -1,4 +1,3 @@
-
 import pytest
 
 from ropewalk.store import SqliteStore
@@ -8,4 +7,4 @@ from ropewalk.testing import StoreContract
 class TestSqlite(StoreContract):
     @pytest.fixture
     def open_store(self, tmp_path):
-        return lambda clock: SqliteStore(tmp_path/"s", clock=clock, durability="relaxed")
+        return lambda clock: SqliteStore(tmp_path / "s", clock=clock, durability="relaxed")

@@ -15,7 +15,7 @@ from ropewalk.store._names import check_space
 from ropewalk.store._reading import fetch_chains, read_bases, read_objects
 from ropewalk.store._records import Operation, Stored, check_ids
 from ropewalk.store.asynchronous import twin
-from ropewalk.tree._objects import Object, ObjectId, Reader
+from ropewalk.tree.objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report

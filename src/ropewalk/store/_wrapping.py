@@ -19,7 +19,7 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
-from ropewalk.tree._objects import Object, ObjectId
+from ropewalk.tree.objects import Object, ObjectId
 
 R = TypeVar("R")
 

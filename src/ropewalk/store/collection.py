@@ -34,7 +34,7 @@ from ropewalk.store.segment import Packed, build, commits_in, without
 
 if TYPE_CHECKING:
     from ropewalk.store.log import LogStore
-    from ropewalk.tree._objects import ObjectId
+    from ropewalk.tree.objects import ObjectId
 
 _ATTEMPTS: Final = 8
 

@@ -51,16 +51,16 @@ from ropewalk.store.record import (
     write_id_of,
 )
 from ropewalk.store.segment import Packed, Segment
-from ropewalk.tree._commits import Commit
-from ropewalk.tree._objects import Kind, Object, ObjectId, object_id
-from ropewalk.tree._parts import links
+from ropewalk.tree.commits import Commit
+from ropewalk.tree.nodes import links
+from ropewalk.tree.objects import Kind, Object, ObjectId, object_id
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
     from ropewalk.store._collecting import Collected, Progress
     from ropewalk.store._statistics import Stats
     from ropewalk.store.collection import Sweep
-    from ropewalk.tree._objects import Reader
+    from ropewalk.tree.objects import Reader
 
 LARGE_COMMIT: Final = 256 * 1024
 """What a commit of more bytes brings is shared, but for what leads to other nodes."""

@@ -8,7 +8,7 @@ from ropewalk.tree.commits import Commit, check_commit, make_commit, read_commit
 from ropewalk.tree.edit import fingerprint, get, insert, put, remove
 from ropewalk.tree.map import Map
 from ropewalk.tree.mergers import ABSENT, CannotMerge, Merger, Mergers, PathConflict
-from ropewalk.tree.nodes import check_links, links
+from ropewalk.tree.nodes import check_links, link, links
 from ropewalk.tree.objects import (
     ID_SIZE,
     Kind,
@@ -18,7 +18,7 @@ from ropewalk.tree.objects import (
     make_object,
     object_id,
 )
-from ropewalk.tree.read import load
+from ropewalk.tree.read import Loader, load
 from ropewalk.tree.three_way_merge import merge
 from ropewalk.tree.writer import TreeWriter, Written
 
@@ -30,6 +30,7 @@ __all__ = [
     "Commit",
     "Edited",
     "Kind",
+    "Loader",
     "Map",
     "Merger",
     "Mergers",
@@ -45,6 +46,7 @@ __all__ = [
     "fingerprint",
     "get",
     "insert",
+    "link",
     "links",
     "load",
     "make_commit",

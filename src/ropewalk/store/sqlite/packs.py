@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress
-from ropewalk.tree._objects import Kind, Object, ObjectId
+from ropewalk.tree.objects import Kind, Object, ObjectId
 
 LARGE: Final = 256 * 1024
 """A pack of more bytes is a file: SQLite would write it twice, and read it slower."""

@@ -42,7 +42,7 @@ from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS
 from ropewalk.store.sqlite.scratch import SqliteScratch
 from ropewalk.store.sqlite.search_index import SqliteTextIndex
 from ropewalk.store.sqlite.side import SideFile
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 RELAXED: Final = "store.relaxed"
 """An empty file that marks a store once written without syncing, where a torn log is no proof."""

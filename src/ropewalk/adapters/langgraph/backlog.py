@@ -11,9 +11,8 @@ import asyncio
 import random
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from ropewalk.errors import InvalidInput
 
@@ -49,13 +48,17 @@ class Backlog:
 
     def next_version(self, current: str | int | float | None) -> str:
         """A version that is greater, and that nobody else gives out."""
-        number = _number(current)
+        try:
+            number = 0 if current is None else int(str(current).partition(".")[0])
+        except ValueError:
+            raise InvalidInput(
+                f"a version begins with a whole number, not {current!r:.80}"
+            ) from None
         version = f"{number + 1:032}.{random.getrandbits(32):010}"
         with self._changed:
             chain = self._chains.get(str(current)) or _Chain()
-            while self._is_behind(chain) and not _on_event_loop():
-                if not self._changed.wait(_PATIENCE):
-                    break
+            if len(chain.versions) >= self._most:
+                self._wait_for(chain)
             chain.versions.append(version)
             self._chains[version] = chain
             while len(self._chains) > _MOST_KNOWN:
@@ -63,35 +66,40 @@ class Backlog:
                 of.versions.remove(oldest)
         return version
 
-    def _is_behind(self, chain: _Chain) -> bool:
-        return chain.is_stored and not chain.failed and len(chain.versions) >= self._most
+    def _wait_for(self, chain: _Chain) -> None:
+        """Wait until a run is not too far ahead."""
+        while chain.is_stored and not chain.failed and len(chain.versions) >= self._most:
+            if _on_event_loop() or not self._changed.wait(_PATIENCE):
+                return
 
-    @contextmanager
-    def storing(self, versions: Collection[str | int | float]) -> Iterator[None]:
-        """While a checkpoint with new versions is being stored."""
-        mine = max((one for one in versions if isinstance(one, str)), default="")
+    def begin(self, versions: Mapping[str, str | int | float]) -> Storing:
+        """Say that a checkpoint with new versions is about to be stored."""
+        mine = max([one for one in versions.values() if isinstance(one, str)], default="")
         with self._changed:
             chain = self._chains.get(mine) or _Chain()
             chain.is_stored = True
-        try:
-            yield
-        except BaseException:
-            chain.failed = True
-            raise
-        finally:
-            with self._changed:
-                # Puts of one run follow each other, so what was given out before is done with.
-                while chain.versions and chain.versions[0] <= mine:
-                    del self._chains[chain.versions.popleft()]
-                self._changed.notify_all()
+        return Storing(self, chain, mine)
+
+    def end(self, chain: _Chain, version: str, failed: bool) -> None:
+        """Let who waits go on, after a checkpoint was stored or was not."""
+        with self._changed:
+            chain.failed |= failed
+            # Puts of one run follow each other, so what was given out before is done with.
+            while chain.versions and chain.versions[0] <= version:
+                del self._chains[chain.versions.popleft()]
+            self._changed.notify_all()
 
 
-def _number(version: str | int | float | None) -> int:
-    """Which version of its channel one is."""
-    try:
-        return 0 if version is None else int(str(version).partition(".")[0])
-    except ValueError:
-        raise InvalidInput(f"a version begins with a whole number, not {version!r:.80}") from None
+class Storing(NamedTuple):
+    """A checkpoint that is being stored."""
+
+    backlog: Backlog
+    chain: _Chain
+    version: str
+
+    def end(self, failed: bool = False) -> None:
+        """Say what became of it."""
+        self.backlog.end(self.chain, self.version, failed)
 
 
 def _on_event_loop() -> bool:

@@ -1,38 +1,41 @@
 """A store in which every LangGraph thread is shown as a timeline.
 
-The index of a thread has all that a timeline would say. So nothing is stored twice: commits,
-branches and operations are made of it when somebody looks. The newest checkpoint is the head
-of `main`; where a thread forked, what was left has a branch of its own; what lost a race
-against another run is on a branch that says so; pinned checkpoints have tags.
+The commits of a thread are one chain, of all its namespaces and forks. A timeline shows where
+each checkpoint came from: its commits, branches and operations are made of the chain when
+somebody looks. The newest checkpoint is the head of `main`; where a thread forked, what was left
+has a branch of its own; what lost a race against another run is on a branch that says so; pinned
+checkpoints have tags.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, NoReturn
+from datetime import datetime
+from typing import Any, Final, NamedTuple, NoReturn
 
-from ropewalk.adapters.langgraph._entries import Entry, Record
-from ropewalk.adapters.langgraph._index import PINS, ROOT, Index, noted_name
-from ropewalk.adapters.langgraph._names import CHECKPOINTS, TENANT, thread_of
-from ropewalk.adapters.langgraph._steps import make_step, nodes_between
-from ropewalk.codec import default_codec, inspection_codec
+from ropewalk.adapters.langgraph.checkpoints import ROOT, Record, Step, record_of
+from ropewalk.adapters.langgraph.log import Log, Steps, listed
+from ropewalk.adapters.langgraph.names import CHECKPOINTS, TENANT
+from ropewalk.codec import inspection_codec
 from ropewalk.errors import InvalidInput
 from ropewalk.history import MAIN
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name
 from ropewalk.store._decide import Batch
 from ropewalk.store._wrapping import WrapperStore
-from ropewalk.tree import Commit, Kind, Object, ObjectId, Reader, make_object
-from ropewalk.tree._load import Loader
-from ropewalk.tree._parts import linked
+from ropewalk.tree import Commit, Loader, Object, ObjectId, Reader, make_commit
 
+CHECKPOINT: Final = "checkpoint"
+"""Under this name the extension of a shown commit has the id of its checkpoint."""
+
+_HIDDEN: Final = ("__input__", "__start__", "__interrupt__")
 _MAIN: Final = ref_name("branch", MAIN)
 
 
 class Shown(NamedTuple):
     """A thread as a timeline."""
 
-    root: ObjectId
-    """Of the index that it was made of."""
+    head: ObjectId
+    """Of the chain that it was made of."""
     commits: dict[ObjectId, Object]
     refs: dict[str, ObjectId]
     operations: list[Operation]
@@ -98,31 +101,30 @@ class ShownStore(WrapperStore):
         if ref is None:
             return None
         known = self._shown.get(space)
-        if known is None or known.root != ref.target:
+        if known is None or known.head != ref.target:
             known = self._shown[space] = self._made(space, ref.target)
             self._commits.update(known.commits)
         return known
 
-    def _made(self, space: str, root: ObjectId) -> Shown:
+    def _made(self, space: str, head: ObjectId) -> Shown:
         read = self.inner.reader(space)
-        index = Index(root, read)
-        name = thread_of(space) or noted_name(root, read)
+        log = Log(self.inner, space, read, Steps(read))
+        assert log.head is not None
         loader = Loader(read, inspection_codec)
         found = {
-            one.address.id: (one.entry, Record.read(one.entry, loader))
-            for one in index.newest_first(ROOT)
+            one.address.id: (one.step, record_of(one.step, loader)) for one in listed(log, ROOT)
         }
-        maker = _Maker(space, name, found)
+        maker = _Maker(space, log.head.commit.agent, found)
         for id in reversed(found):
             maker.show(id)
-        pins = index.notes(default_codec).get(PINS, {})
-        return maker.shown(root, {pin: id for pin, (where, id) in pins.items() if where == ROOT})
+        pins = {name: one.id for name, one in log.pins().items() if one.namespace == ROOT}
+        return maker.shown(head, pins)
 
 
 class _Maker:
     """Makes a timeline of checkpoints, parents before children."""
 
-    def __init__(self, space: str, name: str, found: Mapping[str, tuple[Entry, Record]]) -> None:
+    def __init__(self, space: str, name: str, found: Mapping[str, tuple[Step, Record]]) -> None:
         self._space, self._name, self._found = space, name, found
         self._made: dict[str, Commit] = {}
         self._objects: dict[ObjectId, Object] = {}
@@ -134,23 +136,19 @@ class _Maker:
         line: list[str] = []
         while id in self._found and id not in self._made and id not in line:
             line.append(id)
-            id = self._found[id][1].parent or ""
+            id = self._found[id][0].parent or ""
         for one in reversed(line):
             self._add(one)
 
     def _add(self, id: str) -> None:
-        entry, record = self._found[id]
-        parent = self._made.get(record.parent or "")
-        before = None if parent is None else self._found[record.parent or ""][1].checkpoint
+        step, record = self._found[id]
+        parent = self._made.get(step.parent or "")
+        before = None if parent is None else self._found[step.parent or ""][1].checkpoint
         nodes = nodes_between(before, record.checkpoint)
-        values = linked(entry.values)
-        if values is None:
-            whole = make_object(Kind.VALUE, entry.values)
-            values, self._objects[whole.id] = whole.id, whole
-        commit, made = make_step(self._name, record, values, parent, nodes)
+        commit, made = make_step(self._name, record, step.commit.root, parent, nodes)
         self._made[id], self._objects[commit.id] = commit, made
         follows = None if parent is None else parent.id
-        if record.aside:
+        if step.aside:
             self._move(self._branch_at(follows) or _branch("aside", commit.id), commit)
         else:
             self._advance(commit, follows)
@@ -182,11 +180,11 @@ class _Maker:
             Operation(self._space, number, moves, f"{number:032x}", commit.time, 1, about)
         )
 
-    def shown(self, root: ObjectId, pins: Mapping[str, str]) -> Shown:
+    def shown(self, head: ObjectId, pins: Mapping[str, str]) -> Shown:
         """The timeline that was made."""
         ids = {id: commit.id for id, commit in self._made.items()}
         tags = {ref_name("tag", pin): ids[id] for pin, id in pins.items() if id in ids}
-        return Shown(root, self._objects, {**self._refs, **tags}, self._operations, ids)
+        return Shown(head, self._objects, {**self._refs, **tags}, self._operations, ids)
 
 
 def _branch(kind: str, commit: ObjectId) -> str:
@@ -198,3 +196,36 @@ def _refuse(space: str) -> NoReturn:
         f"{space!r:.80} is a thread of LangGraph: only a graph changes it. Run the graph from an "
         "earlier checkpoint, or use its update_state."
     )
+
+
+def make_step(
+    thread: str, record: Record, values: ObjectId, parent: Commit | None, nodes: str
+) -> tuple[Commit, Object]:
+    """The commit of a checkpoint."""
+    metadata = record.metadata
+    return make_commit(
+        values,
+        () if parent is None else (parent.id,),
+        generation=1 if parent is None else parent.generation + 1,
+        time=_microseconds(record.checkpoint.get("ts")),
+        agent=thread,
+        branch=MAIN,
+        description=f"{metadata.get('source', 'put')} {metadata.get('step', '')}".strip(),
+        logic_step=nodes,
+        extension={CHECKPOINT: str(record.checkpoint["id"])},
+    )
+
+
+def nodes_between(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
+    """The names of the nodes that ran between two checkpoints."""
+    seen = (before or {}).get("versions_seen") or {}
+    now = after.get("versions_seen") or {}
+    ran = [node for node in now if now[node] != seen.get(node) and node not in _HIDDEN]
+    return ", ".join(map(str, ran))
+
+
+def _microseconds(time: Any) -> int:
+    try:
+        return int(datetime.fromisoformat(time).timestamp() * 1_000_000)
+    except (TypeError, ValueError, OverflowError):
+        return 0

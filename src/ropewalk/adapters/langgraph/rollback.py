@@ -13,20 +13,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from random import getrandbits
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID, uuid1
 
-from ropewalk.adapters.langgraph._entries import Address, Entry, Record
-from ropewalk.adapters.langgraph._index import ROOT, Index, Listed
-from ropewalk.adapters.langgraph._names import CHECKPOINTS
+from ropewalk.adapters.langgraph.checkpoints import (
+    ROOT,
+    Address,
+    Draft,
+    Record,
+    Step,
+    encode_record,
+    record_of,
+)
+from ropewalk.adapters.langgraph.log import Log, Steps, listed
+from ropewalk.adapters.langgraph.names import CHECKPOINTS
 from ropewalk.codec import inspection_codec
 from ropewalk.errors import NotFound, RefMoved
 from ropewalk.history import History
-from ropewalk.store import Move, Operation, Scalar
-from ropewalk.tree import ObjectId
-from ropewalk.tree._builder import Builder
-from ropewalk.tree._load import Loader
-from ropewalk.tree._parts import links_in
+from ropewalk.store import Operation, Scalar
+from ropewalk.tree import Loader, Object, ObjectId, TreeWriter
 
 _KEPT: Final = ("counters_since_delta_snapshot", "ropewalk_memory")
 """What the metadata of a copy takes over from the original."""
@@ -40,22 +45,19 @@ _NOT_BEGUN: Final = -2
 """The step number of a graph that has not run yet."""
 
 
-class Head(NamedTuple):
-    """The newest checkpoint of a graph, and the index in which it was seen."""
-
-    root: ObjectId | None
-    id: str | None
-
-
-def head_of(history: History, root: ObjectId | None) -> Head:
-    """The newest checkpoint in an index."""
-    index = Index(root, history.read)
-    found = index.newest(ROOT, Loader(history.read, inspection_codec))
-    return Head(root, None if found is None else found.address.id)
+def newest_at(history: History, head: ObjectId | None) -> str | None:
+    """The id of a graph's newest checkpoint, as a head of its thread says it."""
+    if head is None:
+        return None
+    steps = Steps(history.read)
+    newest = steps.step(head).state.newest
+    address = None if newest is None else steps.step(newest).address
+    return None if address is None else address.id
 
 
 def fork_at(
     history: History,
+    thread: str,
     id: str,
     head: str | None,
     action: str,
@@ -66,107 +68,113 @@ def fork_at(
     Raises `RefMoved` if `head` is not the newest checkpoint any more.
     """
     while True:
-        ref = history.store.ref(history.space, CHECKPOINTS)
-        seen = head_of(history, None if ref is None else ref.target)
-        if seen.id != head:
-            raise RefMoved(CHECKPOINTS, None, seen.root)
-        fork = _Fork(history, seen.root)
+        log = Log(history.store, history.space, history.read, Steps(history.read))
+        newest = log.newest(ROOT)
+        if (newest and newest.address and newest.address.id) != head:
+            raise RefMoved(CHECKPOINTS, None, log.target)
+        fork = _Fork(log)
         made = fork.copy(Address(ROOT, id), None)
-        for namespace in fork.index.namespaces():
+        for namespace, steps in fork.steps.items():
             # The memory of subgraphs that have one. Others have the ids of tasks in theirs.
             if namespace != ROOT and ":" not in namespace:
-                fork.take_back(namespace, id, made)
+                fork.take_back(namespace, steps, id, made)
+        landing = log.landing(thread, fork.drafts, several=True)
+        own = {one.id for one in fork.objects}
         try:
-            return fork.land(action, about or {}), made
+            done = history.apply(
+                action,
+                [landing.move],
+                {**landing.metadata, **(about or {}), "action": action},
+                [*fork.objects, *landing.objects],
+                [id for id in landing.needs if id not in own],
+                step=landing.steps[-1].commit,
+            )
         except RefMoved:
             continue  # Others wrote to the thread. If it was a checkpoint, the next look raises.
+        return done, made
 
 
 class _Fork:
     """Copies in the making."""
 
-    def __init__(self, history: History, root: ObjectId | None) -> None:
-        self._history, self._root = history, root
-        read = history.read
-        self.index = Index(root, read)
-        self._builder, self._loader = Builder(read), Loader(read, inspection_codec)
-        self._parts: dict[str | int, bytes | None] = {}
-        self._needs: list[ObjectId] = []
+    def __init__(self, log: Log) -> None:
+        self._log, self._loader = log, Loader(log.read, inspection_codec)
+        self.drafts: list[Draft] = []
+        self.objects: list[Object] = []
+        self.steps: dict[str, list[Step]] = {}
+        """The checkpoints by namespace, the newest first."""
+        for one in listed(log):
+            self.steps.setdefault(one.address.namespace, []).append(one.step)
 
-    def take_back(self, namespace: str, id: str, fork: str) -> None:
+    def take_back(self, namespace: str, steps: list[Step], id: str, fork: str) -> None:
         """Have a subgraph remember what it did when a checkpoint of its graph was put."""
-        newest = self.index.newest(namespace, self._loader)
-        if newest is None or newest.address.id < id:
+        newest = next((one for one in steps if not one.aside), None)
+        if newest is None or newest.address is None or newest.address.id < id:
             return
-        found = self._then(namespace, id)
-        if found is not None:
+        found = self._then(steps, id)
+        if found is not None and found.address is not None:
             self.copy(found.address, fork)
             return
         address = Address(namespace, self._next_id(namespace))
         checkpoint = {**_EMPTY, "id": address.id, "ts": _now()}
         about = {"source": "fork", "step": _NOT_BEGUN, "parents": {ROOT: fork}}
-        self._put(Record(checkpoint, about, None), address, inspection_codec.encode({}))
+        empty = TreeWriter(inspection_codec).write({})
+        self.objects += empty.objects
+        self._put(Record(checkpoint, about), Draft(empty.root, address))
 
-    def _then(self, namespace: str, id: str) -> Listed | None:
+    def _then(self, steps: list[Step], id: str) -> Step | None:
         """Where a subgraph was when a checkpoint of its graph was put.
 
         If it ran next, that is where it had been given its input: a graph that goes on without
         a new one resumes it there.
         """
-        begun: Listed | None = None
-        for found in self.index.newest_first(namespace):
-            record = Record.read(found.entry, self._loader)
-            about = record.metadata
-            if not record.aside and found.address.id < id:
-                return begun or found
+        begun: Step | None = None
+        for step in steps:
+            about = record_of(step, self._loader).metadata
+            if not step.aside and step.address is not None and step.address.id < id:
+                return begun or step
             if about.get("source") == "input" and (about.get("parents") or {}).get(ROOT) == id:
-                begun = found
+                begun = step
         return begun
 
     def copy(self, address: Address, fork: str | None) -> str:
         """Copy a checkpoint, of a subgraph for a `fork` of its graph; the id of the copy."""
-        entry = self.index.get(address)
-        if entry is None:
+        put = self._log.find(address).put
+        if put is None:
             raise NotFound(f"the thread has no checkpoint {address.id!r:.80} any more")
-        record = Record.read(entry, self._loader)
+        step = self._log.step(put)
+        record = record_of(step, self._loader)
         made = self._next_id(address.namespace)
         known = record.metadata
         parents = known.get("parents") or {}
-        step = known.get("step")
+        number = known.get("step")
         about: dict[str, Any] = {
             "source": "fork",
-            "step": step + 1 if isinstance(step, int) else step,
+            "step": number + 1 if isinstance(number, int) else number,
             "parents": parents if fork is None else {**parents, ROOT: fork},
             **{name: known[name] for name in _KEPT if name in known},
         }
         checkpoint = {**record.checkpoint, "id": made, "ts": _now(), "updated_channels": None}
-        self._needs += links_in(entry.values)
-        self._needs += [] if entry.before is None else [entry.before]
-        original = record.copy_of or address.id
-        copied = Record(checkpoint, about, record.parent, copy_of=original)
-        self._put(copied, Address(address.namespace, made), entry.values, entry.before)
+        copied = Draft(
+            step.commit.root,
+            Address(address.namespace, made),
+            step.parent,
+            copy_of=step.origin,
+            description=f"fork {about['step']}",
+        )
+        self._put(Record(checkpoint, about, record.before), copied)
         return made
 
-    def land(self, action: str, about: Mapping[str, Scalar]) -> Operation:
-        """Store the copies; raises `RefMoved` if somebody wrote to the thread meanwhile."""
-        _, edited = self.index.edit(self._parts, self._builder)
-        made = {one.id for one in edited.objects}
-        needs = dict.fromkeys([*self._needs, *edited.needs, edited.root])
-        moves = [Move(CHECKPOINTS, self._root, edited.root)]
-        return self._history.apply(
-            action, moves, about, edited.objects, [id for id in needs if id not in made]
-        )
-
-    def _put(
-        self, record: Record, address: Address, values: bytes, before: ObjectId | None = None
-    ) -> None:
-        part = record.part(inspection_codec, self._builder)
-        self._parts[address.key] = Entry(part, values, before).part(self._builder)
+    def _put(self, record: Record, draft: Draft) -> None:
+        plain, objects = encode_record(inspection_codec, record)
+        self.objects += objects
+        root = objects[-1].id if objects else None
+        self.drafts.append(draft._replace(record=plain, metadata=root))
 
     def _next_id(self, namespace: str) -> str:
         """An id that sorts after those that there are, as LangGraph makes them."""
         made = _uuid6()
-        last = next((one.address.id for one in self.index.newest_first(namespace)), "")
+        last = next((one.address.id for one in self.steps.get(namespace, ()) if one.address), "")
         if made > last:
             return made
         try:  # The clock was set back.

@@ -13,7 +13,6 @@ from heapq import merge
 from itertools import islice
 from os import PathLike, path
 from typing import Any, Final, NamedTuple, Self, TypeVar
-from weakref import WeakSet
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -28,19 +27,14 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.types import ERROR
 
-from ropewalk.adapters.langgraph import _retention as retention
-from ropewalk.adapters.langgraph._backlog import Backlog
-from ropewalk.adapters.langgraph._delta import delta_history
-from ropewalk.adapters.langgraph._entries import Address
-from ropewalk.adapters.langgraph._index import PINS, noted_name
-from ropewalk.adapters.langgraph._names import CHECKPOINTS, TENANT, thread_of
-from ropewalk.adapters.langgraph._reading import Found
-from ropewalk.adapters.langgraph._requests import Put, Writes
-from ropewalk.adapters.langgraph._schema import calling_graphs, classes_of
-from ropewalk.adapters.langgraph._thread import GraphThread
-from ropewalk.adapters.langgraph._timeline import GraphTimeline
-from ropewalk.adapters.langgraph._types import GraphTypes
-from ropewalk.adapters.langgraph._writing import OnConflict
+from ropewalk.adapters.langgraph import retention
+from ropewalk.adapters.langgraph.backlog import Backlog
+from ropewalk.adapters.langgraph.checkpoints import Address
+from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.schema import calling_graphs, classes_of
+from ropewalk.adapters.langgraph.thread import GraphThread, OnConflict, Put, Writes
+from ropewalk.adapters.langgraph.timeline import GraphTimeline, graph_threads
+from ropewalk.adapters.langgraph.values import Found
 from ropewalk.codec import Classes, inspection_codec
 from ropewalk.errors import FormatError, InvalidInput, NotFound
 from ropewalk.store import KVStore, Store
@@ -52,12 +46,13 @@ _ADDRESSED: Final = "__ropewalk_checkpoint"
 _MOST_THREADS: Final = 256
 _MOST_HELD: Final = 128 << 20
 """About how many bytes are held of all threads that were asked for lately."""
-_LOOK_EVERY: Final = 16
+_LOOK_EVERY: Final = 64
 _FIRST_SLICE: Final = 8
 _LARGEST_SLICE: Final = 256
 _callers: ContextVar[tuple[Any, ...]] = ContextVar("callers", default=())
 """The graphs that wait for a call that was handed to another thread."""
 R = TypeVar("R")
+_CONTAINERS: Final = frozenset({dict, list, tuple})
 _MODES: Final = ("fork", "raise", "branch")
 
 
@@ -69,32 +64,40 @@ class _Core:
     ) -> None:
         self.store, self.types, self.on_conflict = store, types, on_conflict
         self._most = backlog
-        self.begin()
-        _cores.add(self)
+        self._begin()
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Know nothing of any thread: a forked process has none of those who were writing."""
-        self.backlog = Backlog(self._most)
+        self._process = os.getpid()
+        self._backlog = Backlog(self._most)
         self._lock = threading.Lock()
         self._threads: OrderedDict[str, GraphThread] = OrderedDict()
         self._asked = 0
 
+    @property
+    def backlog(self) -> Backlog:
+        """The versions that were given out in this process."""
+        if self._process != os.getpid():
+            self._begin()
+        return self._backlog
+
     def thread(self, name: str) -> GraphThread:
         """A thread by its name."""
+        if self._process != os.getpid():
+            self._begin()
         with self._lock:
             found = self._threads.get(name)
             if found is None:
                 found = GraphThread(self.store, name, self.types, self.on_conflict)
                 self._threads[name] = found
             self._threads.move_to_end(name)
-            self._drop()
+            self._asked += 1
+            if len(self._threads) > _MOST_THREADS or not self._asked % _LOOK_EVERY:
+                self._drop()
             return found
 
     def _drop(self) -> None:
         """Let go of threads that were not asked for lately, if all together are too many."""
-        self._asked += 1
-        if len(self._threads) <= _MOST_THREADS and self._asked % _LOOK_EVERY:
-            return
         held = sum(one.held for one in self._threads.values())
         for name, one in [*self._threads.items()][:-1]:
             if held <= _MOST_HELD and len(self._threads) <= _MOST_THREADS:
@@ -102,18 +105,6 @@ class _Core:
             if one.is_idle:
                 held -= one.held
                 del self._threads[name]
-
-
-_cores: WeakSet[_Core] = WeakSet()
-
-
-def _begin_anew() -> None:
-    for core in list(_cores):
-        core.begin()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
 
 
 class _Asked(NamedTuple):
@@ -257,21 +248,17 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
     ) -> Iterator[CheckpointTuple]:
         thread = self._thread(name)
         reader = thread.reader()
-        namespace = None if asked is None else asked.namespace
-        found = thread.history(namespace, before)
-        if asked is not None and asked.id is not None:
-            found = (one for one in found if one.address.id == asked.id)
+        _, namespace, id = asked or (name, None, None)
+        found = thread.history(namespace, id, before)
         if wanted:
-            found = (one for one in found if _fits(reader.record(one.entry).metadata, wanted))
+            found = (one for one in found if _fits(reader.record(one.step).metadata, wanted))
         for one in reader.read(found):
             yield _tuple(name, one)
 
     def threads(self) -> Iterator[str]:
         """The threads that there are, by their ids."""
-        for space in self.store.spaces(f"{TENANT}/"):
-            ref = self.store.ref(space, CHECKPOINTS)
-            if ref is not None:
-                yield thread_of(space) or noted_name(ref.target, self.store.reader(space))
+        for name, _ in graph_threads(self.store):
+            yield name
 
     def timeline(self, thread_id: str) -> GraphTimeline:
         """A thread as a timeline: log, diff, blame, tree, and undo of what was done to it."""
@@ -288,16 +275,24 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Store a checkpoint, with the writes that led to it."""
         asked = _asked(config)
-        about: dict[str, Any] = _plain({**get_checkpoint_metadata(config, metadata)})
+        about: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}
+        for name, one in about.items():
+            if one and type(one) in _CONTAINERS:
+                about[name] = _plain(one)
         if self._memory is not None:
             about["ropewalk_memory"] = self._memory.position()
-        address = Address(_checked(asked.namespace or ""), str(checkpoint["id"]))
+        address = Address(asked.namespace or "", str(checkpoint["id"]))
         addressed = config["configurable"].get(_ADDRESSED)
-        with self._core.backlog.storing(new_versions.values()):
-            values = {**checkpoint["channel_values"]}  # Others may be changing it.
-            stored: Any = {**checkpoint, "channel_values": values}
-            put = Put(address, stored, about, asked.id, addressed)
-            self._thread(asked.thread).send(put)
+        # Others may be changing it.
+        stored: Any = {**checkpoint, "channel_values": {**checkpoint["channel_values"]}}
+        put = Put(address, stored, about, asked.id, addressed)
+        storing = self._core.backlog.begin(new_versions)
+        try:
+            self._core.thread(asked.thread).send(put)
+            storing.end()
+        except BaseException:
+            storing.end(failed=True)
+            raise
         made = _config(asked.thread, address)
         if addressed is not None:
             made["configurable"][_ADDRESSED] = addressed
@@ -314,33 +309,34 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
         asked = _asked(config)
         if asked.id is None:
             raise InvalidInput("writes belong to a checkpoint: the config names none")
-        numbered = [
-            (WRITES_IDX_MAP.get(channel, at), channel, _noted(channel, value))
-            for at, (channel, value) in enumerate(writes)
-        ]
-        if not numbered:
-            return
-        address = Address(_checked(asked.namespace or ""), asked.id)
-        self._thread(asked.thread).send(Writes(address, str(task_id), task_path, numbered))
+        numbered: list[tuple[int, str, Any]] = []
+        for at, (channel, value) in enumerate(writes):
+            if channel == ERROR and isinstance(value, BaseException):
+                value = repr(value)  # LangGraph notes why a task failed, and keeps the text.
+            numbered.append((WRITES_IDX_MAP.get(channel, at), channel, value))
+        if numbered:
+            address = Address(asked.namespace or "", asked.id)
+            wanted = Writes(address, str(task_id), task_path, numbered)
+            self._core.thread(asked.thread).send(wanted)
 
     # Keeping and dropping.
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove a thread: all its checkpoints and writes."""
-        self._thread(str(thread_id)).delete()
+        name = str(thread_id)
+        self._thread(name).change(partial(retention.deleted, name), "delete")
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, in all threads."""
         wanted = set(_several("run_ids", run_ids))
         for name in self.threads() if wanted else ():
-            self._thread(name).change(retention.without_runs(wanted), "delete")
+            self._thread(name).change(retention.without_runs(name, wanted), "delete")
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to another one; their contents are shared."""
         source, target = str(source_thread_id), str(target_thread_id)
         if source != target:
-            seen = self._thread(source).look()
-            self._thread(target).change(retention.copied(seen), "copy")
+            self._thread(target).change(retention.copied(self.store, source, target), "copy")
 
     def prune(
         self,
@@ -363,9 +359,8 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
             if strategy == "delete":
                 self.delete_thread(name)
             else:
-                self._thread(name).change(
-                    retention.kept_last(number, keep_last is not None), "prune"
-                )
+                kept = retention.kept_last(name, number, keep_last is not None)
+                self._thread(name).change(kept, "prune")
 
     def pin(self, config: RunnableConfig, name: str) -> None:
         """Keep a checkpoint under a name, so that `prune` does not drop it."""
@@ -375,17 +370,18 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
             raise NotFound(f"thread {asked.thread!r:.80} has no checkpoint like that")
         where = found.config["configurable"]
         address = Address(where["checkpoint_ns"], where["checkpoint_id"])
-        self._thread(asked.thread).change(retention.pinned(name, address), "pin")
+        self._thread(asked.thread).change(retention.pinned(asked.thread, name, address), "pin")
 
     def unpin(self, thread_id: str, name: str) -> None:
         """Let `prune` drop a checkpoint that was pinned; raises `NotFound`."""
-        self._thread(str(thread_id)).change(retention.unpinned(name), "unpin")
+        thread = str(thread_id)
+        self._thread(thread).change(retention.unpinned(thread, name), "unpin")
 
     def pins(self, thread_id: str) -> dict[str, RunnableConfig]:
         """The pinned checkpoints of a thread, by name."""
         thread = str(thread_id)
-        found = self._thread(thread).notes().get(PINS, {})
-        return {name: _config(thread, Address(*where)) for name, where in found.items()}
+        found = self._thread(thread).pins()
+        return {name: _config(thread, address) for name, address in found.items()}
 
     # Delta channels.
 
@@ -395,7 +391,7 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
         """What delta channels are made of at a checkpoint: where to begin, and what was written."""
         asked = _asked(config)
         thread = self._thread(asked.thread)
-        return delta_history(thread, asked.namespace or "", asked.id, channels)
+        return thread.delta_history(asked.namespace or "", asked.id, channels)
 
     # Inside.
 
@@ -477,11 +473,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _noted(channel: str, value: Any) -> Any:
-    """What is written to a channel. LangGraph notes there why a task failed, and keeps the text."""
-    return repr(value) if channel == ERROR and isinstance(value, BaseException) else value
-
-
 def _no_file(store: Any) -> Any:
     """What was given as store, unless that is the database of another saver."""
     if isinstance(store, str | PathLike) and path.isfile(store):
@@ -506,14 +497,10 @@ def _asked(config: RunnableConfig) -> _Asked:
         raise InvalidInput(
             "the config names no thread: pass {'configurable': {'thread_id': ...}} to the graph"
         )
-    id = where.get("checkpoint_id")
-    return _Asked(str(thread), where.get("checkpoint_ns"), None if not id else str(id))
-
-
-def _checked(namespace: str) -> str:
-    if "\0" in namespace:
+    namespace, id = where.get("checkpoint_ns"), where.get("checkpoint_id")
+    if namespace and "\0" in namespace:
         raise InvalidInput("a checkpoint namespace has no NUL character")
-    return namespace
+    return _Asked(str(thread), namespace, None if not id else str(id))
 
 
 def _config(thread: str, address: Address) -> RunnableConfig:
@@ -530,7 +517,7 @@ def _tuple(thread: str, found: Found) -> CheckpointTuple:
     record, address = found.record, found.address
     checkpoint: Any = {**record.checkpoint, "channel_values": found.values}
     metadata: Any = record.metadata
-    parent = record.parent
+    parent = found.parent
     return CheckpointTuple(
         _config(thread, address),
         checkpoint,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 
-from ropewalk.adapters.langgraph._fork import fork_at, head_of
-from ropewalk.adapters.langgraph._index import noted_name
-from ropewalk.adapters.langgraph._names import CHECKPOINTS, TENANT, space_of, thread_of
-from ropewalk.adapters.langgraph._shown import ShownStore
-from ropewalk.adapters.langgraph._steps import CHECKPOINT
+from ropewalk.adapters.langgraph.log import Log, Steps
+from ropewalk.adapters.langgraph.names import CHECKPOINTS, TENANT, space_of, thread_of
+from ropewalk.adapters.langgraph.rollback import fork_at, newest_at
+from ropewalk.adapters.langgraph.timeline_view import CHECKPOINT, ShownStore
 from ropewalk.codec import Codec
 from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.history import MAIN, Commit, History
@@ -72,7 +71,7 @@ class GraphTimeline(Timeline):
             if target.id == head.id:
                 return self._seen(head)
             id, newest = (checkpoint_id_of(self._seen(one)) for one in (target, head))
-            _, made = fork_at(self._done, str(id), newest, "rollback")
+            _, made = fork_at(self._done, self.name, str(id), newest, "rollback")
             self._invalidate()
             return self._seen(self._find(made))
 
@@ -109,7 +108,7 @@ class GraphTimeline(Timeline):
     def _heads(self, operation: Operation) -> list[str | None]:
         """The newest checkpoint before an operation, and after it."""
         (move,) = operation.moves
-        return [head_of(self._done, root).id for root in (move.expected, move.target)]
+        return [newest_at(self._done, head) for head in (move.expected, move.target)]
 
     def _step_undone(self, operation: Operation) -> Operation:
         before, _ = self._heads(operation)
@@ -119,7 +118,8 @@ class GraphTimeline(Timeline):
                 "no step before it. RopewalkSaver.delete_thread removes the thread."
             )
         head = checkpoint_id_of(self._seen(self._find(MAIN)))
-        return fork_at(self._done, before, head, "undo", {undoing.UNDOES: operation.sequence})[0]
+        about = {undoing.UNDOES: operation.sequence}
+        return fork_at(self._done, self.name, before, head, "undo", about)[0]
 
     def _operation(self, sequence: int) -> Operation:
         found = self._done.operations(sequence - 1, 1) if type(sequence) is int else []
@@ -161,14 +161,28 @@ def checkpoint_id_of(step: Checkpoint) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def graph_names(store: Store) -> list[str]:
-    """The ids of the LangGraph threads in a store, sorted."""
-    found = []
+def graph_threads(store: Store) -> Iterator[tuple[str, str]]:
+    """The ids of the LangGraph threads in a store, with their spaces."""
     for space in store.spaces(f"{TENANT}/"):
         ref = store.ref(space, CHECKPOINTS)
         if ref is not None:
-            found.append(thread_of(space) or noted_name(ref.target, store.reader(space)))
-    return sorted(found)
+            # Of a long id the space has a hash; each commit names its thread.
+            yield (
+                thread_of(space) or Steps(store.reader(space)).step(ref.target).commit.agent,
+                space,
+            )
+
+
+def graph_names(store: Store) -> list[str]:
+    """The ids of the LangGraph threads in a store, sorted."""
+    return sorted([name for name, _ in graph_threads(store)])
+
+
+def log_of(store: Store, thread_id: str) -> Log:
+    """The log of a LangGraph thread."""
+    space = space_of(thread_id)
+    read = store.reader(space)
+    return Log(store, space, read, Steps(read))
 
 
 def is_graph(store: Store, thread_id: str) -> bool:

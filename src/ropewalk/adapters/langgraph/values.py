@@ -1,25 +1,35 @@
-"""Reading many checkpoints of a thread: what they share is decoded once."""
+"""The channel values of checkpoints: what changed in them, and reading them back.
+
+Whoever puts checkpoints one after another hands over the whole state each time. Its dict is
+written as one value, of which only what changed makes new objects. What was read last is kept
+decoded, and copied for each reader.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from ropewalk.adapters.langgraph._codec import GraphCodec, SharingGraphCodec
-from ropewalk.adapters.langgraph._entries import Address, Entry, Record
-from ropewalk.adapters.langgraph._index import Listed
+from ropewalk.adapters.langgraph.checkpoints import (
+    Address,
+    Record,
+    Step,
+    Written,
+    record_of,
+    writes_of,
+)
+from ropewalk.adapters.langgraph.codec import GraphCodec, SharingGraphCodec
+from ropewalk.adapters.langgraph.log import Listed
 from ropewalk.codec import Codec
 from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import pack
-from ropewalk.errors import FormatError
-from ropewalk.tree import Kind, Object, ObjectId, Reader, links
-from ropewalk.tree._container import open_part
-from ropewalk.tree._layout import ITEMS, Layout, Root
-from ropewalk.tree._layout import Entry as Pair
-from ropewalk.tree._load import Loader, uncollected
-from ropewalk.tree._parts import root_links, unpack_list
-from ropewalk.tree._stack import reading
+from ropewalk.errors import FormatError, PathNotFound
+from ropewalk.tree import Kind, Loader, Object, ObjectId, Reader, TreeWriter, get, links
+from ropewalk.tree import Written as Tree
+from ropewalk.tree.nodes import ITEMS, Layout, Root, root_links, unpack_list
+from ropewalk.tree.nodes import Entry as Pair
+from ropewalk.tree.read import reading, uncollected
 
 _FIRST_PAGE: Final = 8
 _LARGEST_PAGE: Final = 128
@@ -29,10 +39,76 @@ _MOST_BYTES: Final = 32 << 20
 """So many bytes of objects are held, with what was made of them, before all is let go."""
 
 
+class ChannelValues:
+    """The values of one namespace that were stored last. Not for several threads at once."""
+
+    def __init__(self, codec: GraphCodec, read: Reader) -> None:
+        self._codec, self._read = codec, read
+        self._writer = TreeWriter(codec)
+        self._leaves: dict[ObjectId, list[Any]] = {}
+        """The decoded leaves of what was read last. Nobody else holds them."""
+        self._names: list[str] = []
+        self._sorted: list[str] = []
+        self._small: bytes | None = None
+        self.seen: dict[str, Any] | None = None
+        """Which versions of channels the nodes had seen at the checkpoint that was put last."""
+
+    @property
+    def held(self) -> int:
+        """About how many bytes are held of them."""
+        return 2 * self._writer.held  # And what was decoded.
+
+    def write(self, values: dict[str, Any]) -> Tree:
+        """The dict of values as objects, of which only what changed is new.
+
+        It counts as stored from now on. Raises NotStorable with the path from the channel.
+        """
+        names = [*values]
+        if names != self._names:
+            # Equal states have equal roots, in whatever order the channels came.
+            self._names, self._sorted = names, sorted(names, key=_in_tree)
+        before = self._writer.root
+        written = self._writer.write({name: values[name] for name in self._sorted})
+        self._writer.accept(written)
+        if written.root != before:
+            made = written.objects
+            whole = len(made) == 1 and made[0].kind == Kind.VALUE and not written.needs
+            self._small = made[0].payload if whole else None
+        return written
+
+    def trim(self) -> None:
+        """Forget what is no part of the last values: it may be stored no more."""
+        self._writer.trim()
+
+    def read(self, root: ObjectId) -> dict[str, Any]:
+        """The values of a root, which the next ones are compared with. They are the caller's."""
+        if root != self._writer.root:
+            self._leaves, self._small = {}, None
+            return _values(self._writer.resume(root, self._read))
+        if self._small is not None:
+            return _values(self._codec.decoder().decode(self._small))
+        loader = _CopyingLoader(self._read, self._codec, self._leaves)
+        values = values_of(root, loader)
+        self._leaves = loader.used
+        return values
+
+
+def _in_tree(name: str) -> tuple[int, bytes]:
+    """Where a channel stands in a tree: by the length of its name first."""
+    encoded = name.encode(errors="surrogatepass")
+    return len(encoded), encoded
+
+
 @reading
-def values_of(part: bytes, loader: Loader) -> dict[str, Any]:
-    """The channel values of a part."""
-    return dict(loader.part(part))
+def values_of(root: ObjectId, loader: Loader) -> dict[str, Any]:
+    """The channel values of a root; raises FormatError."""
+    return _values(loader.root(root))
+
+
+def _values(found: Any) -> dict[str, Any]:
+    if type(found) is not dict:
+        raise FormatError("the values of a LangGraph checkpoint are malformed")
+    return found
 
 
 class Found(NamedTuple):
@@ -40,20 +116,21 @@ class Found(NamedTuple):
 
     address: Address
     record: Record
+    parent: str | None
     values: dict[str, Any]
     writes: list[tuple[str, str, Any]]
     """Task, channel and value, in the order in which a run applies them."""
 
 
 class History:
-    """Reads checkpoints one after another."""
+    """Reads checkpoints one after another; what several of them hold is decoded once."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
 
     @classmethod
     def of(cls, read: Reader, codec: Codec) -> History:
-        """One that decodes what several checkpoints hold once, and shares it."""
+        """One that shares what it decodes."""
         return cls(SharingLoader(read, codec))
 
     def read(self, found: Iterable[Listed]) -> Iterator[Found]:
@@ -69,56 +146,41 @@ class History:
 
     def whole(self, one: Listed) -> Found:
         """A checkpoint with all that it holds."""
-        record, values = self.record(one.entry), self.values(one.entry)
-        return Found(one.address, record, values, self.pending(one.writes))
+        record, values = self.record(one.step), self.values(one.step)
+        return Found(one.address, record, one.step.parent, values, self.pending(one.writes))
 
-    def record(self, entry: Entry) -> Record:
+    @reading
+    def record(self, step: Step) -> Record:
         """What is kept of a checkpoint beside its values."""
-        return Record.read(entry, self.loader)
+        return record_of(step, self.loader)
 
-    def values(self, entry: Entry) -> dict[str, Any]:
+    def values(self, step: Step) -> dict[str, Any]:
         """The channel values of a checkpoint."""
-        return values_of(entry.values, self.loader)
+        return values_of(step.commit.root, self.loader)
 
     @reading
-    def some_values(self, entry: Entry, channels: Collection[str]) -> dict[str, Any]:
+    def some_values(self, step: Step, channels: Collection[str]) -> dict[str, Any]:
         """Those of the channel values that there are."""
-        opened = open_part(entry.values, self.loader._read)
-        if opened is None:
-            raise FormatError("the values of a LangGraph checkpoint are malformed")
-        found = {channel: opened.view.locate(pack(channel))[1] for channel in channels}
-        return {
-            channel: self.loader.part(pair.body)
-            for channel, pair in found.items()
-            if pair is not None
-        }
-
-    @reading
-    def before(self, entry: Entry) -> dict[str, list[Any]]:
-        """What is kept of delta channels before a checkpoint: writes, and where to begin."""
-        return {} if entry.before is None else dict(self.loader.root(entry.before))
+        found: dict[str, Any] = {}
+        for channel in channels:
+            with suppress(PathNotFound):
+                read, codec = self.loader._read, self.loader._codec
+                found[channel] = get(step.commit.root, (channel,), read, codec)
+        return found
 
     @reading
     def writes(
-        self, part: bytes | None, child: str | None = None
+        self, found: Iterable[tuple[Step, Written]], child: str | None = None
     ) -> list[tuple[str, str, int, str, Any]]:
-        """Pending writes: path, task, number, channel and value, in the order of a run.
+        """Pending writes in the order of a run: path, task, number, channel and value.
 
         With the id of a `child`, without those that came when it was there already.
         """
-        if part is None:
-            return []
-        found = [
-            (path, task, number, channel, value)
-            for task, (path, several) in self.loader.part(part).items()
-            for number, channel, value, *children in several
-            if not children or child not in children[0]
-        ]
-        return sorted(found, key=lambda one: one[:3])
+        return writes_of(found, self.loader, child)
 
-    def pending(self, part: bytes | None) -> list[tuple[str, str, Any]]:
+    def pending(self, found: Iterable[tuple[Step, Written]]) -> list[tuple[str, str, Any]]:
         """Pending writes as LangGraph wants them: task, channel and value."""
-        return [(task, channel, value) for _, task, _, channel, value in self.writes(part)]
+        return [(task, channel, value) for _, task, _, channel, value in self.writes(found)]
 
 
 class SharingLoader(Loader):
@@ -187,23 +249,6 @@ class SharingLoader(Loader):
                 leaf = known[entry.body] = self._leaf(layout, entry, found)
             elements += leaf
         return elements
-
-
-class Kept:
-    """The decoded leaves of the values that were read last. Nobody else holds them.
-
-    They are found by the ids of their objects, so they never get stale.
-    """
-
-    def __init__(self) -> None:
-        self.leaves: dict[ObjectId, list[Any]] = {}
-
-    def values(self, part: bytes, read: Reader, codec: GraphCodec) -> dict[str, Any]:
-        """The channel values of a part, which are the caller's own."""
-        loader = _CopyingLoader(read, codec, self.leaves)
-        values = values_of(part, loader)
-        self.leaves = loader.used
-        return values
 
 
 class _CopyingLoader(Loader):

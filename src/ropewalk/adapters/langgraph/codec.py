@@ -11,12 +11,20 @@ from typing import Any, Final
 
 from ormsgpack import Fragment
 
-from ropewalk.adapters.langgraph._copies import Kept, copied, copies_of, keep
-from ropewalk.adapters.langgraph._decoder import GraphDecoder, Known, SharingDecoder
-from ropewalk.adapters.langgraph._looking import look
-from ropewalk.adapters.langgraph._memo import Memo, Seen, looks_same
-from ropewalk.adapters.langgraph._runs import SHORTEST, make_run
-from ropewalk.adapters.langgraph._types import GraphTypes
+from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.decoder import GraphDecoder, Known, SharingDecoder
+from ropewalk.adapters.langgraph.memo import (
+    SHORTEST,
+    Kept,
+    Memo,
+    Seen,
+    copied,
+    copies_of,
+    keep,
+    look,
+    looks_same,
+    make_run,
+)
 from ropewalk.codec import Codec, Undeclared
 from ropewalk.codec._atoms import atom_of
 from ropewalk.codec._codec import raise_interrupt
@@ -34,7 +42,7 @@ _BUILT_IN: Final = frozenset(
 class GraphCodec(Codec):
     """Encodes and decodes what one thread of LangGraph holds. Not for several threads.
 
-    `memo` remembers records: call `memo.turn()` after each checkpoint. It takes about
+    Records are remembered: call `turn` after each checkpoint. It takes about
     `memory` bytes; with 0 nothing that is decoded is remembered, which is faster for those
     who only read.
     """
@@ -48,13 +56,18 @@ class GraphCodec(Codec):
         self._quick: set[type] = set()
         """Classes of which records were remembered."""
 
+    def turn(self) -> None:
+        """Say that a checkpoint was written, which used all that is still needed."""
+        if self._quick:
+            self.memo.turn()
+
     # Encoding.
 
     def encode(self, value: Any) -> bytes:
         """The one encoding of a value; raises NotStorable with the path inside it."""
         if type(value) is list:
             value = value.copy()  # Others may be changing it.
-            data = self._assembled(value) if self._holds_records(value) else None
+            data = self._assembled(value) if self._quick and self._holds_records(value) else None
             if data is not None:
                 return data
         return super().encode(value)

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ropewalk.adapters.langgraph import _deferred as deferred
-from ropewalk.adapters.langgraph._looking import look_at_decoded
+from ropewalk.adapters.langgraph.memo import look_at_decoded
 from ropewalk.codec._codes import FREE_NESTED, Code
 from ropewalk.codec._decoder import Decoder, no_links
 from ropewalk.codec._models import EXTRA, ModelPlan
 from ropewalk.codec._registry import Entry
 from ropewalk.errors import ClassChanged, UndeclaredClass
-from ropewalk.tree._parts import may_hold_links
+from ropewalk.tree.nodes import may_hold_links
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.langgraph._codec import GraphCodec
+    from ropewalk.adapters.langgraph.codec import GraphCodec
 
 
 Known: TypeAlias = dict[bytes, Any]

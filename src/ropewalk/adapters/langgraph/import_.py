@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from ropewalk.adapters.langgraph._built_in import BUILT_IN
-from ropewalk.adapters.langgraph._entries import Address
+from ropewalk.adapters.langgraph._deferred import class_name, is_deferred, rebuild
 from ropewalk.adapters.langgraph._official import (
     Checkpointed,
     Counts,
@@ -31,14 +31,18 @@ from ropewalk.adapters.langgraph._official_values import (
     Unreadable,
     check_names,
 )
-from ropewalk.adapters.langgraph._requests import Put, Request, Writes
-from ropewalk.adapters.langgraph._takeover_there import Comparing, There
-from ropewalk.adapters.langgraph._thread import GraphThread
-from ropewalk.adapters.langgraph._types import GraphTypes
+from ropewalk.adapters.langgraph.checkpoints import Address
+from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.thread import GraphThread, Put, Request, Writes
+from ropewalk.adapters.langgraph.values import History
+from ropewalk.codec import Codec
+from ropewalk.codec._codes import Code
+from ropewalk.codec._decoder import Decoder as CodecDecoder
+from ropewalk.codec._decoder import no_links
 from ropewalk.errors import NotFound, RopewalkError
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.langgraph._saver import RopewalkSaver
+    from ropewalk.adapters.langgraph.saver import RopewalkSaver
 
 TakeoverProgress: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how many checkpoints of it are done, and how many there are."""
@@ -285,7 +289,7 @@ class _Batch:
     ) -> None:
         self._thread, self._id, self._done = thread, id, done
         self._left = left
-        self._waiting: list[Request] = []
+        self._waiting: list[Put | Writes] = []
         self._size = 0
         self.stored = False
         """Whether something was stored."""
@@ -294,13 +298,13 @@ class _Batch:
         """Have a checkpoint stored."""
         parent = found.key.parent_id or None
         wanted = Put(address, found.checkpoint, found.metadata, parent, parent)
-        self._waiting.append(Request(wanted))
+        self._waiting.append(wanted)
         self._size += found.size
 
     def write(self, address: Address, found: Written) -> None:
         """Have a pending write stored."""
         numbered = [(found.idx, found.channel, found.value)]
-        self._waiting.append(Request(Writes(address, found.task_id, found.task_path, numbered)))
+        self._waiting.append(Writes(address, found.task_id, found.task_path, numbered))
         self._size += found.size
 
     def flush_if_full(self) -> None:
@@ -312,8 +316,7 @@ class _Batch:
         """Store what waits."""
         if not self._waiting:
             return
-        self._thread._serve(self._waiting)
-        for one in self._waiting:
+        for one in self._thread.land_all(self._waiting):
             if one.error is not None:
                 self._done.leave(_refused(self._id, one))
                 self._left.add((self._id, one.wanted.address))
@@ -354,3 +357,93 @@ def lookup_in(types: GraphTypes) -> Lookup:
         return own.get((module, name)) if entry is None else entry.cls
 
     return find
+
+
+class Comparing(Codec):
+    """Reads what was stored: objects of known classes, and others as they stand."""
+
+    def __init__(self, types: GraphTypes) -> None:
+        super().__init__(types.registry, classes=types.registry.classes, undeclared="show")
+        self.types = types
+
+    def decoder(self, link: Callable[[bytes], Any] = no_links) -> CodecDecoder:
+        """What decodes for this codec."""
+        return _ComparingDecoder(self, link)
+
+
+class _ComparingDecoder(CodecDecoder):
+    def _stranger(self, code: Code, head: list[Any], content: Any) -> Any:
+        assert isinstance(self._codec, Comparing)
+        entry = self._codec.types.find(class_name(head[0])) if is_deferred(head[0]) else None
+        if entry is not None:
+            with suppress(Exception):  # Then it was kept as it was stored, as now.
+                return rebuild(entry.cls, content)
+        return super()._stranger(code, head, content)
+
+
+class There:
+    """What a thread holds already."""
+
+    def __init__(self, thread: GraphThread, codec: Codec) -> None:
+        self._thread, self._log = thread, thread.look()
+        self._reader = History.of(self._log.read, codec)
+
+    def has(self, address: Address) -> bool:
+        """Whether a checkpoint was put."""
+        return self._log.find(address).put is not None
+
+    def is_same(self, address: Address, found: Checkpointed) -> bool:
+        """Whether a checkpoint was put, and says the same: the last one may be put again."""
+        put = self._log.find(address).put
+        if put is None:
+            return False
+        step = self._log.step(put)
+        record = self._reader.record(step)
+        said = {name: one for name, one in found.checkpoint.items() if name != "channel_values"}
+        return (record.checkpoint, step.parent) == (said, found.key.parent_id) and (
+            record.metadata == found.metadata
+        )
+
+    def writes(self, address: Address) -> set[tuple[str, int]]:
+        """The tasks and numbers of the pending writes."""
+        found = self._reader.writes(self._log.writes(self._log.find(address), address))
+        return {(task, number) for _, task, number, _, _ in found}
+
+    def difference(
+        self,
+        address: Address,
+        codec: Codec,
+        wanted: Checkpointed | LeftOut,
+        writes: list[Written | LeftOut],
+    ) -> str | None:
+        """How what is read back differs from what was to be stored; None if it does not."""
+        place = self._log.find(address)
+        if place.put is None:
+            return "it is not there"
+        assert isinstance(wanted, Checkpointed)
+        if not self.is_same(address, wanted):
+            return "its versions or its metadata are others"
+        reader, step = History.of(self._log.read, codec), self._log.step(place.put)
+        encode = codec.encode
+        values = {name: encode(one) for name, one in reader.values(step).items()}
+        expected = {name: encode(one) for name, one in wanted.checkpoint["channel_values"].items()}
+        if values != expected:
+            others = [
+                name for name in {**expected, **values} if values.get(name) != expected.get(name)
+            ]
+            return f"the channels {', '.join(others):.200} are others"
+        return _other_writes(reader.writes(self._log.writes(place, address)), writes, encode)
+
+
+def _other_writes(
+    found: Iterable[tuple[str, str, int, str, Any]],
+    wanted: Iterable[Written | LeftOut],
+    encode: Callable[[Any], bytes],
+) -> str | None:
+    there = {(path, task, number, name, encode(value)) for path, task, number, name, value in found}
+    for one in wanted:
+        if isinstance(one, LeftOut):
+            continue
+        if (one.task_path, one.task_id, one.idx, one.channel, encode(one.value)) not in there:
+            return f"the write {one.idx} of task {one.task_id} is another one"
+    return None

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
-from ropewalk.adapters.langgraph._entries import PUT, Address, Entry, Record
-from ropewalk.adapters.langgraph._index import Index
 from ropewalk.adapters.langgraph._official import Key, LeftOut, parents_first
 from ropewalk.adapters.langgraph._official_forms import OfficialForms
-from ropewalk.adapters.langgraph._reading import History
-from ropewalk.adapters.langgraph._thread import GraphThread
+from ropewalk.adapters.langgraph.checkpoints import Address, Record, Step, Written
+from ropewalk.adapters.langgraph.log import Log
+from ropewalk.adapters.langgraph.thread import GraphThread
+from ropewalk.adapters.langgraph.values import History
 from ropewalk.errors import NotFound, RopewalkError
 
 if TYPE_CHECKING:
     from ropewalk.adapters.langgraph._official_targets import Target
-    from ropewalk.adapters.langgraph._saver import RopewalkSaver
-    from ropewalk.adapters.langgraph._takeover import TakeoverProgress
+    from ropewalk.adapters.langgraph.import_ import TakeoverProgress
+    from ropewalk.adapters.langgraph.saver import RopewalkSaver
 
 _MOST_TOGETHER: Final = 64
 _MOST_NAMED: Final = 1000
@@ -105,7 +105,7 @@ class _Export:
     def run(self, threads: list[str]) -> Exported:
         """Give back some threads, one after another."""
         opened = [(id, self._thread(id)) for id in threads]
-        self._total = sum(_count(thread.look().checkpoints) for _, thread in opened)
+        self._total = sum(_count(thread.look()) for _, thread in opened)
         for id, thread in opened:
             self._done.threads += self._give(id, thread)
         return self._done
@@ -114,19 +114,21 @@ class _Export:
         return GraphThread(self._saver.store, id, self._saver._core.types, "fork")
 
     def _reader(self, thread: GraphThread) -> History:
-        return History.of(thread._objects.read, self._forms)
+        return History.of(thread.look().read, self._forms)
 
     def _give(self, id: str, thread: GraphThread) -> bool:
-        index = thread.look().checkpoints
+        log = thread.look()
         there = self._target.checkpoints(id)
         before = self._done.checkpoints + self._done.writes
         reader = self._reader(thread)
-        for number, address in enumerate(_in_order(index, reader)):
+        puts, writes = _everything(log)
+        for number, address in enumerate(_in_order(puts, writes)):
             if number % _MOST_TOGETHER == 0:
                 self._target.commit()
                 reader = self._reader(thread)  # So that what it shares does not grow for ever.
             try:
-                self._give_one(id, address, index, reader, address in there)
+                is_there = address in there
+                self._give_one(id, address, puts, writes.get(address, []), reader, is_there)
             except RopewalkError as error:
                 left = LeftOut("not_storable", id, *address, "the checkpoint", str(error))
                 self._done.leave(left)
@@ -134,59 +136,81 @@ class _Export:
         return self._done.checkpoints + self._done.writes > before
 
     def _give_one(
-        self, id: str, address: Address, index: Index, reader: History, is_there: bool
+        self,
+        id: str,
+        address: Address,
+        puts: dict[Address, Step],
+        writes: list[tuple[Step, Written]],
+        reader: History,
+        is_there: bool,
     ) -> None:
-        entry = index.get(address)
-        if entry is not None:
+        step = puts.get(address)
+        if step is not None:
             self._seen += 1
             self._tell("giving back", self._seen, self._total)
-            if entry.before is not None:
+            record = reader.record(step)
+            if record.before:
                 message = "its delta channels go on from checkpoints that were pruned"
                 self._done.leave(LeftOut("pruned", id, *address, "the checkpoint", message))
                 return
             if is_there:
                 self._done.present += 1
-            elif reader.record(entry).aside:
+            elif step.aside:
                 message = "it lost a race, and LangGraph's saver might take it for the newest"
                 self._done.leave(LeftOut("aside", id, *address, "the checkpoint", message))
                 return
             else:
-                self._put(id, address, entry, index, reader)
-        known = self._target.writes(id, address) if is_there or entry is None else set()
-        for path, task, number, channel, value in reader.writes(index.writes(address)):
+                self._put(id, address, record, puts, reader)
+        known = self._target.writes(id, address) if is_there or step is None else set()
+        for path, task, number, channel, value in reader.writes(writes):
             if (task, number) not in known:
                 self._target.write(id, address, task, path, number, channel, value)
                 self._done.writes += 1
 
-    def _put(self, id: str, address: Address, entry: Entry, index: Index, reader: History) -> None:
-        record = reader.record(entry)
-        parent = None
-        if record.parent is not None:
-            parent = index.get(Address(address.namespace, record.parent))
+    def _put(
+        self,
+        id: str,
+        address: Address,
+        record: Record,
+        puts: dict[Address, Step],
+        reader: History,
+    ) -> None:
+        step = puts[address]
+        parent = puts.get(Address(address.namespace, step.parent or ""))
         before = {} if parent is None else _versions(reader.record(parent))
         changed = {
             channel: version
             for channel, version in _versions(record).items()
             if before.get(channel) != version
         }
-        checkpoint = {**record.checkpoint, "channel_values": reader.values(entry)}
-        self._target.put(id, address, record.parent, checkpoint, record.metadata, changed)
+        checkpoint = {**record.checkpoint, "channel_values": reader.values(step)}
+        self._target.put(id, address, step.parent, checkpoint, record.metadata, changed)
         self._done.checkpoints += 1
 
 
-def _count(index: Index) -> int:
-    keys = index.keys()
-    return sum(1 for key in keys if key.endswith(PUT))
+def _everything(
+    log: Log,
+) -> tuple[dict[Address, Step], dict[Address, list[tuple[Step, Written]]]]:
+    """All checkpoints, and all pending writes, also of what was never put."""
+    puts: dict[Address, Step] = {}
+    writes: dict[Address, list[tuple[Step, Written]]] = {}
+    for step in reversed([*log.walk()]):
+        if step.address is not None:
+            puts[step.address] = step
+        for one in step.writes:
+            writes.setdefault(one.address, []).append((step, one))
+    return puts, writes
 
 
-def _in_order(index: Index, reader: History) -> list[Address]:
-    """All that is in an index, parents first; also what has writes and was never put."""
-    keys: dict[Address, Key] = {}
-    for address in map(Address.of, index.keys()):
-        entry = index.get(address)
-        parent = None if entry is None else reader.record(entry).parent
-        keys[address] = Key(*address, parent)
-    return [Address(key.namespace, key.id) for key in parents_first(keys.values())]
+def _count(log: Log) -> int:
+    return len({step.address for step in log.walk() if step.address is not None})
+
+
+def _in_order(puts: dict[Address, Step], writes: Iterable[Address]) -> list[Address]:
+    """All that is in a thread, parents first."""
+    addresses = sorted({*puts, *writes})
+    keys = [Key(*one, puts[one].parent if one in puts else None) for one in addresses]
+    return [Address(key.namespace, key.id) for key in parents_first(keys)]
 
 
 def _versions(record: Record) -> dict[str, Any]:
