@@ -159,6 +159,10 @@ class LogStore(Store):
     # What an engine supplies.
 
     @abstractmethod
+    def _commit(self, batch: Batch) -> Operation:
+        """Append a record, an `Append`, in one atomic step, durably. Whoever subscribed is woken."""
+
+    @abstractmethod
     def _epoch(self, space: str) -> int:
         """The epoch of a space; 1 before the first commit."""
 
