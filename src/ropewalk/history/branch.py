@@ -343,7 +343,7 @@ class Branch:
                         epoch, said = head.epoch, notes
                     else:  # Not all that the edit needs is reached by the head.
                         epoch, said = None, notes.merged()
-                    made = self._send(change, head.commit, epoch, said, id, action="update")
+                    made = self._send(change, head.commit, epoch, said, id, action="update", fresh=write_id is None)
                     self._recent.remember(change.objects)
                     return made
                 except RefMoved:
@@ -373,7 +373,7 @@ class Branch:
         with self._turn() as hold:
             while True:
                 try:
-                    return self._attempt(change, notes, mergers, id)
+                    return self._attempt(change, notes, mergers, id, write_id is None)
                 except RefMoved:
                     hold.lost()
                     self._head = self._look()
@@ -389,12 +389,12 @@ class Branch:
                     return self._repeated(id, change.root)
 
     def _attempt(
-        self, change: Change, notes: Notes, mergers: Mergers | None, write_id: str
+        self, change: Change, notes: Notes, mergers: Mergers | None, write_id: str, fresh: bool
     ) -> tuple[Commit, Commit]:
         head = self._head
         if _id(head.commit) != _id(self._seen):
             return self._merge(change, head, notes, mergers, write_id)
-        commit = self._send(change, head.commit, self._epoch, notes, write_id)
+        commit = self._send(change, head.commit, self._epoch, notes, write_id, fresh=fresh)
         return commit, commit
 
     def _send(
@@ -406,6 +406,7 @@ class Branch:
         write_id: str,
         *,
         action: str = "commit",
+        fresh: bool = False,
     ) -> Commit:
         """One commit on top of the head, by somebody who knows what was there at an epoch."""
         parents = () if head is None else (head,)
@@ -418,6 +419,7 @@ class Branch:
             write_id=write_id,
             epoch=epoch,
             step=commit,
+            fresh=fresh,
         )
         return self._landed(commit, operation)
 

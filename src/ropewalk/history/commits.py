@@ -8,7 +8,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ropewalk.errors import InvalidInput, MissingObjects, NotFound, StoreClosed, Unavailable
@@ -102,6 +101,7 @@ class Commits:
         fence: Sequence[Fence] | None = None,
         share: bool = False,
         step: Commit | None = None,
+        fresh: bool = False,
     ) -> Operation:
         """One write, sent again if no answer came; options as those of `Store.commit`.
 
@@ -109,13 +109,13 @@ class Commits:
         see that, or was killed before it could. Then it is sent along, and so revived.
         Raises `MissingObjects` if something is gone.
         """
+        fresh = fresh or write_id is None
         id = new_write_id() if write_id is None else write_id
         sending, needed = list(objects), list(needs)
         while True:
             try:
                 return sent(
-                    partial(
-                        self._store.commit,
+                    lambda first: self._store.commit(
                         self._space,
                         sending,
                         needed,
@@ -126,6 +126,7 @@ class Commits:
                         fence=fence,
                         share=share,
                         step=step,
+                        fresh=fresh and first,
                     )
                 )
             except MissingObjects as error:
@@ -178,21 +179,22 @@ class Backoff:
         self._span = min(2 * self._span, _LONGEST)
 
 
-def sent(send: Callable[[], R]) -> R:
+def sent(send: Callable[[bool], R]) -> R:
     """Send a write that bears a write id, and again if no answer came.
 
     The store recognises a write that it has, so sending again is harmless, and tells
     whether the first one was done. Raises `Unavailable` when no answer comes at all: the
     write may have been done then. A server that is silent is asked twice, not for ever.
+    `send` is told whether it is the first time.
     """
     began = time.monotonic()
     for attempt in range(_RESENDS):
         try:
-            return send()
+            return send(attempt == 0)
         except StoreClosed:
             raise
         except Unavailable:
             if time.monotonic() - began > tries_for(_SOON):
                 break
             time.sleep(_FIRST * 4**attempt)
-    return send()
+    return send(False)

@@ -210,11 +210,22 @@ class Store(Engine):
         its move expects it; `MissingObjects` if something needed or pointed to is absent
         or condemned.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         checked = check_objects(objects)
-        expect(step is None or isinstance(step, Commit), "a step is a Commit", step)
-        batch = prepare(space, checked, needs, moves, fence, operation, write_id, epoch)
-        batch.share, batch.step, batch.fresh = share, step, fresh or write_id is None
+        batch = prepare(
+            space,
+            checked,
+            needs,
+            moves,
+            fence,
+            operation,
+            write_id,
+            epoch,
+            share=share,
+            step=step,
+            fresh=fresh,
+        )
         return self._land(batch, list(checked.values()))
 
     def find(self, space: str, key: bytes) -> list[int]:

@@ -10,7 +10,7 @@ from ropewalk.errors import StoreFull
 from ropewalk.store._asynchronous import twin
 from ropewalk.store._checks import expect_whole
 from ropewalk.store._contract import Store
-from ropewalk.store._decide import Batch, Presence, Reframe
+from ropewalk.store._decide import Batch, Presence, Reframe, digest_of
 from ropewalk.store._framing import DEFAULT_CACHE_BYTES, FrameWriter, Known
 from ropewalk.store._names import check_space
 from ropewalk.store._reading import fetch_chains, read_bases, read_objects
@@ -199,6 +199,8 @@ class ObjectStore(Store):
 
     def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
         """Commit a batch; if the store is full, again as long as a collection frees something."""
+        ids = [one.id for one in objects]
+        batch.digest = digest_of(batch.space, ids, batch.moves, batch.metadata)
         batch, objects = self._arrange(batch, objects)
         while True:
             try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from ropewalk.errors import InvalidInput
 from ropewalk.store._checks import expect, expect_whole
-from ropewalk.store._decide import Batch, digest_of
+from ropewalk.store._decide import Batch
 from ropewalk.store._frames import MAX_PAYLOAD
 from ropewalk.store._names import check_name, check_space
 from ropewalk.store._records import (
@@ -19,39 +20,10 @@ from ropewalk.store._records import (
     check_ids,
     check_metadata,
 )
-from ropewalk.tree._objects import Kind, Object, ObjectId
+from ropewalk.tree._commits import Commit
+from ropewalk.tree._objects import ID_SIZE, Kind, Object, ObjectId
 
-
-def prepare(
-    space: str,
-    objects: Mapping[ObjectId, Object],
-    needs: Iterable[ObjectId],
-    moves: Iterable[Move],
-    fence: Fence | Sequence[Fence] | None,
-    operation: Mapping[str, Scalar] | None,
-    write_id: str | None,
-    epoch: int | None,
-) -> Batch:
-    """A batch without its frames; `InvalidInput` for what no store would take."""
-    check_space(space)
-    checked = check_moves(space, moves)
-    if epoch is not None:
-        expect_whole(epoch, 0, "an epoch")
-    metadata = check_metadata({} if operation is None else operation)
-    targets = frozenset(move.target for move in checked if move.target is not None)
-    return Batch(
-        space=space,
-        frames=(),
-        needs=frozenset(check_ids(needs, "needs")).difference(objects),
-        targets=targets.difference(objects),
-        moves=checked,
-        fences=check_fences(space, fence),
-        write_id=check_write_id(write_id),
-        digest=digest_of(space, objects, checked, metadata),
-        time=time.time_ns() // 1000,
-        metadata=metadata,
-        epoch=epoch,
-    )
+_ID_TYPES: Final = (bytes, type(None))
 
 
 def check_objects(objects: Iterable[Object]) -> dict[ObjectId, Object]:
@@ -60,17 +32,61 @@ def check_objects(objects: Iterable[Object]) -> dict[ObjectId, Object]:
     for one in objects:
         if not isinstance(one, Object) or type(one.payload) is not bytes:
             raise InvalidInput(f"objects must be Objects with bytes, not {type(one).__name__}")
-        if not isinstance(one.kind, Kind):
-            raise InvalidInput(f"{one.kind!r} is not a kind of object")
-        if len(one.payload) > MAX_PAYLOAD:
+        id, kind, payload, base = one
+        if type(kind) is not Kind:
+            raise InvalidInput(f"{kind!r} is not a kind of object")
+        if len(payload) > MAX_PAYLOAD:
             raise InvalidInput(
-                f"an object of {len(one.payload)} bytes is too large: the most is "
+                f"an object of {len(payload)} bytes is too large: the most is "
                 f"{MAX_PAYLOAD}. Cut it into several."
             )
-        checked[one.id] = one
-    check_ids(checked, "objects")
-    check_ids([one.base for one in checked.values() if one.base is not None], "bases")
+        if type(id) is not bytes or len(id) != ID_SIZE:
+            check_ids([id], "objects")
+        if base is not None and (type(base) is not bytes or len(base) != ID_SIZE):
+            check_ids([base], "bases")
+        checked[id] = one
     return checked
+
+
+def prepare(  # noqa: PLR0913 - as `Store.commit`
+    space: str,
+    objects: Mapping[ObjectId, Object],
+    needs: Iterable[ObjectId],
+    moves: Iterable[Move],
+    fence: Fence | Sequence[Fence] | None,
+    operation: Mapping[str, Scalar] | None,
+    write_id: str | None,
+    epoch: int | None,
+    *,
+    share: bool = False,
+    step: Commit | None = None,
+    fresh: bool = False,
+) -> Batch:
+    """A batch without its frames; `InvalidInput` for what no store would take."""
+    check_space(space)
+    checked = check_moves(space, moves)
+    if epoch is not None:
+        expect_whole(epoch, 0, "an epoch")
+    if step is not None and not isinstance(step, Commit):
+        expect(False, "a step is a Commit", step)
+    metadata = check_metadata({} if operation is None else operation)
+    targets = frozenset([move.target for move in checked if move.target is not None])
+    return Batch(
+        space,
+        (),
+        frozenset(check_ids(needs, "needs")).difference(objects),
+        targets.difference(objects),
+        checked,
+        () if fence is None else check_fences(space, fence),
+        os.urandom(16).hex() if write_id is None else check_write_id(write_id),
+        b"",
+        time.time_ns() // 1000,
+        metadata,
+        epoch,
+        share=share,
+        step=step,
+        fresh=fresh or write_id is None,
+    )
 
 
 def check_moves(space: str, moves: Iterable[Move]) -> tuple[Move, ...]:
@@ -82,16 +98,16 @@ def check_moves(space: str, moves: Iterable[Move]) -> tuple[Move, ...]:
                 f"moves is a list of Move(name, expected, target); it holds a {type(move).__name__}"
             )
         check_name(space, move.name)
-        check_ids([id for id in (move.expected, move.target) if id is not None], "moves")
-    if len({move.name for move in checked}) != len(checked):
+        for id in move[1:]:
+            if type(id) not in _ID_TYPES or (id is not None and len(id) != ID_SIZE):
+                check_ids([id], "moves")  # type: ignore[list-item]
+    if len(checked) > 1 and len({move.name for move in checked}) != len(checked):
         raise InvalidInput("a commit moves each ref at most once")
     return checked
 
 
-def check_fences(space: str, fence: Fence | Sequence[Fence] | None) -> tuple[Fence, ...]:
-    """One fence, several or none."""
-    if fence is None:
-        return ()
+def check_fences(space: str, fence: Fence | Sequence[Fence]) -> tuple[Fence, ...]:
+    """One fence or several."""
     checked: tuple[Fence, ...]
     if isinstance(fence, Iterable) and not isinstance(fence, str | bytes):
         checked = tuple(fence)
@@ -104,10 +120,8 @@ def check_fences(space: str, fence: Fence | Sequence[Fence] | None) -> tuple[Fen
     return checked
 
 
-def check_write_id(write_id: str | None) -> str:
-    """A write id, made here if the caller has none."""
-    if write_id is None:
-        return os.urandom(16).hex()
+def check_write_id(write_id: str) -> str:
+    """A write id of a caller's own."""
     if not isinstance(write_id, str) or not 1 <= len(write_id) <= MAX_WRITE_ID:
         raise InvalidInput(f"a write id has 1 to {MAX_WRITE_ID} characters, not {write_id!r:.80}")
     if not write_id.isascii() or not write_id.isprintable():

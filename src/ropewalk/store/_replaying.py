@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ropewalk.errors import MissingObjects, WriteIdReused
 from ropewalk.store._collecting import ends, operations
+from ropewalk.store._decide import digest_of
 from ropewalk.store._prepare import prepare
 from ropewalk.store._records import (
     MAX_WRITE_ID,
@@ -173,6 +174,7 @@ def send(
 ) -> Operation:
     """Move refs; raises `EpochRaised` if the target's epoch is not the one given."""
     batch = prepare(space, {}, [_NO_OBJECT], moves, None, metadata, write_id, epoch)
+    batch.digest = digest_of(space, (), batch.moves, batch.metadata)
     try:
         return target._commit(batch if time is None else replace(batch, time=time))
     except MissingObjects as error:

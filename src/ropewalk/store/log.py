@@ -15,20 +15,30 @@ import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
-from ropewalk.errors import Corrupt, DamagedObject, FormatError, MissingObjects, WriteIdReused
+from ropewalk.errors import (
+    Corrupt,
+    DamagedObject,
+    FormatError,
+    MissingObjects,
+    RopewalkError,
+    WriteIdReused,
+)
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
 from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._names import check_space
 from ropewalk.store._records import REMEMBERED_WRITES, Operation, Stored, check_ids
 from ropewalk.store.compression import compress, expand
+from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
 from ropewalk.store.record import (
     BY_HASH,
+    GROUP,
+    POSITION_BITS,
     Node,
     Place,
     Record,
@@ -42,6 +52,7 @@ from ropewalk.store.record import (
     write_id_of,
 )
 from ropewalk.store.segment import Packed, Segment
+from ropewalk.tree._commits import Commit
 from ropewalk.tree._objects import Kind, Object, ObjectId, object_id
 from ropewalk.tree._parts import links
 
@@ -49,6 +60,7 @@ if TYPE_CHECKING:
     from ropewalk.store._checking import Report
     from ropewalk.store._collecting import Collected, Progress
     from ropewalk.store._statistics import Stats
+    from ropewalk.store.collection import Sweep
     from ropewalk.tree._objects import Reader
 
 LARGE_COMMIT: Final = 256 * 1024
@@ -121,6 +133,8 @@ class SpaceCache:
         """Bodies of the last records, which are dictionaries for the next."""
         self.last = 0
         self.packed = 0
+        """Up to where the log is packed, as far as is known."""
+        self.looked = 0
         self.tail_bytes = 0
 
     def learn(self, places: Mapping[ObjectId, Place]) -> None:
@@ -128,13 +142,6 @@ class SpaceCache:
         if len(self.places) > _PLACES:
             self.places.clear()
         self.places.update(places)
-
-    def landed(self, sequence: int, body: bytes) -> None:
-        """Remember the body of a record that is in the log now."""
-        if not same_group(sequence, self.last or 1):
-            self.bodies.clear()
-        self.last = sequence
-        self.bodies[sequence] = body[-DICTIONARY:]
 
     def dictionary(self, sequence: int) -> tuple[int | None, bytes | None]:
         """What a record of this number can lean on."""
@@ -146,15 +153,13 @@ class SpaceCache:
 class LogStore(Store):
     """A store whose spaces are logs of records."""
 
-    _packs_at: int = 128
-    """How many records a tail has when it is packed."""
-
     def __init__(self, **options: object) -> None:
         super().__init__(**options)  # type: ignore[arg-type]
         self._spaces_known: OrderedDict[str, SpaceCache] = OrderedDict()
         self._opened: OrderedDict[tuple[str, int], tuple[Record | Segment, int]] = OrderedDict()
         self._held = 0
         self._cache_lock = freed_after_fork(threading.Lock())
+        self._packer = Packer(self)
 
     # What an engine supplies.
 
@@ -197,6 +202,32 @@ class LogStore(Store):
     @abstractmethod
     def _scan_shared(self) -> Iterator[Stored]:
         """Every shared object."""
+
+    @abstractmethod
+    def _settle(self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
+        """Put a segment in the place of its rows, in one step; False if somebody else did."""
+
+    @abstractmethod
+    def _replace(self, space: str, found: Sweep) -> bool:
+        """Swap segments for those without what a collection found dead, in one step.
+
+        False, with nothing changed, if a record that came since leads to some of it.
+        """
+
+    @abstractmethod
+    def _names_more(self, space: str, named: set[ObjectId]) -> bool:
+        """Whether the space is noted to lead to other shared objects."""
+
+    @abstractmethod
+    def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
+        """Delete shared objects to which no space leads; how many, and their bytes.
+
+        With `named` nothing is deleted, and these are those to which spaces lead.
+        """
+
+    @abstractmethod
+    def _count_shared(self) -> tuple[int, int]:
+        """How many shared objects there are, and their bytes."""
 
     # Reading.
 
@@ -307,8 +338,8 @@ class LogStore(Store):
             )
         return self._decode(space, loaded)
 
-    def _decode(self, space: str, rows: Sequence[Row]) -> list[Record]:
-        """The records of rows; they lean on each other."""
+    def _decode(self, space: str, rows: Sequence[Row], keep: bool = True) -> list[Record]:
+        """The records of rows, which lean on each other."""
         bodies: dict[int, bytes] = {}
         records: list[Record] = []
         for sequence, dictionary, frame in rows:
@@ -325,7 +356,8 @@ class LogStore(Store):
                     f"record {sequence} of {space!r} is damaged: {error}. Restore the store from "
                     "a copy; other spaces are not affected."
                 ) from error
-            self._keep(space, sequence, record, len(body))
+            if keep:
+                self._keep(space, sequence, record, len(body))
             records.append(record)
         return records
 
@@ -441,37 +473,35 @@ class LogStore(Store):
 
     def _drafted(self, batch: Batch, objects: Sequence[Object]) -> Append:
         """A batch as a record."""
-        space = batch.space
+        space, step = batch.space, batch.step
         cache = self._space(space)
         private, shared = _divided(objects, batch.share)
+        below = [_below(one, step) for one in private]
         mine = {one.id for one in private}
-        needed = [id for id in batch.needs if id not in mine and id not in shared]
-        needed += [id for id in batch.targets if id not in mine and id not in shared]
-        linked = [id for one in private for id in links(one) if id not in mine and id not in shared]
-        places: Mapping[ObjectId, Place] = {}
+        mine.update(shared)
+        older = {id for some in below for id in some if id not in mine}
+        if batch.needs or batch.targets:
+            older.update(batch.needs, batch.targets)
+            older -= mine
+        places: Mapping[ObjectId, Place] = cache.places
         missing: tuple[ObjectId, ...] = ()
-        if needed or linked:
-            known = cache.places
-            asked = dict.fromkeys(chain(needed, linked))
-            if all(map(known.__contains__, asked)):
-                places = known
-            else:
-                places = self._find_places(space, list(asked))
-                missing = tuple(id for id in asked if id not in places)
-        names = frozenset(
-            id for id in chain(linked, needed) if places.get(id, 1) == BY_HASH
-        ).difference(cache.named)
-        hints = {**dict.fromkeys(shared, BY_HASH), **places} if shared else places
-        if missing:
-            hints = {**hints, **dict.fromkeys(missing, BY_HASH)}
+        names: frozenset[ObjectId] = frozenset()
+        if older:
+            if not all(map(places.__contains__, older)):
+                places = self._find_places(space, list(older))
+                missing = tuple([id for id in older if id not in places])
+            names = frozenset(
+                [id for id in older if places.get(id, 1) == BY_HASH and id not in cache.named]
+            )
+            if missing:
+                places = {**places, **dict.fromkeys(missing, BY_HASH)}
+        if shared:
+            places = {**dict.fromkeys(shared, BY_HASH), **{id: places[id] for id in older}}
+        parent = places.get(step.parents[0]) if step is not None and step.parents else None
         header = encode_header(
-            cache.epoch, batch.time, batch.write_id, batch.moves, batch.metadata, private
+            cache.epoch, batch.time, batch.write_id, batch.moves, batch.metadata, private, below
         )
-        step, parent = batch.step, None
-        if step is not None and step.parents:
-            place = places.get(step.parents[0])
-            parent = None if not place else sequence_of(place)
-        append = Append(
+        return Append(
             space,
             (),
             batch.needs,
@@ -479,27 +509,37 @@ class LogStore(Store):
             batch.moves,
             batch.fences,
             batch.write_id,
-            batch.digest,
+            b"",
             batch.time,
             batch.metadata,
             batch.epoch,
+            step=step,
+            fresh=batch.fresh,
+            objects=private,
+            shared=shared,
+            names=names,
+            missing=missing,
+            known_epoch=cache.epoch,
+            body=encode_body(header, private, below, places),
+            parent=None if not parent else parent >> POSITION_BITS,
         )
-        append.objects, append.shared, append.names = private, shared, names
-        append.missing, append.parent = missing, parent
-        append.step, append.fresh = step, batch.fresh
-        append.known_epoch = cache.epoch
-        append.body = encode_body(header, private, hints)
-        return append
 
     def _landed(self, append: Append, sequence: int) -> None:
         """Remember a record that was appended."""
         cache = self._space(append.space)
-        cache.landed(sequence, append.body)
-        places = {one.id: place_of(sequence, at) for at, one in enumerate(append.objects)}
-        places.update(dict.fromkeys(append.shared, BY_HASH))
-        cache.learn(places)
-        cache.named.update(append.names)
-        cache.named.update(append.shared)
+        if not same_group(sequence, cache.last or 1):
+            cache.bodies.clear()
+        cache.last = sequence
+        cache.bodies[sequence] = append.body[-DICTIONARY:]
+        base = sequence << POSITION_BITS
+        places = cache.places
+        if len(places) > _PLACES:
+            places.clear()
+        for at, one in enumerate(append.objects):
+            places[one.id] = base | at
+        if append.shared or append.names:
+            cache.learn(dict.fromkeys(append.shared, BY_HASH))
+            cache.named.update(append.names, append.shared)
 
     def _find_write(self, batch: Append, last: int) -> Operation | None:
         """The operation that has the write id of a batch, among the latest of its space.
@@ -524,20 +564,46 @@ class LogStore(Store):
                 )
         return None
 
-    def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
-        raise NotImplementedError
+    # Care.
+
+    def _lost(self, space: str, sequence: int, position: int) -> Corrupt:
+        return Corrupt(
+            f"node {position} of record {sequence} of {space!r} is gone, although something leads "
+            "to it. Restore the store from a copy; other spaces are not affected."
+        )
+
+    def _gc(
+        self, recent: int, grace: float, dry_run: bool, progress: Progress | None
+    ) -> Collected:
+        from ropewalk.store.collection import collect
+
+        return collect(self, recent, grace, dry_run, progress)
 
     def _check(self, read_data: bool, progress: Progress | None) -> Report:
-        raise NotImplementedError
+        from ropewalk.store.verification import check
+
+        return check(self, read_data, progress)
 
     def _stats(self, recent: int, progress: Progress | None) -> Stats:
         raise NotImplementedError
 
-    def _packer_close(self) -> None:
-        pass
+    def _close_packer(self) -> None:
+        """Pack what is left of long tails."""
+        self._packer.close()
+        with suppress(RopewalkError):
+            pack_all(self, list(self._spaces_known), FEWEST_AT_CLOSE)
 
-    def _watch_tail(self, space: str, sequence: int, size: int) -> None:
-        pass
+    def _watch_tail(self, cache: SpaceCache, space: str, sequence: int, size: int) -> None:
+        """Have a tail packed that has become long."""
+        cache.tail_bytes += size
+        if sequence % GROUP == 0 and sequence > cache.looked:
+            long = cache.tail_bytes > TAIL_BYTES
+            if long or sequence - cache.packed >= TAIL_RECORDS:
+                cache.packed, last = self._span(space)
+                cache.looked = sequence
+                if long or last - cache.packed >= TAIL_RECORDS:
+                    cache.packed, cache.tail_bytes = sequence, 0
+                    self._packer.request(space)
 
 
 class SpaceReader:
@@ -592,6 +658,17 @@ class SpaceReader:
                 raise DamagedObject(id, f"what it leads to cannot be told: {error}") from error
 
 
+def _below(one: Object, step: Commit | None = None) -> Sequence[ObjectId]:
+    """What an object leads to; nothing if it is none of ours."""
+    if step is not None and one.id == step.id:
+        further = [id for id in (step.metadata, step.events) if id is not None]
+        return (step.root, *step.parents, *further)
+    try:
+        return links(one)
+    except FormatError:
+        return ()
+
+
 def _divided(
     objects: Sequence[Object], share: bool
 ) -> tuple[Sequence[Object], dict[ObjectId, Object]]:
@@ -601,11 +678,13 @@ def _divided(
             [one for one in objects if one.kind == Kind.COMMIT],
             {one.id: one for one in objects if one.kind != Kind.COMMIT},
         )
-    total = sum([len(one.payload) for one in objects])
+    total = 0
+    for one in objects:
+        total += len(one.payload)
     if total < LARGE_TEXT:
         return objects, {}
     if total > LARGE_COMMIT:
-        alone = {one.id for one in objects if one.kind != Kind.COMMIT and not links(one)}
+        alone = {one.id for one in objects if one.kind != Kind.COMMIT and not _below(one)}
     else:
         chunks = [one for one in objects if one.kind == Kind.CHUNK]
         if sum([len(one.payload) for one in chunks]) < LARGE_TEXT:

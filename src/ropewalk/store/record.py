@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import ormsgpack
 
-from ropewalk.errors import DamagedObject, FormatError
+from ropewalk.errors import FormatError
 from ropewalk.store._records import Move, Operation, Scalar
 from ropewalk.store.compression import read_varint, varint
 from ropewalk.tree._commits import commit_links
@@ -98,20 +98,23 @@ class Piece(NamedTuple):
 
 
 def encode_body(
-    operation: bytes, objects: Sequence[Object], places: Mapping[ObjectId, Place]
+    operation: bytes,
+    objects: Sequence[Object],
+    links: Sequence[Sequence[ObjectId]],
+    places: Mapping[ObjectId, Place],
 ) -> bytes:
-    """A body; `places` has those of older nodes, and `BY_HASH` for those that need none."""
+    """A body. `links` has what each object leads to, `places` where older nodes are."""
     parts = [varint(len(operation)), operation, varint(len(objects)), b""]
     heads = bytearray()
     mine = {one.id: at for at, one in enumerate(objects)}
     before: ObjectId | None = None
-    for one in objects:
-        payload, hole = one.payload, 0
-        found = links(one)
-        hints = b"".join([_hint(id, mine, places) for id in found]) if found else b""
-        if before is not None and (at := payload.find(before)) >= 0:
-            hole = at + 1
-            payload = payload[:at] + payload[at + ID_SIZE :]
+    for one, below in zip(objects, links, strict=True):
+        payload, hole, hints = one.payload, 0, b""
+        if below:
+            hints = b"".join([_hint(id, mine, places) for id in below])
+            if before is not None and (at := payload.find(before)) >= 0:
+                hole = at + 1
+                payload = payload[:at] + payload[at + ID_SIZE :]
         size, width = len(payload), len(hints)
         if size < 128 and hole < 128 and width < 128:
             heads += bytes((one.kind, size, hole, width))
@@ -127,7 +130,7 @@ def encode_body(
 def _hint(id: ObjectId, mine: Mapping[ObjectId, int], places: Mapping[ObjectId, Place]) -> bytes:
     at = mine.get(id)
     if at is not None:
-        return varint(1 + 2 * at)
+        return bytes((1 + 2 * at,)) if at < 63 else varint(1 + 2 * at)
     place = places[id]
     if place == BY_HASH:
         return b"\0"
@@ -258,23 +261,30 @@ def encode_header(
     moves: Sequence[Move],
     metadata: Mapping[str, Scalar],
     objects: Sequence[Object],
+    links: Sequence[Sequence[ObjectId]],
 ) -> bytes:
     """An operation as it stands in its record: ids of its own nodes by their positions."""
-    listed: list[list[object]] = []
+    listed: list[tuple[str, object, object]] = []
     for name, expected, target in moves:
-        at: object = target
         was: object = expected
+        at: object = target
         for position in range(len(objects) - 1, -1, -1):
-            one = objects[position]
-            if one.id == target:
+            if objects[position].id == target:
                 at = position
-                if expected is not None and one.kind == Kind.COMMIT:
-                    links = commit_links(one)
-                    if len(links) > 1 and links[1] == expected:
+                if objects[position].kind == Kind.COMMIT and expected is not None:
+                    below = links[position]
+                    if len(below) > 1 and below[1] == expected:
                         was = _FIRST_PARENT
                 break
-        listed.append([name, was, at])
-    return ormsgpack.packb([epoch, time, _short(write_id), listed, dict(metadata)])
+        listed.append((name, was, at))
+    short: str | bytes = write_id
+    if len(write_id) == 2 * _WRITE_ID:  # Most are 16 bytes in hexadecimal digits.
+        try:
+            half = bytes.fromhex(write_id)
+            short = half if half.hex() == write_id else write_id
+        except ValueError:
+            pass
+    return ormsgpack.packb([epoch, time, short, listed, metadata])
 
 
 def decode_header(space: str, record: Record) -> Operation:
@@ -292,6 +302,36 @@ def decode_header(space: str, record: Record) -> Operation:
     except (ValueError, TypeError, AttributeError) as error:
         raise FormatError(f"the operation of record {record.sequence} is malformed") from error
     return Operation(space, record.sequence, moves, write_id, time, epoch, metadata)
+
+
+def moved_in(record: Record) -> list[tuple[str, int]]:
+    """The refs that a record moved to nodes of its own, and where these are."""
+    return [
+        (name, target)
+        for name, _, target in ormsgpack.unpackb(record.header)[3]
+        if type(target) is int
+    ]
+
+
+def ids_in_header(header: bytes) -> list[ObjectId]:
+    """The ids that stand in an operation: those of nodes of other records."""
+    _, _, _, moves, metadata = ormsgpack.unpackb(header)
+    found = [id for _, *ids in moves for id in ids if type(id) is bytes]
+    return found + [one for one in metadata.values() if type(one) is bytes and len(one) == ID_SIZE]
+
+
+def settled_header(record: Record, keep: Callable[[int], bool]) -> bytes:
+    """An operation in which nodes that are not kept are named by their ids."""
+    epoch, time, write_id, moves, metadata = ormsgpack.unpackb(record.header)
+    for move in moves:
+        _, expected, target = move
+        if type(target) is int and not keep(target):
+            node = record.node(target)
+            if node is not None:
+                if expected == _FIRST_PARENT:
+                    move[1] = commit_links(node.object())[1]
+                move[2] = node.id
+    return ormsgpack.packb([epoch, time, write_id, moves, metadata])
 
 
 def write_id_of(header: bytes) -> str:
@@ -315,22 +355,3 @@ def _move(record: Record, name: object, expected: object, target: object) -> Mov
 
 
 _IDS: Final = (bytes, type(None))
-
-
-def _short(write_id: str) -> str | bytes:
-    """Most write ids are 16 bytes in hexadecimal digits: half of that is enough."""
-    if len(write_id) == 2 * _WRITE_ID:
-        try:
-            short = bytes.fromhex(write_id)
-        except ValueError:
-            return write_id
-        if short.hex() == write_id:
-            return short
-    return write_id
-
-
-def expect_node(node: Node | None, id: ObjectId) -> Node:
-    """The node that a place should hold; raises `DamagedObject` if it is another."""
-    if node is None or node.id != id:
-        raise DamagedObject(id, "the place that its record gives holds something else")
-    return node

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -140,6 +140,12 @@ def scan(db: sqlite3.Connection, after: ObjectId) -> list[Stored]:
     return [Stored(id, Kind.CHUNK, length, size, None, False) for id, size, length in rows]
 
 
+def unnamed(db: sqlite3.Connection, named: set[ObjectId]) -> tuple[int, int]:
+    """How many shared objects are not among these, and their bytes."""
+    sizes = [size for id, size in db.execute("SELECT id, size FROM shared") if id not in named]
+    return len(sizes), sum(sizes)
+
+
 def collect(db: sqlite3.Connection, folder: Path, disk: Filesystem) -> tuple[int, int, list[Path]]:
     """Delete shared objects that no space names: how many, their bytes, and files to remove.
 
@@ -211,4 +217,4 @@ def batched(ids: Iterable[ObjectId]) -> Iterator[list[ObjectId]]:
         yield some
 
 
-Named = Mapping[ObjectId, Object]
+

@@ -28,8 +28,9 @@ from ropewalk.store._records import (
 )
 from ropewalk.store._room import expect_room
 from ropewalk.store._system_errors import no_store
+from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.log import Append, LogStore, Moved, Row
-from ropewalk.store.record import GROUP, same_group
+from ropewalk.store.record import GROUP, Place, same_group, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal
 from ropewalk.store.sqlite.database import DATABASE, Database
@@ -44,6 +45,8 @@ RELAXED: Final = "store.relaxed"
 """An empty file that marks a store once written without syncing, where a torn log is no proof."""
 
 AFTER_NAMES: Final = "\x7f"  # Greater than every character of a name.
+
+_PAGES_AT_A_TIME: Final = 2048
 
 _LOOK: Final = f"""
 SELECT spaces.number, spaces.epoch, spaces.mark, tail.key, tail.refs, refs.target, refs.sequence,
@@ -229,7 +232,7 @@ class SqliteStore(LogStore):
             raise self._remains(lost)
 
     def _close(self) -> None:
-        self._packer_close()
+        self._close_packer()
         self._side.close()
         self._database.close()
 
@@ -263,7 +266,7 @@ class SqliteStore(LogStore):
         if batch.recorded is None:
             self._landed(batch, operation.sequence)
             self._listeners.wake(batch.space)
-            self._watch_tail(batch.space, operation.sequence, len(frame))
+            self._watch_tail(cache, batch.space, operation.sequence, len(frame))
         elif pack is not None and pack.file is not None:
             self._disk.discard([pack.file])
         return operation
@@ -722,6 +725,124 @@ class SqliteStore(LogStore):
             return True
 
         return self._database.write(work)
+
+    # Segments and collection.
+
+    def _settle(self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            number = self._number(db, space)
+            if number is None:
+                return False
+            low, high = number << SEQUENCE_BITS | packed.first, number << SEQUENCE_BITS | packed.last
+            found = db.execute(
+                "SELECT count(*), (SELECT refs FROM tail WHERE key = ?) FROM tail "
+                "WHERE key BETWEEN ? AND ?",
+                (high, low, high),
+            ).fetchone()
+            if found[0] != packed.last - packed.first + 1:
+                return False
+            db.execute(
+                "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
+                (high, packed.first, found[1], packed.head, packed.data),
+            )
+            db.execute(
+                f"INSERT INTO packed SELECT key, {STEP_COLUMNS} FROM tail "  # noqa: S608
+                "WHERE key BETWEEN ? AND ?",
+                (low, high),
+            )
+            db.execute(
+                "INSERT INTO keys SELECT find, key FROM tail "
+                "WHERE key BETWEEN ? AND ? AND find IS NOT NULL ORDER BY find",
+                (low, high),
+            )
+            base = number << SEQUENCE_BITS
+            db.executemany(
+                "INSERT OR IGNORE INTO commits VALUES (?, ?)",
+                sorted((prefix(id), base | sequence_of(place)) for id, place in commits),
+            )
+            db.execute("DELETE FROM tail WHERE key BETWEEN ? AND ?", (low, high))
+            return True
+
+        return self._database.write(work)
+
+    def _replace(self, space: str, found: Sweep) -> bool:
+        gone = {id for id, _ in found.gone}
+
+        def work(db: sqlite3.Connection) -> bool:
+            number = self._number(db, space)
+            if number is None:
+                return False
+            rows = _tail_rows(db, number, found.last + 1, LAST)
+            since = self._decode(space, rows, keep=False)
+            if touches(since, found.dead, gone):
+                return False
+            low = number << SEQUENCE_BITS
+            for one in found.replaced:
+                changed = db.execute(
+                    "UPDATE segments SET head = ?, data = ? WHERE key = ? AND first = ?",
+                    (one.head, one.data, low | one.last, one.first),
+                ).rowcount
+                if changed != 1:
+                    return False
+            db.executemany(
+                "DELETE FROM commits WHERE prefix = ? AND key = ?",
+                sorted((prefix(id), low | sequence) for id, sequence in found.gone),
+            )
+            db.executemany(
+                "UPDATE packed SET id = NULL WHERE key = ? AND id = ?",
+                sorted((low | sequence, id) for id, sequence in found.gone),
+            )
+            named = found.named | names_of(since)
+            noted = db.execute("SELECT id FROM named WHERE space = ?", (number,))
+            lost = [(id, number) for (id,) in noted if id not in named]
+            db.executemany("DELETE FROM named WHERE id = ? AND space = ?", lost)
+            db.execute("UPDATE spaces SET epoch = epoch + 1 WHERE number = ?", (number,))
+            return True
+
+        done = self._database.write(work)
+        if done and found.replaced:
+            self._give_back_pages()
+        return done
+
+    def _names_more(self, space: str, named: set[ObjectId]) -> bool:
+        def ask(db: sqlite3.Connection) -> bool:
+            rows = db.execute("SELECT id FROM named WHERE space = ?", (self._number(db, space),))
+            return any(id not in named for (id,) in rows)
+
+        return self._database.read(ask)
+
+    def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
+        if named is not None:
+            return self._database.read(
+                lambda db: packs.unnamed(db, named),
+            )
+
+        def work(db: sqlite3.Connection) -> tuple[int, int, list[Path]]:
+            packs.remove_orphans(db, self._packs, self._disk)
+            return packs.collect(db, self._packs, self._disk)
+
+        # Files are removed after it, for good: a power loss must not bring back rows that name
+        # them.
+        count, size, files = self._database.write(work, through=True)
+        self._disk.discard(files)
+        if count:
+            self._give_back_pages()
+        return count, size
+
+    def _count_shared(self) -> tuple[int, int]:
+        found: tuple[int, int] = self._database.read_once(
+            lambda db: db.execute("SELECT count(*), coalesce(sum(size), 0) FROM shared").fetchone()
+        )
+        return found
+
+    def _give_back_pages(self) -> None:
+        def work(db: sqlite3.Connection) -> bool:
+            free = schema.pragma(db, "freelist_count")
+            db.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_A_TIME})").fetchall()
+            return 0 < schema.pragma(db, "freelist_count") < free
+
+        while self._database.write(work):
+            pass  # In portions, so that others can write in between.
 
     # Care.
 

@@ -1,0 +1,256 @@
+"""Collection in logs of records: what no ref and no recent operation reaches is dropped.
+
+Each space is looked at from its last record back. Links lead to the same or to earlier records
+only, so one pass finds what is reached, a segment at a time. Segments of which something is not
+reached are written anew without it, under the same numbers, in one swap; the swap raises the
+epoch of the space, after which nobody trusts what he knew of it. It gives up if a record that
+came since the look builds on what it found dead.
+
+So every node that is there leads only to nodes that are there, and a writer who finds one may
+build on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ropewalk.errors import Conflict, MissingObjects
+from ropewalk.store._collecting import Collected, Progress
+from ropewalk.store._own import NEVER_UNDONE
+from ropewalk.store.packer import heads_of, pack
+from ropewalk.store.record import (
+    BY_HASH,
+    POSITION_BITS,
+    Record,
+    ids_in_header,
+    position_of,
+    read_hints,
+    sequence_of,
+    settled_header,
+)
+from ropewalk.store.segment import Packed, build, commits_in, without
+
+if TYPE_CHECKING:
+    from ropewalk.store.log import LogStore
+    from ropewalk.tree._objects import ObjectId
+
+_ATTEMPTS: Final = 8
+
+
+class Sweep(NamedTuple):
+    """What a look at a space found."""
+
+    last: int
+    """The last record that was looked at."""
+    kept: int
+    kept_bytes: int
+    freed: int
+    freed_bytes: int
+    replaced: list[Packed]
+    """Segments without what is dead, under the numbers that they have."""
+    dead: dict[int, int]
+    """By record, the positions of dead nodes as bits."""
+    gone: list[tuple[ObjectId, int]]
+    """Commits that are dead, with their records."""
+    named: set[ObjectId]
+    """Shared objects that living nodes lead to."""
+
+
+def collect(
+    store: LogStore, recent: int, grace: float, dry_run: bool, progress: Progress | None
+) -> Collected:
+    """Delete what no ref and no recent operation reaches; what that freed.
+
+    Raises what a damaged or missing node raises, with nothing of its space deleted: what lies
+    behind it cannot be seen.
+    """
+    tell = progress or (lambda step, done: None)
+    kept = kept_bytes = freed = freed_bytes = 0
+    named: set[ObjectId] = set()
+    for space in store.spaces():
+        found = sweep(store, space, recent, grace, dry_run)
+        kept, kept_bytes = kept + found.kept, kept_bytes + found.kept_bytes
+        freed, freed_bytes = freed + found.freed, freed_bytes + found.freed_bytes
+        named |= found.named
+        tell("marking", kept)
+    more, size = store._collect_shared(named if dry_run else None)
+    there, there_bytes = store._count_shared()
+    if dry_run:
+        there, there_bytes = there - more, there_bytes - size
+    tell("deleting", freed + more)
+    return Collected(kept + there, kept_bytes + there_bytes, freed + more, freed_bytes + size,
+                     dry_run)  # fmt: skip
+
+
+def sweep(store: LogStore, space: str, recent: int, grace: float, dry_run: bool) -> Sweep:
+    """Drop what is dead in one space."""
+    for _ in range(_ATTEMPTS):
+        if not dry_run:
+            pack(store, space, whole=True)
+        found = look(store, space, recent, rewrite=not dry_run)
+        if dry_run or (not found.dead and not store._names_more(space, found.named)):
+            return found
+        if grace:
+            time.sleep(grace)
+        if store._replace(space, found):
+            store._forget_space(space)
+            return found
+    raise Conflict(
+        f"{space!r} is written to faster than it can be collected. Nothing of it was deleted: "
+        "collect again when there is less work."
+    )
+
+
+def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
+    """What is reached in a space, and its segments without the rest."""
+    view = store._view(space, "")
+    last = view.sequence
+    alive: dict[int, int] = {}
+    named: set[ObjectId] = set()
+    _mark(store, space, [ref.target for ref in view.refs], alive, named, strict=True)
+    if space not in NEVER_UNDONE and recent:
+        ends: list[ObjectId] = []
+        for operation in store._operations(space, max(last - recent, 0), recent):
+            for move in operation.moves:
+                ends += [id for id in (move.expected, move.target) if id is not None]
+            step = operation.metadata.get("step")
+            ends += [step] if isinstance(step, bytes) else []
+        _mark(store, space, list(dict.fromkeys(ends)), alive, named, strict=False)
+    kept = kept_bytes = freed = freed_bytes = 0
+    replaced: list[Packed] = []
+    dead: dict[int, int] = {}
+    gone: list[tuple[ObjectId, int]] = []
+    for records in _stretches(store, space, last):
+        thin = False
+        for record in reversed(records):
+            sequence, mask = record.sequence, alive.pop(record.sequence, 0)
+            mask = _follow(store, space, record, mask, alive, named)
+            for at, piece in enumerate(record.pieces):
+                if piece is None:
+                    continue
+                size = len(piece.payload) + len(piece.hints)
+                if mask >> at & 1:
+                    kept, kept_bytes = kept + 1, kept_bytes + size
+                else:
+                    freed, freed_bytes = freed + 1, freed_bytes + size
+                    dead[sequence] = dead.get(sequence, 0) | 1 << at
+                    thin = True
+        if thin and rewrite:
+            gone += [
+                (id, sequence_of(place))
+                for record in records
+                if record.sequence in dead
+                for id, place in commits_in(record)
+                if dead[record.sequence] >> position_of(place) & 1
+            ]
+            replaced.append(_without_dead(records, dead))
+    return Sweep(last, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named)
+
+
+def _stretches(store: LogStore, space: str, last: int) -> Iterator[list[Record]]:
+    """The records of a space, a segment or a group at a time, from the last one back."""
+    while last > 0:
+        records = [one for one in store._stretch(space, last) if one.sequence <= last]
+        last = records[0].sequence - 1
+        yield records
+
+
+def _mark(
+    store: LogStore,
+    space: str,
+    ids: list[ObjectId],
+    alive: dict[int, int],
+    named: set[ObjectId],
+    *,
+    strict: bool,
+) -> None:
+    """Mark where roots are."""
+    places = store._find_places(space, ids)
+    missing = [id for id in ids if id not in places]
+    if missing and strict:
+        raise MissingObjects(sorted(missing))
+    for id, place in places.items():
+        if place == BY_HASH:
+            named.add(id)
+        else:
+            node = store._node(space, id, place)  # That it is what it should be.
+            if node is not None:
+                alive[sequence_of(place)] = alive.get(sequence_of(place), 0) | (
+                    1 << position_of(place)
+                )
+
+
+def _follow(
+    store: LogStore,
+    space: str,
+    record: Record,
+    mask: int,
+    alive: dict[int, int],
+    named: set[ObjectId],
+) -> int:
+    """Mark what living nodes of a record lead to; which of its nodes live, as bits."""
+    sequence = record.sequence
+    pending = [at for at in range(len(record.pieces)) if mask >> at & 1]
+    while pending:
+        at = pending.pop()
+        piece = record.pieces[at] if at < len(record.pieces) else None
+        if piece is None:
+            raise store._lost(space, sequence, at)
+        if not piece.hints:
+            continue
+        places = read_hints(piece.hints, sequence)
+        if BY_HASH in places:
+            node = record.node(at)
+            assert node is not None
+            named.update(id for id, place in node.places(sequence).items() if place == BY_HASH)
+        for place in places:
+            there, position = place >> POSITION_BITS, position_of(place)
+            if place == BY_HASH:
+                continue
+            if there == sequence:
+                if not mask >> position & 1:
+                    mask |= 1 << position
+                    pending.append(position)
+            else:
+                alive[there] = alive.get(there, 0) | 1 << position
+    return mask
+
+
+def _without_dead(records: list[Record], dead: dict[int, int]) -> Packed:
+    kept: list[Record] = []
+    for record in records:
+        mask = dead.get(record.sequence, 0)
+        if not mask:
+            kept.append(record)
+            continue
+        header = settled_header(record, lambda at, mask=mask: not mask >> at & 1)  # type: ignore[misc]
+        kept.append(
+            without(record, header, lambda place, mask=mask: not mask >> position_of(place) & 1)  # type: ignore[misc]
+        )
+    return build(kept, heads_of(kept))
+
+
+def touches(records: Iterable[Record], dead: dict[int, int], gone: set[ObjectId]) -> bool:
+    """Whether records lead to nodes that were found dead."""
+    for record in records:
+        for piece in record.pieces:
+            if piece is not None and piece.hints:
+                for place in read_hints(piece.hints, record.sequence):
+                    if dead.get(sequence_of(place), 0) >> position_of(place) & 1:
+                        return True
+        if not gone.isdisjoint(ids_in_header(record.header)):
+            return True
+    return False
+
+
+def names_of(records: Iterable[Record]) -> set[ObjectId]:
+    """The shared objects that records lead to."""
+    named: set[ObjectId] = set()
+    for record in records:
+        for node in record.nodes():
+            if node is not None and node.hints:
+                places = node.places(record.sequence)
+                named.update(id for id, place in places.items() if place == BY_HASH)
+    return named

@@ -1,0 +1,118 @@
+"""Packing: the tail of a log becomes a segment, behind the back of those who commit."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ropewalk.errors import RopewalkError
+from ropewalk.store.record import GROUP, Place, Record, moved_in, place_of
+from ropewalk.store.segment import build, commits_in
+
+if TYPE_CHECKING:
+    from ropewalk.store.log import LogStore
+
+TAIL_RECORDS: Final = 128
+TAIL_BYTES: Final = 256 * 1024
+"""A tail of so many records, or bytes, is packed."""
+SEGMENT_RECORDS: Final = 128
+FEWEST_AT_CLOSE: Final = 64
+
+_log = logging.getLogger("ropewalk.store")
+
+
+class Packer:
+    """Packs spaces on a thread of its own, which is started when it is first needed."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+        self._lock = threading.Condition(threading.Lock())
+        self._waiting: dict[str, None] = {}
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+        self._closed = False
+
+    def request(self, space: str) -> None:
+        """Pack a space soon."""
+        if self._process != os.getpid():
+            self.__init__(self._store)  # type: ignore[misc] # A child has none of our threads.
+        with self._lock:
+            if self._closed:
+                return
+            self._waiting[space] = None
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="ropewalk-packer", daemon=True
+                )
+                self._thread.start()
+            else:
+                self._lock.notify()
+
+    def close(self) -> None:
+        """Finish what is being packed."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+            self._lock.notify()
+        if thread is not None and self._process == os.getpid():
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while not self._waiting and not self._closed:
+                    self._lock.wait()
+                if self._closed:
+                    return
+                space = next(iter(self._waiting))
+                del self._waiting[space]
+            try:
+                pack(self._store, space)
+            except RopewalkError as error:
+                # A tail that is not packed is only larger; who reads what is damaged is told.
+                _log.warning("the log of %s could not be packed: %s", space, error)
+
+
+def pack(store: LogStore, space: str, *, whole: bool = False) -> int:
+    """Pack the tail of a space: its whole groups, or all of it; how many records were packed."""
+    done = 0
+    packed, last = store._span(space)
+    end = last if whole else last // GROUP * GROUP
+    while packed < end:
+        stop = min(end, packed + SEGMENT_RECORDS)
+        rows = store._rows(space, packed + 1, stop)
+        if len(rows) != stop - packed:
+            return done  # Another process is faster.
+        records = store._decode(space, rows, keep=False)
+        found = [one for record in records for one in commits_in(record)]
+        if not store._settle(space, build(records, heads_of(records)), found):
+            return done
+        done += len(rows)
+        packed = stop
+    return done
+
+
+def heads_of(records: Sequence[Record]) -> list[Place]:
+    """What the newest move of each ref in some records leads to, and the last node of all."""
+    seen: set[str] = set()
+    found: list[Place] = []
+    for record in reversed(records):
+        for name, at in moved_in(record):
+            if name not in seen:
+                seen.add(name)
+                found.append(place_of(record.sequence, at))
+    last = records[-1]
+    if last.pieces:
+        found.append(place_of(last.sequence, len(last.pieces) - 1))
+    return found
+
+
+def pack_all(store: LogStore, spaces: Iterable[str], fewest: int) -> None:
+    """Pack those of the spaces that have so many records in their tails."""
+    for space in spaces:
+        packed, last = store._span(space)
+        if last - packed >= fewest:
+            pack(store, space, whole=True)

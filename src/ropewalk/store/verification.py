@@ -1,0 +1,250 @@
+"""Checking logs of records: everything that was written is there, sound, and leads where it says.
+
+Records are read in order, each once. Of every node the first bytes of its id are remembered, so
+that a link can be held against the place that its hint gives.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from ropewalk.codec import check_canonical
+from ropewalk.errors import Corrupt, FormatError, MissingObjects, RopewalkError
+from ropewalk.store._checking import Problem, Report
+from ropewalk.store._own import may_be_manifest
+from ropewalk.store.record import (
+    BY_HASH,
+    Node,
+    Record,
+    decode_header,
+    position_of,
+    read_hints,
+    sequence_of,
+)
+from ropewalk.tree import Kind, ObjectId, check_commit, check_links, links
+from ropewalk.tree._verifying import Verifier
+
+if TYPE_CHECKING:
+    from ropewalk.store._collecting import Progress
+    from ropewalk.store.log import LogStore
+
+_TOLD_AFTER: Final = 1000
+_NODES: Final = (Kind.VALUE, Kind.ITEMS, Kind.PAIRS)
+_BATCH: Final = 256
+
+
+def check(store: LogStore, read_data: bool, progress: Progress | None) -> Report:
+    """Look at a store and say what is wrong with it; changes nothing.
+
+    Every record is read and every node held against its hash, and logs, refs and links against
+    each other. With `read_data` also the bytes of shared objects, what several nodes must say
+    together for their value to be read, and what the engine can say of its files.
+    """
+    checker = Checker(store, read_data, progress or (lambda step, done: None))
+    for look in (checker.check_engine, checker.check_spaces, checker.check_shared):
+        try:
+            look()
+        except Corrupt as error:
+            checker.report("bad-engine", store.backend_id, str(error))
+    return Report(
+        tuple(dict.fromkeys(checker.problems)),
+        checker.spaces,
+        checker.refs,
+        checker.operations,
+        checker.objects,
+        read_data,
+    )
+
+
+class Checker:
+    """One look at a store."""
+
+    def __init__(self, store: LogStore, read_data: bool, tell: Progress) -> None:
+        self.problems: list[Problem] = []
+        self.spaces = self.refs = self.operations = self.objects = 0
+        self._store, self._read_data, self._tell = store, read_data, tell
+
+    def report(self, code: str, subject: str, message: str) -> None:
+        """Note a problem."""
+        self.problems.append(Problem(code, subject, message))
+
+    def check_engine(self) -> None:
+        """What the engine itself can say about its files and tables."""
+        for subject, message in self._store._examine(self._read_data):
+            self.report("bad-engine", subject, message)
+
+    def check_spaces(self) -> None:
+        """Every space: its log, its refs, and what they reach."""
+        spaces = self._store.spaces()
+        self.spaces = len(spaces)
+        for space in spaces:
+            try:
+                SpaceCheck(self, self._store, space, self._read_data).run()
+            except Corrupt as error:
+                self.report("bad-log", space, str(error))
+        self._tell("checking", self.objects)
+
+    def check_shared(self) -> None:
+        """Every shared object, if bytes are to be read."""
+        if not self._read_data:
+            return
+        pending: list[ObjectId] = []
+        for one in self._store._scan_shared():
+            pending.append(one.id)
+            if len(pending) == _BATCH:
+                self._check_shared(pending)
+                pending = []
+        self._check_shared(pending)
+
+    def _check_shared(self, ids: list[ObjectId]) -> None:
+        for id in ids:
+            try:
+                found = self._store._shared_objects([id]).get(id)
+                if found is not None:
+                    check_links(found)
+                    if found.kind in _NODES:
+                        check_canonical(found.payload)
+                    self.objects += 1
+            except FormatError as error:
+                self.report("damaged-object", id.hex(), f"object {id.hex()[:12]}: {error}")
+            except RopewalkError as error:
+                self.report("damaged-object", id.hex(), str(error))
+        self._tell("reading", self.objects)
+
+    def seen(self, number: int) -> None:
+        """Count nodes that were looked at."""
+        before = self.objects // _TOLD_AFTER
+        self.objects += number
+        if self.objects // _TOLD_AFTER != before:
+            self._tell("reading" if self._read_data else "checking", self.objects)
+
+
+class SpaceCheck:
+    """One look at a space."""
+
+    def __init__(self, checker: Checker, store: LogStore, space: str, read_data: bool) -> None:
+        self._checker, self._store, self._space = checker, store, space
+        self._verifier = Verifier(store.reader(space)) if read_data else None
+        self._first = array("L", [0])
+        """By sequence number, where the nodes of a record begin in the two that follow."""
+        self._ids = array("Q")
+        self._generations = array("L")
+        self._refs: dict[str, tuple[ObjectId, int]] = {}
+
+    def run(self) -> None:
+        """Read the records in order, then compare the refs with what they say."""
+        view = self._store._view(self._space, "")
+        self._checker.refs += len(view.refs)
+        for record in self._store.records(self._space):
+            self._first.append(len(self._ids))
+            self._check_record(record)
+            self._checker.operations += 1
+            if record.sequence == view.sequence:
+                self._compare({ref.name: (ref.target, ref.sequence) for ref in view.refs})
+        places = self._store._find_places(self._space, [ref.target for ref in view.refs])
+        for ref in view.refs:
+            if ref.target not in places:
+                self._checker.report(
+                    "missing-object",
+                    ref.target.hex(),
+                    f"it is missing; a ref of {self._space} points to it",
+                )
+
+    def _check_record(self, record: Record) -> None:
+        nodes: list[Node | None] = []
+        try:
+            nodes = record.nodes()
+            operation = decode_header(self._space, record)
+        except FormatError as error:
+            where = f"record {record.sequence}: {error}"
+            self._checker.report("bad-log", self._space, where)
+            self._ids.extend([0] * (len(record.pieces)))
+            self._generations.extend([0] * (len(record.pieces)))
+            return
+        for node in nodes:
+            self._ids.append(0 if node is None else _prefix(node.id))
+            self._generations.append(0)
+        for at, node in enumerate(nodes):
+            if node is not None:
+                self._check_node(record, at, node)
+        self._checker.seen(len(nodes))
+        for name, before, target in operation.moves:
+            if before != self._refs.get(name, (None, 0))[0]:
+                self._checker.report(
+                    "bad-log", self._space, f"operation {record.sequence} moves {name} from afar"
+                )
+            self._refs.pop(name, None)
+            if target is not None:
+                self._refs[name] = (target, record.sequence)
+
+    def _check_node(self, record: Record, at: int, node: Node) -> None:
+        found = node.object()
+        try:
+            targets = check_links(found) if self._verifier else links(found)
+            if self._verifier is not None:
+                if node.kind in _NODES:
+                    check_canonical(node.payload)
+                if not may_be_manifest(found):
+                    self._verifier.verify(found)
+            places = read_hints(node.hints, record.sequence)
+            if len(places) != len(targets):
+                raise FormatError("its hints are not those of its links")
+        except MissingObjects:
+            return  # Said of the node that leads there.
+        except RopewalkError as error:
+            text = f"object {node.id.hex()[:12]}: {error}"
+            self._checker.report("damaged-object", node.id.hex(), text)
+            return
+        by_hash = [id for id, place in zip(targets, places, strict=True) if place == BY_HASH]
+        if by_hash:
+            there = self._store._present_shared(by_hash)
+            for id in by_hash:
+                if id not in there:
+                    self._missing(id, node)
+        for id, place in zip(targets, places, strict=True):
+            if place != BY_HASH and self._id_at(place) != _prefix(id):
+                self._missing(id, node)
+        if node.kind == Kind.COMMIT:
+            self._check_generation(record, at, node, places)
+
+    def _check_generation(self, record: Record, at: int, node: Node, places: list[int]) -> None:
+        commit = check_commit(node.object())
+        self._generations[self._first[record.sequence] + at] = commit.generation
+        parents = [self._generation_at(place) for place in places[1 : 1 + len(commit.parents)]]
+        if all(parents) and commit.generation != 1 + max(parents, default=0):
+            message = (
+                f"its generation is {commit.generation}, which its parents' do not explain"
+            )
+            self._checker.report("bad-commit", node.id.hex(), message)
+
+    def _missing(self, id: ObjectId, node: Node) -> None:
+        self._checker.report(
+            "missing-object", id.hex(), f"it is missing; {node.id.hex()} points to it"
+        )
+
+    def _id_at(self, place: int) -> int:
+        sequence, position = sequence_of(place), position_of(place)
+        if sequence >= len(self._first):
+            return 0
+        at = self._first[sequence] + position
+        return self._ids[at] if at < len(self._ids) else 0
+
+    def _generation_at(self, place: int) -> int:
+        if place == BY_HASH or sequence_of(place) >= len(self._first):
+            return 0
+        at = self._first[sequence_of(place)] + position_of(place)
+        return self._generations[at] if at < len(self._generations) else 0
+
+    def _compare(self, actual: dict[str, tuple[ObjectId, int]]) -> None:
+        for name in sorted(self._refs.keys() | actual.keys()):
+            if self._refs.get(name) != actual.get(name):
+                self._checker.report(
+                    "bad-ref",
+                    f"{self._space}/{name}",
+                    "it is not where its last operation put it",
+                )
+
+
+def _prefix(id: ObjectId) -> int:
+    return int.from_bytes(id[:8], "big")
