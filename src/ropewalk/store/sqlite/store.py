@@ -285,10 +285,10 @@ class SqliteStore(LogStore):
         row = db.execute(_LOOK, (moves[0].name if moves else "", batch.space)).fetchone()
         if row is None:
             number, epoch, last, digest, target = self._next_space(db), 1, 0, 0, None
-            fresh = True
+            fresh, in_tail = True, False
         else:
             number, epoch, marked, key, digest, target, moved, ref_mark = row
-            fresh = False
+            fresh, in_tail = False, key is not None
             last, digest = self._end(db, number, key, digest)
             if marked != mark(number, batch.space):
                 raise self._damaged_space(batch.space)
@@ -318,15 +318,16 @@ class SqliteStore(LogStore):
         self._check_shared(db, batch)
         sequence = last + 1
         assert sequence <= LAST
-        if dictionary is not None and (
-            sequence != expected
-            and not (
-                same_group(sequence, dictionary)
+        if dictionary is not None and not (
+            in_tail
+            and (
+                sequence == expected
+                or same_group(sequence, dictionary)
                 and db.execute(
                     "SELECT 1 FROM tail WHERE key = ?", (number << SEQUENCE_BITS | dictionary,)
                 ).fetchone()
             )
-        ):
+        ):  # It was packed, or is of another group.
             dictionary, frame = None, batch.frame(None)
         if self._size_limit is not None and batch.objects:
             size = len(frame) + (pack.size if pack else 0)
