@@ -145,8 +145,10 @@ class SpaceCache:
 
     def dictionary(self, sequence: int) -> tuple[int | None, bytes | None]:
         """What a record of this number can lean on."""
-        if self.bodies and same_group(sequence, self.last) and self.last < sequence:
-            return self.last, self.bodies[self.last]
+        last = self.last  # Other threads may change it meanwhile.
+        body = self.bodies.get(last)
+        if body is not None and same_group(sequence, last) and last < sequence:
+            return last, body
         return None, None
 
 

@@ -250,12 +250,11 @@ class SqliteStore(LogStore):
         assert isinstance(batch, Append)
         pack = self._pack_of(batch) if batch.shared else None
         cache = self._space(batch.space)
-        expected = cache.last + 1
-        dictionary, known = cache.dictionary(expected)
+        dictionary, known = cache.dictionary(cache.last + 1)
         frame = batch.frame(known)
 
         def work(db: sqlite3.Connection) -> Operation:
-            return self._append(db, batch, expected, dictionary, frame, pack)
+            return self._append(db, batch, dictionary, frame, pack)
 
         try:
             operation = self._database.write(work, len(frame) + (pack.size if pack else 0))
@@ -275,7 +274,6 @@ class SqliteStore(LogStore):
         self,
         db: sqlite3.Connection,
         batch: Append,
-        expected: int,
         dictionary: int | None,
         frame: bytes,
         pack: packs.Pack | None,
@@ -320,10 +318,10 @@ class SqliteStore(LogStore):
         assert sequence <= LAST
         if dictionary is not None and not (
             in_tail
+            and same_group(sequence, dictionary)
             and (
-                sequence == expected
-                or same_group(sequence, dictionary)
-                and db.execute(
+                dictionary == last
+                or db.execute(
                     "SELECT 1 FROM tail WHERE key = ?", (number << SEQUENCE_BITS | dictionary,)
                 ).fetchone()
             )
@@ -742,6 +740,10 @@ class SqliteStore(LogStore):
             ).fetchone()
             if found[0] != packed.last - packed.first + 1:
                 return False
+            if packed.last % GROUP and db.execute(
+                "SELECT 1 FROM tail WHERE key = ?", (high + 1,)
+            ).fetchone():
+                return False  # It may lean on what would go.
             db.execute(
                 "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
                 (high, packed.first, found[1], packed.head, packed.data),
