@@ -775,6 +775,12 @@ class SqliteStore(LogStore):
             number = self._number(db, space)
             if number is None:
                 return False
+            packed = db.execute(
+                "SELECT max(key) FROM segments WHERE key BETWEEN ? AND ?",
+                (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
+            ).fetchone()[0]
+            if (packed or 0) & LAST != found.last:
+                return False  # Not all was packed; or what came since was, and is not looked at.
             rows = _tail_rows(db, number, found.last + 1, LAST)
             since = self._decode(space, rows, keep=False)
             if touches(since, found.dead, gone):
