@@ -354,7 +354,7 @@ class LogStore(Store):
         if isinstance(loaded, Packed):
             with self._cache_lock:
                 known = self._opened.get((space, -loaded.first))
-            if known is not None and isinstance(known[0], Segment) and known[0].last == loaded.last:
+            if known is not None and isinstance(known[0], Segment) and known[0].is_of(loaded):
                 return known[0].records()
             segment = Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
