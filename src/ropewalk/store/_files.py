@@ -34,14 +34,13 @@ from ropewalk.store._records import (
     View,
 )
 from ropewalk.store._system_errors import no_store, system_errors
-from ropewalk.store._turns import BRANCH_NEXT, BRANCH_TURN, Turn
 from ropewalk.tree._objects import ObjectId
 
 _CHANGED_AT_A_TIME = 1000
 _LINE_BYTES = 512  # About what an operation takes in its log.
 _OURS = {
     LOCK, TURN, paths.HEADER, paths.EPOCH, paths.OBJECTS, paths.SPACES, paths.NEW,
-    paths.COLLECTIONS, BRANCH_TURN, BRANCH_NEXT,
+    paths.COLLECTIONS,
 }  # fmt: skip
 
 
@@ -307,9 +306,6 @@ class FileStore(ObjectStore):
             self._expect_there()
             with self._log.looking(space) as state:
                 yield state
-
-    def _turns(self) -> tuple[Turn, Turn]:
-        return Turn(self.path / BRANCH_TURN), Turn(self.path / BRANCH_NEXT)
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Wakes for what this store object commits; what others commit is looked for."""
