@@ -31,7 +31,7 @@ from ropewalk.errors import (
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
 from ropewalk.store._names import check_space
-from ropewalk.store._records import REMEMBERED_WRITES, Operation, Stored, check_ids
+from ropewalk.store._records import Operation, Stored, check_ids
 from ropewalk.store.compression import compress, expand
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
@@ -345,7 +345,16 @@ class LogStore(Store):
     def _stretch(self, space: str, sequence: int) -> list[Record]:
         """A record with those that are found with it, ascending; raises `Corrupt`."""
         moment = self._forgotten
-        loaded = self._load(space, sequence)
+        return self._read_stretch(space, sequence, self._load(space, sequence), moment)
+
+    def _read_stretch(
+        self,
+        space: str,
+        sequence: int,
+        loaded: list[Row] | Packed | None,
+        moment: int | None = None,
+    ) -> list[Record]:
+        """The records of what was loaded; kept if that was after a `moment`."""
         if isinstance(loaded, Packed):
             with self._cache_lock:
                 known = self._opened.get((space, -loaded.first))
@@ -354,7 +363,8 @@ class LogStore(Store):
             segment = Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
                 raise segment.damaged("it does not hold what its row says")
-            self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
+            if moment is not None:
+                self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
             return segment.records()
         if not loaded or loaded[-1].sequence != sequence:
             raise Corrupt(
@@ -611,13 +621,12 @@ class LogStore(Store):
             places.update(dict.fromkeys(append.shared, BY_HASH))
             cache.named.update(append.names, append.shared)
 
-    def _find_write(self, batch: Append, last: int) -> Operation | None:
+    def _find_write(self, batch: Append, latest: Iterable[Record]) -> Operation | None:
         """The operation that has the write id of a batch, among the latest of its space.
 
         Raises `WriteIdReused` if it was another write.
         """
-        after = max(last - REMEMBERED_WRITES, 0)
-        for record in self._newest_first(batch.space, after, last):
+        for record in latest:
             if write_id_of(record.header) == batch.write_id:
                 operation = self._operation(batch.space, record)
                 objects = {node.id for node in record.nodes() if node is not None}
