@@ -26,6 +26,7 @@ from ropewalk.errors import (
     FormatError,
     MissingObjects,
     RopewalkError,
+    StoreFull,
     WriteIdReused,
 )
 from ropewalk.store._contract import Store
@@ -545,6 +546,10 @@ class LogStore(Store):
                 operation = self._commit(append)
             except Moved:
                 self._forget_space(batch.space)
+                continue
+            except StoreFull:
+                if not self._room.make():
+                    raise
                 continue
             return operation
 
