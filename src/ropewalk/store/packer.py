@@ -19,7 +19,7 @@ TAIL_RECORDS: Final = 128
 TAIL_BYTES: Final = 256 * 1024
 """A tail of so many records, or bytes, is packed."""
 SEGMENT_RECORDS: Final = 128
-FEWEST_AT_CLOSE: Final = 64
+FEWEST_AT_CLOSE: Final = 16
 
 _log = logging.getLogger("ropewalk.store")
 

@@ -437,6 +437,19 @@ def test_a_check_of_all_bytes_asks_the_database_about_its_pages(folder: Path) ->
         assert "bad-engine" in {one.code for one in problems}
 
 
+def test_a_check_of_all_bytes_looks_at_the_definitions_of_tables(folder: Path) -> None:
+    data = (folder / "store.db").read_bytes()
+    harmed = data.replace(b"number INTEGER PRIMARY KEY, name", b"number INTEGER TRIMARY KEY, name")
+    assert harmed != data
+    (folder / "store.db").write_bytes(harmed)
+
+    with SqliteStore(folder) as store:
+        problems = store.check(read_data=True).problems
+
+    (message,) = [one.message for one in problems if one.code == "bad-engine"]
+    assert "'CREATE TABLE spaces'" in message
+
+
 def test_a_damaged_definition_of_a_table_is_damage(folder: Path) -> None:
     data = (folder / "store.db").read_bytes()
     harmed = data.replace(b"CREATE TABLE leases", b"CREATE TABL\xac leases")
