@@ -34,6 +34,13 @@ class ObjectStore(Store):
     # What an engine supplies.
 
     @abstractmethod
+    def _commit(self, batch: Batch) -> Operation:
+        """Apply a batch in one atomic step, durably.
+
+        The space's operations get the next number in the same step. Whoever subscribed is woken.
+        """
+
+    @abstractmethod
     def _frames(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, bytes]:
         """The frames of objects, condemned or not, without those that are absent.
 

@@ -88,10 +88,10 @@ class ShownStore(WrapperStore):
             return super()._operations(space, after, limit)
         return shown.operations[after : after + limit]
 
-    def _commit(self, batch: Batch) -> Operation:
+    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
         if self._look(batch.space) is not None:
             _refuse(batch.space)
-        return super()._commit(batch)
+        return super()._land(batch, objects)
 
     def _look(self, space: str) -> Shown | None:
         """The thread in a space; None if it is something else."""

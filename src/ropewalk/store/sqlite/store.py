@@ -20,6 +20,7 @@ from ropewalk.store._file_usage import folder_bytes
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._listeners import Listeners
 from ropewalk.store._records import (
+    REMEMBERED_WRITES,
     Capabilities,
     Durability,
     Header,
@@ -33,7 +34,7 @@ from ropewalk.store._room import expect_room
 from ropewalk.store._system_errors import no_store
 from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.log import Append, LogStore, Moved, Row
-from ropewalk.store.record import GROUP, Place, same_group, sequence_of
+from ropewalk.store.record import GROUP, Place, Record, same_group, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal
 from ropewalk.store.sqlite.database import DATABASE, Database
@@ -424,7 +425,19 @@ class SqliteStore(LogStore):
         self, db: sqlite3.Connection, batch: Append, number: int, last: int
     ) -> Operation | None:
         """The operation that has the write id of a batch, among the latest."""
-        return self._find_write(batch, last)
+
+        def latest() -> Iterator[Record]:
+            # In this transaction, where one before may just have appended it.
+            at, after = last, max(last - REMEMBERED_WRITES, 0)
+            while at > after:
+                for record in reversed(
+                    self._read_stretch(batch.space, at, _loaded(db, number, at))
+                ):
+                    if record.sequence <= at:
+                        at = record.sequence - 1
+                        yield record
+
+        return self._find_write(batch, latest())
 
     # Shared objects.
 
@@ -514,16 +527,7 @@ class SqliteStore(LogStore):
         return self._database.read(lambda db: _tail_rows(db, self._number(db, space), first, last))
 
     def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
-        first = (sequence - 1) // GROUP * GROUP + 1
-
-        def ask(db: sqlite3.Connection) -> list[Row] | Packed | None:
-            number = self._number(db, space)
-            rows = _tail_rows(db, number, first, sequence)
-            if rows and rows[-1].sequence == sequence:
-                return rows
-            return None if number is None else _segment(db, number, sequence)
-
-        return self._database.read(ask)
+        return self._database.read(lambda db: _loaded(db, self._number(db, space), sequence))
 
     def _segment(self, space: str, sequence: int) -> Packed | None:
         def ask(db: sqlite3.Connection) -> Packed | None:
@@ -787,18 +791,27 @@ class SqliteStore(LogStore):
             number = self._number(db, space)
             if number is None:
                 return False
+            packed = db.execute(
+                "SELECT max(key) FROM segments WHERE key BETWEEN ? AND ?",
+                (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
+            ).fetchone()[0]
+            if (packed or 0) & LAST != found.last:
+                return False  # Not all was packed; or what came since was, and is not looked at.
             rows = _tail_rows(db, number, found.last + 1, LAST)
-            since = self._decode(space, rows, keep=False)
+            since = self._decode(space, rows)
             if touches(since, found.dead, gone):
                 return False
             low = number << SEQUENCE_BITS
             for one in found.replaced:
-                changed = db.execute(
-                    "UPDATE segments SET head = ?, data = ? WHERE key = ? AND first = ?",
-                    (one.head, one.data, low | one.last, one.first),
-                ).rowcount
-                if changed != 1:
+                if not db.execute(
+                    "SELECT 1 FROM segments WHERE key = ? AND first = ?",
+                    (low | one.last, one.first),
+                ).fetchone():
                     return False
+            db.executemany(
+                "UPDATE segments SET head = ?, data = ? WHERE key = ?",
+                [(one.head, one.data, low | one.last) for one in found.replaced],
+            )
             db.executemany(
                 "DELETE FROM commits WHERE prefix = ? AND key = ?",
                 sorted((prefix(id), low | sequence) for id, sequence in found.gone),
@@ -894,6 +907,13 @@ def _tail_rows(db: sqlite3.Connection, number: int | None, first: int, last: int
         (number << SEQUENCE_BITS | first, number << SEQUENCE_BITS | last),
     )
     return [Row(key & LAST, dictionary, frame) for key, dictionary, frame in rows]
+
+
+def _loaded(db: sqlite3.Connection, number: int | None, sequence: int) -> list[Row] | Packed | None:
+    rows = _tail_rows(db, number, (sequence - 1) // GROUP * GROUP + 1, sequence)
+    if rows and rows[-1].sequence == sequence:
+        return rows
+    return None if number is None else _segment(db, number, sequence)
 
 
 def _segment(db: sqlite3.Connection, number: int, sequence: int) -> Packed | None:
