@@ -150,6 +150,12 @@ def commit_links(source: Object) -> list[ObjectId]:
     return found
 
 
+def parts_of_commit(source: Object) -> tuple[int, bool, bool]:
+    """How many parents a commit has, and whether it has metadata and events."""
+    _, parents, *_, metadata, events, _ = _unpack(source)
+    return len(parents), metadata is not None, events is not None
+
+
 def _unpack(source: Object) -> list[Any]:
     """The fields of a commit, of which there are as many as there must be."""
     try:

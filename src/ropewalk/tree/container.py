@@ -11,6 +11,7 @@ from ropewalk.codec import Codec, Field, Path, format_path
 from ropewalk.codec._codes import Code
 from ropewalk.codec._collections import CLASSES, check_head
 from ropewalk.codec._models import set_unless_marked
+from ropewalk.codec._msgpack import pack
 from ropewalk.codec._opened import close_sequence
 from ropewalk.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from ropewalk.tree.build import Builder, Title
@@ -381,6 +382,9 @@ class Division(NamedTuple):
 def divide(found: Object) -> Division:
     """Divide a value's root, or a node of its top container, by key; raises FormatError."""
     if found.kind == Kind.VALUE:
+        raw = unpack_part(found.payload)
+        if type(raw) is dict:  # What most small values are.
+            return _leaf(found, [Entry(pack(key), pack(body)) for key, body in raw.items()])
         opened = open_part(found.payload, _unread)
         if opened is not None and opened.is_mapping:
             entries = [entry for place in opened.view.leaves() for entry in place.entries]
