@@ -89,7 +89,8 @@ class Row(NamedTuple):
 
 
 class Moved(Exception):
-    """The space is at another epoch: what was known of it is looked up anew. Nothing was written."""
+    """The space is at another epoch, so what was known of it is looked up anew; nothing was
+    written."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__()
@@ -188,7 +189,7 @@ class LogStore(Store):
 
     @abstractmethod
     def _commit(self, batch: Batch) -> Operation:
-        """Append a record, an `Append`, in one atomic step, durably. Whoever subscribed is woken."""
+        """Append a record, an `Append`, in one atomic step, durably, and wake who subscribed."""
 
     @abstractmethod
     def _epoch(self, space: str) -> int:
@@ -204,7 +205,10 @@ class LogStore(Store):
 
     @abstractmethod
     def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
-        """The group of a record in the tail up to it, or the segment that holds it; at one moment."""
+        """The group of a record in the tail up to it, or the segment that holds it.
+
+        Both are looked for at one moment.
+        """
 
     @abstractmethod
     def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:

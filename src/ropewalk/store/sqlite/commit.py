@@ -42,7 +42,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """  # noqa: S608
 
 
-def append(  # noqa: C901, PLR0912, PLR0913 - one story, from the look to the last row
+def append(  # noqa: C901, PLR0912 - one story, from the look to the last row
     db: sqlite3.Connection,
     batch: Append,
     dictionary: int | None,
