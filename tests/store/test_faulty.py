@@ -11,10 +11,10 @@ pytest_plugins = ["pytester"]
 
 SUITE = """
 import pytest
-from ropewalk.testing import StoreContract
+from ropewalk.testing import ObjectStoreContract
 from tests.store.faulty import {fault}
 
-class TestFaulty(StoreContract):
+class TestFaulty(ObjectStoreContract):
     @pytest.fixture
     def open_store(self):
         first = {fault}()

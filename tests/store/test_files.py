@@ -20,7 +20,7 @@ from ropewalk.store import _file_spaces as spaces
 from ropewalk.store._file_paths import OBJECTS, condemned_path, folder_name, object_path
 from ropewalk.store._file_usage import folder_bytes
 from ropewalk.store._filesystem import Filesystem
-from ropewalk.testing import StoreContract
+from ropewalk.testing import ObjectStoreContract
 from ropewalk.testing._stores._base import (
     MAIN,
     SPACE,
@@ -34,7 +34,7 @@ from ropewalk.testing._stores._base import (
 from ropewalk.tree import ObjectId
 
 
-class FileContract(StoreContract):
+class FileContract(ObjectStoreContract):
     def damage(self, store: Store, id: ObjectId) -> bool:
         assert isinstance(store, FileStore)
         path = object_path(store.path / OBJECTS, id)

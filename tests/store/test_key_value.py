@@ -6,7 +6,7 @@ import pytest
 
 from ropewalk.store import KeyValueStore, Store
 from ropewalk.store._key_value_cells import object_key
-from ropewalk.testing import KVStoreContract, StoreContract
+from ropewalk.testing import KVStoreContract, ObjectStoreContract
 from ropewalk.testing._key_values import KVOpener
 from ropewalk.testing._stores._base import Opener
 from ropewalk.tree import ObjectId
@@ -27,7 +27,7 @@ class TestDictThatKeeps(KVStoreContract):
         return lambda: KeptKV(data)
 
 
-class KeyValueStoreContract(StoreContract):
+class KeyValueStoreContract(ObjectStoreContract):
     """The contract, with a way to damage what is stored."""
 
     def damage(self, store: Store, id: ObjectId) -> bool:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from ropewalk.store import Capabilities, MemoryStore, Store, space_name
-from ropewalk.testing import StoreContract
+from ropewalk.testing import ObjectStoreContract
 from ropewalk.testing._stores._base import SPACE, Opener, growing, noise, value
 from ropewalk.tree import ObjectId
 
 
-class TestMemoryStore(StoreContract):
+class TestMemoryStore(ObjectStoreContract):
     @pytest.fixture
     def open_store(self) -> Opener:
         first = MemoryStore()
@@ -38,7 +38,7 @@ class KeptStore(MemoryStore):
         return lambda: None
 
 
-class TestStoreThatKeepsAndPolls(StoreContract):
+class TestStoreThatKeepsAndPolls(ObjectStoreContract):
     @pytest.fixture
     def open_store(self) -> Opener:
         kept = MemoryStore()
@@ -51,7 +51,7 @@ class TestStoreThatKeepsAndPolls(StoreContract):
         return open_again
 
 
-class TestStoreWithOneHandle(StoreContract):
+class TestStoreWithOneHandle(ObjectStoreContract):
     several_handles = False
 
     @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ropewalk.store import PostgresStore, Store
-from ropewalk.testing import StoreContract
+from ropewalk.testing import ObjectStoreContract
 from ropewalk.testing._stores._base import Opener
 from ropewalk.tree import ObjectId
 from tests.postgres import Postgres
@@ -28,7 +28,7 @@ def damage(store: Store, id: ObjectId) -> bool:
     return True
 
 
-class TestPostgresStore(StoreContract):
+class TestPostgresStore(ObjectStoreContract):
     @pytest.fixture
     def open_store(self, postgres: Postgres) -> Opener:
         schema = f"contract_{next(_numbers)}"

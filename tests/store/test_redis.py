@@ -45,7 +45,7 @@ from ropewalk.store import (
 from ropewalk.store import _redis_commit as committing
 from ropewalk.store import _redis_objects as objects
 from ropewalk.store._records import Header
-from ropewalk.testing import StoreContract
+from ropewalk.testing import ObjectStoreContract
 from ropewalk.testing._stores._base import (
     MAIN,
     OTHER_SPACE,
@@ -73,7 +73,7 @@ def relaxed(url: str, **options: Any) -> RedisStore:
     return RedisStore(url, durability="relaxed", **options)
 
 
-class OnRedis(StoreContract):
+class OnRedis(ObjectStoreContract):
     def damage(self, store: Store, id: ObjectId) -> bool:
         assert isinstance(store, RedisStore)
         frame = store._server.ask("HGET", f"{ROOT}:frames", id)

@@ -9,12 +9,12 @@ import pytest
 from ropewalk.history import History
 from ropewalk.store import S3Store, Store
 from ropewalk.store._s3_cells import PACKS
-from ropewalk.testing import StoreContract
+from ropewalk.testing import ObjectStoreContract
 from ropewalk.testing._stores._base import SPACE
 from ropewalk.tree import ObjectId
 
 
-class TestContract(StoreContract):
+class TestContract(ObjectStoreContract):
     @pytest.fixture
     def open_store(self, s3_url: str) -> Callable[[Callable[[], float]], Store]:
         return lambda clock: S3Store(s3_url, clock=clock, poll_seconds=0.05)

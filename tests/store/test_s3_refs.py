@@ -11,7 +11,7 @@ import ropewalk
 from ropewalk.errors import Corrupt, InvalidInput, NotAllowed, NotFound, Unavailable
 from ropewalk.history import History
 from ropewalk.store import PostgresStore, S3Store, Store
-from ropewalk.testing import StoreContract
+from ropewalk.testing import ObjectStoreContract
 from ropewalk.testing._stores._base import SPACE
 from ropewalk.testing._stores._collection import CollectionContract
 from ropewalk.testing._stores._commits import CommitContract
@@ -27,7 +27,7 @@ class Most(CommitContract, CollectionContract, ConcurrencyContract, LeaseContrac
     """What has to do with spaces."""
 
 
-Suite: type[Most] = StoreContract if SOAK else Most  # type: ignore[assignment]
+Suite: type[Most] = ObjectStoreContract if SOAK else Most  # type: ignore[assignment]
 
 
 class TestContract(Suite):  # type: ignore[misc, valid-type]

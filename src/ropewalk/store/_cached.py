@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from ropewalk.store._checks import expect_whole
 from ropewalk.store._contract import Store
@@ -14,9 +15,12 @@ from ropewalk.store._key_value import KVStore
 from ropewalk.store._records import Operation, View, check_ids
 from ropewalk.store._wrapping import WrapperStore
 from ropewalk.store.forking import freed_after_fork
-from ropewalk.tree._objects import Object, ObjectId, object_id
+from ropewalk.tree.objects import Object, ObjectId, Reader, object_id
+
+R = TypeVar("R")
 
 _OVERHEAD = 256  # About what Python takes for an entry beside its payload.
+_SPACES = 4096  # Whose epochs are remembered.
 
 
 class CacheInfo(NamedTuple):
@@ -62,61 +66,62 @@ class CachedStore(WrapperStore):
         return f"<{type(self).__name__} in front of {self.inner!r}{state}>"
 
     def read(self, ids: Iterable[ObjectId]) -> list[Object]:
-        """The objects with these ids, in this order, each verified against its hash.
+        """The shared objects with these ids, in this order, each verified against its hash.
 
         Raises as `Store.read` does. What is held in memory is not asked for again.
         """
-        self._check_open()
+        return self._read(None, super().read, ids)
+
+    def reader(self, space: str) -> Reader:
+        """A function that reads objects of a space, and shared ones, as `read` does."""
+        return partial(self._read, space, super().reader(space))
+
+    def _read(
+        self, space: str | None, read_behind: Reader, ids: Iterable[ObjectId]
+    ) -> list[Object]:
         self.inner._check_open()
         asked = check_ids(ids, "what is read")
-        moment = self._cache.moment()
-        found, doubted = self._cache.get(asked, moment)
-        if doubted:
-            found |= self._confirm(doubted, moment)
+        moment = self._cache.moment(space)
+        found, doubted = self._cache.get(space, asked, moment)
+        gone: set[ObjectId] = set()
+        if doubted:  # A collection has been at work.
+            gone = set(self.missing(doubted, space))
+            alive = {id: one for id, one in doubted.items() if id not in gone}
+            self._cache.add(space, alive.values(), moment)
+            found |= alive
         absent = [id for id in dict.fromkeys(asked) if id not in found]
         self._cache.count(len(found), len(absent))
         if absent:
-            read = super().read(absent)
-            self._cache.add(read, moment)
+            read = read_behind(absent)
+            # What was condemned may still be read, and go at any moment.
+            self._cache.add(space, [one for one in read if one.id not in gone], moment)
             found.update((one.id, one) for one in read)
         return [found[id] for id in asked]
 
-    def _confirm(self, doubted: dict[ObjectId, Object], moment: _Moment) -> dict[ObjectId, Object]:
-        """Those of the objects that are still there, although a collection has been at work."""
-        present = self._presence(list(doubted))
-        # One that is condemned may be deleted at any moment: it is looked up again next time.
-        alive = [one for id, one in doubted.items() if id in present and not present[id].condemned]
-        self._cache.add(alive, moment)
-        self._cache.drop([id for id in doubted if id not in present])
-        return {id: one for id, one in doubted.items() if id in present}
-
     # What the store does teaches the cache.
 
+    def _call(self, method: str, call: Callable[[], R]) -> R:
+        try:
+            return super()._call(method, call)
+        finally:  # Also if only the reply was lost.
+            if method in ("gc", "delete"):
+                self._cache.clear()
+
     def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        moment = self._cache.moment()
+        space = batch.space
+        moment = self._cache.moment(space)
         operation = super()._land(batch, objects)
-        self._cache.see(operation.epoch)
+        self._cache.see(space, operation.epoch)
         # They were there at this epoch, whatever has become of them since. Nothing is served
         # that was not verified, and only reading from the store behind does that.
         sound = [one for one in objects if object_id(one.kind, one.payload) == one.id]
-        self._cache.add(sound, moment._replace(epoch=operation.epoch))
+        self._cache.add(space, sound, moment._replace(epoch=operation.epoch))
         return operation
 
     def _view(self, space: str, prefix: str) -> View:
         view = super()._view(space, prefix)
-        self._cache.see(view.epoch)
+        self._cache.see(space, view.epoch)
         return view
-
-    def _raise_epochs(self) -> int:
-        raised = super()._raise_epochs()
-        self._cache.see(raised)
-        return raised
-
-    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
-        try:
-            return super()._delete(ids, collection)
-        finally:  # Also if only the reply was lost.
-            self._cache.drop(ids)
 
 
 class _Moment(NamedTuple):
@@ -127,72 +132,76 @@ class _Moment(NamedTuple):
 
 
 class _Cache:
-    """Objects by id, the latest used last. Each step takes the same time, however many.
+    """Objects by space and id, the latest used last. Each step takes the same time, however many.
 
-    An entry remembers the epoch at which its object was there. When a later one has been
-    seen, a collection may have deleted it: then it is in doubt.
+    An entry remembers the epoch of its space at which its object was there. When a later one
+    has been seen, a collection may have deleted it: then it is in doubt. Shared objects are
+    those of no space, whose epoch is how often that of any space was seen to rise.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._lock = freed_after_fork(threading.Lock())
-        self._entries: OrderedDict[ObjectId, tuple[Object, int]] = OrderedDict()
-        self._moment = _Moment(0, 0)
-        self._held = self._hits = self._misses = 0
+        self._entries: OrderedDict[tuple[str | None, ObjectId], tuple[Object, int]] = OrderedDict()
+        self._epochs: dict[str | None, int] = {}
+        self._drops = self._held = self._hits = self._misses = 0
 
-    def moment(self) -> _Moment:
+    def moment(self, space: str | None) -> _Moment:
         """To be asked for before the store behind is."""
-        return self._moment
+        return _Moment(self._epochs.get(space, 0), self._drops)
 
     def get(
-        self, ids: Iterable[ObjectId], moment: _Moment
+        self, space: str | None, ids: Iterable[ObjectId], moment: _Moment
     ) -> tuple[dict[ObjectId, Object], dict[ObjectId, Object]]:
         """What is held of these, and what of that is in doubt."""
         sure: dict[ObjectId, Object] = {}
         doubted: dict[ObjectId, Object] = {}
         with self._lock:
             for id in ids:
-                entry = self._entries.get(id)
+                entry = self._entries.get((space, id))
                 if entry is not None:
-                    self._entries.move_to_end(id)
+                    self._entries.move_to_end((space, id))
                     (sure if entry[1] >= moment.epoch else doubted)[id] = entry[0]
         return sure, doubted
 
-    def add(self, objects: Iterable[Object], moment: _Moment) -> None:
+    def add(self, space: str | None, objects: Iterable[Object], moment: _Moment) -> None:
         """Keep objects that were there at a moment, unless objects have gone since."""
         with self._lock:
-            if moment.drops != self._moment.drops:
+            if moment.drops != self._drops:
                 return
             for one in objects:
                 size = _size(one)
                 if size <= self._max_bytes:
-                    self._remove(one.id)
+                    self._remove((space, one.id))
                     # What is read has no base, so what is kept has none either.
                     kept = one if one.base is None else one._replace(base=None)
-                    self._entries[one.id] = kept, moment.epoch
+                    self._entries[space, one.id] = kept, moment.epoch
                     self._held += size
             while self._held > self._max_bytes:
                 self._remove(next(iter(self._entries)))
 
-    def drop(self, ids: Iterable[ObjectId]) -> None:
-        """Forget objects, also those that are just being read."""
-        with self._lock:
-            self._moment = self._moment._replace(drops=self._moment.drops + 1)
-            for id in ids:
-                self._remove(id)
-
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._moment = self._moment._replace(drops=self._moment.drops + 1)
+            self._drops += 1
             self._entries.clear()
+            self._epochs.clear()
             self._held = 0
 
-    def see(self, epoch: int) -> None:
-        """Learn of an epoch."""
-        if epoch > self._moment.epoch:
-            with self._lock:
-                self._moment = self._moment._replace(epoch=max(epoch, self._moment.epoch))
+    def see(self, space: str, epoch: int) -> None:
+        """Learn of the epoch of a space."""
+        known = self._epochs.get(space)
+        if known is not None and epoch <= known:
+            return
+        with self._lock:
+            if len(self._epochs) >= _SPACES:
+                self._drops += 1
+                self._entries.clear()
+                self._epochs.clear()
+                self._held = 0
+            elif known is not None:
+                self._epochs[None] = self._epochs.get(None, 0) + 1
+            self._epochs[space] = max(epoch, self._epochs.get(space, 0))
 
     def count(self, hits: int, misses: int) -> None:
         """Count what was found and what was not."""
@@ -206,8 +215,8 @@ class _Cache:
             held = len(self._entries), self._held
             return CacheInfo(self._hits, self._misses, *held, self._max_bytes)
 
-    def _remove(self, id: ObjectId) -> None:
-        entry = self._entries.pop(id, None)
+    def _remove(self, key: tuple[str | None, ObjectId]) -> None:
+        entry = self._entries.pop(key, None)
         if entry is not None:
             self._held -= _size(entry[0])
 

@@ -51,8 +51,8 @@ from ropewalk.store._room import Room
 from ropewalk.store._watching import Log, Patience, awatch, watch
 from ropewalk.store.asynchronous import Threads, twin, twin_iterator
 from ropewalk.store.forking import freed_after_fork
-from ropewalk.tree._commits import Commit
-from ropewalk.tree._objects import Object, ObjectId, Reader
+from ropewalk.tree.commits import Commit
+from ropewalk.tree.objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report

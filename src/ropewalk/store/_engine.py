@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._decide import Batch
 from ropewalk.store._records import (
     Durability,
     Header,
@@ -34,13 +33,6 @@ class Engine(ABC):
     @abstractmethod
     def durability(self) -> Durability:
         """What an acknowledged commit survives."""
-
-    @abstractmethod
-    def _commit(self, batch: Batch) -> Operation:
-        """Apply a batch in one atomic step, durably.
-
-        The space's operations get the next number in the same step. Whoever subscribed is woken.
-        """
 
     @abstractmethod
     def _ref(self, space: str, name: str) -> Ref | None:

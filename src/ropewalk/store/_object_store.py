@@ -16,7 +16,7 @@ from ropewalk.store._names import check_space
 from ropewalk.store._reading import fetch_chains, read_bases, read_objects
 from ropewalk.store._records import Operation, Ref, Stored, check_ids
 from ropewalk.store.asynchronous import twin
-from ropewalk.tree._objects import Object, ObjectId, Reader
+from ropewalk.tree.objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
@@ -33,6 +33,13 @@ class ObjectStore(Store):
         self._frame_writer = FrameWriter(self._read_bases, cache_bytes)
 
     # What an engine supplies.
+
+    @abstractmethod
+    def _commit(self, batch: Batch) -> Operation:
+        """Apply a batch in one atomic step, durably.
+
+        The space's operations get the next number in the same step. Whoever subscribed is woken.
+        """
 
     @abstractmethod
     def _frames(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, bytes]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._checks import expect
 from ropewalk.store._contract import Store
-from ropewalk.store._decide import Batch, Presence
+from ropewalk.store._decide import Batch
 from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._records import (
     Durability,
@@ -19,13 +19,18 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
-from ropewalk.tree._objects import Object, ObjectId
+from ropewalk.tree.objects import Object, ObjectId, Reader
+
+if TYPE_CHECKING:
+    from ropewalk.store._checking import Report
+    from ropewalk.store._collecting import Collected, Progress
+    from ropewalk.store._statistics import Stats
 
 R = TypeVar("R")
 
 
-class WrapperStore(ObjectStore):
-    """Hands every call of an engine to the store behind it, `inner`.
+class WrapperStore(Store):
+    """Hands every call to the store behind it, `inner`, which may be of any kind.
 
     It has that store's names, limits and clock. A subclass overrides `_call` to come between
     all calls, or the methods that it changes. Closing it closes the store behind it.
@@ -37,7 +42,6 @@ class WrapperStore(ObjectStore):
             backend_id=store.backend_id,
             backend_aliases=store.backend_aliases,
             clock=store._clock,
-            cache_bytes=store._frame_writer.cache_bytes,
             size_limit=store.size_limit,
             default_ttl_seconds=store.default_ttl_seconds,
         )
@@ -47,9 +51,19 @@ class WrapperStore(ObjectStore):
         self.inner = store
 
     def _call(self, method: str, call: Callable[[], R]) -> R:
-        """Make a call of the engine; `method` is its name without the underscore."""
+        """Make a call of the store behind; `method` is its name without underscores."""
         self.inner._check_open()
         return call()
+
+    def __getattr__(self, name: str) -> Any:
+        """What only some stores have, such as `condemn`."""
+        inner = self.__dict__.get("inner")
+        if inner is None or not (hasattr(ObjectStore, name) or name == "_frame_writer"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = getattr(inner, name)
+        if not callable(found):
+            return found
+        return lambda *given, **named: self._call(name.strip("_"), lambda: found(*given, **named))
 
     @property
     def header(self) -> Header:
@@ -61,14 +75,34 @@ class WrapperStore(ObjectStore):
         """What an acknowledged commit survives."""
         return self.inner.durability
 
-    def _frames(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, bytes]:
-        return self._call("frames", lambda: self.inner._frames(ids))
+    def read(self, ids: Iterable[ObjectId]) -> list[Object]:
+        """The shared objects with these ids, in this order, each verified against its hash.
 
-    def _presence(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, Presence]:
-        return self._call("presence", lambda: self.inner._presence(ids))
+        Raises as `Store.read` does.
+        """
+        return self._call("read", lambda: self.inner.read(ids))
 
-    def _commit(self, batch: Batch) -> Operation:
-        return self._call("commit", lambda: self.inner._commit(batch))
+    def reader(self, space: str) -> Reader:
+        """A function that reads objects of a space, and shared ones, as `read` does."""
+        read = self.inner.reader(space)
+        return lambda ids: self._call("read", lambda: read(ids))
+
+    def missing(self, ids: Iterable[ObjectId], space: str | None = None) -> list[ObjectId]:
+        """Those of the ids that a commit to a space could not name in its needs.
+
+        Without a space: those that are no shared objects of the store.
+        """
+        return self._call("missing", lambda: self.inner.missing(ids, space))
+
+    def scan(self) -> Iterator[Stored]:
+        """Every object, in no order; what is written meanwhile may be left out."""
+        return self._call("scan", self.inner.scan)
+
+    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+        return self._call("commit", lambda: self.inner._land(batch, objects))
+
+    def _find(self, space: str, key: bytes) -> list[int]:
+        return self._call("find", lambda: self.inner._find(space, key))
 
     def _ref(self, space: str, name: str) -> Ref | None:
         return self._call("ref", lambda: self.inner._ref(space, name))
@@ -98,23 +132,16 @@ class WrapperStore(ObjectStore):
     def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
         return self._call("swap_lease", lambda: self.inner._swap_lease(space, expected, record))
 
-    def _scan(self) -> Iterator[Stored]:
-        return self._call("scan", self.inner._scan)
+    def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
+        if hasattr(self, "condemn"):  # Each of its steps is a call.
+            return ObjectStore._gc(self, recent, grace, dry_run, progress)  # type: ignore[arg-type]
+        return self._call("gc", lambda: self.inner._gc(recent, grace, dry_run, progress))
 
-    def _condemn(self, ids: Sequence[ObjectId], collection: int) -> None:
-        return self._call("condemn", lambda: self.inner._condemn(ids, collection))
+    def _check(self, read_data: bool, progress: Progress | None) -> Report:
+        return self._call("check", lambda: self.inner._check(read_data, progress))
 
-    def _revive(self, ids: Sequence[ObjectId]) -> None:
-        return self._call("revive", lambda: self.inner._revive(ids))
-
-    def _clear_doubt(self, found: Sequence[Stored]) -> None:
-        return self._call("clear_doubt", lambda: self.inner._clear_doubt(found))
-
-    def _raise_epochs(self) -> int:
-        return self._call("raise_epochs", self.inner._raise_epochs)
-
-    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
-        return self._call("delete", lambda: self.inner._delete(ids, collection))
+    def _stats(self, recent: int, progress: Progress | None) -> Stats:
+        return self._call("stats", lambda: self.inner._stats(recent, progress))
 
     def carry(self, space: str, ids: Iterable[ObjectId]) -> Iterator[list[Object]]:
         """What commits to another space must bring: see `Store.carry`."""
@@ -133,10 +160,7 @@ class WrapperStore(ObjectStore):
     def _disk_bytes(self) -> int | None:
         return self._call("disk_bytes", self.inner._disk_bytes)
 
-    # These ask the engine nothing, so `_call` does not hear of them.
-
-    def _arrange(self, batch: Batch, objects: Sequence[Object]) -> tuple[Batch, Sequence[Object]]:
-        return self.inner._arrange(batch, objects)
+    # These ask nothing of the store behind, so `_call` does not hear of them.
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.inner._subscribe(space, wake)

@@ -39,7 +39,7 @@ from ropewalk.store.segment import Packed, build, commits_in, without
 if TYPE_CHECKING:
     from ropewalk.store._records import Ref
     from ropewalk.store.log import LogStore
-    from ropewalk.tree._objects import Object, ObjectId
+    from ropewalk.tree.objects import Object, ObjectId
 
 _ATTEMPTS: Final = 8
 _PORTION: Final = 4 << 20

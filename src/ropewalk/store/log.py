@@ -32,7 +32,7 @@ from ropewalk.errors import (
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
 from ropewalk.store._names import check_space
-from ropewalk.store._records import REMEMBERED_WRITES, Operation, Ref, Stored, check_ids
+from ropewalk.store._records import Operation, Ref, Stored, check_ids
 from ropewalk.store.compression import compress, expand
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
@@ -52,16 +52,16 @@ from ropewalk.store.record import (
     write_id_of,
 )
 from ropewalk.store.segment import Packed, Segment
-from ropewalk.tree._commits import Commit
-from ropewalk.tree._objects import Kind, Object, ObjectId, object_id
-from ropewalk.tree._parts import links
+from ropewalk.tree.commits import Commit
+from ropewalk.tree.nodes import links
+from ropewalk.tree.objects import Kind, Object, ObjectId, object_id
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
     from ropewalk.store._collecting import Collected, Progress
     from ropewalk.store._statistics import Stats
     from ropewalk.store.collection import Sweep
-    from ropewalk.tree._objects import Reader
+    from ropewalk.tree.objects import Reader
 
 LARGE_COMMIT: Final = 256 * 1024
 """What a commit of more bytes brings is shared, but for what leads to other nodes."""
@@ -89,7 +89,8 @@ class Row(NamedTuple):
 
 
 class Moved(Exception):
-    """The space is at another epoch: what was known of it is looked up anew. Nothing was written."""
+    """The space is at another epoch, so what was known of it is looked up anew; nothing was
+    written."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__()
@@ -180,11 +181,15 @@ class LogStore(Store):
         super().__init__(**options)  # type: ignore[arg-type]
         self._spaces_known: OrderedDict[str, SpaceCache] = OrderedDict()
         self._opened: OrderedDict[tuple[str, int], tuple[Record | Segment, int]] = OrderedDict()
-        self._held = 0
+        self._held = self._forgotten = 0
         self._cache_lock = freed_after_fork(threading.Lock())
         self._packer = Packer(self)
 
     # What an engine supplies.
+
+    @abstractmethod
+    def _commit(self, batch: Batch) -> Operation:
+        """Append a record, an `Append`, in one atomic step, durably, and wake who subscribed."""
 
     @abstractmethod
     def _epoch(self, space: str) -> int:
@@ -200,7 +205,10 @@ class LogStore(Store):
 
     @abstractmethod
     def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
-        """The group of a record in the tail up to it, or the segment that holds it; at one moment."""
+        """The group of a record in the tail up to it, or the segment that holds it.
+
+        Both are looked for at one moment.
+        """
 
     @abstractmethod
     def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
@@ -369,7 +377,17 @@ class LogStore(Store):
 
         Who goes through a whole log does not `keep` what nobody will ask for again.
         """
-        loaded = self._load(space, sequence)
+        moment = self._forgotten if keep else None
+        return self._read_stretch(space, sequence, self._load(space, sequence), moment)
+
+    def _read_stretch(
+        self,
+        space: str,
+        sequence: int,
+        loaded: list[Row] | Packed | None,
+        moment: int | None = None,
+    ) -> list[Record]:
+        """The records of what was loaded; kept if that was after a `moment`."""
         if isinstance(loaded, Packed):
             with self._cache_lock:
                 known = self._opened.get((space, -loaded.first))
@@ -378,18 +396,18 @@ class LogStore(Store):
             segment = Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
                 raise segment.damaged("it does not hold what its row says")
-            if keep:
-                self._keep(space, -segment.first, segment, 4 * len(loaded.data))
+            if moment is not None:
+                self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
             return segment.records()
         if not loaded or loaded[-1].sequence != sequence:
             raise Corrupt(
                 f"record {sequence} of {space!r} is gone: rows of its log are lost. Restore the "
                 "store from a copy; other spaces are not affected."
             )
-        return self._decode(space, loaded, keep)
+        return self._decode(space, loaded, moment)
 
-    def _decode(self, space: str, rows: Sequence[Row], keep: bool = True) -> list[Record]:
-        """The records of rows, which lean on each other."""
+    def _decode(self, space: str, rows: Sequence[Row], moment: int | None = None) -> list[Record]:
+        """The records of rows, which lean on each other; kept if loaded after a `moment`."""
         bodies: dict[int, bytes] = {}
         records: list[Record] = []
         for sequence, dictionary, frame in rows:
@@ -406,8 +424,8 @@ class LogStore(Store):
                     f"record {sequence} of {space!r} is damaged: {error}. Restore the store from "
                     "a copy; other spaces are not affected."
                 ) from error
-            if keep:
-                self._keep(space, sequence, record, len(body))
+            if moment is not None:
+                self._keep(space, sequence, record, len(body), moment)
             records.append(record)
         return records
 
@@ -427,13 +445,17 @@ class LogStore(Store):
     def _forget_space(self, space: str) -> None:
         """Look everything up anew: a collection was at work."""
         with self._cache_lock:
+            self._forgotten += 1
             self._spaces_known.pop(space, None)
             for key in [key for key in self._opened if key[0] == space]:
                 self._held -= self._opened.pop(key)[1]
 
-    def _keep(self, space: str, number: int, one: Record | Segment, size: int) -> None:
+    def _keep(self, space: str, number: int, one: Record | Segment, size: int, moment: int) -> None:
+        """Remember what was loaded, unless something was forgotten meanwhile."""
         size += 256
         with self._cache_lock:
+            if moment != self._forgotten:
+                return
             before = self._opened.pop((space, number), None)
             self._held += size - (0 if before is None else before[1])
             self._opened[space, number] = one, size
@@ -614,8 +636,10 @@ class LogStore(Store):
         )
 
     def _landed(self, append: Append, sequence: int) -> None:
-        """Remember a record that was appended."""
+        """Remember a record that was appended, unless a collection was at work since."""
         cache = self._space(append.space)
+        if cache.epoch != append.known_epoch:
+            return
         cache.tip = sequence, append.body[-DICTIONARY:]
         base = sequence << POSITION_BITS
         places = cache.places
@@ -626,13 +650,12 @@ class LogStore(Store):
             places.update(dict.fromkeys(append.shared, BY_HASH))
             cache.named.update(append.names, append.shared)
 
-    def _find_write(self, batch: Append, last: int) -> Operation | None:
+    def _find_write(self, batch: Append, latest: Iterable[Record]) -> Operation | None:
         """The operation that has the write id of a batch, among the latest of its space.
 
         Raises `WriteIdReused` if it was another write.
         """
-        after = max(last - REMEMBERED_WRITES, 0)
-        for record in self._newest_first(batch.space, after, last):
+        for record in latest:
             if write_id_of(record.header) == batch.write_id:
                 operation = self._operation(batch.space, record)
                 objects = {node.id for node in record.nodes() if node is not None}
@@ -708,7 +731,8 @@ class SpaceReader:
         """The objects with these ids, in this order; raises `MissingObjects`, `DamagedObject`."""
         store, space = self._store, self._space
         store._check_open()
-        known = store._space(space).places.find(ids)
+        places = store._space(space).places
+        known = places.find(ids)
         found: dict[ObjectId, Object] = {}
         unknown: list[ObjectId] = []
         by_hash: list[ObjectId] = []
@@ -719,14 +743,14 @@ class SpaceReader:
             elif place == BY_HASH:
                 by_hash.append(id)
             elif id not in found:
-                self._take(id, place, found)
+                self._take(id, place, found, places)
         if unknown:
             check_ids(unknown, "what is read")
             for id, place in store._find_places(space, unknown).items():
                 if place == BY_HASH:
                     by_hash.append(id)
                 else:
-                    self._take(id, place, found)
+                    self._take(id, place, found, places)
         if by_hash:
             found.update(store._shared_objects(by_hash))
         missing = [id for id in dict.fromkeys(ids) if id not in found]
@@ -734,14 +758,15 @@ class SpaceReader:
             raise MissingObjects(missing)
         return [found[id] for id in ids]
 
-    def _take(self, id: ObjectId, place: Place, found: dict[ObjectId, Object]) -> None:
+    def _take(
+        self, id: ObjectId, place: Place, found: dict[ObjectId, Object], places: Places
+    ) -> None:
         store, space = self._store, self._space
         node = store._node(space, id, place)
         if node is None:
             return
         found[id] = node.object()
         if node.hints:
-            places = store._space(space).places
             try:
                 places.trim()
                 places.update(node.places(sequence_of(place)))

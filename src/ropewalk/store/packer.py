@@ -82,11 +82,11 @@ def pack(store: LogStore, space: str, *, whole: bool = False) -> int:
     packed, last = store._span(space)
     end = last if whole else last // GROUP * GROUP
     while packed < end:
-        stop = min(end, packed + SEGMENT_RECORDS)
+        stop = min(end, (packed + SEGMENT_RECORDS) // GROUP * GROUP)
         rows = store._rows(space, packed + 1, stop)
         if len(rows) != stop - packed:
             return done  # Another process is faster.
-        records = store._decode(space, rows, keep=False)
+        records = store._decode(space, rows)
         found = [one for record in records for one in commits_in(record)]
         if not store._settle(space, build(records, heads_of(records)), found):
             return done

@@ -26,9 +26,9 @@ import ormsgpack
 from ropewalk.errors import FormatError
 from ropewalk.store._records import Move, Operation, Scalar
 from ropewalk.store.compression import read_varint, varint
-from ropewalk.tree._commits import commit_links
-from ropewalk.tree._objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId
-from ropewalk.tree._parts import links
+from ropewalk.tree.commits import commit_links
+from ropewalk.tree.nodes import links
+from ropewalk.tree.objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId
 
 Place: TypeAlias = int
 """Where a node is: its record's sequence number, and in the low bits its position there."""

@@ -34,7 +34,7 @@ from ropewalk.store.record import (
     read_hints,
     sequence_of,
 )
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 BLOCK: Final = 64 * 1024
 _CRC: Final = 4

@@ -21,8 +21,8 @@ from ropewalk.store._statistics import KeyStats, RefStats, SpaceStats, Stats
 from ropewalk.store.collection import recent_ends, stretches
 from ropewalk.store.record import BY_HASH, POSITION_BITS, Piece, Place, Record, read_hints
 from ropewalk.tree import ID_SIZE, Kind, Object, ObjectId, links
-from ropewalk.tree._commits import parts_of_commit
-from ropewalk.tree._dividing import divide
+from ropewalk.tree.commits import parts_of_commit
+from ropewalk.tree.container import divide
 
 if TYPE_CHECKING:
     from ropewalk.store._collecting import Progress

@@ -17,18 +17,19 @@ from ropewalk.store._wrapping import WrapperStore
 R = TypeVar("R")
 
 METHODS = frozenset(
-    "frames presence commit ref view spaces operations lease leases grant_lease swap_lease "
-    "scan condemn revive clear_doubt raise_epochs delete examine disk_bytes".split()
+    "read missing scan commit find ref view spaces operations "
+    "lease leases grant_lease swap_lease gc check stats examine disk_bytes "
+    "condemn revive settle raise_epochs delete frames presence".split()
 )
-"""The calls of an engine that are counted and can fail."""
+"""The calls of a store that are counted and can fail; the last ones only some stores have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What goes wrong, and when: at call number `at`, the first being 1.
 
-    With a `method`, only the calls of this method are counted. The names are those of the
-    engine's methods without the underscore: `read` asks for `frames`, `commit` for `commit`.
+    With a `method`, only the calls of this method are counted. What a `reader` reads is counted
+    as `read`.
     """
 
     kind: Literal["error", "lost reply", "full", "delay", "dead"]
@@ -43,7 +44,7 @@ class Fault:
         expect_whole(self.at, 1, "at")
         if self.method is not None and self.method not in METHODS:
             names = ", ".join(sorted(METHODS))
-            raise InvalidInput(f"no call of an engine is named {self.method!r}; there are: {names}")
+            raise InvalidInput(f"no call of a store is named {self.method!r}; there are: {names}")
         if self.until is not None:
             expect_whole(self.until, self.at + 1, "until")
         expect(self.seconds >= 0, "a delay is a number of seconds", self.seconds)
@@ -121,7 +122,7 @@ class FaultStore(WrapperStore):
 
     @property
     def calls(self) -> list[str]:
-        """The names of the engine's methods that were called, in order, failed ones too."""
+        """What was called of the store behind, in order, failed calls too."""
         with self._counting:
             return list(self._calls)
 
@@ -170,11 +171,12 @@ class FaultStore(WrapperStore):
             self._met += met
         return number, met
 
-    def _scan(self) -> Iterator[Stored]:
+    def scan(self) -> Iterator[Stored]:
+        """Every object, in no order, and at the end perhaps a lost reply."""
         reply_is_lost = self._go_ahead("scan")
         return self._scanned(reply_is_lost)
 
     def _scanned(self, reply_is_lost: Exception | None) -> Iterator[Stored]:
-        yield from self.inner._scan()
+        yield from self.inner.scan()
         if reply_is_lost is not None:
             raise reply_is_lost  # Everything came, but not the news that this was all.

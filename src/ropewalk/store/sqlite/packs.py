@@ -16,8 +16,8 @@ from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress
 from ropewalk.store.log import shared_object
-from ropewalk.tree._objects import Kind, Object, ObjectId
-from ropewalk.tree._parts import links
+from ropewalk.tree.nodes import links
+from ropewalk.tree.objects import Kind, Object, ObjectId
 
 LARGE: Final = 256 * 1024
 """A pack of more bytes is a file: SQLite would write it twice, and read it slower."""
@@ -64,8 +64,11 @@ def write_ahead(disk: Filesystem, folder: Path, pack: Pack) -> Pack:
 
 
 def insert(db: sqlite3.Connection, pack: Pack, absent: set[ObjectId]) -> None:
-    """Add the absent objects of a pack. Inside a transaction."""
-    if pack.file is None:
+    """Add the absent objects of a pack. Inside a transaction.
+
+    A writer may have slept so long that its file was taken for an orphan's.
+    """
+    if pack.file is None or not pack.file.exists():
         kept = [(one, frame) for one, frame in zip(pack.objects, pack.frames, strict=True)
                 if one.id in absent]  # fmt: skip
         data: bytes | None = b"".join([frame for _, frame in kept])

@@ -15,7 +15,7 @@ from ropewalk.testing._stores._objects import ObjectContract
 from ropewalk.testing._stores._statistics import StatisticsContract
 from ropewalk.testing._stores._watching import WatchContract
 
-__all__ = ["Clock", "StoreContract"]
+__all__ = ["Clock", "ObjectStoreContract", "StoreContract"]
 
 
 class StoreContract(
@@ -23,7 +23,6 @@ class StoreContract(
     CommitContract,
     NameContract,
     LeaseContract,
-    CollectionContract,
     CareContract,
     StatisticsContract,
     WatchContract,
@@ -33,6 +32,10 @@ class StoreContract(
 ):
     """What every store promises, as tests.
 
-    Subclass it in a test file and give the fixture `open_store`. Override `damage`
-    where stored bytes can be reached.
+    Subclass it in a test file and give the fixture `open_store`. Override `damage` and
+    `lose` where stored bytes can be reached.
     """
+
+
+class ObjectStoreContract(CollectionContract, StoreContract):
+    """What a store promises that finds every object by its hash."""

@@ -6,13 +6,14 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from ropewalk.errors import MissingObjects, StoreClosed
 from ropewalk.store import Batch, Move, Operation, Ref, Store, ref_name
 from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, Base, in_threads, value
+from ropewalk.tree import Object
 
 WITHOUT_TWIN = {"holds"}  # It asks nobody, so it does not block.
 
@@ -29,7 +30,7 @@ class AsynchronousContract(Base):
         one, lease_name = value("one"), ref_name("lease", "x")
 
         async def use() -> None:
-            done = await store.acommit(SPACE, [one], moves=[Move(MAIN, None, one.id)])
+            done = await store.acommit(SPACE, [one], moves=[Move(MAIN, None, one.id)], share=True)
             assert await store.aread([one.id]) == [one]
             assert await store.amissing([one.id]) == []
             assert await store.aref(SPACE, MAIN) == Ref(MAIN, one.id, 1)
@@ -46,10 +47,6 @@ class AsynchronousContract(Base):
             assert not await store.arelease(lease)
             assert await store.arelease(seized)
             assert [stored.id async for stored in store.ascan()] == [one.id]
-            assert await store.acondemn([one.id]) == [one.id]
-            await store.arevive([one.id])
-            assert await store.adelete([one.id]) == []
-            assert await store.araise_epochs() > done.epoch
             assert [seen async for seen in store.awatch(SPACE, timeout=0)] == [done]
 
         asyncio.run(use())
@@ -61,8 +58,8 @@ class AsynchronousContract(Base):
     def test_a_write_is_finished_although_its_task_is_cancelled(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        gate = Gate(store._commit)
-        monkeypatch.setattr(store, "_commit", gate)
+        gate = Gate(store._land)
+        monkeypatch.setattr(store, "_land", gate)
         one = value("one")
 
         async def use() -> None:
@@ -84,8 +81,8 @@ class AsynchronousContract(Base):
     def test_closing_waits_for_a_write_whose_loop_is_gone(
         self, store: Store, second: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        gate = Gate(store._commit)
-        monkeypatch.setattr(store, "_commit", gate)
+        gate = Gate(store._land)
+        monkeypatch.setattr(store, "_land", gate)
 
         async def begin() -> None:
             task = asyncio.create_task(store.acommit(SPACE))
@@ -153,13 +150,13 @@ class AsynchronousContract(Base):
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
-        commit, seen = store._commit, list[str]()
+        commit, seen = store._land, list[str]()
 
-        def noting(batch: Batch) -> Operation:
+        def noting(batch: Batch, objects: Sequence[Object]) -> Operation:
             seen.append(variable.get())
-            return commit(batch)
+            return commit(batch, objects)
 
-        monkeypatch.setattr(store, "_commit", noting)
+        monkeypatch.setattr(store, "_land", noting)
 
         async def use() -> None:
             variable.set("from the task")
@@ -184,17 +181,17 @@ class AsynchronousContract(Base):
 class Gate:
     """A commit that waits until it is let through."""
 
-    def __init__(self, commit: Callable[[Batch], Operation]) -> None:
+    def __init__(self, commit: Callable[[Batch, Sequence[Object]], Operation]) -> None:
         self.commit = commit
         self.entered = threading.Event()
         self.opened = threading.Event()
         self.finished = threading.Event()
 
-    def __call__(self, batch: Batch) -> Operation:
+    def __call__(self, batch: Batch, objects: Sequence[Object]) -> Operation:
         """Wait, then commit."""
         self.entered.set()
         assert self.opened.wait(PATIENCE)
         try:
-            return self.commit(batch)
+            return self.commit(batch, objects)
         finally:
             self.finished.set()

@@ -6,13 +6,13 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, TypeAlias
 
 import pytest
 
 from ropewalk.store import Move, Operation, Store, ref_name, space_name
-from ropewalk.tree import Kind, Object, ObjectId, make_object
+from ropewalk.tree import Kind, Object, ObjectId, load, make_object
 
 Opener: TypeAlias = Callable[[Callable[[], float]], Store]
 """Opens one more store object, with this clock, on the data of the running test."""
@@ -56,6 +56,13 @@ class Base:
 
     def damage(self, store: Store, id: ObjectId) -> bool:
         """Override where possible: change the stored bytes of an object; True if done."""
+        return False
+
+    def lose(self, store: Store, id: ObjectId) -> bool:
+        """Override where possible: let an object be gone, unnoticed; True if done.
+
+        It is one of `SPACE` that a ref or an operation reaches.
+        """
         return False
 
     @pytest.fixture
@@ -106,6 +113,16 @@ def growing(steps: int, seed: int = 0, size: int = 200) -> list[Object]:
         payload += noise(size // 4, seed * 1000 + step + 1)
         versions.append(value(payload, versions[-1].id if versions else None))
     return versions
+
+
+def read(store: Store, ids: Sequence[ObjectId], space: str = SPACE) -> list[Object]:
+    """Objects of a space."""
+    return list(store.reader(space)(ids))
+
+
+def load_value(store: Store, root: ObjectId, space: str = SPACE) -> object:
+    """A value of a space."""
+    return load(root, store.reader(space))
 
 
 def point(

@@ -1,16 +1,18 @@
-"""Collection: what is condemned can be saved until it is deleted, and nothing else goes."""
+"""Stores that find objects by their hashes: what is condemned can be saved until it is deleted."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import pytest
 
-from ropewalk.errors import MissingObjects
-from ropewalk.store import Move, Store, ref_name
+from ropewalk.errors import DamagedObject, MissingObjects, StoreClosed
+from ropewalk.store import MAX_DEPTH, Move, Store, ref_name
 from ropewalk.store._collecting import collect
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._own import manifest
 from ropewalk.testing._stores._base import (
     MAIN,
@@ -22,15 +24,22 @@ from ropewalk.testing._stores._base import (
     point,
     value,
 )
+from ropewalk.testing._stores._care import all_ids, drop, long, step
 from ropewalk.tree import ID_SIZE, Object, ObjectId, TreeWriter
 
 ROUNDS = 40
 
 
 class CollectionContract(Base):
-    """Condemning, reviving, deleting, epochs."""
+    """Condemning, reviving, deleting, epochs, and chains of versions."""
 
-    def test_a_condemned_object_can_be_read_but_not_needed(self, store: Store) -> None:
+    def lose(self, store: Store, id: ObjectId) -> bool:
+        """Delete an object although it is reached."""
+        engine = cast("ObjectStore", store)
+        engine.condemn([id])
+        return engine.delete([id]) == [id]
+
+    def test_a_condemned_object_can_be_read_but_not_needed(self, store: ObjectStore) -> None:
         old, new = value("old"), value("new")
         store.commit(SPACE, [old])
 
@@ -45,7 +54,7 @@ class CollectionContract(Base):
         with pytest.raises(MissingObjects):
             store.commit(SPACE, moves=[Move(MAIN, None, old.id)])
 
-    def test_writing_a_condemned_object_revives_it(self, store: Store) -> None:
+    def test_writing_a_condemned_object_revives_it(self, store: ObjectStore) -> None:
         old, new = value("old"), value("new")
         store.commit(SPACE, [old])
         store.condemn([old.id])
@@ -56,7 +65,7 @@ class CollectionContract(Base):
         assert store.missing([old.id]) == []
         assert store.read([old.id]) == [old]
 
-    def test_only_the_condemned_is_deleted(self, store: Store, second: Store) -> None:
+    def test_only_the_condemned_is_deleted(self, store: ObjectStore, second: ObjectStore) -> None:
         keep, drop = value("keep"), value("drop")
         store.commit(SPACE, [keep, drop])
         second.condemn([drop.id])
@@ -70,7 +79,7 @@ class CollectionContract(Base):
         assert store.delete([drop.id]) == []
 
     def test_a_collection_deletes_only_what_it_condemned_last(
-        self, store: Store, second: Store
+        self, store: ObjectStore, second: ObjectStore
     ) -> None:
         mine, ours, saved = value("mine"), value("ours"), value("saved")
         every = [mine.id, ours.id, saved.id]
@@ -84,7 +93,7 @@ class CollectionContract(Base):
         assert store.read([ours.id, saved.id]) == [ours, saved]
         assert second.delete(every, collection=8) == [ours.id, saved.id]
 
-    def test_a_deleted_object_can_be_written_again(self, store: Store) -> None:
+    def test_a_deleted_object_can_be_written_again(self, store: ObjectStore) -> None:
         one = value("one")
         store.commit(SPACE, [one])
         store.condemn([one.id])
@@ -95,7 +104,7 @@ class CollectionContract(Base):
         assert store.read([one.id]) == [one]
         assert store.missing([one.id]) == []
 
-    def test_a_condemnation_can_be_taken_back(self, store: Store) -> None:
+    def test_a_condemnation_can_be_taken_back(self, store: ObjectStore) -> None:
         one = value("one")
         store.commit(SPACE, [one])
         store.condemn([one.id])
@@ -105,7 +114,7 @@ class CollectionContract(Base):
         assert store.missing([one.id]) == []
         assert store.delete([one.id]) == []
 
-    def test_what_was_packed_with_deleted_objects_stays(self, store: Store) -> None:
+    def test_what_was_packed_with_deleted_objects_stays(self, store: ObjectStore) -> None:
         many = [value(noise(500, number)) for number in range(30)]
         store.commit(SPACE, many)
         keep, drop = many[::7], [one for place, one in enumerate(many) if place % 7]
@@ -119,7 +128,7 @@ class CollectionContract(Base):
         assert store.read([waiting.id]) == [waiting]
         assert store.missing([waiting.id]) == [waiting.id]
 
-    def test_what_a_living_object_is_stored_against_is_spared(self, store: Store) -> None:
+    def test_what_a_living_object_is_stored_against_is_spared(self, store: ObjectStore) -> None:
         versions = growing(6)
         for version in versions:
             store.commit(SPACE, [version])
@@ -135,7 +144,7 @@ class CollectionContract(Base):
         store.delete(condemned)
         assert store.read([versions[-1].id])[0].payload == versions[-1].payload
 
-    def test_nothing_new_is_stored_against_the_condemned(self, store: Store) -> None:
+    def test_nothing_new_is_stored_against_the_condemned(self, store: ObjectStore) -> None:
         first, second = growing(2)
         store.commit(SPACE, [first])
         store.condemn([first.id])
@@ -146,7 +155,7 @@ class CollectionContract(Base):
         assert store.missing([first.id]) == [first.id]
         assert store.read([second.id])[0].payload == second.payload
 
-    def test_what_is_revived_by_writing_stands_alone(self, store: Store) -> None:
+    def test_what_is_revived_by_writing_stands_alone(self, store: ObjectStore) -> None:
         first, second = growing(2)
         store.commit(SPACE, [first])
         store.commit(SPACE, [second])
@@ -157,7 +166,7 @@ class CollectionContract(Base):
 
         assert store.read([second.id])[0].payload == second.payload
 
-    def test_taking_back_a_condemnation_saves_what_is_below(self, store: Store) -> None:
+    def test_taking_back_a_condemnation_saves_what_is_below(self, store: ObjectStore) -> None:
         versions = growing(5)
         for version in versions:
             store.commit(SPACE, [version])
@@ -170,7 +179,7 @@ class CollectionContract(Base):
         assert store.read([ids[-1]])[0].payload == versions[-1].payload
 
     def test_a_base_that_was_deleted_and_written_deeper_makes_no_longer_chain(
-        self, store: Store, second: Store
+        self, store: ObjectStore, second: ObjectStore
     ) -> None:
         versions = growing(12)
         store.commit(SPACE, [versions[8]._replace(base=None)])
@@ -185,7 +194,7 @@ class CollectionContract(Base):
         read = store.read([one.id for one in versions])
         assert [one.payload for one in read] == [one.payload for one in versions]
 
-    def test_epochs_rise_for_every_space(self, store: Store, second: Store) -> None:
+    def test_epochs_rise_for_every_space(self, store: ObjectStore, second: ObjectStore) -> None:
         done = point(store, value("one"))
         later = "test/later"
         before = store.view(later).epoch
@@ -197,7 +206,7 @@ class CollectionContract(Base):
         assert store.view(later).epoch == raised > before
         assert store.commit(SPACE).epoch == raised
 
-    def test_a_commit_on_an_old_epoch_looks_up_its_needs(self, store: Store) -> None:
+    def test_a_commit_on_an_old_epoch_looks_up_its_needs(self, store: ObjectStore) -> None:
         old, new = value("old"), value("new")
         done = store.commit(SPACE, [old])
         store.condemn([old.id])
@@ -210,7 +219,7 @@ class CollectionContract(Base):
         store.delete([old.id])
         assert store.read([old.id]) == [old]
 
-    def test_what_is_stored_beside_a_collection_stays_whole(self, store: Store) -> None:
+    def test_what_is_stored_beside_a_collection_stays_whole(self, store: ObjectStore) -> None:
         kept, old = (TreeWriter().write(text).objects[0] for text in ("kept", "old"))
         top = manifest([old.id], None)
         point(store, kept)
@@ -230,7 +239,7 @@ class CollectionContract(Base):
         assert store.check(read_data=True).problems == ()
 
     def test_a_collection_beside_writers_takes_nothing_that_is_reached(
-        self, store: Store, second: Store
+        self, store: ObjectStore, second: ObjectStore
     ) -> None:
         writers, finished = 3, list[int]()
 
@@ -251,11 +260,99 @@ class CollectionContract(Base):
             store.read(_links(commit))
             assert store.missing([target, *_links(commit)]) == []
 
+    def test_no_chain_is_longer_than_allowed(self, store: ObjectStore, second: ObjectStore) -> None:
+        versions = growing(40)
+        for number, version in enumerate(versions):
+            (second if number % 3 else store).commit(SPACE, [version])
+
+        bases = {one.id: one.base for one in store.scan()}
+        for version in versions:
+            length, base = 0, bases[version.id]
+            while base is not None:
+                length, base = length + 1, bases[base]
+            assert length <= MAX_DEPTH
+
+    def test_damage_under_a_version_is_found(self, store: ObjectStore) -> None:
+        versions = growing(3)
+        for version in versions:
+            store.commit(SPACE, [version])
+        bases = {one.id: one.base for one in store.scan()}
+        if not self.damage(store, versions[0].id):
+            pytest.skip("this suite has no way to damage stored bytes")
+
+        for version in versions:
+            below: ObjectId | None = version.id
+            while below is not None and below != versions[0].id:
+                below = bases[below]
+            if below is None:  # An engine may store every version whole.
+                assert store.read([version.id])[0].payload == version.payload
+                continue
+            with pytest.raises(DamagedObject) as caught:
+                store.read([version.id])
+            assert caught.value.id == versions[0].id
+
+    def test_a_collection_after_one_that_was_killed_sets_everything_right(
+        self, store: ObjectStore
+    ) -> None:
+        first = step(store, "main", long(1), None)
+        drop(store, "other", step(store, "other", long(3), None))
+        every = all_ids(store)
+        store.condemn(every, collection=5)
+        store.raise_epochs()
+
+        store.gc(recent=1)
+
+        assert first.id in all_ids(store) < every
+        assert store.missing(all_ids(store)) == []
+        assert store.check(read_data=True).problems == ()
+
+    def test_a_closed_store_condemns_nothing(self, store: ObjectStore) -> None:
+        calls: list[Callable[[], object]] = [
+            lambda: store.condemn([]),
+            lambda: store.revive([]),
+            store.raise_epochs,
+            lambda: store.delete([]),
+        ]
+
+        store.close()
+
+        for call in calls:
+            with pytest.raises(StoreClosed):
+                call()
+
+    def test_what_is_condemned_stays_so_after_reopening(
+        self, store: ObjectStore, opener: Callable[[], ObjectStore]
+    ) -> None:
+        if not store.capabilities.persists:
+            pytest.skip("this engine keeps nothing")
+        doomed = value("doomed")
+        store.commit(SPACE, [doomed])
+        store.condemn([doomed.id])
+        epoch = store.raise_epochs()
+        store.close()
+
+        again = opener()
+
+        assert again.view(SPACE).epoch == epoch
+        assert again.missing([doomed.id]) == [doomed.id]
+
+    def test_the_twins_condemn_as_their_methods_do(self, store: ObjectStore) -> None:
+        one = value("one")
+
+        async def use() -> None:
+            done = await store.acommit(SPACE, [one])
+            assert await store.acondemn([one.id]) == [one.id]
+            await store.arevive([one.id])
+            assert await store.adelete([one.id]) == []
+            assert await store.araise_epochs() > done.epoch
+
+        asyncio.run(use())
+
 
 class Beside:
     """A store on which something happens just before objects are condemned."""
 
-    def __init__(self, store: Store, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, store: ObjectStore, meanwhile: Callable[[], object]) -> None:
         self._store, self._meanwhile = store, meanwhile
 
     def __getattr__(self, name: str) -> Any:
@@ -267,16 +364,16 @@ class Beside:
         return self._store.condemn(ids, collection)
 
 
-def _write(store: Store, number: int) -> None:
+def _write(store: ObjectStore, number: int) -> None:
     """Move refs to commits that point to shared objects, old ones among them."""
     choose = random.Random(number)
     name = ref_name("branch", str(number))
     shared = growing(6, seed=77)
     learned: dict[ObjectId, int] = {}
-    for step in range(ROUNDS):
+    for turn in range(ROUNDS):
         needed = choose.sample(shared, 2)
         needs = [one.id for one in needed]
-        commit = value(b"".join(needs) + f"{number} {step}".encode())
+        commit = value(b"".join(needs) + f"{number} {turn}".encode())
         head = store.ref(SPACE, name)
         move = Move(name, head.target if head else None, commit.id)
         epochs = {learned.get(id) for id in needs}
@@ -294,7 +391,7 @@ def _write(store: Store, number: int) -> None:
             raise AssertionError("what was sent again was called missing again and again")
 
 
-def _collect(store: Store) -> None:
+def _collect(store: ObjectStore) -> None:
     reached = _reached(store)
     condemned = store.condemn([one.id for one in store.scan() if one.id not in reached])
     store.raise_epochs()
@@ -306,7 +403,7 @@ def _collect(store: Store) -> None:
     store.delete(condemned)
 
 
-def _reached(store: Store) -> set[ObjectId]:
+def _reached(store: ObjectStore) -> set[ObjectId]:
     targets = _targets(store)
     reached = set(targets)
     for commit in store.read(targets):
@@ -320,7 +417,7 @@ def _reached(store: Store) -> set[ObjectId]:
     return reached
 
 
-def _targets(store: Store) -> list[ObjectId]:
+def _targets(store: ObjectStore) -> list[ObjectId]:
     return [ref.target for ref in store.refs(SPACE)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -19,8 +19,8 @@ from ropewalk.store import (
     Store,
     ref_name,
 )
-from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, Base, point, value
-from ropewalk.tree import ObjectId, make_commit
+from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, Base, point, read, value
+from ropewalk.tree import Object, ObjectId, make_commit
 
 DRAFT = ref_name("branch", "draft")
 
@@ -45,7 +45,7 @@ class CommitContract(Base):
         assert done.moves == (Move(MAIN, None, one.id),)
         assert store.ref(SPACE, MAIN) == Ref(MAIN, one.id, 1)
         assert store.view(SPACE).sequence == 1
-        assert store.read([one.id]) == [one]
+        assert read(store, [one.id]) == [one]
         assert SPACE in store.spaces()
 
     def test_a_second_store_object_sees_a_commit(self, store: Store, second: Store) -> None:
@@ -55,7 +55,7 @@ class CommitContract(Base):
 
         assert second.ref(SPACE, MAIN) == Ref(MAIN, one.id, 1)
         assert second.operations(SPACE) == [done]
-        assert second.read([one.id]) == [one]
+        assert read(second, [one.id]) == [one]
 
     def test_a_ref_is_moved_and_removed(self, store: Store) -> None:
         one, two = value("one"), value("two")
@@ -83,7 +83,7 @@ class CommitContract(Base):
         error = caught.value
         assert (error.name, error.expected, error.actual) == (MAIN, expected, one.id)
         _assert_unchanged(store, one.id)
-        assert store.missing([two.id]) == [two.id]
+        assert store.missing([two.id], SPACE) == [two.id]
 
     def test_a_ref_that_is_not_there_is_not_moved(self, store: Store) -> None:
         one, two = value("one"), value("two")
@@ -134,7 +134,7 @@ class CommitContract(Base):
 
         assert caught.value.ids == (gone.id,)
         _assert_unchanged(store, here.id)
-        assert store.missing([new.id]) == [new.id]
+        assert store.missing([new.id], SPACE) == [new.id]
         store.commit(SPACE, [new, gone], needs=[here.id, gone.id])
 
     def test_a_ref_never_points_to_nothing(self, store: Store) -> None:
@@ -237,7 +237,7 @@ class CommitContract(Base):
         one = value("one")
         moves = [Move(MAIN, None, one.id)]
         with monkeypatch.context() as patch:
-            patch.setattr(store, "_commit", _losing_its_reply(store._commit))
+            patch.setattr(store, "_land", _losing_its_reply(store._land))
             with pytest.raises(Unavailable):
                 store.commit(SPACE, [one], moves=moves, write_id="w")
 
@@ -258,7 +258,7 @@ class CommitContract(Base):
         with pytest.raises(WriteIdReused):
             store.commit(SPACE, [one, two], moves=moves, write_id="w")
 
-        assert store.missing([two.id]) == [two.id]
+        assert store.missing([two.id], SPACE) == [two.id]
         assert store.view(SPACE).sequence == 1
 
     def test_how_a_write_is_sent_does_not_make_it_another(self, store: Store) -> None:
@@ -340,9 +340,11 @@ class CommitContract(Base):
         assert store.view(SPACE).sequence == 2
 
 
-def _losing_its_reply(commit: Callable[[Batch], Operation]) -> Callable[[Batch], Operation]:
-    def run(batch: Batch) -> Operation:
-        commit(batch)
+def _losing_its_reply(
+    commit: Callable[[Batch, Sequence[Object]], Operation],
+) -> Callable[[Batch, Sequence[Object]], Operation]:
+    def run(batch: Batch, objects: Sequence[Object]) -> Operation:
+        commit(batch, objects)
         raise Unavailable("the reply was lost")
 
     return run

@@ -7,7 +7,7 @@ import threading
 
 from ropewalk.errors import RefMoved
 from ropewalk.store import Move, Operation, Store, ref_name, space_name
-from ropewalk.testing._stores._base import MAIN, SPACE, Base, growing, in_threads, value
+from ropewalk.testing._stores._base import MAIN, SPACE, Base, growing, in_threads, read, value
 
 THREADS = 6
 EACH = 20
@@ -51,8 +51,8 @@ class ConcurrencyContract(Base):
             versions = growing(EACH, seed=number)
             ref = store.ref(SPACE, ref_name("branch", str(number)))
             assert ref is not None and ref.target == versions[-1].id
-            read = store.read([one.id for one in versions])
-            assert [one.payload for one in read] == [one.payload for one in versions]
+            found = read(store, [one.id for one in versions])
+            assert [one.payload for one in found] == [one.payload for one in versions]
 
     def test_spaces_do_not_disturb_each_other(self, store: Store) -> None:
         def work(number: int) -> None:
@@ -131,4 +131,4 @@ def _count(store: Store) -> int:
 
 
 def _number(store: Store, id: bytes) -> int:
-    return int(store.read([id])[0].payload.split(b" ", 1)[0])
+    return int(read(store, [id])[0].payload.split(b" ", 1)[0])

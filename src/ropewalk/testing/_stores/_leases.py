@@ -188,7 +188,7 @@ class LeaseContract(Base):
 
         _assert_fenced(holder, old.fence)
 
-        assert holder.missing([one.id]) == [one.id]
+        assert holder.missing([one.id], SPACE) == [one.id]
 
     def test_a_commit_after_giving_back_changes_nothing(self, store: Store) -> None:
         lease = store.acquire(SPACE, NAME, "me", 10.0)
@@ -233,7 +233,7 @@ class LeaseContract(Base):
         other_clock.advance(1000.0)  # Over, but nobody has taken it from its holder.
         _assert_held(rival)
 
-        assert rival.missing([value("one").id]) == [value("one").id]
+        assert rival.missing([value("one").id], SPACE) == [value("one").id]
 
     def test_a_fence_of_nobody_is_one_of_several(self, store: Store) -> None:
         mine = store.acquire(SPACE, NAME, "me", 10.0)
