@@ -906,7 +906,7 @@ def _tail_rows(db: sqlite3.Connection, number: int | None, first: int, last: int
         "ORDER BY key",
         (number << SEQUENCE_BITS | first, number << SEQUENCE_BITS | last),
     )
-    return [Row(key & LAST, dictionary, frame) for key, dictionary, frame in rows]
+    return [Row(key & LAST, dictionary, frame or b"") for key, dictionary, frame in rows]
 
 
 def _loaded(db: sqlite3.Connection, number: int | None, sequence: int) -> list[Row] | Packed | None:
@@ -924,7 +924,7 @@ def _segment(db: sqlite3.Connection, number: int, sequence: int) -> Packed | Non
     ).fetchone()
     if row is None or row[0] > sequence:
         return None
-    return Packed(row[0], row[1] & LAST, row[2], row[3])
+    return Packed(row[0], row[1] & LAST, row[2] or b"", row[3] or b"")
 
 
 def _read_lease(db: sqlite3.Connection, space: int | None, name: str) -> LeaseRecord | None:
