@@ -22,10 +22,10 @@ from ropewalk.errors import (
 from ropewalk.state import Versioned
 from ropewalk.store import FileStore, SqliteStore, Store
 from ropewalk.tree import ObjectId
-from ropewalk.tree._parts import linked
+from ropewalk.tree.nodes import linked
 from tests.state.large import messages, sentence
-from tests.store.test_files import FileContract
 from tests.store.sqlite import contract as sqlite
+from tests.store.test_files import FileContract
 
 Engine: TypeAlias = type[SqliteStore | FileStore]
 

@@ -15,7 +15,7 @@ from ropewalk.store._own import may_be_manifest
 from ropewalk.store._reaching import BATCH, Visit, walk
 from ropewalk.store._reading import read_objects
 from ropewalk.tree import Kind, Object, ObjectId, check_commit, check_links
-from ropewalk.tree._verifying import Verifier
+from ropewalk.tree.verify import Verifier
 
 if TYPE_CHECKING:
     from ropewalk.store._contract import Store

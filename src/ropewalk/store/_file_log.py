@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from ropewalk.errors import FormatError, NewerFormat
 from ropewalk.store._decide import Recorded
 from ropewalk.store._records import Durability, Move, Operation, Scalar
-from ropewalk.tree._objects import ID_SIZE, ObjectId
+from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 VERSION = 1
 

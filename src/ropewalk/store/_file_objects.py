@@ -32,7 +32,7 @@ from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._frames import parse_header
 from ropewalk.store._framing import Framed
 from ropewalk.store._records import Stored
-from ropewalk.tree._objects import ID_SIZE, ObjectId
+from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 T = TypeVar("T")
 

@@ -34,7 +34,7 @@ from ropewalk.store._records import (
     View,
 )
 from ropewalk.store._system_errors import no_store, system_errors
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 _CHANGED_AT_A_TIME = 1000
 _LINE_BYTES = 512  # About what an operation takes in its log.

@@ -10,7 +10,7 @@ from ropewalk.errors import MissingObjects
 from ropewalk.store._reaching import BATCH
 from ropewalk.store._reading import read_objects
 from ropewalk.tree import Kind, Object, ObjectId, links, read_commit
-from ropewalk.tree._dividing import Division, divide
+from ropewalk.tree.container import Division, divide
 
 if TYPE_CHECKING:
     from ropewalk.store._collecting import Progress

@@ -23,7 +23,7 @@ from ropewalk.store.record import (
     sequence_of,
 )
 from ropewalk.tree import Kind, ObjectId, check_commit, check_links, links
-from ropewalk.tree._verifying import Verifier
+from ropewalk.tree.verify import Verifier
 
 if TYPE_CHECKING:
     from ropewalk.store._collecting import Progress

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ropewalk.store.sqlite.side import FILE
 
 from ropewalk.errors import StoreClosed
 from ropewalk.store import Move, SqliteStore, Within
 from ropewalk.store.sqlite import scratch as scratch_module
 from ropewalk.store.sqlite import search_index, side
+from ropewalk.store.sqlite.side import FILE
 from ropewalk.tree import Map
 from tests.store.users import as_nobody
 

@@ -43,7 +43,7 @@ from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS
 from ropewalk.store.sqlite.scratch import SqliteScratch
 from ropewalk.store.sqlite.search_index import SqliteTextIndex
 from ropewalk.store.sqlite.side import SideFile
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 RELAXED: Final = "store.relaxed"
 """An empty file that marks a store once written without syncing, where a torn log is no proof."""
@@ -841,9 +841,8 @@ class SqliteStore(LogStore):
 
     def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
         if named is not None:
-            return self._database.read(
-                lambda db: packs.unnamed(db, named),
-            )
+            free = self._database.read(lambda db: packs.unreached(db, self._packs, named))
+            return len(free), sum(free.values())
 
         def work(db: sqlite3.Connection) -> tuple[int, int, list[Path]]:
             packs.remove_orphans(db, self._packs, self._disk)
@@ -856,6 +855,12 @@ class SqliteStore(LogStore):
         if count:
             self._give_back_pages()
         return count, size
+
+    def _discard(self, ids: Sequence[ObjectId]) -> None:
+        def work(db: sqlite3.Connection) -> list[Path]:
+            return packs.remove(db, self._packs, self._disk, ids)
+
+        self._disk.discard(self._database.write(work, through=True))
 
     def _count_shared(self) -> tuple[int, int]:
         found: tuple[int, int] = self._database.read_once(
