@@ -178,9 +178,7 @@ class SpaceCheck:
             if target is not None:
                 self._refs[name] = (target, record.sequence)
 
-    def _check_node(  # noqa: C901 - each thing that can be wrong with a node
-        self, record: Record, at: int, node: Node
-    ) -> None:
+    def _check_node(self, record: Record, at: int, node: Node) -> None:
         found = node.object()
         try:
             targets = check_links(found) if self._verifier else links(found)
