@@ -12,7 +12,7 @@ import pytest
 
 from ropewalk.history import History
 from ropewalk.store import MemoryStore, SqliteStore, Store
-from ropewalk.tree import ObjectId, links
+from ropewalk.tree import Kind, ObjectId, links
 
 
 class CountingStore(MemoryStore):
@@ -72,6 +72,7 @@ def test_a_log_of_records_is_counted_as_a_walk_would(
         if packed:
             store.gc()
         sizes = {one.id: one.stored for one in store.scan()}
+        commits = {one.id for one in store.scan() if one.kind == Kind.COMMIT}
         reached = {ref.name: walked(store, ref.target) for ref in store.refs("team/one")}
 
         found = store.stats()
@@ -84,6 +85,7 @@ def test_a_log_of_records_is_counted_as_a_walk_would(
         assert ref.stored == sum(sizes[id] for id in mine)
         assert ref.alone == sum(sizes[id] for id in mine - others)
     assert (space.objects, space.stored) == (len(every), sum(sizes[id] for id in every))
+    assert found.commits == space.commits == len(commits & every)
     assert space.stored == space.alone == found.reached == sum(row.stored for row in space.keys)
     assert (found.objects, found.stored) == (len(sizes), sum(sizes.values()))
     assert {row.key for row in space.keys if row.kind == "key"} >= {"turn", "text"}
