@@ -14,7 +14,7 @@ from ropewalk.tree.container import Division, divide
 
 if TYPE_CHECKING:
     from ropewalk.store._collecting import Progress
-    from ropewalk.store._contract import Store
+    from ropewalk.store._object_store import ObjectStore
 
 
 class Label(NamedTuple):
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 class Graph:
     """Every object that some roots lead to, read once and remembered by number."""
 
-    def __init__(self, store: Store, tell: Progress) -> None:
+    def __init__(self, store: ObjectStore, tell: Progress) -> None:
         self._store, self._tell = store, tell
         self._ids: list[ObjectId] = []
         self.stored, self.lengths, self._kinds = array("Q"), array("Q"), bytearray()
