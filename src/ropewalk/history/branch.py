@@ -160,7 +160,7 @@ class Branch:
 
     # Writing.
 
-    def commit(
+    def commit(  # noqa: C901 - one story, with what it hands to the loop
         self,
         value: Any,
         *,
