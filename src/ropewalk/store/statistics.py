@@ -381,7 +381,7 @@ class _Shared:
         return self.stored[at], self.lengths[at]
 
     def leading(self, ids: Sequence[ObjectId]) -> Iterator[Object]:
-        """Those of some objects that are no chunks, which lead nowhere."""
+        """Those of some objects that are no chunks, which lead nowhere and hold no keys."""
         asked = [id for id in ids if self._kinds[self._number(id)] != Kind.CHUNK]
         found = self._store._shared_objects(asked)
         missing = [id for id in asked if id not in found]
