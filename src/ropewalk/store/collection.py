@@ -51,6 +51,8 @@ class Sweep(NamedTuple):
 
     last: int
     """The last record that was looked at."""
+    epoch: int
+    """The epoch of the space then: another collection raises it."""
     kept: int
     kept_bytes: int
     freed: int
@@ -185,7 +187,9 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
                 if dead[record.sequence] >> position_of(place) & 1
             ]
             replaced.append(_without_dead(records, dead))
-    return Sweep(last, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named)
+    return Sweep(
+        last, view.epoch, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named
+    )
 
 
 def carried(store: LogStore, space: str, ids: list[ObjectId]) -> Iterator[list[Object]]:

@@ -283,17 +283,21 @@ class SqliteStore(LogStore):
         self, db: sqlite3.Connection, batch: Append, number: int, last: int
     ) -> Operation | None:
         """The operation that has the write id of a batch, among the latest."""
+        # In this transaction, where one before may just have appended it.
+        after = max(last - REMEMBERED_WRITES, 0)
+        return self._find_write(batch, self._latest(db, number, batch.space, last, after))
 
-        def latest() -> Iterator[Record]:
-            # In this transaction, where one before may just have appended it.
-            at, after = last, max(last - REMEMBERED_WRITES, 0)
-            while at > after:
-                for record in reversed(self._read_stretch(batch.space, at, load(db, number, at))):
-                    if record.sequence <= at:
-                        at = record.sequence - 1
-                        yield record
-
-        return self._find_write(batch, latest())
+    def _latest(
+        self, db: sqlite3.Connection, number: int, space: str, last: int, after: int
+    ) -> Iterator[Record]:
+        """The records after a number as a transaction sees them, the last first."""
+        while last > after:
+            for record in reversed(self._read_stretch(space, last, load(db, number, last))):
+                if after < record.sequence <= last:
+                    last = record.sequence - 1
+                    yield record
+                elif record.sequence <= after:
+                    return
 
     # Shared objects.
 
@@ -579,14 +583,18 @@ class SqliteStore(LogStore):
             number = number_of(db, space)
             if number is None:
                 return False
-            packed = db.execute(
-                "SELECT max(key) FROM segments WHERE key BETWEEN ? AND ?",
-                (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
-            ).fetchone()[0]
-            if (packed or 0) & LAST != found.last:
-                return False  # Not all was packed; or what came since was, and is not looked at.
-            rows = tail_rows(db, number, found.last + 1, LAST)
-            since = self._decode(space, rows)
+            last = max(
+                (key or 0) & LAST
+                for table in ("tail", "segments")
+                for (key,) in db.execute(
+                    f"SELECT max(key) FROM {table} WHERE key BETWEEN ? AND ?",  # noqa: S608
+                    (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
+                )
+            )
+            (epoch,) = db.execute("SELECT epoch FROM spaces WHERE number = ?", (number,)).fetchone()
+            if epoch != found.epoch:
+                return False  # What another collection deleted would come back.
+            since = list(self._latest(db, number, space, last, found.last))
             if touches(since, found.dead, gone):
                 return False
             low = number << SEQUENCE_BITS
