@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ropewalk.errors import Conflict, MissingObjects
+from ropewalk.errors import Conflict, Corrupt, MissingObjects
 from ropewalk.store._collecting import Collected, Progress
 from ropewalk.store._contents import hash_of
 from ropewalk.store._own import CONTENT_SPACE, NEVER_UNDONE
@@ -113,8 +113,15 @@ def sweep(
     for _ in range(_ATTEMPTS):
         if not dry_run:
             pack(store, space, whole=True)
-        found = look(store, space, recent, rewrite=not dry_run)
-        _expect_shared(store, found.named, sound)
+        moment = store._view(space, "")
+        try:
+            found = look(store, space, recent, rewrite=not dry_run)
+            _expect_shared(store, found.named, sound)
+        except (MissingObjects, Corrupt):
+            now = store._view(space, "")
+            if (now.sequence, now.epoch) == (moment.sequence, moment.epoch):
+                raise
+            continue  # Another collection took what was dropped meanwhile.
         if dry_run or (not found.dead and not store._names_more(space, found.named)):
             return found
         if grace:

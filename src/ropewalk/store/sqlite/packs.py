@@ -12,8 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ropewalk.errors import FormatError
-from ropewalk.errors import Corrupt
+from ropewalk.errors import Corrupt, FormatError
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress
