@@ -171,7 +171,7 @@ def test_a_garbage_header_is_no_store(folder: Path, content: bytes) -> None:
 @pytest.mark.parametrize("field", ["layout", "format"])
 def test_a_newer_format_is_refused(folder: Path, field: str) -> None:
     path = folder / "ropewalk.json"
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | {field: 2}))
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {field: 3}))
 
     with pytest.raises(NewerFormat, match="Install a newer Ropewalk"):
         FileStore(folder)

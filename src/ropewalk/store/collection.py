@@ -28,6 +28,7 @@ from ropewalk.store.record import (
     Record,
     ids_in_header,
     moved_in,
+    moves_back,
     place_of,
     position_of,
     read_hints,
@@ -147,6 +148,7 @@ def _expect_shared(store: LogStore, named: set[ObjectId], sound: set[ObjectId]) 
 
 def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
     """What is reached in a space, and its segments without the rest."""
+    store._forget_space(space)  # Another process may have collected it.
     packed, _ = store._span(space)
     view = store._view(space, "")
     last = view.sequence
@@ -270,6 +272,8 @@ def _mark(
             named.add(id)
         else:
             node = store._node(space, id, place)  # That it is what it should be.
+            if node is None and strict:
+                raise MissingObjects([id])
             if node is not None:
                 alive[sequence_of(place)] = alive.get(sequence_of(place), 0) | (
                     1 << position_of(place)
@@ -334,7 +338,8 @@ def touches(records: Iterable[Record], dead: dict[int, int], gone: set[ObjectId]
                 for place in read_hints(piece.hints, record.sequence):
                     if dead.get(sequence_of(place), 0) >> position_of(place) & 1:
                         return True
-        if not gone.isdisjoint(ids_in_header(record.header)):
+        # A ref that was moved to an older node brings it back; that is rare.
+        if moves_back(record.header) or not gone.isdisjoint(ids_in_header(record.header)):
             return True
     return False
 

@@ -35,19 +35,23 @@ from ropewalk.store.log import Append, LogStore, Row
 from ropewalk.store.record import GROUP, Place, Record, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal
-from ropewalk.store.sqlite.commit import LOOK, append
+from ropewalk.store.sqlite.commit import (
+    LOOK,
+    append,
+    damaged_space,
+    expect_ref,
+    expect_unknown,
+    find_end,
+    insert_space,
+    mark,
+    next_number,
+)
 from ropewalk.store.sqlite.database import DATABASE, Database
 from ropewalk.store.sqlite.errors import translated
 from ropewalk.store.sqlite.rows import (
-    damaged_space,
-    expect_ref,
     expect_refs,
-    find_end,
-    insert_space,
     lease_record,
     load,
-    mark,
-    next_number,
     number_of,
     prefix,
     read_lease,
@@ -427,6 +431,7 @@ class SqliteStore(LogStore):
         def ask(db: sqlite3.Connection) -> View:
             row = db.execute(LOOK, (prefix, space)).fetchone()
             if row is None:
+                expect_unknown(db, space)
                 return View(0, 1, ())
             number, epoch, marked, key, digest, target, moved, ref_mark = row
             if marked != mark(number, space):
