@@ -23,6 +23,7 @@ from ropewalk.store._own import CONTENT_SPACE, NEVER_UNDONE
 from ropewalk.store.packer import heads_of, pack
 from ropewalk.store.record import (
     BY_HASH,
+    GROUP,
     POSITION_BITS,
     Place,
     Record,
@@ -109,12 +110,14 @@ def sweep(
     store: LogStore, space: str, recent: int, grace: float, dry_run: bool, sound: set[ObjectId]
 ) -> Sweep:
     """Drop what is dead in one space; shared objects that are `sound` need no second look."""
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
+        # Busy writers go on to build on what was written and left a moment ago: spare that.
+        spared = GROUP << attempt if attempt else 0
         if not dry_run:
             pack(store, space, whole=True)
         moment = store._view(space, "")
         try:
-            found = look(store, space, recent, rewrite=not dry_run)
+            found = look(store, space, recent, spared, rewrite=not dry_run)
             _expect_shared(store, found.named, sound)
         except (MissingObjects, Corrupt):
             now = store._view(space, "")
@@ -146,8 +149,11 @@ def _expect_shared(store: LogStore, named: set[ObjectId], sound: set[ObjectId]) 
         pending = {id for one in leading.values() for id in links(one)} - sound
 
 
-def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
-    """What is reached in a space, and its segments without the rest."""
+def look(store: LogStore, space: str, recent: int, spared: int, *, rewrite: bool) -> Sweep:
+    """What is reached in a space, and its segments without the rest.
+
+    Of so many last records nothing is dropped.
+    """
     store._forget_space(space)  # Another process may have collected it.
     packed, _ = store._span(space)
     view = store._view(space, "")
@@ -167,7 +173,7 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
         thin = False
         for record in reversed(records):
             sequence, mask = record.sequence, alive.pop(record.sequence, 0)
-            if sequence > packed and rewrite:  # Nothing is removed from a tail.
+            if sequence > min(packed, last - spared) and rewrite:  # And nothing from a tail.
                 mask = sum(1 << at for at, one in enumerate(record.pieces) if one is not None)
             mask, scale = _follow(store, space, record, mask, alive, named), record.scale
             for at, piece in enumerate(record.pieces):
