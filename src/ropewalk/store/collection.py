@@ -44,6 +44,8 @@ class Sweep(NamedTuple):
 
     last: int
     """The last record that was looked at."""
+    epoch: int
+    """The epoch of the space then."""
     kept: int
     kept_bytes: int
     freed: int
@@ -146,7 +148,7 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
                 if dead[record.sequence] >> position_of(place) & 1
             ]
             replaced.append(_without_dead(records, dead))
-    return Sweep(last, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named)
+    return Sweep(last, view.epoch, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named)
 
 
 def _stretches(store: LogStore, space: str, last: int) -> Iterator[list[Record]]:

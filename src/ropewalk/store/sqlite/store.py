@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Literal
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotAllowed, RefMoved
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._decide import Batch, fenced_off
-from ropewalk.store._file_usage import folder_bytes
+from ropewalk.store.usage import folder_bytes
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._listeners import Listeners
 from ropewalk.store._records import (
