@@ -53,7 +53,7 @@ class Packing(NamedTuple):
     """As the last packed record left them."""
     segments: Extent
     """Which segments there are."""
-    index: Extent
+    lookup: Extent
     """In which packed records commits and keys are."""
     names: Extent
     """The shared objects that packed records lead to."""
@@ -61,7 +61,7 @@ class Packing(NamedTuple):
 
 def unpacked(log: str) -> Packing:
     """What a space is at first."""
-    return Packing(0, 1, 0, log, (), Extent("catalog.0"), Extent("index.0"), Extent("names.0"))
+    return Packing(0, 1, 0, log, (), Extent("catalog.0"), Extent("lookup.0"), Extent("names.0"))
 
 
 def replace_file(
@@ -146,12 +146,12 @@ def read_packing(path: Path, space: str) -> Packing:
             raise FormatError(f"what is said of {space!r} is that of {name!r}")
         case {
             "generation": int(generation), "epoch": int(epoch), "packed": int(packed),
-            "log": str(log), "refs": list(refs), "segments": [*segments], "index": [*index],
+            "log": str(log), "refs": list(refs), "segments": [*segments], "lookup": [*lookup],
             "names": [*names],
         }:  # fmt: skip
             with suppress(ValueError, TypeError):
                 found = tuple([Ref(name, bytes.fromhex(id), at) for name, id, at in refs])
-                extents = Extent(*segments), Extent(*index), Extent(*names)
+                extents = Extent(*segments), Extent(*lookup), Extent(*names)
                 return Packing(generation, epoch, packed, log, found, *extents)
     raise damaged(path)
 

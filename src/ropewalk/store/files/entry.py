@@ -22,7 +22,7 @@ import math
 from base64 import b64decode, b64encode
 from binascii import Error as BadText
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -95,7 +95,7 @@ def encode_line(
     """The line of a record."""
     spelled: dict[str, object] = {
         "sequence": sequence,
-        "time": datetime.fromtimestamp(append.time / 1_000_000, timezone.utc).isoformat(),
+        "time": datetime.fromtimestamp(append.time / 1_000_000, UTC).isoformat(),
         "epoch": epoch,
         "write_id": append.write_id,
         "moves": [

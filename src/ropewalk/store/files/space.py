@@ -6,7 +6,7 @@ as a whole. Beside it are three files to which there is only added, of which as 
 `state.json` says:
 
     catalog   a line for each segment: its first and last record, its file, a crc32 of its head
-    index     24 bytes for each commit and each key of a packed record: what it is (1 byte, 0 or
+    lookup    24 bytes for each commit and each key of a packed record: what it is (1 byte, 0 or
               the length of the key), 16 bytes of it, the record (7 bytes). Without it, what it
               finds is looked for in all records.
     names     a line for each shared object that packed records lead to
@@ -279,9 +279,9 @@ class Space:
     def indexed(self, names: Iterable[bytes]) -> list[list[int]]:
         """The packed records that bring commits or have keys: see `commit_name`, `key_name`.
 
-        There may be others among them. Raises `FormatError` if the index is damaged.
+        There may be others among them. Raises `FormatError` if `lookup` is damaged.
         """
-        rows = self.read(self.packing.index)
+        rows = self.read(self.packing.lookup)
         return [[one for one in _find(rows, name) if one <= self.packing.packed] for name in names]
 
     def packed_names(self) -> set[ObjectId]:
@@ -344,7 +344,7 @@ def _listed_at(rows: bytes, at: int) -> Listed:
     return Listed(int(first), int(last), name.decode(), int(crc, 16))
 
 
-# The index.
+# What records are looked up by.
 
 
 def commit_name(id: ObjectId) -> bytes:

@@ -253,7 +253,7 @@ class Spaces:
             log=f"{LOG}.{generation}",
             refs=refs,
             segments=self._extended(folder, now.segments, catalog_row(listed)),
-            index=self._extended(folder, now.index, b"".join(rows), cache=True),
+            lookup=self._extended(folder, now.lookup, b"".join(rows), cache=True),
             names=self._extended(folder, now.names, names_rows(named)),
         )
         start = entry.encode_start(name, listed.last) + lines
@@ -300,8 +300,11 @@ class Spaces:
         folder = space_folder(self._folder, name)
         with self.looking(name) as space:
             now, segments = space.packing, [one.file for one in space.segments()]
-        ours = {now.log, now.segments.file, now.index.file, now.names.file, *segments}
-        for inside, begins in ((folder, ("log", "catalog.", "names.")), (folder / SEGMENTS, ("",))):
+        ours = {now.log, now.segments.file, now.lookup.file, now.names.file, *segments}
+        for inside, begins in (
+            (folder, ("log", "catalog.", "lookup.", "names.")),
+            (folder / SEGMENTS, ("",)),
+        ):
             with suppress(FileNotFoundError), os.scandir(inside) as files:
                 for one in files:
                     path = Path(one.path)

@@ -242,7 +242,7 @@ class FileStore(LogStore):
     def _stage(self, batch: Append) -> Mapping[ObjectId, Path]:
         """Write what is shared and not there, before anybody has to wait for it."""
         if batch.fresh:  # This spares others a wait for what would be refused anyway.
-            with self._looking(batch.space) as space:
+            with self._space_at(batch.space) as space:
                 _expect_refs(batch, space.refs)
         there = self._objects.present(batch.shared)
         absent = [(id, frame_of(one)) for id, one in batch.shared.items() if id not in there]
@@ -311,7 +311,7 @@ class FileStore(LogStore):
     # The log.
 
     @contextmanager
-    def _looking(self, name: str) -> Iterator[Space]:
+    def _space_at(self, name: str) -> Iterator[Space]:
         with system_errors(self.path):
             self._expect_there()
             with self._log.looking(name) as space:
@@ -323,11 +323,11 @@ class FileStore(LogStore):
             return self._log.ask(name, question)
 
     def _epoch(self, space: str) -> int:
-        with self._looking(space) as found:
+        with self._space_at(space) as found:
             return found.packing.epoch
 
     def _span(self, space: str) -> tuple[int, int]:
-        with self._looking(space) as found:
+        with self._space_at(space) as found:
             return found.packing.packed, found.sequence
 
     def _rows(self, space: str, first: int, last: int) -> list[Row]:
@@ -367,11 +367,11 @@ class FileStore(LogStore):
     # Spaces.
 
     def _ref(self, space: str, name: str) -> Ref | None:
-        with self._looking(space) as found:
+        with self._space_at(space) as found:
             return found.refs.get(name)
 
     def _view(self, space: str, prefix: str) -> View:
-        with self._looking(space) as found:
+        with self._space_at(space) as found:
             refs = [ref for ref in found.refs.values() if ref.name.startswith(prefix)]
             return View(found.sequence, found.packing.epoch, tuple(sorted(refs)))
 
