@@ -14,7 +14,7 @@ import pytest
 import ropewalk
 from ropewalk.errors import InvalidInput, MissingObjects, StoreClosed
 from ropewalk.store import CachedStore, FileStore, MemoryStore, Move, SqliteStore, Store
-from ropewalk.testing import Fault, FaultStore, StoreContract
+from ropewalk.testing import Fault, FaultStore, ObjectStoreContract
 from ropewalk.testing._stores._base import (
     MAIN,
     PATIENCE,
@@ -23,13 +23,14 @@ from ropewalk.testing._stores._base import (
     growing,
     in_threads,
     noise,
+    read,
     value,
 )
 from ropewalk.tree import ObjectId
-from tests.store.test_sqlite import SqliteContract
+from tests.store.sqlite.contract import SqliteContract
 
 
-class TestCacheOnMemory(StoreContract):
+class TestCacheOnMemory(ObjectStoreContract):
     @pytest.fixture
     def open_store(self) -> Opener:
         first = MemoryStore()
@@ -51,6 +52,11 @@ class TestCacheOnTheEmbeddedStore(SqliteContract):
         assert isinstance(store, CachedStore)
         store.clear()
         return super().damage(store.inner, id)
+
+    def lose(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, CachedStore)
+        store.clear()
+        return super().lose(store.inner, id)
 
     @pytest.fixture
     def open_store(self, memory_folder: Path) -> Opener:
@@ -77,7 +83,7 @@ def cached(behind: FaultStore) -> Iterator[CachedStore]:
         yield store
 
 
-def asked(behind: FaultStore, method: str = "frames") -> int:
+def asked(behind: FaultStore, method: str = "read") -> int:
     return behind.calls.count(method)
 
 
@@ -88,8 +94,8 @@ def test_what_was_read_is_not_asked_for_again(behind: FaultStore, cached: Cached
     one, two = value("one"), value("two")
     behind.commit(SPACE, [one, two])
 
-    assert cached.read([one.id, two.id, one.id]) == [one, two, one]
-    assert cached.read([two.id, one.id]) == [two, one]
+    assert read(cached, [one.id, two.id, one.id]) == [one, two, one]
+    assert read(cached, [two.id, one.id]) == [two, one]
 
     assert asked(behind) == 1
     assert cached.info()[:3] == (2, 2, 2)
@@ -98,10 +104,10 @@ def test_what_was_read_is_not_asked_for_again(behind: FaultStore, cached: Cached
 def test_only_what_is_not_held_is_asked_for(behind: FaultStore, cached: CachedStore) -> None:
     one, two = value("one"), value("two")
     behind.commit(SPACE, [one])
-    cached.read([one.id])
+    read(cached, [one.id])
     behind.commit(SPACE, [two])
 
-    assert cached.read([two.id, one.id]) == [two, one]
+    assert read(cached, [two.id, one.id]) == [two, one]
 
     assert cached.info()[:2] == (1, 2)
 
@@ -112,10 +118,10 @@ def test_what_was_committed_is_remembered(behind: FaultStore, cached: CachedStor
         cached.commit(SPACE, [version])
     before = asked(behind)
 
-    read = cached.read([one.id for one in versions])
+    found = read(cached, [one.id for one in versions])
 
-    assert [one.payload for one in read] == [one.payload for one in versions]
-    assert all(one.base is None for one in read)
+    assert [one.payload for one in found] == [one.payload for one in versions]
+    assert all(one.base is None for one in found)
     assert asked(behind) == before
 
 
@@ -125,7 +131,7 @@ def test_a_commit_that_failed_is_not_remembered(cached: CachedStore) -> None:
         cached.commit(SPACE, [one], needs=[value("absent").id])
 
     with pytest.raises(MissingObjects):
-        cached.read([one.id])
+        read(cached, [one.id])
 
 
 def test_missing_objects_are_named_although_others_are_held(cached: CachedStore) -> None:
@@ -133,7 +139,7 @@ def test_missing_objects_are_named_although_others_are_held(cached: CachedStore)
     cached.commit(SPACE, [here])
 
     with pytest.raises(MissingObjects) as caught:
-        cached.read([here.id, gone.id])
+        read(cached, [here.id, gone.id])
 
     assert caught.value.ids == (gone.id,)
 
@@ -145,13 +151,13 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
     behind.commit(SPACE, objects)
     cached = CachedStore(behind, max_bytes=32_000)
     for one in (first, second, third, first, fourth):
-        cached.read([one.id])
+        read(cached, [one.id])
     hits = cached.info().hits
 
-    cached.read([first.id, third.id, fourth.id])
+    read(cached, [first.id, third.id, fourth.id])
 
     assert cached.info().hits == hits + 3
-    cached.read([second.id])
+    read(cached, [second.id])
     assert cached.info().hits == hits + 3
 
 
@@ -162,7 +168,7 @@ def test_the_cache_never_holds_more_than_it_may(max_bytes: int) -> None:
 
     for one in objects:
         cached.commit(SPACE, [one])
-        assert cached.read([one.id]) == [one]
+        assert read(cached, [one.id]) == [one]
         assert cached.info().held_bytes <= max_bytes
 
     assert cached.info().max_bytes == max_bytes
@@ -174,7 +180,7 @@ def test_an_object_that_is_larger_than_the_cache_pushes_nothing_out() -> None:
     cached.commit(SPACE, [small])
     cached.commit(SPACE, [large])
 
-    assert cached.read([large.id, small.id]) == [large, small]
+    assert read(cached, [large.id, small.id]) == [large, small]
 
     assert cached.info()[:3] == (1, 1, 1)
 
@@ -186,7 +192,7 @@ def test_what_is_held_can_be_forgotten(behind: FaultStore, cached: CachedStore) 
     cached.clear()
 
     assert cached.info()[2:4] == (0, 0)
-    assert cached.read([one.id]) == [one]
+    assert read(cached, [one.id]) == [one]
     assert asked(behind) == 1
 
 
@@ -202,10 +208,36 @@ def test_a_ref_that_another_moved_is_seen_at_once(tmp_path: Path) -> None:
             other.commit(SPACE, [after], moves=[Move(MAIN, before.id, after.id)])
 
             ref = cached.ref(SPACE, MAIN)
-            assert ref is not None and cached.read([ref.target]) == [after]
+            assert ref is not None and read(cached, [ref.target]) == [after]
             assert cached.view(SPACE).sequence == step + 1
             assert cached.operations(SPACE, after=step)[0].moves[0].target == after.id
             before = after
+
+
+def test_what_is_shared_is_kept_too(behind: FaultStore, cached: CachedStore) -> None:
+    one = value("one")
+    behind.commit(SPACE, [one], share=True)
+
+    assert cached.read([one.id]) == cached.read([one.id]) == [one]
+
+    assert asked(behind) == 1
+
+
+def test_what_another_collected_of_an_embedded_store_is_missing_once_it_committed(
+    tmp_path: Path,
+) -> None:
+    with CachedStore(SqliteStore(tmp_path / "s")) as cached, SqliteStore(tmp_path / "s") as other:
+        gone, kept = value("gone"), value("kept")
+        cached.commit(SPACE, [gone, kept], moves=[Move(MAIN, None, kept.id)])
+        assert read(cached, [gone.id, kept.id]) == [gone, kept]
+        other.gc()
+
+        cached.commit(SPACE)
+
+        with pytest.raises(MissingObjects) as caught:
+            read(cached, [gone.id, kept.id])
+        assert caught.value.ids == (gone.id,)
+        assert read(cached, [kept.id]) == [kept]
 
 
 def test_a_lease_that_another_took_is_seen_at_once() -> None:
@@ -226,12 +258,12 @@ def test_what_it_deleted_itself_is_missing_at_once(cached: CachedStore) -> None:
     one = value("one")
     cached.commit(SPACE, [one])
     cached.condemn([one.id])
-    assert cached.read([one.id]) == [one]
+    assert read(cached, [one.id]) == [one]
 
     cached.delete([one.id])
 
     with pytest.raises(MissingObjects):
-        cached.read([one.id])
+        read(cached, [one.id])
 
 
 def test_what_it_deleted_is_missing_although_the_reply_was_lost() -> None:
@@ -244,30 +276,30 @@ def test_what_it_deleted_is_missing_although_the_reply_was_lost() -> None:
         cached.delete([one.id])
 
     with pytest.raises(MissingObjects):
-        cached.read([one.id])
+        read(cached, [one.id])
 
 
-@pytest.mark.parametrize("learn", ["commit", "view", "raise_epochs"])
+@pytest.mark.parametrize("learn", ["commit", "view", "gc"])
 def test_what_another_collected_is_missing_once_the_epoch_was_seen(learn: str) -> None:
     first = MemoryStore()
     cached = CachedStore(first.another())
     gone, kept = value("gone"), value("kept")
     cached.commit(SPACE, [gone, kept], moves=[Move(MAIN, None, kept.id)])
-    cached.read([gone.id, kept.id])
+    read(cached, [gone.id, kept.id])
     first.gc()
     looks: dict[str, Callable[[], object]] = {
         "commit": lambda: cached.commit(SPACE),
         "view": lambda: cached.view(SPACE),
-        "raise_epochs": cached.raise_epochs,
+        "gc": cached.gc,
     }
 
     looks[learn]()
 
     with pytest.raises(MissingObjects) as caught:
-        cached.read([gone.id, kept.id])
+        read(cached, [gone.id, kept.id])
     assert caught.value.ids == (gone.id,)
-    assert cached.read([kept.id]) == [kept]
-    assert cached.missing([gone.id]) == [gone.id]
+    assert read(cached, [kept.id]) == [kept]
+    assert cached.missing([gone.id], SPACE) == [gone.id]
 
 
 def test_after_a_collection_each_object_is_looked_up_once(
@@ -276,13 +308,14 @@ def test_after_a_collection_each_object_is_looked_up_once(
     one = value("one")
     cached.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)])
     cached.raise_epochs()
-    before = asked(behind, "presence")
+    cached.view(SPACE)
+    before = asked(behind, "missing")
 
     for _ in range(5):
-        assert cached.read([one.id]) == [one]
+        assert read(cached, [one.id]) == [one]
 
-    assert asked(behind, "presence") == before + 1
-    assert asked(behind, "frames") == 0
+    assert asked(behind, "missing") == before + 1
+    assert asked(behind) == 0
 
 
 def test_a_condemned_object_is_looked_up_until_it_is_safe() -> None:
@@ -292,12 +325,13 @@ def test_a_condemned_object_is_looked_up_until_it_is_safe() -> None:
     cached.commit(SPACE, [one])
     first.condemn([one.id])
     cached.raise_epochs()
-    assert cached.read([one.id]) == [one]
+    cached.view(SPACE)
+    assert read(cached, [one.id]) == [one]
 
     first.delete([one.id])
 
     with pytest.raises(MissingObjects):
-        cached.read([one.id])
+        read(cached, [one.id])
 
 
 def test_what_is_deleted_while_it_is_read_does_not_stay() -> None:
@@ -314,7 +348,7 @@ def test_what_is_deleted_while_it_is_read_does_not_stay() -> None:
     slow = Slow()
     slow.commit(SPACE, [one])
     cached = CachedStore(slow)
-    reading = threading.Thread(target=lambda: cached.read([one.id]))
+    reading = threading.Thread(target=lambda: read(cached, [one.id]))
     reading.start()
     assert entered.wait(PATIENCE)
 
@@ -324,7 +358,7 @@ def test_what_is_deleted_while_it_is_read_does_not_stay() -> None:
     reading.join(PATIENCE)
 
     with pytest.raises(MissingObjects):
-        cached.read([one.id])
+        read(cached, [one.id])
 
 
 def test_care_sees_the_store_and_not_the_cache() -> None:
@@ -332,12 +366,12 @@ def test_care_sees_the_store_and_not_the_cache() -> None:
     cached = CachedStore(memory)
     written = ropewalk.TreeWriter().write({"a": list(range(2000))})
     cached.commit(SPACE, written.objects, moves=[Move(MAIN, None, written.root)])
-    cached.read([one.id for one in written.objects])
+    read(cached, [one.id for one in written.objects])
     lost = written.objects[0].id
     memory._condemn([lost], 1)
     memory._delete([lost], 1)
 
-    assert cached.read([lost]) == [written.objects[0]._replace(base=None)]
+    assert read(cached, [lost]) == [written.objects[0]._replace(base=None)]
     assert [one.subject for one in cached.check().problems] == [lost.hex()]
     with pytest.raises(MissingObjects):
         cached.gc()
@@ -356,7 +390,7 @@ def test_threads_share_a_cache() -> None:
     def work(number: int) -> None:
         for round in range(40):
             some = [objects[(number * 7 + round * 3 + at) % 60] for at in range(5)]
-            assert cached.read([one.id for one in some]) == some
+            assert read(cached, [one.id for one in some]) == some
             if round % 10 == number:
                 cached.clear()
 
@@ -406,7 +440,7 @@ def test_what_is_held_is_not_read_when_the_store_behind_was_closed(cached: Cache
     cached.inner.close()
 
     with pytest.raises(StoreClosed):
-        cached.read([one.id])
+        read(cached, [one.id])
 
 
 def test_an_agent_works_on_a_cache(tmp_path: Path) -> None:
@@ -456,8 +490,8 @@ def test_a_step_is_as_much_work_with_many_entries_as_with_few() -> None:
         objects = [value(f"{number:06}") for number in range(entries)]
         store.commit(SPACE, objects)
         cached = CachedStore(store, max_bytes=(entries - 1) * 262)  # The first has to go.
-        cached.read([one.id for one in objects])
+        read(cached, [one.id for one in objects])
         held, gone = objects[-1].id, objects[0].id
-        return calls_of(lambda: cached.read([held])), calls_of(lambda: cached.read([gone]))
+        return calls_of(lambda: read(cached, [held])), calls_of(lambda: read(cached, [gone]))
 
     assert work_with(10) == work_with(5_000)

@@ -11,7 +11,7 @@ import pytest
 from ropewalk.errors import StoreFull, Unavailable
 from ropewalk.store import FileStore, MemoryStore, Move, SqliteStore, Store, ref_name
 from ropewalk.store import _collecting as collecting
-from ropewalk.store import _sqlite_packs as packs
+from ropewalk.store.sqlite import packs
 from ropewalk.testing import Fault, Outcome, fail_every_call
 from ropewalk.testing._stores._base import MAIN, SPACE, noise
 from ropewalk.tree import Kind, Object, make_object
@@ -67,7 +67,7 @@ def commit_all(store: Store) -> int:
     """Commits, one after another, each read back."""
     for number, (objects, _) in enumerate(COMMITS):
         commit(store, number)
-        store.read([one.id for one in objects])
+        store.reader(SPACE)([one.id for one in objects])
     return len(COMMITS)
 
 
@@ -109,8 +109,8 @@ def collect_all(store: Store) -> None:
 def check_collection(store: Store, outcome: Outcome[None]) -> None:
     landed = len(store.operations(SPACE))
     if landed == len(COMMITS):
-        assert store.read([FIRST.id]) == [FIRST]
-        assert store.missing([FIRST.id]) == []
+        assert store.reader(SPACE)([FIRST.id]) == [FIRST]
+        assert store.missing([FIRST.id], SPACE) == []
     assert store.check(read_data=True).problems == ()
     for number in range(landed, len(COMMITS)):
         commit(store, number)

@@ -8,28 +8,17 @@ from pathlib import Path
 import pytest
 
 from ropewalk.errors import InvalidInput, StoreClosed, StoreFull, Unavailable
-from ropewalk.store import Engine, MemoryStore, Move, SqliteStore, Store, ref_name
-from ropewalk.store._wrapping import WrapperStore
-from ropewalk.testing import Fault, FaultStore, StoreContract
+from ropewalk.store import MemoryStore, Move, SqliteStore, Store, ref_name
+from ropewalk.testing import Fault, FaultStore, ObjectStoreContract
 from ropewalk.testing._faults import METHODS
 from ropewalk.testing._stores._base import MAIN, SPACE, Opener, in_threads, noise, point, value
 from ropewalk.tree import Kind, ObjectId, make_object
-from tests.store.test_sqlite import SqliteContract
+from tests.store.sqlite.contract import SqliteContract
 
 ONE, TWO = value("one"), value("two")
-UNCOUNTED = {
-    "_arrange",
-    "_make_text_index",
-    "_make_scratch",
-    "_close",
-    "_subscribe",
-    "_turns",
-    "header",
-    "durability",
-}
 
 
-class TestFaultStoreOnMemory(StoreContract):
+class TestFaultStoreOnMemory(ObjectStoreContract):
     @pytest.fixture
     def open_store(self) -> Opener:
         memory = MemoryStore()
@@ -41,16 +30,39 @@ class TestFaultStoreOnAFolder(SqliteContract):
         assert isinstance(store, FaultStore)
         return super().damage(store.inner, id)
 
+    def lose(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, FaultStore)
+        return super().lose(store.inner, id)
+
     @pytest.fixture
     def open_store(self, tmp_path: Path) -> Opener:
         return lambda clock: FaultStore(SqliteStore(tmp_path / "store", clock=clock))
 
 
-def test_every_method_of_an_engine_is_handed_on() -> None:
-    methods = {name for name in vars(Engine) if not name.startswith("__")} - {"_abc_impl"}
+def test_every_call_can_be_made_to_fail(tmp_path: Path) -> None:
+    store = FaultStore(SqliteStore(tmp_path / "store"))
+    name = ref_name("lease", "x")
+    point(store, ONE)
+    store.ref(SPACE, MAIN)
+    store.view(SPACE)
+    store.spaces()
+    store.operations(SPACE)
+    store.find(SPACE, b"key")
+    store.missing([ONE.id])
+    store.read([])
+    store.reader(SPACE)([ONE.id])
+    list(store.scan())
+    store.release(store.acquire(SPACE, name, "me", 10.0))
+    store.leases(SPACE)
+    store.check()
+    store.gc()
+    calls = store.calls
+    store.close()
 
-    assert methods <= vars(WrapperStore).keys()
-    assert {name.removeprefix("_") for name in methods - UNCOUNTED} == METHODS
+    assert set(calls) <= METHODS
+    assert calls.count("read") == 2
+    for method in dict.fromkeys(calls):
+        assert Fault.error(1, method=method).method == method
 
 
 def test_calls_are_listed_in_order() -> None:
@@ -59,7 +71,7 @@ def test_calls_are_listed_in_order() -> None:
     store.ref(SPACE, MAIN)
     store.read([ONE.id])
 
-    assert store.calls == ["commit", "ref", "frames"]
+    assert store.calls == ["commit", "ref", "read"]
     assert store.met == []
 
 
@@ -199,7 +211,22 @@ def test_room_is_made_in_a_store_with_a_size_limit() -> None:
     for number in range(10):
         store.commit(SPACE, [make_object(Kind.CHUNK, noise(300, seed=number))])
 
-    assert "delete" in store.calls
+    assert store.calls == ["commit"] * 10
+    assert len(list(store.scan())) < 10
+
+
+def test_each_step_of_a_collection_is_a_call_where_objects_are_condemned() -> None:
+    memory = MemoryStore()
+    memory.commit(SPACE, [ONE])
+    store = FaultStore(memory, [Fault.lost_reply(at=1, method="condemn")])
+
+    with pytest.raises(Unavailable):
+        store.gc()
+
+    assert [one.id for one in memory.scan() if one.condemned] == [ONE.id]
+    store.gc()
+    assert store.calls[-1] == "delete"
+    assert list(memory.scan()) == []
 
 
 async def fetch(store: Store) -> None:

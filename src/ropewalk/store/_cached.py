@@ -83,20 +83,18 @@ class CachedStore(WrapperStore):
         asked = check_ids(ids, "what is read")
         moment = self._cache.moment(space)
         found, doubted = self._cache.get(space, asked, moment)
-        if doubted:
-            # A collection has been at work. What it condemned is read again, if it is there.
+        gone: set[ObjectId] = set()
+        if doubted:  # A collection has been at work.
             gone = set(self.missing(doubted, space))
             alive = {id: one for id, one in doubted.items() if id not in gone}
             self._cache.add(space, alive.values(), moment)
-            if gone:
-                self._cache.drop(space, gone)
-                moment = self._cache.moment(space)
             found |= alive
         absent = [id for id in dict.fromkeys(asked) if id not in found]
         self._cache.count(len(found), len(absent))
         if absent:
             read = read_behind(absent)
-            self._cache.add(space, read, moment)
+            # What was condemned may still be read, and go at any moment.
+            self._cache.add(space, [one for one in read if one.id not in gone], moment)
             found.update((one.id, one) for one in read)
         return [found[id] for id in asked]
 
@@ -181,13 +179,6 @@ class _Cache:
                     self._held += size
             while self._held > self._max_bytes:
                 self._remove(next(iter(self._entries)))
-
-    def drop(self, space: str | None, ids: Iterable[ObjectId]) -> None:
-        """Forget objects, also those that are just being read."""
-        with self._lock:
-            self._drops += 1
-            for id in ids:
-                self._remove((space, id))
 
     def clear(self) -> None:
         """Forget everything."""

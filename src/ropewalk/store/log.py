@@ -70,10 +70,11 @@ LARGE_TEXT: Final = 32 * 1024
 DICTIONARY: Final = 32 * 1024
 """So many bytes of an earlier record are the dictionary of a later one."""
 
-_PLACES: Final = 1 << 18
+_PLACES: Final = 1 << 14
 _RECORDS: Final = 16 << 20
 """So many bytes of records and segments are kept of all spaces."""
 _SPACES: Final = 1024
+_HEADS: Final = 16
 _CRC: Final = 4
 
 
@@ -125,31 +126,55 @@ class SpaceCache:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.places: dict[ObjectId, Place] = {}
+        self.places = Places()
         """Of nodes; `BY_HASH` for objects that are shared."""
         self.named: set[ObjectId] = set()
         """Shared objects that the space is known to name."""
-        self.bodies: dict[int, bytes] = {}
-        """Bodies of the last records, which are dictionaries for the next."""
-        self.last = 0
+        self.newest = (0, b"")
+        """The last record, and the end of its body, which is the dictionary of the next.
+
+        One value, for threads that read it while others replace it.
+        """
         self.packed = 0
         """Up to where the log is packed, as far as is known."""
         self.looked = 0
         self.tail_bytes = 0
 
-    def learn(self, places: Mapping[ObjectId, Place]) -> None:
-        """Remember places."""
-        if len(self.places) > _PLACES:
-            self.places.clear()
-        self.places.update(places)
-
-    def dictionary(self, sequence: int) -> tuple[int | None, bytes | None]:
-        """What a record of this number can lean on."""
-        last = self.last  # Other threads may change it meanwhile.
-        body = self.bodies.get(last)
-        if body is not None and same_group(sequence, last) and last < sequence:
+    def dictionary(self) -> tuple[int | None, bytes | None]:
+        """What the next record can lean on."""
+        last, body = self.newest
+        if body and same_group(last + 1, last):
             return last, body
         return None, None
+
+
+class Places(dict["ObjectId", "Place"]):
+    """Places by id, of which those that were not asked for lately are forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._older: dict[ObjectId, Place] = {}
+
+    def __missing__(self, id: ObjectId) -> Place:
+        place = self._older[id]
+        self[id] = place
+        return place
+
+    def find(self, ids: Iterable[ObjectId]) -> dict[ObjectId, Place]:
+        """The places of those of the ids that are remembered."""
+        found: dict[ObjectId, Place] = {}
+        for id in ids:
+            try:
+                found[id] = self[id]
+            except KeyError:
+                continue
+        return found
+
+    def trim(self) -> None:
+        """Forget what was not asked for since the last time that there was too much."""
+        if len(self) > _PLACES:
+            self._older = dict(self)
+            self.clear()
 
 
 class LogStore(Store):
@@ -159,7 +184,7 @@ class LogStore(Store):
         super().__init__(**options)  # type: ignore[arg-type]
         self._spaces_known: OrderedDict[str, SpaceCache] = OrderedDict()
         self._opened: OrderedDict[tuple[str, int], tuple[Record | Segment, int]] = OrderedDict()
-        self._held = 0
+        self._held = self._forgotten = 0
         self._cache_lock = freed_after_fork(threading.Lock())
         self._packer = Packer(self)
 
@@ -206,7 +231,9 @@ class LogStore(Store):
         """Every shared object."""
 
     @abstractmethod
-    def _settle(self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
+    def _settle(
+        self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]
+    ) -> bool:
         """Put a segment in the place of its rows, in one step; False if somebody else did."""
 
     @abstractmethod
@@ -322,26 +349,27 @@ class LogStore(Store):
 
     def _stretch(self, space: str, sequence: int) -> list[Record]:
         """A record with those that are found with it, ascending; raises `Corrupt`."""
+        moment = self._forgotten
         loaded = self._load(space, sequence)
         if isinstance(loaded, Packed):
             with self._cache_lock:
                 known = self._opened.get((space, -loaded.first))
-            if known is not None and isinstance(known[0], Segment) and known[0].last == loaded.last:
+            if known is not None and isinstance(known[0], Segment) and known[0].is_of(loaded):
                 return known[0].records()
             segment = Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
                 raise segment.damaged("it does not hold what its row says")
-            self._keep(space, -segment.first, segment, 4 * len(loaded.data))
+            self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
             return segment.records()
         if not loaded or loaded[-1].sequence != sequence:
             raise Corrupt(
                 f"record {sequence} of {space!r} is gone: rows of its log are lost. Restore the "
                 "store from a copy; other spaces are not affected."
             )
-        return self._decode(space, loaded)
+        return self._decode(space, loaded, moment)
 
-    def _decode(self, space: str, rows: Sequence[Row], keep: bool = True) -> list[Record]:
-        """The records of rows, which lean on each other."""
+    def _decode(self, space: str, rows: Sequence[Row], moment: int | None = None) -> list[Record]:
+        """The records of rows, which lean on each other; kept if loaded after a `moment`."""
         bodies: dict[int, bytes] = {}
         records: list[Record] = []
         for sequence, dictionary, frame in rows:
@@ -358,8 +386,8 @@ class LogStore(Store):
                     f"record {sequence} of {space!r} is damaged: {error}. Restore the store from "
                     "a copy; other spaces are not affected."
                 ) from error
-            if keep:
-                self._keep(space, sequence, record, len(body))
+            if moment is not None:
+                self._keep(space, sequence, record, len(body), moment)
             records.append(record)
         return records
 
@@ -379,13 +407,17 @@ class LogStore(Store):
     def _forget_space(self, space: str) -> None:
         """Look everything up anew: a collection was at work."""
         with self._cache_lock:
+            self._forgotten += 1
             self._spaces_known.pop(space, None)
             for key in [key for key in self._opened if key[0] == space]:
                 self._held -= self._opened.pop(key)[1]
 
-    def _keep(self, space: str, number: int, one: Record | Segment, size: int) -> None:
+    def _keep(self, space: str, number: int, one: Record | Segment, size: int, moment: int) -> None:
+        """Remember what was loaded, unless something was forgotten meanwhile."""
         size += 256
         with self._cache_lock:
+            if moment != self._forgotten:
+                return
             before = self._opened.pop((space, number), None)
             self._held += size - (0 if before is None else before[1])
             self._opened[space, number] = one, size
@@ -404,19 +436,26 @@ class LogStore(Store):
     def _find_places(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, Place]:
         """Where nodes of a space are, `BY_HASH` for shared objects; without absent ones."""
         cache = self._space(space)
-        found = {id: cache.places[id] for id in ids if id in cache.places}
+        found = cache.places.find(ids)
+        if len(found) == len(ids):
+            return found
         absent = [id for id in ids if id not in found]
         if absent:
             shared = self._present_shared(absent)
             found.update(dict.fromkeys(shared, BY_HASH))
             absent = [id for id in absent if id not in shared]
-        if absent and cache.last + self._span(space)[1]:
+        if absent and self._span(space)[1]:
             found.update(self._search(space, absent))
-        cache.learn(found)
+        cache.places.trim()
+        cache.places.update(found)
         return found
 
     def _search(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, Place]:
-        """Look for nodes by their hashes: commits where the engine says, others everywhere."""
+        """Look for nodes by their hashes.
+
+        Commits are where the engine says, or in the tail. Other nodes are mostly in the newest
+        versions; else every record is read.
+        """
         wanted = set(ids)
         found: dict[ObjectId, Place] = {}
         for sequence in set(self._locate(space, ids).values()):
@@ -424,13 +463,44 @@ class LogStore(Store):
         packed, last = self._span(space)
         for record in self._newest_first(space, packed, last):
             if not wanted:
-                break
+                return found
             _match(record, wanted, found)
+        if wanted:
+            self._search_versions(space, wanted, found)
         for record in self._newest_first(space, 0, packed):
             if not wanted:
                 break
             _match(record, wanted, found)
         return found
+
+    def _search_versions(
+        self, space: str, wanted: set[ObjectId], found: dict[ObjectId, Place]
+    ) -> None:
+        """Look for nodes in the values that refs lead to, from the top down."""
+        heads = [ref.target for ref in self._view(space, "").refs][:_HEADS]
+        located = self._locate(space, heads)
+        pending: list[tuple[ObjectId, Place]] = []
+        for id in heads:
+            if id in located:
+                for at, node in enumerate(self._record(space, located[id]).nodes()):
+                    if node is not None and node.id == id:
+                        pending.append((id, place_of(located[id], at)))
+        seen: set[Place] = set()
+        while pending and wanted:
+            id, place = pending.pop()
+            node = self._node(space, id, place)
+            if node is None or not node.hints:
+                continue
+            below = node.places(sequence_of(place))
+            if node.kind == Kind.COMMIT:
+                below = dict([*below.items()][:1])  # Its value, not where it came from.
+            for id, place in below.items():
+                if place != BY_HASH and place not in seen:
+                    seen.add(place)
+                    pending.append((id, place))
+                    if id in wanted:
+                        wanted.discard(id)
+                        found[id] = place
 
     def _newest_first(self, space: str, after: int, last: int) -> Iterator[Record]:
         while last > after:
@@ -485,11 +555,12 @@ class LogStore(Store):
         if batch.needs or batch.targets:
             older.update(batch.needs, batch.targets)
             older -= mine
-        places: Mapping[ObjectId, Place] = cache.places
+        places: Mapping[ObjectId, Place] = {}
         missing: tuple[ObjectId, ...] = ()
         names: frozenset[ObjectId] = frozenset()
         if older:
-            if not all(map(places.__contains__, older)):
+            places = cache.places.find(older)
+            if len(places) != len(older):
                 places = self._find_places(space, list(older))
                 missing = tuple([id for id in older if id not in places])
             names = frozenset(
@@ -527,20 +598,18 @@ class LogStore(Store):
         )
 
     def _landed(self, append: Append, sequence: int) -> None:
-        """Remember a record that was appended."""
+        """Remember a record that was appended, unless a collection was at work since."""
         cache = self._space(append.space)
-        if not same_group(sequence, cache.last or 1):
-            cache.bodies.clear()
-        cache.last = sequence
-        cache.bodies[sequence] = append.body[-DICTIONARY:]
+        if cache.epoch != append.known_epoch:
+            return
+        cache.newest = sequence, append.body[-DICTIONARY:]
         base = sequence << POSITION_BITS
         places = cache.places
-        if len(places) > _PLACES:
-            places.clear()
+        places.trim()
         for at, one in enumerate(append.objects):
             places[one.id] = base | at
         if append.shared or append.names:
-            cache.learn(dict.fromkeys(append.shared, BY_HASH))
+            places.update(dict.fromkeys(append.shared, BY_HASH))
             cache.named.update(append.names, append.shared)
 
     def _find_write(self, batch: Append, last: int) -> Operation | None:
@@ -574,9 +643,7 @@ class LogStore(Store):
             "to it. Restore the store from a copy; other spaces are not affected."
         )
 
-    def _gc(
-        self, recent: int, grace: float, dry_run: bool, progress: Progress | None
-    ) -> Collected:
+    def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
         from ropewalk.store.collection import collect
 
         return collect(self, recent, grace, dry_run, progress)
@@ -620,7 +687,8 @@ class SpaceReader:
         """The objects with these ids, in this order; raises `MissingObjects`, `DamagedObject`."""
         store, space = self._store, self._space
         store._check_open()
-        known = store._space(space).places
+        places = store._space(space).places
+        known = places.find(ids)
         found: dict[ObjectId, Object] = {}
         unknown: list[ObjectId] = []
         by_hash: list[ObjectId] = []
@@ -631,14 +699,14 @@ class SpaceReader:
             elif place == BY_HASH:
                 by_hash.append(id)
             elif id not in found:
-                self._take(id, place, found)
+                self._take(id, place, found, places)
         if unknown:
             check_ids(unknown, "what is read")
             for id, place in store._find_places(space, unknown).items():
                 if place == BY_HASH:
                     by_hash.append(id)
                 else:
-                    self._take(id, place, found)
+                    self._take(id, place, found, places)
         if by_hash:
             found.update(store._shared_objects(by_hash))
         missing = [id for id in dict.fromkeys(ids) if id not in found]
@@ -646,16 +714,18 @@ class SpaceReader:
             raise MissingObjects(missing)
         return [found[id] for id in ids]
 
-    def _take(self, id: ObjectId, place: Place, found: dict[ObjectId, Object]) -> None:
+    def _take(
+        self, id: ObjectId, place: Place, found: dict[ObjectId, Object], places: Places
+    ) -> None:
         store, space = self._store, self._space
         node = store._node(space, id, place)
         if node is None:
             return
         found[id] = node.object()
         if node.hints:
-            cache = store._space(space)
             try:
-                cache.learn(node.places(sequence_of(place)))
+                places.trim()
+                places.update(node.places(sequence_of(place)))
             except (FormatError, ValueError) as error:
                 raise DamagedObject(id, f"what it leads to cannot be told: {error}") from error
 

@@ -86,7 +86,7 @@ def pack(store: LogStore, space: str, *, whole: bool = False) -> int:
         rows = store._rows(space, packed + 1, stop)
         if len(rows) != stop - packed:
             return done  # Another process is faster.
-        records = store._decode(space, rows, keep=False)
+        records = store._decode(space, rows)
         found = [one for record in records for one in commits_in(record)]
         if not store._settle(space, build(records, heads_of(records)), found):
             return done

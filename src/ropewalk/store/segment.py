@@ -153,7 +153,7 @@ class Segment:
     """A segment that is read, of which only those blocks are opened that are asked for."""
 
     def __init__(self, space: str, head: bytes, data: bytes) -> None:
-        self._space, self._data = space, data
+        self._space, self._data, self._crc = space, data, head[:_CRC]
         self.first = self.last = 0
         self._blocks: dict[int, bytes] = {}
         self._records: dict[int, Record] = {}
@@ -201,6 +201,10 @@ class Segment:
     def size(self) -> int:
         """About how many bytes it holds in memory."""
         return len(self._data) + sum(len(one) for one in self._blocks.values())
+
+    def is_of(self, packed: Packed) -> bool:
+        """Whether it was read from these bytes: a collection writes it anew under its numbers."""
+        return self.last == packed.last and self._crc == packed.head[:_CRC]
 
     def record(self, sequence: int) -> Record:
         """One record. Its nodes are read when they are asked for; raises `Corrupt`."""

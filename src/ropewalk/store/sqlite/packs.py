@@ -62,8 +62,11 @@ def write_ahead(disk: Filesystem, folder: Path, pack: Pack) -> Pack:
 
 
 def insert(db: sqlite3.Connection, pack: Pack, absent: set[ObjectId]) -> None:
-    """Add the absent objects of a pack. Inside a transaction."""
-    if pack.file is None:
+    """Add the absent objects of a pack. Inside a transaction.
+
+    A writer may have slept so long that its file was taken for an orphan's.
+    """
+    if pack.file is None or not pack.file.exists():
         kept = [(one, frame) for one, frame in zip(pack.objects, pack.frames, strict=True)
                 if one.id in absent]  # fmt: skip
         data: bytes | None = b"".join([frame for _, frame in kept])

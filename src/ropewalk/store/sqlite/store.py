@@ -250,7 +250,7 @@ class SqliteStore(LogStore):
         assert isinstance(batch, Append)
         pack = self._pack_of(batch) if batch.shared else None
         cache = self._space(batch.space)
-        dictionary, known = cache.dictionary(cache.last + 1)
+        dictionary, known = cache.dictionary()
         frame = batch.frame(known)
 
         def work(db: sqlite3.Connection) -> Operation:
@@ -775,8 +775,14 @@ class SqliteStore(LogStore):
             number = self._number(db, space)
             if number is None:
                 return False
+            packed = db.execute(
+                "SELECT max(key) FROM segments WHERE key BETWEEN ? AND ?",
+                (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
+            ).fetchone()[0]
+            if (packed or 0) & LAST != found.last:
+                return False  # Not all was packed; or what came since was, and is not looked at.
             rows = _tail_rows(db, number, found.last + 1, LAST)
-            since = self._decode(space, rows, keep=False)
+            since = self._decode(space, rows)
             if touches(since, found.dead, gone):
                 return False
             low = number << SEQUENCE_BITS
