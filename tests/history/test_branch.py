@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ropewalk.errors import (
     MergeConflict,
     NotFound,
     NotStorable,
+    RefMoved,
     Unavailable,
     WriteIdReused,
 )
@@ -691,3 +693,75 @@ def test_a_commit_that_was_cut_off_is_no_conflict_for_the_next(
     assert main.read() == {"n": 3}
     steps = [main.history.value(one)["n"] for one in main.history.steps()]
     assert steps == ([3, 2, 1] if late else [3, 1])
+
+
+# A commit that expects to find the branch where it was seen.
+
+
+def test_a_commit_that_expects_the_head_takes_its_place(history: History) -> None:
+    branch = history.open()
+    first = branch.commit({"a": 1})
+
+    second = branch.commit({"a": 2}, expect=first)
+    third = history.open().commit({"a": 3}, expect=second.id)
+
+    assert branch.commit({"b": 4}, expect=third.id.hex()).parents == (third.id,)
+    assert history.value() == {"b": 4}
+
+
+def test_a_commit_that_expects_another_head_is_refused_and_stores_nothing(
+    history: History,
+) -> None:
+    ours, theirs = history.open(), history.open()
+    seen = ours.commit({"a": 1})
+    theirs.read()
+    moved = theirs.commit({"a": 1, "b": 2})
+    before = len(history.operations())
+
+    with pytest.raises(RefMoved) as refused:
+        ours.commit({"a": 1, "c": 3}, expect=seen)
+
+    assert (refused.value.expected, refused.value.actual) == (seen.id, moved.id)
+    assert len(history.operations()) == before
+    assert history.value() == {"a": 1, "b": 2}
+    # Without an expectation both changes are kept.
+    ours.commit({"a": 1, "c": 3})
+    assert history.value() == {"a": 1, "b": 2, "c": 3}
+
+
+def test_a_branch_that_moved_and_came_back_is_where_it_was_expected(history: History) -> None:
+    ours, theirs = history.open(), history.open()
+    seen = ours.commit({"a": 1})
+    theirs.read()
+    theirs.commit({"a": 2})
+    history.undo()
+
+    assert ours.commit({"a": 3}, expect=seen).parents == (seen.id,)
+
+
+def test_a_refused_commit_is_not_taken_for_the_one_before(history: History) -> None:
+    branch = history.open()
+    first = branch.commit({"a": 1})
+    made = branch.commit({"a": 2}, expect=first, write_id="w")
+
+    assert branch.commit({"a": 2}, expect=first, write_id="w") == made
+    assert history.open().commit({"a": 2}, expect=first, write_id="w") == made
+    with pytest.raises(RefMoved):
+        branch.commit({"a": 3}, expect=first, write_id="other")
+
+
+def test_of_many_who_expect_the_same_head_one_wins(history: History) -> None:
+    first = history.open().commit({"n": 0})
+
+    def change(number: int) -> str:
+        try:
+            history.open().commit({"n": number}, expect=first)
+        except RefMoved:
+            return "refused"
+        return "made"
+
+    with ThreadPoolExecutor(4) as pool:
+        found = sorted(pool.map(change, range(1, 9)))
+
+    assert found == ["made"] + ["refused"] * 7
+    assert len(list(history.steps())) == 2

@@ -174,20 +174,3 @@ def killed_after(worker: subprocess.Popen[str], commits: int) -> dict[str, bytes
     lines += worker.stdout.read()  # Not `communicate`, which leaves out what was read ahead.
     worker.communicate()
     return acknowledged(lines.splitlines())
-
-
-def test_a_process_that_stops_in_its_turn_delays_others_but_does_not_keep_them(
-    tmp_path: Path,
-) -> None:
-    with SqliteStore(tmp_path / "store") as store, SqliteStore(tmp_path / "store") as other:
-        ours, theirs = History(store, SPACE).open(), History(other, SPACE).open()
-        ours.commit({"a": 0})
-        turns = store._turns()
-        for turn in turns:
-            turn.take(1)
-
-        theirs.commit({"b": 0})  # Loses, and goes ahead without a turn.
-
-        for turn in turns:
-            turn.close()
-        assert History(store, SPACE).value() == {"a": 0, "b": 0}

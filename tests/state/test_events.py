@@ -7,6 +7,7 @@ import dataclasses
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -218,6 +219,166 @@ def test_all_events_of_a_call_are_in_one_commit() -> None:
 
     assert {one.commit_hash for one in events(state)} == {state.commit_hash}
     assert len(state.history()) == 1
+
+
+# Moments in the middle of a task.
+
+
+@task
+def research(topic: str, state: Any = None) -> None:
+    state["found"] = [topic]
+    record("searched")
+    state["found"].append("more")
+    record("read on")
+    state["found"].append("last")
+
+
+def moments(state: Any) -> list[Any]:
+    noted = [one for one in events(state, kind=ActionEvent) if one.name != "research"]
+    return [state.checkout(one.commit_hash)["found"] for one in noted]
+
+
+def test_an_event_in_the_middle_of_a_task_names_what_the_task_held_then() -> None:
+    state = Versioned()
+    state["found"] = []
+    state.commit()
+
+    research("x", state=state)
+
+    assert moments(state) == [["x"], ["x", "more"]]
+    assert state["found"] == ["x", "more", "last"]
+    assert [one.description for one in state.history()] == ["research", ""]
+
+
+def test_a_moment_can_be_checked_out_before_the_task_ends() -> None:
+    store = MemoryStore()
+    state = Versioned(store)
+    held = []
+
+    @task
+    def work(state: Any = None) -> None:
+        state["n"] = 1
+        record("half")
+        state["n"] = 2
+        (event,) = [one for one in events(state, kind=ActionEvent) if one.name == "half"]
+        assert event.commit_hash is not None
+        held.append(Versioned(store).checkout(event.commit_hash)["n"])
+        assert "n" not in Versioned(store)
+
+    work(state=state)
+
+    assert held == [1]
+
+
+def test_a_moment_at_which_nothing_changed_is_the_last_commit() -> None:
+    state = Versioned()
+    state["n"] = 1
+    before = state.commit()
+
+    @task
+    def look(state: Any = None) -> None:
+        record("looked")
+        state["n"] = 2
+        record("changed")
+        record("again")
+
+    look(state=state)
+
+    looked, changed, again = events(state, kind=ActionEvent)[1:]
+    assert looked.commit_hash == before
+    assert changed.commit_hash == again.commit_hash != before
+    assert changed.commit_hash is not None and state.checkout(changed.commit_hash)["n"] == 2
+
+
+def test_moments_of_a_task_that_failed_stay() -> None:
+    with MemoryStore() as store:
+        state = Versioned(store)
+        state["n"] = 0
+        state.commit()
+
+        @task
+        def fail(state: Any = None) -> None:
+            state["n"] = 7
+            record("about to fail")
+            raise ValueError
+
+        with pytest.raises(ValueError):
+            fail(state=state)
+        state["n"] = 1
+        state.commit()
+        store.gc(recent=0)
+
+        (event,) = [one for one in events(state, kind=ActionEvent) if one.name != "fail"]
+        assert event.commit_hash is not None
+        assert state.checkout(event.commit_hash)["n"] == 7
+        assert state["n"] == 1
+
+
+def test_moments_of_a_task_that_went_well_outlive_a_collection() -> None:
+    with MemoryStore() as store:
+        state = Versioned(store)
+        state["found"] = []
+        state.commit()
+        research("x", state=state)
+        state["found"] = "else"
+        state.commit()
+        store.gc(recent=0)
+
+        assert moments(state) == [["x"], ["x", "more"]]
+        assert {ref.name.split("/")[0] for ref in store.refs("states/default")} == {"branch"}
+
+
+def test_moments_beside_another_writer_are_those_of_the_task() -> None:
+    store = MemoryStore()
+    state, other = Versioned(store), Versioned(store)
+    state["found"] = []
+    state.commit()
+    other.refresh()
+
+    @task
+    def slow(state: Any = None) -> None:
+        state["found"].append("x")
+        record("half")
+        other["theirs"] = 1
+        other.commit()
+
+    slow(state=state)
+
+    assert dict(state) == {"found": ["x"], "theirs": 1}
+    assert moments(state)[-1:] == [["x"]]
+
+
+def test_a_moment_in_a_transaction_that_is_taken_back_stays() -> None:
+    state = Versioned()
+    state["found"] = ["before"]
+    state.commit()
+
+    with suppress(ValueError), state.transaction():
+        research("x", state=state)
+        found = events(state, kind=ActionEvent)[-1].commit_hash
+        raise ValueError
+    state["other"] = 1
+    state.commit()
+
+    assert found is not None and state.checkout(found)["found"] == ["x", "more"]
+    assert dict(state) == {"found": ["before"], "other": 1}
+
+
+def test_a_moment_that_cannot_be_stored_is_none_and_the_task_goes_on() -> None:
+    state = Versioned()
+
+    @task
+    def work(state: Any = None) -> None:
+        state["found"] = [1]
+        state["found"].append(object())
+        record("odd")
+        state["found"].pop()
+
+    work(state=state)
+
+    (event,) = [one for one in events(state, kind=ActionEvent) if one.name == "odd"]
+    assert event.commit_hash is None
+    assert state["found"] == [1]
 
 
 def test_events_in_process_have_no_commit() -> None:

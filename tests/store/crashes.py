@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ropewalk.store import Move, Operation, Ref, Store, ref_name
+from ropewalk.store._own import manifest
 from ropewalk.testing import CrashState
 from ropewalk.testing._stores._base import OTHER_SPACE, SPACE, noise
 from ropewalk.tree import Kind, Object, ObjectId, make_object
@@ -37,8 +38,8 @@ class Write:
 class Work:
     """Commits, ref moves, collections and reopenings, chosen by a seed.
 
-    Notes `try` before and `ack` after each commit, and what else must survive. What a ref
-    points to keeps alive the objects of `keeps`.
+    Notes `try` before and `ack` after each commit, and what else must survive. A ref points to a
+    manifest, which keeps some of the objects that came with it.
     """
 
     def __init__(self, open_store: Callable[[], Store], note: Note, seed: int) -> None:
@@ -83,19 +84,23 @@ class Work:
 
     def _write(self, sizes: Iterable[int]) -> None:
         place, before = self._choose_ref()
-        payload = self._store.read([before])[0].payload[:2000] if before else b""
-        made = [make_object(Kind.CHUNK, payload + self._bytes(size), before) for size in sizes]
-        target, *others = made
-        keeps = tuple(one.id for one in others if self._random.random() < 0.5)
+        base = self._keeps[before][0] if before else None
+        payload = self._store.reader(place[0])([base])[0].payload[:2000] if base else b""
+        made = [make_object(Kind.CHUNK, payload + self._bytes(size), base) for size in sizes]
+        first, *others = made
+        keeps = (first.id, *[one.id for one in others if self._random.random() < 0.5])
         self._garbage += [one for one in others if one.id not in keeps]
         if self._garbage and self._random.random() < 0.2:
             made.append(self._random.choice(self._garbage))  # Perhaps it was condemned, or is gone.
+        target = manifest(keeps, None)
         self._keeps[target.id] = keeps
-        self._commit(place, before, target.id, made)
+        self._commit(place, before, target.id, [*made, target])
 
     def _move(self) -> None:
         place, before = self._choose_ref()
-        targets = sorted({id for id in self._refs.values() if id != before})
+        targets = sorted(
+            {id for (space, _), id in self._refs.items() if space == place[0] and id != before}
+        )
         if targets:
             self._commit(place, before, self._random.choice(targets), [])
 
@@ -123,22 +128,13 @@ class Work:
             self._refs[place] = target
 
     def _collect(self) -> None:
-        """Condemn what no ref reaches, and delete most of it."""
-        alive = set(self._refs.values())
-        alive |= {id for target in self._refs.values() for id in self._keeps[target]}
-        bases = {one.id: one.base for one in self._store.scan()}
-        condemned = self._store.condemn(sorted(bases.keys() - alive))
-        self._note("epoch", self._store.raise_epochs())
-        spared: set[ObjectId] = set()
-        for id in condemned:
-            if self._random.random() < 0.1:
-                chain: ObjectId | None = id
-                while chain is not None:
-                    spared.add(chain)
-                    chain = bases[chain]
-        deleted = [id for id in condemned if id not in spared]
-        self._note("delete", tuple(deleted))
-        self._store.delete(deleted)
+        """Collect all that no ref reaches."""
+        for space in SPACES:
+            refs = [id for (place, _), id in self._refs.items() if place == space]
+            alive = {id for target in refs for id in (target, *self._keeps[target])}
+            self._note("collect", (space, alive))
+        self._store.gc(recent=0)
+        self._note("epoch", self._store.view(SPACE).epoch)
 
     def _reopen(self) -> None:
         self._store.close()
@@ -201,23 +197,24 @@ class Memory:
         assert found.refs == tuple(sorted(refs.values()))
         assert found.sequence == landed
         alive = [id for ref in found.refs for id in (ref.target, *self.keeps[ref.target])]
-        store.read(alive)
-        assert store.missing(alive) == []
+        store.reader(space)(alive)
+        assert store.missing(alive, space) == []
 
     def check_objects(self, store: Store, landed: dict[str, int]) -> None:
-        """What operations wrote and no collection was to delete is there; all of it is sound."""
-        expected: set[ObjectId] = set()
+        """What operations wrote and no collection was to delete is there."""
+        expected: dict[str, set[ObjectId]] = {space: set() for space in landed}
         seen = dict.fromkeys(landed, 0)
         for name, noted in self.notes:
-            if name == "delete":
-                expected -= set(noted)
+            if name == "collect":
+                space, alive = noted
+                expected[space] &= alive
             elif name == "try":
                 write = noted[0]
                 seen[write.space] += 1
                 if seen[write.space] <= landed[write.space]:
-                    expected |= {one.id for one in write.objects}
-        store.read(sorted(expected))
-        store.read([one.id for one in store.scan() if not one.condemned])
+                    expected[write.space] |= {one.id for one in write.objects}
+        for space, ids in expected.items():
+            store.reader(space)(sorted(ids))
 
     def check_unfinished(self, store: Store, landed: dict[str, int]) -> None:
         """A commit without an answer is sent again, and happened once then."""
@@ -236,4 +233,4 @@ def check_usable(store: Store) -> None:
     move = Move(NAMES[0], before and before.target, new.id)
     done = store.commit(SPACE, [new], moves=[move])
     assert store.ref(SPACE, NAMES[0]) == Ref(NAMES[0], new.id, done.sequence)
-    assert store.read([new.id])[0].payload == new.payload
+    assert store.reader(SPACE)([new.id])[0].payload == new.payload

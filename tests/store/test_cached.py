@@ -418,7 +418,6 @@ def test_a_cache_is_like_what_is_behind_it(tmp_path: Path) -> None:
         assert cached.capabilities == inner.capabilities
         assert cached.poll_seconds == inner.poll_seconds
         assert cached._disk_bytes() == inner._disk_bytes()
-        assert cached._turns() is not None
         assert repr(cached) == "<CachedStore in front of <FileStore 'mine'>>"
 
 

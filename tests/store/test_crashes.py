@@ -12,10 +12,8 @@ import pytest
 from ropewalk.errors import RopewalkError
 from ropewalk.store import FileStore, SqliteStore
 from ropewalk.store import _file_spaces as spaces
-from ropewalk.store import _sqlite_connections as connections
-from ropewalk.store import _sqlite_database as database
-from ropewalk.store import _sqlite_index as index
-from ropewalk.store import _sqlite_packs as packs
+from ropewalk.store import log, packer
+from ropewalk.store.sqlite import database, packs
 from ropewalk.testing import Journal, RecordingFilesystem, crash_states, recording
 from ropewalk.testing._crashes._journal import Removed, Synced
 from ropewalk.testing._stores._base import SPACE, in_threads, noise
@@ -40,9 +38,10 @@ VARIANTS = [
 
 @pytest.fixture(autouse=True)
 def what_is_rare_is_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints, indexing and snapshots are part of many states."""
-    monkeypatch.setattr(connections, "_CHECKPOINT_PAGES", 30)
-    monkeypatch.setattr(index, "LONGEST_TAIL", 10)
+    """Checkpoints, packing and snapshots are part of many states."""
+    monkeypatch.setattr(database, "CHECKPOINT_BYTES", 30 * 1024)
+    monkeypatch.setattr(log, "TAIL_RECORDS", 16)
+    monkeypatch.setattr(packer, "SEGMENT_RECORDS", 16)
     monkeypatch.setattr(spaces, "_SNAPSHOT_BYTES", 5000)
 
 
@@ -113,7 +112,7 @@ def test_what_threads_commit_together_is_durable_for_each_of_them(
         with engine(state.write_to(memory_folder / "left") / "store") as opened:
             operations = opened.operations(SPACE)
             assert all(operations[operation.sequence - 1] == operation for operation, _ in told)
-            assert opened.missing([id for _, id in told]) == []
+            assert opened.missing([id for _, id in told], SPACE) == []
             assert opened.check(read_data=True).problems == ()
 
 
@@ -125,7 +124,7 @@ def test_a_pack_is_removed_only_when_the_rows_that_named_it_are_gone_for_good(
     recorded = recording(SqliteStore, journal)
     with recorded(journal.folder / "store", durability="relaxed") as store:
         store.commit(SPACE, [large])
-        store.delete(store.condemn([large.id]))
+        store.gc(recent=0)
         steps = journal.steps
 
     removed = next(

@@ -81,7 +81,7 @@ def test_processes_that_share_a_ref_lose_nothing(engine: Engine, tmp_path: Path)
             by = names.index(str(operation.metadata["by"]))
             assert told[by][operation.sequence] == move.target
             before = move.target
-        store.read([operation.moves[0].target or b"" for operation in operations])
+        store.reader(SPACE)([operation.moves[0].target or b"" for operation in operations])
 
 
 def test_a_killed_writer_takes_nothing_that_was_acknowledged(
@@ -208,6 +208,6 @@ def check_log(store: Store, told: dict[int, bytes]) -> dict[int, bytes | None]:
     targets = {one.sequence: one.moves[0].target for one in store.operations(SPACE, limit=10**6)}
     assert {sequence: targets[sequence] for sequence in told} == told
     assert sorted(targets) == list(range(1, len(targets) + 1))
-    store.read([target for target in targets.values() if target is not None])
-    assert store.missing(list(told.values())) == []
+    store.reader(SPACE)([target for target in targets.values() if target is not None])
+    assert store.missing(list(told.values()), SPACE) == []
     return targets

@@ -76,7 +76,7 @@ def write(store: Store, seed: str) -> None:
     choose = random.Random(int(seed))
     ref = store.ref(SPACE, MAIN)
     before = None if ref is None else ref.target
-    payload = b"" if before is None else store.read([before])[0].payload
+    payload = b"" if before is None else store.reader(SPACE)([before])[0].payload
     say("ready")
     sys.stdin.readline()
     while True:
@@ -152,7 +152,7 @@ def fork_inside(store: Store, rows: str) -> None:
     def work(db: sqlite3.Connection) -> None:
         db.execute("PRAGMA cache_size = 10")
         for _ in range(int(rows)):
-            db.execute("INSERT INTO condemned VALUES (?, 1)", (os.urandom(32),))
+            db.execute("INSERT INTO named VALUES (?, 1)", (os.urandom(32),))
         half.set()
         go_on.wait()
 
@@ -168,7 +168,7 @@ def fork_inside(store: Store, rows: str) -> None:
     go_on.set()
     writer.join()
     with sqlite3.connect(store.path / "store.db") as other:
-        say(str(other.execute("SELECT count(*) FROM condemned").fetchone()[0]))
+        say(str(other.execute("SELECT count(*) FROM named").fetchone()[0]))
     other.close()
     store.close()
 

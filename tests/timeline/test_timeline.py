@@ -6,6 +6,7 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from ropewalk.errors import (
     NotFound,
     NotStorable,
     PathNotFound,
+    RefMoved,
 )
-from ropewalk.store import MemoryStore
+from ropewalk.store import MemoryStore, SqliteStore
 from ropewalk.timeline import CheckpointStatus, Timeline
 from tests.timeline.conftest import Opener
 
@@ -651,3 +653,18 @@ def test_a_fork_never_goes_into_a_timeline_that_is_there() -> None:
 def test_metadata_that_is_no_dict_is_refused(agent: Timeline, metadata: Any) -> None:
     with pytest.raises(InvalidInput, match="metadata is a dict"):
         agent.checkpoint({"a": 1}, metadata=metadata)
+
+
+def test_a_checkpoint_that_expects_another_head_is_refused(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "store") as store:
+        agent, other = Timeline("agent", store), Timeline("agent", store)
+        first = agent.checkpoint({"a": 1})
+        assert other.get_state() == {"a": 1}
+        second = agent.checkpoint({"a": 2}, expect=first)
+
+        with pytest.raises(RefMoved, match="Nothing was stored"):
+            other.checkpoint({"a": 1, "b": 3}, expect=first.id)
+
+        assert [one.id for one in agent.history()] == [second.id, first.id]
+        assert other.checkpoint({"b": 3}, expect=second.short).parent_id == second.id
+        assert agent.get_state() == {"b": 3}

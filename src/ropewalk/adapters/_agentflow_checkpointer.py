@@ -16,7 +16,7 @@ from ropewalk.adapters._agentflow_types import declare
 from ropewalk.codec import Classes, Codec
 from ropewalk.errors import UndeclaredClass
 from ropewalk.store import Store
-from ropewalk.store._asynchronous import Threads, twin
+from ropewalk.store.asynchronous import Threads, twin
 from ropewalk.threads import ThreadCheckpointer
 from ropewalk.threads._checkpointer import DAY
 

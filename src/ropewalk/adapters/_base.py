@@ -18,7 +18,7 @@ from ropewalk.state._typed._holding import Change, Content, renew, store_changes
 from ropewalk.state._typed._reducers import combine
 from ropewalk.state._typed._runtime import runtime_for, saying
 from ropewalk.store import KVStore, Store
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 
 class Update(dict[str, Any]):

@@ -15,9 +15,9 @@ from ropewalk.coherence._outages._reconciling import PATIENCE
 from ropewalk.coherence._protocol import Base, Version
 from ropewalk.errors import ArtifactHeld, InvalidInput, Unavailable
 from ropewalk.store import Store
-from ropewalk.store._asynchronous import Closes, Threads, twin
 from ropewalk.store._checks import expect
 from ropewalk.store._haste import hasty
+from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.tree import ABSENT
 
 _HELD_SECONDS: Final = 60.0

@@ -10,7 +10,7 @@ from ropewalk.adapters._agentflow_ledger import Ledger
 from ropewalk.adapters._agentflow_messages import Models
 from ropewalk.adapters._agentflow_types import declare
 from ropewalk.store import split_name
-from ropewalk.store._asynchronous import twin
+from ropewalk.store.asynchronous import twin
 from ropewalk.threads._config import address_of, id_of, name_of
 
 try:

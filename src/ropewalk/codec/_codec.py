@@ -84,7 +84,8 @@ class Codec:
         is encoded as it was at one moment, or ChangedMeanwhile is raised.
         """
         try:
-            return self._pack(value, 0)
+            data = self._pack_alone(value)
+            return self._pack_open(value, 0) if data is None else data
         except RecursionError as exc:
             raise NotStorable(NO_ROOM) from exc
         except TypeError as exc:
@@ -200,8 +201,10 @@ class Codec:
         Unless it is `exact`, a bytearray is taken for bytes.
         """
         data = self._pack_alone(value, exact)
-        if data is not None:
-            return data
+        return self._pack_open(value, depth) if data is None else data
+
+    def _pack_open(self, value: Any, depth: int) -> bytes:
+        """The same for what msgpack alone cannot encode."""
         cls = type(value)
         if cls is list or cls is dict:
             return self._pack_own(value.copy(), depth)
@@ -215,11 +218,13 @@ class Codec:
             if says_too_deep(exc):
                 raise
             return None
-        if not exact:
+        if not exact or type(value) in _LEAVES:
             return data
         if holds_packed(value, len(data)):
             raise TypeError("it holds an Ext or Fragment")
-        return None if holds_binary(data) else data
+        if (0xC4 in data or 0xC5 in data or 0xC6 in data) and holds_binary(data):
+            return None
+        return data
 
     def _pack_own(self, own: list[Any] | dict[Any, Any], depth: int) -> bytes:
         """The encoding of a container that nobody else has; what stands in it is replaced."""
@@ -353,6 +358,8 @@ class Codec:
 _RECORD: Final = Code.RECORD
 _RECORDS: Final = frozenset({"dataclass", "attrs", "namedtuple", "model", "struct"})
 _TEXTS: Final = frozenset({str})
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+"""What holds nothing else, and has one encoding."""
 _FOREIGN: Final = frozenset({Ext, Fragment, bytearray, memoryview})
 _LOOSE: Final = _FOREIGN | {list, dict}
 _SINGLE: Final = frozenset({str, int, bool, type(None)})

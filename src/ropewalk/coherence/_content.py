@@ -68,7 +68,7 @@ class Content:
     def root(self) -> ObjectId:
         """The root of the value's tree: equal values have equal roots."""
         if self._root is None:
-            self._root = TreeWriter(self._codec).write(self.fresh()).root
+            self._root = TreeWriter(self._codec).write_encoded(self.encoded, self.fresh).root
         return self._root
 
     def __len__(self) -> int:

@@ -39,10 +39,10 @@ from ropewalk.coherence._writing import Writing
 from ropewalk.errors import InvalidInput
 from ropewalk.history.merging import check_mergers
 from ropewalk.store import Store
-from ropewalk.store._asynchronous import Threads, twin
 from ropewalk.store._checks import expect
 from ropewalk.store._given import store_of
 from ropewalk.store._haste import hasty
+from ropewalk.store.asynchronous import Threads, twin
 from ropewalk.tree import Mergers
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class CoherenceCore(Readers, Writers, Holders, Onlookers, Degraded):
 
     def after_fork(self) -> None:
         """In a child of this process: it is another client from now on."""
-        parts = (self._directory, self._client.contents, self._authority, self._writing, self._news)
+        parts = (self._directory, self._client.contents, self._authority, self._news)
         for part in parts:
             part.after_fork()
 

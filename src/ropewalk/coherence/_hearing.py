@@ -24,8 +24,8 @@ from ropewalk.coherence._content import Content
 from ropewalk.coherence._protocol import Version
 from ropewalk.errors import Rewound, RopewalkError
 from ropewalk.store._checks import expect
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._watching import Position
+from ropewalk.store.forking import freed_after_fork
 
 _log = logging.getLogger("ropewalk.coherence")
 

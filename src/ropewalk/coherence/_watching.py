@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from functools import partial
 
 from ropewalk.coherence._authorities._authority import ArtifactChange, Authority
-from ropewalk.store._asynchronous import Threads
 from ropewalk.store._checks import expect, expect_timeout, expect_whole
 from ropewalk.store._watching import Patience, awatch, watch
+from ropewalk.store.asynchronous import Threads
 
 
 class Watching:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +11,6 @@ from ropewalk.coherence._artifact import Artifact
 from ropewalk.coherence._authorities._authority import Sent
 from ropewalk.coherence._committing import Committing
 from ropewalk.coherence._rebasing import Rebasing
-from ropewalk.coherence._turns import Turns
 from ropewalk.coherence._wishes import (
     ConflictPolicy,
     Edit,
@@ -24,7 +22,7 @@ from ropewalk.coherence._wishes import (
     number_of,
 )
 from ropewalk.errors import LeaseHeld, NotFound, VersionConflict
-from ropewalk.history.commits import Backoff
+from ropewalk.history import Backoff
 
 if TYPE_CHECKING:
     from ropewalk.coherence._client import Client
@@ -55,11 +53,6 @@ class Writing:
         self.committing = Committing(client, reading, grants, self.rebasing)
         self.unsent: Unsent | None = None
         """Told of a commit that was perhaps made; without it, whoever writes is."""
-        self._turns = Turns()
-
-    def after_fork(self) -> None:
-        """In a child: nobody has a turn."""
-        self._turns = Turns()
 
     # What agents do.
 
@@ -94,24 +87,20 @@ class Writing:
         until = None if edit.timeout is None else time.monotonic() + edit.timeout
         backoff = Backoff()
         for attempt in count(1):
-            with self._turn(artifact):
-                # Outside the try: what the function raises is its caller's.
-                wanted = self._edited(agent, artifact, edit)
-                try:
-                    made = self._commit(agent, {artifact: wanted}, "edit")[artifact]
-                    assert made is not None
-                    return made
-                except (VersionConflict, LeaseHeld) as error:
-                    # Others were faster, at the same places, or hold it. A function that
-                    # writes the artifact itself is in its own way, each time.
-                    tried = attempt >= _EDITS or isinstance(error, LeaseHeld)
-                    if tried and until is not None and time.monotonic() >= until:
-                        raise
+            # Outside the try: what the function raises is its caller's.
+            wanted = self._edited(agent, artifact, edit)
+            try:
+                made = self._commit(agent, {artifact: wanted}, "edit")[artifact]
+                assert made is not None
+                return made
+            except (VersionConflict, LeaseHeld) as error:
+                # Others were faster, at the same places, or hold it. A function that
+                # writes the artifact itself is in its own way, each time.
+                tried = attempt >= _EDITS or isinstance(error, LeaseHeld)
+                if tried and until is not None and time.monotonic() >= until:
+                    raise
             backoff.wait()
         raise AssertionError("an edit is made or raises")
-
-    def _turn(self, artifact: str) -> AbstractContextManager[None]:
-        return nullcontext() if self._authority.is_local else self._turns.turn(artifact)
 
     def _edited(self, agent: str, artifact: str, edit: Edit) -> Wanted:
         """What a function makes of what is newest."""

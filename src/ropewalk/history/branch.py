@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 
 from ropewalk.errors import (
     Conflict,
     InvalidInput,
-    MergeConflict,
     MissingObjects,
     NotFound,
     NotStorable,
@@ -26,7 +24,7 @@ from ropewalk.errors import (
     RopewalkError,
     WriteIdReused,
 )
-from ropewalk.history.commits import BRANCH, StepFields, check_fields, new_write_id
+from ropewalk.history.commits import BRANCH, StepFields, check_fields, commit_loop, new_write_id
 from ropewalk.history.merging import (
     Merging,
     check_mergers,
@@ -36,10 +34,9 @@ from ropewalk.history.merging import (
     removed,
 )
 from ropewalk.history.object_cache import RecentObjects
-from ropewalk.history.turns import Hold, turn
 from ropewalk.store import REMEMBERED_WRITES, Move, Operation, ref_name
-from ropewalk.store._asynchronous import Threads, twin
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.asynchronous import Threads, twin
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import (
     Commit,
     Edited,
@@ -60,8 +57,6 @@ if TYPE_CHECKING:
 Edit: TypeAlias = Callable[[ObjectId | None, Reader], Edited]
 """Makes a new value of the one with a root; None before the first."""
 
-_RESENDS = 8
-
 _NEWEST: Final = b""
 """The base of an edit that applies to any head."""
 
@@ -74,12 +69,11 @@ class Head(NamedTuple):
     """Until when the objects that it reaches need not be looked up."""
 
 
-class Change(NamedTuple):
-    """A new value, as objects."""
+class Aside(NamedTuple):
+    """A commit off the branch, which a ref of its own keeps."""
 
-    root: ObjectId
-    objects: Sequence[Object]
-    needs: Sequence[ObjectId]
+    ref: str
+    commit: Commit
 
 
 class Branch:
@@ -103,8 +97,6 @@ class Branch:
         """The write id of a commit of which it is not known whether it was made."""
         self._epoch: int | None = None
         """The epoch at which all that the writer knows of was in the store, if there is one."""
-        self._lost = False
-        """Whether the last commit failed."""
 
     def __repr__(self) -> str:
         at = "nothing yet" if self._head.commit is None else self._head.commit.short
@@ -176,6 +168,7 @@ class Branch:
         events: Any = None,
         mergers: Mergers | None = None,
         write_id: str | None = None,
+        expect: Commit | ObjectId | str | None = None,
         **fields: Unpack[StepFields],
     ) -> Commit:
         """Make a value the newest version, merged with what others did meanwhile.
@@ -186,32 +179,60 @@ class Branch:
         it holds the changes of others too, and its second parent has the value that was
         handed over: `read` gives the whole. Both say of the step what was handed over.
 
+        With `expect`, a commit or its id, nothing is merged: the value takes the place of
+        that commit's, or `RefMoved` is raised because the branch is anywhere else.
+
         Raises `NotStorable` for a value that cannot be stored, and `MergeConflict` if
         others changed the same places and no merger settles it; nothing is changed then.
         With a `write_id`, a commit that is sent twice is made once.
         """
         with self._lock:
-            check_mergers(mergers, self.history.codec)
+            if mergers is not None:
+                check_mergers(mergers, self.history.codec)
+            expected = None if expect is None else self._id_of(expect)
             notes = self._notes(metadata, events, fields)
-            self._settle()
-            missing: MissingObjects | None = None
-            for _ in range(_RESENDS):
-                written = self._writer.write(value)
-                change = Change(written.root, written.objects, written.needs)
+            if self._unsure is not None:
+                self._settle()
+            id = new_write_id() if write_id is None else write_id
+            written: Written | None = None
+
+            def attempt() -> tuple[Commit, Commit]:
+                nonlocal written
+                if written is None:
+                    written = self._writer.write(value)
+                    self._unsure = id
+                head = self._head.commit
+                if expected is not None:
+                    head = self._expect(expected)
+                elif head is not self._seen and _id(head) != _id(self._seen):
+                    return self._merge(written, notes, mergers, id)
                 try:
-                    commit, ours = self._land(change, notes, mergers, write_id)
-                except MissingObjects as error:
-                    # Collected since they were written: then everything is sent again.
-                    missing = error
+                    made = self._send(written, head, self._epoch, notes, id)
+                except RefMoved as moved:
+                    if expected is None:
+                        raise
+                    raise _unexpected(moved.name, expected, moved.actual) from moved
+                return made, made
+
+            def resend(error: MissingObjects) -> None:
+                nonlocal written
+                if expected is None:
                     self._expect_seen(error)
-                    self._writer.forget()
-                    self._head, self._epoch = self._look(), None
-                else:
-                    self._accept(written)
-                    self._seen, self._unsure = ours, None
-                    return commit
-            assert missing is not None
-            raise missing
+                self._writer.forget()
+                written, self._head, self._epoch = None, self._look(), None
+
+            def earlier(error: Conflict | WriteIdReused) -> tuple[Commit, Commit] | None:
+                asked = write_id is not None or isinstance(error, WriteIdReused)
+                if written is None or not asked:
+                    return None
+                return self._repeated(id, written.root, error)
+
+            look = self._look_again if expected is None else None
+            commit, ours = commit_loop(attempt, look=look, resend=resend, earlier=earlier)
+            assert written is not None
+            self._accept(written)
+            self._seen, self._unsure = ours, None
+            return commit
 
     def update(
         self,
@@ -233,7 +254,9 @@ class Branch:
         """
         with self._lock:
             notes = self._notes(metadata, events, fields)
-            return self._update(edit, notes, write_id, look=look)
+            if look:
+                self._head = self._look()
+            return self._update(edit, notes, write_id)
 
     def publish(
         self,
@@ -245,6 +268,7 @@ class Branch:
         mergers: Mergers | None = None,
         exclusive: bool = False,
         write_id: str | None = None,
+        after: Aside | None = None,
         **fields: Unpack[StepFields],
     ) -> Commit:
         """Make what was edited, from the value with a root, part of the newest value.
@@ -253,9 +277,12 @@ class Branch:
         new one takes its place. Else the two are merged as `commit` does it, into one
         commit on top of what others did. Raises `MergeConflict` with nothing changed; if it
         is `exclusive`, also where others made the same change and no merger settles it.
+        `after` is what `keep_aside` gave on the way here: it becomes a further parent, and
+        its ref is dropped.
         """
         with self._lock:
-            check_mergers(mergers, self.history.codec)
+            if mergers is not None:
+                check_mergers(mergers, self.history.codec)
             notes = self._notes(metadata, events, fields)
 
             def edit(root: ObjectId | None, read: Reader) -> Edited:
@@ -263,11 +290,44 @@ class Branch:
                     return edited
                 if root is None:
                     raise removed(self.name, self.history.space)
-                find, codec = self.history._commits.find, self.history.codec
+                find, codec = self.history.commits.find, self.history.codec
                 how = Merging(find, read, mergers, codec, exclusive)
                 return merge_edited(base, edited, root, how)
 
-            return self._update(edit, notes, write_id, base=base, look=False)
+            return self._update(edit, notes, write_id, base=base, after=after)
+
+    def keep_aside(
+        self,
+        ref: str,
+        edited: Edited,
+        parent: Commit | None,
+        last: Aside | None = None,
+        **fields: Unpack[StepFields],
+    ) -> Aside:
+        """Store what was edited as a commit that the branch does not go to.
+
+        It comes from `last`, which this made before and whose ref it takes, or else from
+        `parent`. Nobody else may move that ref. Raises `MissingObjects` if something that
+        it needs was collected.
+        """
+        with self._lock:
+            notes = self._notes(None, None, fields)
+            before = parent if last is None else last.commit
+            commit, made = self._make(edited.root, () if before is None else (before,), notes)
+            self.history.commits.land(
+                [*edited.objects, made],
+                [*edited.needs, edited.root, *commit.parents],
+                [Move(ref, None if last is None else last.commit.id, commit.id)],
+                {"action": "keep", "branch": self.name},
+                step=commit,
+            )
+            self.history.commits.remember([commit])
+            return Aside(ref, commit)
+
+    def find_write(self, write_id: str, among: int | None = REMEMBERED_WRITES) -> Commit | None:
+        """The commit that an earlier write to this branch made, if it is among the latest."""
+        made = self._made(write_id, among)
+        return None if made is None else self._target(made)
 
     # Inside.
 
@@ -277,17 +337,34 @@ class Branch:
         If it was, its value is what the caller saw last; else the next commit would
         conflict with it.
         """
-        made = None if self._unsure is None else self._made(self._unsure, REMEMBERED_WRITES)
+        assert self._unsure is not None
+        made = self._made(self._unsure, REMEMBERED_WRITES)
         if made is not None:
             self._seen = self._own(made)
             self._head = self._look()
         self._unsure = None
 
+    def _id_of(self, at: Commit | ObjectId | str) -> ObjectId:
+        """The id of what is expected, without asking the store if it is one already."""
+        if isinstance(at, bytes):
+            return at
+        return self.history.resolve(at).id
+
+    def _expect(self, id: ObjectId) -> Commit:
+        """The head, which must be this commit; raises `RefMoved`."""
+        head = self._head.commit
+        if head is None or head.id != id:
+            self._head = self._look()
+            head = self._head.commit
+        if head is None or head.id != id:
+            raise _unexpected(self._ref, id, _id(head))
+        return head
+
     def _own(self, made: Operation) -> Commit:
         """The commit of a write that holds the caller's own value."""
         commit = self._target(made)
         if made.metadata.get("action") == "merge":
-            return self.history._commits.find(commit.parents[-1])
+            return self.history.commits.find(commit.parents[-1])
         return commit
 
     def _accept(self, written: Written) -> None:
@@ -299,23 +376,6 @@ class Branch:
             self._writer.trim()
         self._epoch = self._head.epoch
 
-    @contextmanager
-    def _turn(self) -> Iterator[Hold]:
-        """A turn among all who write to this branch; what others left is known then."""
-        # Who met a conflict and read again goes at once: in a queue, whoever has just
-        # finished would be the only one who knows the head, and win again.
-        wait = not self._lost
-        self._lost = True
-        with turn(self.history.store, self.history.space, self._ref, wait) as hold:
-            left = hold.place.head
-            if hold.place.crowded or left not in (None, _id(self._head.commit)):
-                self._head = self._look()
-                if left not in (None, _id(self._head.commit)):
-                    hold.place.met_others()
-            yield hold
-            hold.place.head = _id(self._head.commit)
-        self._lost = False
-
     def _update(
         self,
         edit: Edit,
@@ -323,111 +383,79 @@ class Branch:
         write_id: str | None,
         *,
         base: ObjectId | None = _NEWEST,
-        look: bool = True,
+        after: Aside | None = None,
     ) -> Commit:
-        """Send an edit of the newest value until it lands.
+        """Send an edit of the value that was last seen, until it lands.
 
         With a `base` the edit was made from the value with that root; on another head it is
-        merged. Without a `look`, the first attempt uses the head that was last seen.
+        merged.
         """
         id = new_write_id() if write_id is None else write_id
-        with self._turn() as hold:
-            if look:
-                self._head = self._look()
-            while True:
-                head = self._head
-                try:
-                    change = self._edited(edit, head.commit)
-                    root = None if head.commit is None else head.commit.root
-                    if base in (_NEWEST, root):
-                        epoch, said = head.epoch, notes
-                    else:  # Not all that the edit needs is reached by the head.
-                        epoch, said = None, notes.merged()
-                    made = self._send(change, head.commit, epoch, said, id, action="update", fresh=write_id is None)
-                    self._recent.remember(change.objects)
-                    return made
-                except RefMoved:
-                    hold.lost()
-                    self._head = self._look()
-                except MissingObjects:
-                    self._recent = RecentObjects(self.history.read)
-                    self._head = self._look()
-                    if _id(self._head.commit) == _id(head.commit):
-                        raise
-                except MergeConflict:
-                    self._head = self._look()
-                    if _id(self._head.commit) != _id(head.commit):
-                        continue  # The conflict was with what is no longer there.
-                    # A write that was made before meets what came after it.
-                    if write_id is None or self._made(id, REMEMBERED_WRITES) is None:
-                        raise
-                    return self._updated(edit, id)
-                except WriteIdReused:
-                    return self._updated(edit, id)
 
-    def _land(
-        self, change: Change, notes: Notes, mergers: Mergers | None, write_id: str | None
-    ) -> tuple[Commit, Commit]:
-        """The new head, and the commit that holds the caller's own value."""
-        id = self._unsure = new_write_id() if write_id is None else write_id
-        with self._turn() as hold:
-            while True:
-                try:
-                    return self._attempt(change, notes, mergers, id, write_id is None)
-                except RefMoved:
-                    hold.lost()
-                    self._head = self._look()
-                except WriteIdReused:
-                    return self._repeated(id, change.root)
-                except Conflict:
-                    known, self._head = self._head, self._look()
-                    if _id(known.commit) != _id(self._head.commit):
-                        continue  # The conflict was with what is no longer there.
-                    # A write that was made before meets what came after it.
-                    if write_id is None or self._made(id, REMEMBERED_WRITES) is None:
-                        raise
-                    return self._repeated(id, change.root)
+        def attempt() -> Commit:
+            nonlocal after
+            head, epoch = self._head
+            root = None if head is None else head.root
+            edited, said = self._edited(edit, root), notes
+            if base not in (_NEWEST, root):
+                epoch, said = None, notes.merged()  # Not all that it needs is reached by the head.
+            try:
+                made = self._send(edited, head, epoch, said, id, "update", after)
+            except RefMoved as error:
+                if after is not None and error.name == after.ref:
+                    after = None  # An undo took it: then it is no parent.
+                raise
+            self._recent.remember(edited.objects)
+            return made
 
-    def _attempt(
-        self, change: Change, notes: Notes, mergers: Mergers | None, write_id: str, fresh: bool
-    ) -> tuple[Commit, Commit]:
-        head = self._head
-        if _id(head.commit) != _id(self._seen):
-            return self._merge(change, head, notes, mergers, write_id)
-        commit = self._send(change, head.commit, self._epoch, notes, write_id, fresh=fresh)
-        return commit, commit
+        def resend(error: MissingObjects) -> None:
+            self._recent = RecentObjects(self.history.read)
+            if not self._look_again():
+                raise error
+
+        def earlier(error: Conflict | WriteIdReused) -> Commit | None:
+            if write_id is None and not isinstance(error, WriteIdReused):
+                return None
+            return self._updated(edit, id, error)
+
+        return commit_loop(attempt, look=self._look_again, resend=resend, earlier=earlier)
 
     def _send(
         self,
-        change: Change,
+        change: Written | Edited,
         head: Commit | None,
         epoch: int | None,
         notes: Notes,
         write_id: str,
-        *,
         action: str = "commit",
-        fresh: bool = False,
+        after: Aside | None = None,
     ) -> Commit:
         """One commit on top of the head, by somebody who knows what was there at an epoch."""
-        parents = () if head is None else (head,)
-        commit, made = self._make(change.root, parents, notes)
-        operation = self.history._commits.land(
+        moves = []
+        if head is None:
+            # What was kept aside stays aside: it would stand where a first step has nothing.
+            commit, made = self._make(change.root, (), notes)
+        elif after is None:
+            commit, made = self._make(change.root, (head,), notes)
+        else:
+            commit, made = self._make(change.root, (head, after.commit), notes)
+            moves = [Move(after.ref, after.commit.id, None)]
+        operation = self.history.commits.land(
             [*change.objects, *notes.objects, made],
             [*change.needs, change.root, *commit.parents, *notes.roots],
-            [Move(self._ref, _id(head), commit.id)],
-            self._operation(action),
+            [Move(self._ref, None if head is None else head.id, commit.id), *moves],
+            {"action": action, "branch": self.name},
             write_id=write_id,
             epoch=epoch,
             step=commit,
-            fresh=fresh,
         )
         return self._landed(commit, operation)
 
     def _merge(
-        self, change: Change, head: Head, notes: Notes, mergers: Mergers | None, write_id: str
+        self, change: Written, notes: Notes, mergers: Mergers | None, write_id: str
     ) -> tuple[Commit, Commit]:
         """The caller's value as a commit of its own, and a second one that merges it."""
-        seen, theirs = self._seen, head.commit
+        seen, theirs = self._seen, self._head.commit
         if theirs is None:
             raise removed(self.name, self.history.space)
         ours, made = self._make(change.root, () if seen is None else (seen,), notes)
@@ -436,12 +464,12 @@ class Branch:
             None if seen is None else seen.root,
             change.root,
             theirs.root,
-            Merging(self.history._commits.find, read, mergers, self.history.codec),
+            Merging(self.history.commits.find, read, mergers, self.history.codec),
         )
         # Two who say the same of the same step, and when it was, make the same commit.
         parents = (theirs,) if ours.id == theirs.id else (theirs, ours)
         commit, made_too = self._make(merged.root, parents, notes.merged())
-        operation = self.history._commits.land(
+        operation = self.history.commits.land(
             [*change.objects, *notes.objects, made, *merged.objects, made_too],
             [
                 *change.needs,
@@ -453,29 +481,28 @@ class Branch:
                 theirs.id,
             ],
             [Move(self._ref, theirs.id, commit.id)],
-            self._operation("merge"),
+            {"action": "merge", "branch": self.name},
             write_id=write_id,
             step=commit,
         )
-        self.history._commits.remember([ours])
+        self.history.commits.remember([ours])
         return self._landed(commit, operation), ours
 
     def _landed(self, commit: Commit, operation: Operation) -> Commit:
         assert operation.moves[0].target == commit.id, "a store took a write for another"
-        self.history._commits.remember([commit])
+        self.history.commits.remember((commit,))
         self._head = Head(commit, operation.epoch)
         return commit
 
     def _make(
         self, root: ObjectId, parents: tuple[Commit, ...], notes: Notes
     ) -> tuple[Commit, Object]:
-        return make_commit(
-            root,
-            tuple(parent.id for parent in parents),
-            base=parents[0].id if parents else None,
-            generation=1 + max((parent.generation for parent in parents), default=0),
-            **notes.fields,
-        )
+        if not parents:
+            return make_commit(root, **notes.fields)
+        first, last = parents[0], parents[-1]
+        ids = (first.id,) if first is last else (first.id, last.id)
+        generation = max(first.generation, last.generation)
+        return make_commit(root, ids, base=first.id, generation=1 + generation, **notes.fields)
 
     def _notes(self, metadata: Any, events: Any, fields: StepFields) -> Notes:
         """What is said about a step, ready to be sent."""
@@ -486,26 +513,30 @@ class Branch:
             "branch": self.name,
             **fields,
         }
+        if metadata is None and events is None:
+            return Notes(about)
         objects: list[Object] = []
+        roots: list[ObjectId] = []
         for name, value in (("metadata", metadata), ("events", events)):
-            if value is not None:
-                try:
-                    written = TreeWriter(self.history.codec).write(value)
-                except NotStorable as error:
-                    raise NotStorable(error.reason, error.path.replace("value", name, 1)) from None
-                objects += written.objects
-                about[name] = written.root
-        return Notes(about, objects)
+            if value is None:
+                continue
+            try:
+                written = TreeWriter(self.history.codec).write(value)
+            except NotStorable as error:
+                raise NotStorable(error.reason, error.path.replace("value", name, 1)) from None
+            objects += written.objects
+            roots.append(written.root)
+            about[name] = written.root
+        return Notes(about, objects, roots)
 
-    def _edited(self, edit: Edit, commit: Commit | None) -> Change:
-        """What an edit makes of the value of a commit."""
-        root = None if commit is None else commit.root
+    def _edited(self, edit: Edit, root: ObjectId | None) -> Edited:
+        """What an edit makes of a value."""
         edited = edit(root, self._recent.read)
         if not isinstance(edited, Edited):
             raise InvalidInput(
                 f"an edit gives what put() or Map.edit() gave, not a {type(edited).__name__}"
             )
-        return Change(edited.root, edited.objects, edited.needs)
+        return edited
 
     def _look(self) -> Head:
         store, gone = self.history.store, None
@@ -515,18 +546,20 @@ class Branch:
             if target is None:
                 return Head(None, view.epoch)
             try:
-                return Head(self.history._commits.find(target), view.epoch)
+                return Head(self.history.commits.find(target), view.epoch)
             except NotFound:
                 if target == gone:
                     raise
                 gone = target  # Moved away from and collected since; or lost.
 
+    def _look_again(self) -> bool:
+        """See where the branch is now; whether that is elsewhere than before."""
+        known, self._head = self._head, self._look()
+        return _id(known.commit) != _id(self._head.commit)
+
     def _moved_from(self, commit: Commit | None) -> bool:
         """Whether the branch is elsewhere by now: then what it left may be collected."""
         return _id(self._look().commit) != _id(commit)
-
-    def _operation(self, action: str) -> dict[str, str]:
-        return {"action": action, "branch": self.name}
 
     def _expect_seen(self, error: MissingObjects) -> None:
         if self._seen is not None and not {self._seen.id, self._seen.root}.isdisjoint(error.ids):
@@ -534,6 +567,8 @@ class Branch:
                 f"branch {self.name!r} of {self.history.space!r} was moved back, and what this "
                 "handle had seen was collected. Read the branch, then commit again."
             ) from error
+
+    # Earlier writes with the same id.
 
     def _made(self, write_id: str, among: int | None = None) -> Operation | None:
         """The earlier write to this branch with an id, among so many of the latest."""
@@ -543,25 +578,37 @@ class Branch:
                 return operation if names == [self._ref] else None
         return None
 
-    def _repeated(self, write_id: str, root: ObjectId) -> tuple[Commit, Commit]:
-        """What an earlier call with this write id made of the same value."""
-        made = self._made(write_id)
-        if made is not None:
-            commit, ours = self._target(made), self._own(made)
-            if ours.root == root:
-                self._head = Head(self._look().commit, None)
-                return commit, ours
-        raise self._reused(write_id)
-
-    def _updated(self, edit: Edit, write_id: str) -> Commit:
-        """What an earlier call with this write id made by the same edit."""
-        made = self._made(write_id)
-        if made is None or made.metadata.get("action") != "update":
+    def _made_before(self, write_id: str, error: Conflict | WriteIdReused) -> Operation | None:
+        """The same; a conflict looks only at what the store remembers."""
+        reused = isinstance(error, WriteIdReused)
+        made = self._made(write_id, None if reused else REMEMBERED_WRITES)
+        if made is None and reused:
             raise self._reused(write_id)
+        return made
+
+    def _repeated(
+        self, write_id: str, root: ObjectId, error: Conflict | WriteIdReused
+    ) -> tuple[Commit, Commit] | None:
+        """What an earlier call with this write id made of the same value."""
+        made = self._made_before(write_id, error)
+        if made is None:
+            return None
+        commit, ours = self._target(made), self._own(made)
+        if ours.root != root:
+            raise self._reused(write_id)
+        self._head = Head(self._look().commit, None)
+        return commit, ours
+
+    def _updated(self, edit: Edit, write_id: str, error: Conflict | WriteIdReused) -> Commit | None:
+        """What an earlier call with this write id made by the same edit."""
+        made = self._made_before(write_id, error)
+        if made is None:
+            return None
         commit = self._target(made)
-        parent = self.history._commits.find(commit.parents[0]) if commit.parents else None
+        parent = self.history.commits.find(commit.parents[0]) if commit.parents else None
         try:
-            same = self._edited(edit, parent).root == commit.root
+            edited = self._edited(edit, None if parent is None else parent.root)
+            same = made.metadata.get("action") == "update" and edited.root == commit.root
         except RopewalkError:
             same = False  # It could not have been made of that value.
         if not same:
@@ -570,7 +617,7 @@ class Branch:
         return commit
 
     def _target(self, operation: Operation) -> Commit:
-        return self.history._commits.find(operation.moves[0].target or b"")
+        return self.history.commits.find(operation.moves[0].target or b"")
 
     def _reused(self, write_id: str) -> WriteIdReused:
         return WriteIdReused(
@@ -586,24 +633,26 @@ class Branch:
     acommit = twin(commit)
     aupdate = twin(update)
     apublish = twin(publish)
+    akeep_aside = twin(keep_aside)
+    afind_write = twin(find_write)
 
 
 class Notes(NamedTuple):
-    """What is said about a step: the fields of its commit, and the objects they point to."""
+    """What is said about a step: the fields of its commit, and the values they point to."""
 
     fields: Mapping[str, Any]
     objects: Sequence[Object] = ()
+    roots: Sequence[ObjectId] = ()
 
     def merged(self) -> Notes:
         """The same notes, marked as those of a merged step."""
         extension = {**self.fields.get("extension", {}), MERGED: True}
-        return Notes({**self.fields, "extension": extension}, self.objects)
+        return self._replace(fields={**self.fields, "extension": extension})
 
-    @property
-    def roots(self) -> list[ObjectId]:
-        """The roots of the further values."""
-        found = (self.fields.get("metadata"), self.fields.get("events"))
-        return [root for root in found if root is not None]
+
+def _unexpected(ref: str, expected: ObjectId, actual: ObjectId | None) -> RefMoved:
+    advice = "Nothing was stored. Read what the branch holds now, and decide again."
+    return RefMoved(ref, expected, actual, advice)
 
 
 def _id(commit: Commit | None) -> ObjectId | None:

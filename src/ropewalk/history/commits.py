@@ -1,4 +1,14 @@
-"""Commits in a store: found with few reads, landed with one write, sent again where that helps."""
+"""Commits in a store: found with few reads, landed with one write, and the loop around it.
+
+Every commit of Ropewalk lands through `commit_loop` and `Commits.land`: those of branches,
+conversations, artifacts and pins. An attempt looks at what was last seen, builds a commit on
+it and sends it by compare-and-swap. What can go wrong is handled here, once:
+
+- no answer: it is sent again under the same write id, which the store recognises;
+- a ref has moved: look again after a short, random wait, and build anew;
+- objects are gone, because a collection took them: send the whole value;
+- the write id stands for an earlier write: that one is the answer, if it was the same.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +20,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from ropewalk.errors import InvalidInput, MissingObjects, NotFound, StoreClosed, Unavailable
+from ropewalk.errors import (
+    Conflict,
+    InvalidInput,
+    MissingObjects,
+    NotFound,
+    RefMoved,
+    StoreClosed,
+    Unavailable,
+    WriteIdReused,
+)
 from ropewalk.store import Fence, Move, Operation, Store
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._haste import tries_for
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import Commit, Kind, Object, ObjectId, links, read_commit
 
 if TYPE_CHECKING:
@@ -38,9 +57,12 @@ class StepFields(TypedDict, total=False):
     time: int
 
 
+_FIELDS = frozenset(StepFields.__annotations__)
+
+
 def check_fields(fields: StepFields) -> None:
     """Raise `InvalidInput` for a field that nobody knows."""
-    unknown = fields.keys() - StepFields.__annotations__.keys()
+    unknown = fields.keys() - _FIELDS
     if unknown:
         known = ", ".join(StepFields.__annotations__)
         raise InvalidInput(f"a step has no {', '.join(sorted(unknown))}; it has {known}")
@@ -101,7 +123,6 @@ class Commits:
         fence: Sequence[Fence] | None = None,
         share: bool = False,
         step: Commit | None = None,
-        fresh: bool = False,
     ) -> Operation:
         """One write, sent again if no answer came; options as those of `Store.commit`.
 
@@ -109,26 +130,35 @@ class Commits:
         see that, or was killed before it could. Then it is sent along, and so revived.
         Raises `MissingObjects` if something is gone.
         """
-        fresh = fresh or write_id is None
         id = new_write_id() if write_id is None else write_id
         sending, needed = list(objects), list(needs)
+
+        def send() -> Operation:
+            fresh = isinstance(id, NewWriteId) and id.is_fresh
+            if fresh:
+                id.is_fresh = False  # type: ignore[attr-defined] # Whatever comes of it.
+            try:
+                return self._store.commit(
+                    self._space,
+                    sending,
+                    needed,
+                    moves,
+                    operation=metadata,
+                    write_id=str(id),
+                    epoch=epoch,
+                    fence=fence,
+                    share=share,
+                    step=step,
+                    fresh=fresh,
+                )
+            except (Conflict, MissingObjects):
+                if fresh:
+                    id.is_fresh = True  # type: ignore[attr-defined] # It was refused.
+                raise
+
         while True:
             try:
-                return sent(
-                    lambda first: self._store.commit(
-                        self._space,
-                        sending,
-                        needed,
-                        moves,
-                        operation=metadata,
-                        write_id=id,
-                        epoch=epoch,
-                        fence=fence,
-                        share=share,
-                        step=step,
-                        fresh=fresh and first,
-                    )
-                )
+                return sent(send)
             except MissingObjects as error:
                 again = self._condemned(error.ids)
                 if again is None:
@@ -151,15 +181,27 @@ class Commits:
         return list(found.values())
 
 
-def new_write_id() -> str:
+class NewWriteId(str):
     """A write id that nobody else has."""
-    return os.urandom(16).hex()
+
+    __slots__ = ("is_fresh",)
+    is_fresh: bool
+    """Whether no write was sent with it yet, but for such that were refused."""
+
+
+def new_write_id() -> NewWriteId:
+    """A write id that nobody else has."""
+    made = NewWriteId(os.urandom(16).hex())
+    made.is_fresh = True
+    return made
 
 
 R = TypeVar("R")
 
 _FIRST, _LONGEST = 0.0005, 0.02
 _RESENDS = 3
+_WHOLE_RESENDS = 8
+"""How often collections may take what a commit needs before it gives up."""
 _SOON = 5.0
 """Whoever has waited longer than this for an answer sends only once more."""
 
@@ -179,22 +221,71 @@ class Backoff:
         self._span = min(2 * self._span, _LONGEST)
 
 
-def sent(send: Callable[[bool], R]) -> R:
+def commit_loop(
+    attempt: Callable[[], R],
+    *,
+    look: Callable[[], bool] | None = None,
+    resend: Callable[[MissingObjects], None] | None = None,
+    earlier: Callable[[Conflict | WriteIdReused], R | None] | None = None,
+) -> R:
+    """Attempt a commit until it lands; what the attempt that landed gives.
+
+    `attempt` builds on what was last seen and sends that. `look` sees where things are now,
+    and says whether they have moved; without it a moved ref is raised. `resend` has the next
+    attempt send everything, because what it relied on was collected; or raises. `earlier`
+    gives what an earlier write with the same id made; None if there was none.
+    """
+    backoff: Backoff | None = None
+    collected = 0
+    while True:
+        try:
+            return attempt()
+        except RefMoved as error:
+            if look is not None:
+                backoff = backoff or Backoff()
+                backoff.wait()
+                look()
+                continue
+            refused: Conflict | WriteIdReused = error
+        except MissingObjects as error:
+            collected += 1
+            if resend is None or collected == _WHOLE_RESENDS:
+                raise
+            resend(error)
+            continue
+        except Conflict as error:
+            if look is not None and look():
+                continue  # The conflict was with what is no longer there.
+            refused = error
+        except WriteIdReused as error:
+            refused = error
+        # A write that was made before may meet what came after it.
+        made = None if earlier is None else earlier(refused)
+        if made is None:
+            raise refused
+        return made
+
+
+def looks_itself() -> bool:
+    """The `look` for attempts that look themselves: no conflict is with what is gone."""
+    return False
+
+
+def sent(send: Callable[[], R]) -> R:
     """Send a write that bears a write id, and again if no answer came.
 
     The store recognises a write that it has, so sending again is harmless, and tells
     whether the first one was done. Raises `Unavailable` when no answer comes at all: the
     write may have been done then. A server that is silent is asked twice, not for ever.
-    `send` is told whether it is the first time.
     """
     began = time.monotonic()
     for attempt in range(_RESENDS):
         try:
-            return send(attempt == 0)
+            return send()
         except StoreClosed:
             raise
         except Unavailable:
             if time.monotonic() - began > tries_for(_SOON):
                 break
             time.sleep(_FIRST * 4**attempt)
-    return send(False)
+    return send()

@@ -12,12 +12,21 @@ from ropewalk.errors import Conflict, InvalidInput, InvalidName, NotFound, RefMo
 from ropewalk.history import ancestry
 from ropewalk.history import undo as undoing
 from ropewalk.history.branch import Branch
-from ropewalk.history.commits import BRANCH, PIN, TAG, Backoff, Commits, StepFields, check_fields
+from ropewalk.history.commits import (
+    BRANCH,
+    PIN,
+    TAG,
+    Commits,
+    StepFields,
+    check_fields,
+    commit_loop,
+    looks_itself,
+)
 from ropewalk.history.merging import Merging, check_mergers, merge_commits, nearest
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name, split_name
-from ropewalk.store._asynchronous import Threads, twin, twin_iterator
 from ropewalk.store._checks import expect
 from ropewalk.store._own import EXPIRES_AT
+from ropewalk.store.asynchronous import Threads, twin, twin_iterator
 from ropewalk.tree import (
     Change,
     Commit,
@@ -87,7 +96,8 @@ class History:
         """Reads objects of this history by their ids."""
         self.codec = default_codec if codec is None else codec
         self.agent = agent
-        self._commits = Commits(store, space)
+        self.commits = Commits(store, space)
+        """The commits of this history."""
 
     def __repr__(self) -> str:
         return f"<History of {self.space!r} in {self.store!r}>"
@@ -106,22 +116,22 @@ class History:
         if isinstance(at, Commit):
             return at
         if isinstance(at, bytes):
-            return self._commits.find(at)
+            return self.commits.find(at)
         if not isinstance(at, str):
             raise InvalidInput(f"a commit is named by text or by its id, not {at!r:.80}")
         for kind in (BRANCH, TAG):
             target = self._target(kind, at)
             if target is not None:
-                return self._commits.find(target)
+                return self.commits.find(target)
         if len(at) == 64 and all(digit in "0123456789abcdef" for digit in at):
-            return self._commits.find(bytes.fromhex(at))
+            return self.commits.find(bytes.fromhex(at))
         raise NotFound(
             f"{self.space!r} has no branch or tag {at!r:.80}, and an id has 64 hexadecimal digits"
         )
 
     def look_ahead(self, ids: Iterable[ObjectId]) -> None:
         """Read commits together that will be asked for one by one: a few hundred at most."""
-        self._commits.look_ahead(ids)
+        self.commits.look_ahead(ids)
 
     def value(self, at: At = MAIN) -> Any:
         """The whole value of a commit."""
@@ -151,12 +161,12 @@ class History:
     def ancestors(self, at: At = MAIN, limit: int | None = None) -> Iterator[Commit]:
         """A commit and everything it comes from, parents after children."""
         start = self.resolve(at).id
-        return islice(ancestry.ancestors([start], self._commits.find), limit)
+        return islice(ancestry.ancestors([start], self.commits.find), limit)
 
     def steps(self, at: At = MAIN, limit: int | None = None) -> Iterator[Commit]:
         """A commit, its first parent, and so on: what one branch did, newest first."""
         start = self.resolve(at).id
-        return islice(ancestry.first_parents(start, self._commits.find), limit)
+        return islice(ancestry.first_parents(start, self.commits.find), limit)
 
     def merge_base(self, ours: At, theirs: At) -> Commit | None:
         """The nearest common ancestor; None if there is none.
@@ -164,12 +174,12 @@ class History:
         If there are several, as after merges to and fro, the same one is always chosen.
         """
         first, second = self.resolve(ours).id, self.resolve(theirs).id
-        found = ancestry.merge_bases([first], second, self._commits.find)
+        found = ancestry.merge_bases([first], second, self.commits.find)
         return next(iter(nearest(found)), None)
 
     def is_ancestor(self, old: At, new: At) -> bool:
         """Whether the second commit is the first, or comes from it."""
-        return ancestry.is_ancestor(self.resolve(old), self.resolve(new), self._commits.find)
+        return ancestry.is_ancestor(self.resolve(old), self.resolve(new), self.commits.find)
 
     # Branches.
 
@@ -213,40 +223,28 @@ class History:
         into: str = MAIN,
         *,
         mergers: Mergers | None = None,
+        settle: Callable[[Edited, Reader], Edited] | None = None,
         **fields: Unpack[StepFields],
     ) -> Commit:
         """Bring the changes of a commit into a branch, as a commit with two parents.
 
         Three-way from their common ancestor; if there are several, from what these make
-        together. `fields` say more about it: see `Branch.commit`. If the branch has it all
-        already, nothing is done; if it has nothing of its own, it moves forward. Raises
-        `MergeConflict` with nothing changed.
+        together. `fields` say more about it: see `Branch.commit`. `settle` has the last word
+        on the value that two came to. If the branch has it all already, nothing is done; if it
+        has nothing of its own, it moves forward. Raises `MergeConflict` with nothing changed.
         """
-        return self._merge_settled(source, into, mergers, fields, None)
-
-    def _merge_settled(
-        self,
-        source: At,
-        into: str,
-        mergers: Mergers | None,
-        fields: StepFields,
-        settle: Callable[[Edited, Reader], Edited] | None,
-    ) -> Commit:
-        """The same; `settle` has the last word on the value of two."""
         check_fields(fields)
         check_mergers(mergers, self.codec)
         theirs = self.resolve(source)
-        backoff = Backoff()
-        while True:
-            view = self.store.view(self.space, ref_name(BRANCH, into))
-            head = _target_in(view, ref_name(BRANCH, into))
+
+        def attempt() -> Commit:
+            head = self.store.ref(self.space, ref_name(BRANCH, into))
             if head is None:
                 raise self._unknown(BRANCH, into)
-            try:
-                found = self._commits.find(head)
-                return self._merge(into, found, theirs, mergers, fields, settle)
-            except RefMoved:
-                backoff.wait()
+            ours = self.commits.find(head.target)
+            return self._merge(into, ours, theirs, mergers, fields, settle)
+
+        return commit_loop(attempt, look=looks_itself)
 
     # Tags and pins.
 
@@ -265,7 +263,7 @@ class History:
     def pins(self) -> list[Pin]:
         """The pins, sorted by name, also those whose time is over."""
         view = self.store.view(self.space, f"{PIN}/")
-        return [Pin.of(ref, self._commits.find(ref.target)) for ref in view.refs]
+        return [Pin.of(ref, self.commits.find(ref.target)) for ref in view.refs]
 
     def pin(
         self,
@@ -309,7 +307,7 @@ class History:
         dropped: list[str] = []
 
         def moves(view: View) -> list[Move]:
-            pins = [(ref, Pin.of(ref, self._commits.find(ref.target))) for ref in view.refs]
+            pins = [(ref, Pin.of(ref, self.commits.find(ref.target))) for ref in view.refs]
             over = [(ref, pin) for ref, pin in pins if pin.is_over(moment)]
             dropped[:] = [pin.name for _, pin in over]
             return [Move(ref.name, ref.target, None) for ref, _ in over]
@@ -349,7 +347,7 @@ class History:
         not where its move expects it.
         """
         said = {"action": action, **(metadata or {})}
-        return self._commits.land(objects, needs, moves, said, step=step)
+        return self.commits.land(objects, needs, moves, said, step=step)
 
     def keep(
         self, kind: str, value: Any, parents: Sequence[Commit], **fields: Unpack[StepFields]
@@ -452,17 +450,13 @@ class History:
 
         It sees the refs whose names begin with `prefix`.
         """
-        backoff = Backoff()
-        while True:
-            view = self.store.view(self.space, prefix)
-            wanted = moves(view)
-            try:
-                said = {"action": action, **metadata}
-                return self._commits.land(objects or (), needs or (), wanted, said, step=step)
-            except RefMoved:
-                if not retry:
-                    raise
-                backoff.wait()
+
+        def attempt() -> Operation:
+            wanted = moves(self.store.view(self.space, prefix))
+            said = {"action": action, **metadata}
+            return self.commits.land(objects or (), needs or (), wanted, said, step=step)
+
+        return commit_loop(attempt, look=looks_itself if retry else None)
 
     def _merge(
         self,
@@ -473,7 +467,7 @@ class History:
         fields: StepFields,
         settle: Callable[[Edited, Reader], Edited] | None,
     ) -> Commit:
-        find = self._commits.find
+        find = self.commits.find
         bases = ancestry.merge_bases([ours.id], theirs.id, find)
         name = ref_name(BRANCH, into)
         metadata = {"action": "merge", "branch": into}
@@ -481,7 +475,7 @@ class History:
             return ours
         if ours in bases:
             move = Move(name, ours.id, theirs.id)
-            self._commits.land((), [theirs.id], [move], metadata)
+            self.commits.land((), [theirs.id], [move], metadata)
             return theirs
         how = Merging(find, self.read, mergers, self.codec)
         merged = merge_commits(ours, theirs, bases, how)
@@ -496,7 +490,7 @@ class History:
         )
         needs = [*merged.needs, merged.root, ours.id, theirs.id]
         move = Move(name, ours.id, commit.id)
-        self._commits.land([*merged.objects, made], needs, [move], metadata, step=commit)
+        self.commits.land([*merged.objects, made], needs, [move], metadata, step=commit)
         return commit
 
     def _operation(self, sequence: int) -> Operation:
@@ -524,7 +518,7 @@ class History:
         if action == undoing.REDO:
             metadata[undoing.REDOES] = operation.metadata[undoing.UNDOES]
         try:
-            return self._commits.land((), (), moves, metadata)
+            return self.commits.land((), (), moves, metadata)
         except RefMoved as error:
             advice = (
                 f"Work went on after operation {operation.sequence} "

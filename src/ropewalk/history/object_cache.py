@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import Object, ObjectId, Reader
 
 _MOST_BYTES = 4 << 20

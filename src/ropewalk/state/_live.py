@@ -10,7 +10,7 @@ from typing import Any
 
 from ropewalk.errors import InvalidInput, InvalidName
 from ropewalk.state._state import Recorded, State
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 MOST_RECORDS = 10_000
 LONGEST_NAME = 200

@@ -74,6 +74,13 @@ class State(MutableMapping[Any, Any]):
     def note(self, event: Mapping[str, Any]) -> None:
         """Keep the record of an event. It is stored with the next commit, where there are any."""
 
+    def _moment(self, what: str) -> str | None:
+        """The commit of what is held at this moment, in hex, made aside if there is none.
+
+        `what` describes it. None where there are no commits; empty if it cannot be made.
+        """
+        return None
+
     @abstractmethod
     def records(self, limit: int | None = None) -> Iterator[Recorded]:
         """The records of events, newest first."""

@@ -11,7 +11,7 @@ from sys import intern
 from typing import Final
 
 from ropewalk.store._aside import RARE, Change, Scratch, TextIndex, Within
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 INDEX_BYTES: Final = 128 * 1024 * 1024
 SCRATCH_BYTES: Final = 16 * 1024 * 1024

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ropewalk.errors import Corrupt, StoreClosed
 from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._asynchronous import Threads, twin, twin_iterator
 from ropewalk.store._checks import (
     check_aliases,
     check_backend,
@@ -30,7 +29,6 @@ from ropewalk.store._checks import (
 )
 from ropewalk.store._decide import Batch
 from ropewalk.store._engine import Engine
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._leases import LeaseKeeper
 from ropewalk.store._names import check_name, check_prefix, check_space
 from ropewalk.store._own import OWN_SPACE, alias_ref
@@ -51,6 +49,8 @@ from ropewalk.store._records import (
 )
 from ropewalk.store._room import Room
 from ropewalk.store._watching import Log, Patience, awatch, watch
+from ropewalk.store.asynchronous import Threads, twin, twin_iterator
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree._commits import Commit
 from ropewalk.tree._objects import Object, ObjectId, Reader
 

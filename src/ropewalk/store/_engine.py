@@ -19,7 +19,6 @@ from ropewalk.store._records import (
     Ref,
     View,
 )
-from ropewalk.store._turns import Turn
 
 
 class Engine(ABC):
@@ -104,13 +103,6 @@ class Engine(ABC):
         from ropewalk.store._aside_memory import MemoryScratch
 
         return MemoryScratch(time.monotonic)
-
-    def _turns(self) -> tuple[Turn, Turn] | None:
-        """What processes that race for one branch queue with; None if there is no such thing.
-
-        New ones for each call: the turn, and the place of who is next.
-        """
-        return None
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake`, from any thread, soon after an operation; the way to stop that.

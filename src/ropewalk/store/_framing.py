@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._frames import MAX_DEPTH, encode_delta, encode_whole
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree._objects import Object, ObjectId
 
 DEFAULT_CACHE_BYTES = 16 * 1024 * 1024

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 
 from ropewalk.errors import Corrupt, RopewalkError
 from ropewalk.store._decide import Recorded
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._key_value_calls import Cells
 from ropewalk.store._key_value_cells import SPACES, page_key, refs_key, space_key
 from ropewalk.store._key_value_records import (
@@ -28,6 +27,7 @@ from ropewalk.store._key_value_records import (
     nowhere,
 )
 from ropewalk.store._records import Operation
+from ropewalk.store.forking import freed_after_fork
 
 _FOLLOWED = 256  # Spaces that are kept in memory.
 _LOOKS = 3  # A copy of refs may be replaced while somebody wants to read it.

@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 
 class Listeners:
@@ -14,33 +14,33 @@ class Listeners:
 
     def __init__(self) -> None:
         self._lock = freed_after_fork(threading.Lock())
-        self._wakes: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
+        self.wakes: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
 
     def add(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` after each operation of a space; the way to stop that."""
         with self._lock:
-            self._wakes[space].append(wake)
+            self.wakes[space].append(wake)
 
         def stop() -> None:
             with self._lock:
-                self._wakes[space].remove(wake)
-                if not self._wakes[space]:
-                    del self._wakes[space]
+                self.wakes[space].remove(wake)
+                if not self.wakes[space]:
+                    del self.wakes[space]
 
         return stop
 
     def wake(self, space: str) -> None:
         """Wake who waits for a space."""
-        if not self._wakes:
+        if not self.wakes:
             return
         with self._lock:
-            wakes = tuple(self._wakes.get(space, ()))
+            wakes = tuple(self.wakes.get(space, ()))
         for wake in wakes:
             wake()
 
     def wake_all(self) -> None:
         """Wake everybody."""
         with self._lock:
-            wakes = [wake for some in self._wakes.values() for wake in some]
+            wakes = [wake for some in self.wakes.values() for wake in some]
         for wake in wakes:
             wake()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from ropewalk.store._decide import Batch, Decision, Facts, Presence, Recorded, decide
-from ropewalk.store._forking import whole_after_fork
 from ropewalk.store._frames import MAX_DEPTH, parse_header
 from ropewalk.store._framing import Framed
 from ropewalk.store._object_store import ObjectStore
@@ -27,6 +26,7 @@ from ropewalk.store._records import (
     View,
 )
 from ropewalk.store._room import expect_room
+from ropewalk.store.forking import whole_after_fork
 from ropewalk.tree._objects import ObjectId
 
 

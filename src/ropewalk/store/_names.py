@@ -78,24 +78,27 @@ def split_name(name: str) -> tuple[str, str]:
 
 def check_space(space: str) -> None:
     """Raise `InvalidName` unless this names a space."""
-    # Before the cache, which takes only what can be hashed.
     _check_string(space)
-    _check_space(space)
+    known_space(space)
 
 
 def check_name(space: str, name: str) -> None:
     """Raise `InvalidName` unless this names a ref or lease of that space."""
     _check_string(name)
-    _check_name(space, name)
+    known_name(space, name)
 
 
 @lru_cache(maxsize=4096)
-def _check_space(space: str) -> None:
+def known_space(space: str) -> None:
+    """As `check_space`, without a call for one that is known; `TypeError` for a list or dict."""
+    _check_string(space)
     split_name(space)
 
 
 @lru_cache(maxsize=4096)
-def _check_name(space: str, name: str) -> None:
+def known_name(space: str, name: str) -> None:
+    """As `check_name`, likewise."""
+    _check_string(name)
     split_name(name)
     _check_length(f"{space}/{name}")
 

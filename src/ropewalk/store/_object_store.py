@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.errors import StoreFull
-from ropewalk.store._asynchronous import twin
 from ropewalk.store._checks import expect_whole
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch, Presence, Reframe, digest_of
@@ -15,6 +14,7 @@ from ropewalk.store._framing import DEFAULT_CACHE_BYTES, FrameWriter, Known
 from ropewalk.store._names import check_space
 from ropewalk.store._reading import fetch_chains, read_bases, read_objects
 from ropewalk.store._records import Operation, Stored, check_ids
+from ropewalk.store.asynchronous import twin
 from ropewalk.tree._objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:

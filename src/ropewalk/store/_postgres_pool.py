@@ -27,7 +27,6 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from psycopg_pool.pool import AddConnection, MaintenanceTask
 
 from ropewalk.errors import RopewalkError, StoreClosed
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._haste import tries_for
 from ropewalk.store._postgres_arrays import Array
 from ropewalk.store._postgres_errors import (
@@ -41,6 +40,7 @@ from ropewalk.store._postgres_errors import (
     translated,
     unavailable,
 )
+from ropewalk.store.forking import freed_after_fork
 
 R = TypeVar("R")
 Row = tuple[Any, ...]

@@ -7,18 +7,24 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import ormsgpack
+
 from ropewalk.errors import InvalidInput
 from ropewalk.store._checks import expect, expect_whole
 from ropewalk.store._decide import Batch
 from ropewalk.store._frames import MAX_PAYLOAD
-from ropewalk.store._names import check_name, check_space
+from ropewalk.store._names import check_name, check_space, known_name, known_space
 from ropewalk.store._records import (
+    KEY,
+    MAX_METADATA_BYTES,
     MAX_WRITE_ID,
+    SCALARS,
+    STEP,
     Fence,
     Move,
     Scalar,
     check_ids,
-    check_metadata,
+    check_key,
 )
 from ropewalk.tree._commits import Commit
 from ropewalk.tree._objects import ID_SIZE, Kind, Object, ObjectId
@@ -63,22 +69,31 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
     fresh: bool = False,
 ) -> Batch:
     """A batch without its frames; `InvalidInput` for what no store would take."""
-    check_space(space)
+    try:
+        known_space(space)
+    except TypeError:
+        check_space(space)
     checked = check_moves(space, moves)
-    if epoch is not None:
+    if epoch is not None and (type(epoch) is not int or epoch < 0):
         expect_whole(epoch, 0, "an epoch")
+    if write_id is not None and not fresh:
+        check_write_id(write_id)
     if step is not None and not isinstance(step, Commit):
         expect(False, "a step is a Commit", step)
-    metadata = check_metadata({} if operation is None else operation)
+    metadata = check_metadata(operation) if operation else {}
+    needed = frozenset(needs)
+    for id in needed:
+        if type(id) is not bytes or len(id) != ID_SIZE:
+            check_ids([id], "needs")
     targets = frozenset([move.target for move in checked if move.target is not None])
     return Batch(
         space,
         (),
-        frozenset(check_ids(needs, "needs")).difference(objects),
+        needed.difference(objects),
         targets.difference(objects),
         checked,
         () if fence is None else check_fences(space, fence),
-        os.urandom(16).hex() if write_id is None else check_write_id(write_id),
+        os.urandom(16).hex() if write_id is None else write_id,
         b"",
         time.time_ns() // 1000,
         metadata,
@@ -89,6 +104,32 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
     )
 
 
+def check_metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """A copy of an operation's metadata; `InvalidInput` if it cannot be stored."""
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput(f"an operation's metadata is a dict, not {metadata!r:.80}")
+    copy = dict(metadata)
+    for key, value in copy.items():
+        if type(key) is not str or type(value) not in SCALARS:
+            raise InvalidInput(
+                f"an operation's metadata holds plain values by string; {key!r} is "
+                f"{type(value).__name__}. Put larger things into the commit."
+            )
+    try:
+        size = len(ormsgpack.packb(copy))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"an operation's metadata cannot be stored: {error}") from None
+    if KEY in copy:
+        check_key(copy[KEY])
+    if STEP in copy:
+        check_ids([copy[STEP]], 'what an operation has as its "step"')  # type: ignore[list-item]
+    if size > MAX_METADATA_BYTES:
+        raise InvalidInput(
+            f"an operation's metadata takes {size} bytes; the most is {MAX_METADATA_BYTES}"
+        )
+    return copy
+
+
 def check_moves(space: str, moves: Iterable[Move]) -> tuple[Move, ...]:
     """Ref moves, each name at most once."""
     checked = tuple(moves)
@@ -97,7 +138,10 @@ def check_moves(space: str, moves: Iterable[Move]) -> tuple[Move, ...]:
             raise InvalidInput(
                 f"moves is a list of Move(name, expected, target); it holds a {type(move).__name__}"
             )
-        check_name(space, move.name)
+        try:
+            known_name(space, move.name)
+        except TypeError:
+            check_name(space, move.name)
         for id in move[1:]:
             if type(id) not in _ID_TYPES or (id is not None and len(id) != ID_SIZE):
                 check_ids([id], "moves")  # type: ignore[list-item]
@@ -120,10 +164,9 @@ def check_fences(space: str, fence: Fence | Sequence[Fence]) -> tuple[Fence, ...
     return checked
 
 
-def check_write_id(write_id: str) -> str:
-    """A write id of a caller's own."""
+def check_write_id(write_id: str) -> None:
+    """Raise `InvalidInput` for a write id of a caller's own that cannot be stored."""
     if not isinstance(write_id, str) or not 1 <= len(write_id) <= MAX_WRITE_ID:
         raise InvalidInput(f"a write id has 1 to {MAX_WRITE_ID} characters, not {write_id!r:.80}")
     if not write_id.isascii() or not write_id.isprintable():
         raise InvalidInput(f"a write id is printable ASCII, not {write_id!r:.80}")
-    return write_id

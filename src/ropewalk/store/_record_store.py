@@ -16,7 +16,6 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ropewalk.errors import RopewalkError, Unavailable
 from ropewalk.store._decide import Batch, Facts, Presence, Recorded, Reframe, decide
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._framing import Framed
 from ropewalk.store._key_value_objects import Raced
 from ropewalk.store._key_value_records import Record
@@ -26,6 +25,7 @@ from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._order import Below
 from ropewalk.store._records import LeaseRecord, Operation, Ref, View
 from ropewalk.store._turns import Patience
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree._objects import ObjectId
 
 R = TypeVar("R")

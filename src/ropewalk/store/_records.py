@@ -36,7 +36,7 @@ STEP = "step"
 """The key for the id of a commit that an operation brought and that no ref moved to."""
 MAX_KEY = 16
 
-_SCALARS = (type(None), bool, int, float, str, bytes)
+SCALARS = (type(None), bool, int, float, str, bytes)
 _SHORT = 16
 _OPERATION = (
     [int, int, int, str, list, dict],
@@ -225,7 +225,7 @@ def decode_operation(space: str, data: bytes) -> Operation:
         write_id = write_id.hex()
     decoded = tuple([_decode_move(move) for move in moves])
     for value in metadata.values():
-        if type(value) not in _SCALARS:
+        if type(value) not in SCALARS:
             raise FormatError("an operation's metadata holds more than plain values")
     return Operation(space, sequence, decoded, write_id, time, epoch, metadata)
 
@@ -239,32 +239,6 @@ def _shortened(write_id: str) -> str | bytes:
     except ValueError:
         return write_id
     return short if short.hex() == write_id else write_id
-
-
-def check_metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """A copy of an operation's metadata; `InvalidInput` if it cannot be stored."""
-    if not isinstance(metadata, Mapping):
-        raise InvalidInput(f"an operation's metadata is a dict, not {metadata!r:.80}")
-    copy = dict(metadata)
-    for key, value in copy.items():
-        if type(key) is not str or type(value) not in _SCALARS:
-            raise InvalidInput(
-                f"an operation's metadata holds plain values by string; {key!r} is "
-                f"{type(value).__name__}. Put larger things into the commit."
-            )
-    try:
-        size = len(ormsgpack.packb(copy))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"an operation's metadata cannot be stored: {error}") from None
-    if KEY in copy:
-        check_key(copy[KEY])
-    if STEP in copy:
-        check_ids([copy[STEP]], 'what an operation has as its "step"')  # type: ignore[list-item]
-    if size > MAX_METADATA_BYTES:
-        raise InvalidInput(
-            f"an operation's metadata takes {size} bytes; the most is {MAX_METADATA_BYTES}"
-        )
-    return copy
 
 
 def check_key(key: object) -> None:

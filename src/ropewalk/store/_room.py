@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ropewalk.errors import RopewalkError, StoreFull
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
     from ropewalk.store._contract import Store

@@ -15,9 +15,9 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import S3Store as Driver
 
 from ropewalk.errors import InvalidInput, RopewalkError, StoreClosed
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._s3_errors import forked, translated
 from ropewalk.store._s3_url import Place
+from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ropewalk.errors import NotAllowed, RopewalkError, Unavailable
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._key_value_cells import LOGS, REFS, SPACES
+from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
     from ropewalk.store._s3_bucket import Bucket

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ropewalk.errors import FormatError
 from ropewalk.store._decide import Presence
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._frames import MAX_DEPTH
 from ropewalk.store._key_value_calls import Cells
 from ropewalk.store._key_value_cells import damaged, unseal
@@ -31,6 +30,7 @@ from ropewalk.store._s3_packs import (
     rows_size,
     seal_rows,
 )
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree._objects import ObjectId
 
 if TYPE_CHECKING:

@@ -22,10 +22,6 @@ try:
 except ImportError:  # A system without them: then there are no turns.
     fcntl = None  # type: ignore[assignment]
 
-BRANCH_TURN = "branch.turn"
-BRANCH_NEXT = "branch.next"
-"""The files that processes queue with that race for a branch: who has the turn, who is next."""
-
 _COURTESY = 1.0  # Seconds to wait for a turn that somebody may hold asleep.
 
 

@@ -19,7 +19,6 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
-from ropewalk.store._turns import Turn
 from ropewalk.tree._objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:
@@ -151,9 +150,6 @@ class WrapperStore(Store):
         return self._call("disk_bytes", self.inner._disk_bytes)
 
     # These ask nothing of the store behind, so `_call` does not hear of them.
-
-    def _turns(self) -> tuple[Turn, Turn] | None:
-        return self.inner._turns()
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.inner._subscribe(space, wake)

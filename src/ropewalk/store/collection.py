@@ -107,6 +107,7 @@ def sweep(store: LogStore, space: str, recent: int, grace: float, dry_run: bool)
 
 def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
     """What is reached in a space, and its segments without the rest."""
+    packed, _ = store._span(space)
     view = store._view(space, "")
     last = view.sequence
     alive: dict[int, int] = {}
@@ -128,6 +129,8 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
         thin = False
         for record in reversed(records):
             sequence, mask = record.sequence, alive.pop(record.sequence, 0)
+            if sequence > packed and rewrite:  # Nothing is removed from a tail.
+                mask = sum(1 << at for at, one in enumerate(record.pieces) if one is not None)
             mask = _follow(store, space, record, mask, alive, named)
             for at, piece in enumerate(record.pieces):
                 if piece is None:

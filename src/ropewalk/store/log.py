@@ -30,10 +30,10 @@ from ropewalk.errors import (
 )
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._names import check_space
 from ropewalk.store._records import REMEMBERED_WRITES, Operation, Stored, check_ids
 from ropewalk.store.compression import compress, expand
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
 from ropewalk.store.record import (
     BY_HASH,
@@ -47,7 +47,6 @@ from ropewalk.store.record import (
     encode_header,
     place_of,
     position_of,
-    same_group,
     sequence_of,
     write_id_of,
 )
@@ -130,22 +129,18 @@ class SpaceCache:
         """Of nodes; `BY_HASH` for objects that are shared."""
         self.named: set[ObjectId] = set()
         """Shared objects that the space is known to name."""
-        self.newest = (0, b"")
-        """The last record, and the end of its body, which is the dictionary of the next.
-
-        One value, for threads that read it while others replace it.
-        """
+        self.tip: tuple[int, bytes] = (0, b"")
+        """The last record that this process appended, and the end of its body, which is the
+        dictionary of the next. One value: several threads may change it."""
         self.packed = 0
         """Up to where the log is packed, as far as is known."""
         self.looked = 0
         self.tail_bytes = 0
 
     def dictionary(self) -> tuple[int | None, bytes | None]:
-        """What the next record can lean on."""
-        last, body = self.newest
-        if body and same_group(last + 1, last):
-            return last, body
-        return None, None
+        """What the next record can lean on, if it is of the same group."""
+        last, body = self.tip
+        return (last, body) if body and last % GROUP else (None, None)
 
 
 class Places(dict["ObjectId", "Place"]):
@@ -548,7 +543,10 @@ class LogStore(Store):
         space, step = batch.space, batch.step
         cache = self._space(space)
         private, shared = _divided(objects, batch.share)
-        below = [_below(one, step) for one in private]
+        below: list[Sequence[ObjectId]] = []
+        for one in private:
+            small = one.kind == Kind.VALUE and 0xC7 not in one.payload
+            below.append(() if small else _below(one, step))
         mine = {one.id for one in private}
         mine.update(shared)
         older = {id for some in below for id in some if id not in mine}
@@ -563,9 +561,10 @@ class LogStore(Store):
             if len(places) != len(older):
                 places = self._find_places(space, list(older))
                 missing = tuple([id for id in older if id not in places])
-            names = frozenset(
-                [id for id in older if places.get(id, 1) == BY_HASH and id not in cache.named]
-            )
+            if BY_HASH in places.values():
+                names = frozenset(
+                    [id for id in older if places.get(id, 1) == BY_HASH and id not in cache.named]
+                )
             if missing:
                 places = {**places, **dict.fromkeys(missing, BY_HASH)}
         if shared:
@@ -602,7 +601,7 @@ class LogStore(Store):
         cache = self._space(append.space)
         if cache.epoch != append.known_epoch:
             return
-        cache.newest = sequence, append.body[-DICTIONARY:]
+        cache.tip = sequence, append.body[-DICTIONARY:]
         base = sequence << POSITION_BITS
         places = cache.places
         places.trim()
@@ -733,8 +732,12 @@ class SpaceReader:
 def _below(one: Object, step: Commit | None = None) -> Sequence[ObjectId]:
     """What an object leads to; nothing if it is none of ours."""
     if step is not None and one.id == step.id:
-        further = [id for id in (step.metadata, step.events) if id is not None]
-        return (step.root, *step.parents, *further)
+        found = [step.root, *step.parents]
+        if step.metadata is not None:
+            found.append(step.metadata)
+        if step.events is not None:
+            found.append(step.events)
+        return found
     try:
         return links(one)
     except FormatError:

@@ -111,7 +111,11 @@ def encode_body(
     for one, below in zip(objects, links, strict=True):
         payload, hole, hints = one.payload, 0, b""
         if below:
-            hints = b"".join([_hint(id, mine, places) for id in below])
+            parts_of_hints = []
+            for id in below:
+                at = mine.get(id, 63)
+                parts_of_hints.append(bytes((1 + 2 * at,)) if at < 63 else _hint(id, mine, places))
+            hints = b"".join(parts_of_hints)
             if before is not None and (at := payload.find(before)) >= 0:
                 hole = at + 1
                 payload = payload[:at] + payload[at + ID_SIZE :]
@@ -134,7 +138,10 @@ def _hint(id: ObjectId, mine: Mapping[ObjectId, int], places: Mapping[ObjectId, 
     place = places[id]
     if place == BY_HASH:
         return b"\0"
-    return varint(2 + 2 * (place & _POSITION)) + varint(place >> POSITION_BITS)
+    position, sequence = place & _POSITION, place >> POSITION_BITS
+    if position < 63 and sequence < 128:
+        return bytes((2 + 2 * position, sequence))
+    return varint(2 + 2 * position) + varint(sequence)
 
 
 def read_hints(hints: bytes, sequence: int) -> list[Place]:

@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._room import expect_room
+from ropewalk.store.forking import freed_after_fork
 
 _FRESH = 10.0  # Seconds for which a measured figure is trusted.
 _RARELY = 50  # Measuring may take one such part of the time.

@@ -213,9 +213,7 @@ class SpaceCheck:
         self._generations[self._first[record.sequence] + at] = commit.generation
         parents = [self._generation_at(place) for place in places[1 : 1 + len(commit.parents)]]
         if all(parents) and commit.generation != 1 + max(parents, default=0):
-            message = (
-                f"its generation is {commit.generation}, which its parents' do not explain"
-            )
+            message = f"its generation is {commit.generation}, which its parents' do not explain"
             self._checker.report("bad-commit", node.id.hex(), message)
 
     def _missing(self, id: ObjectId, node: Node) -> None:

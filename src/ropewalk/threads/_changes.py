@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import time_ns
 from typing import Any, NamedTuple
 
 from ropewalk.codec import Codec
 from ropewalk.errors import MessageNotFound
-from ropewalk.threads._contents import IDS, LAG, MARKS, RECORD, STATE, Contents, Marks
-from ropewalk.threads._times import now, to_microseconds
+from ropewalk.threads._contents import (
+    IDS,
+    IDS_KEY,
+    LAG,
+    MARKS,
+    RECORD,
+    STATE,
+    STATE_KEY,
+    Contents,
+    Marks,
+)
 from ropewalk.tree import ABSENT
 from ropewalk.tree._map_writer import Shelf, Slot
 
@@ -22,6 +32,8 @@ class Incoming(NamedTuple):
     stored: dict[str, Any]
     timeless: bool = False
     """Whether nobody said when it was made: then the time that is stored stays."""
+    is_new: bool = False
+    """Whether its id was made just now, so that no thread can have it."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,7 +50,7 @@ class Changes:
     removes: Sequence[Any] = ()
     """The ids of messages that are to go; each must be there."""
     cleans: bool = False
-    time: int = field(default_factory=lambda: to_microseconds(now()))
+    time: int = field(default_factory=lambda: time_ns() // 1000)
     """When that was wanted, in microseconds since 1970."""
 
 
@@ -108,13 +120,13 @@ class Planner:
         if slot is None:
             slot = Slot(STATE, state, self._contents.part(STATE))
         slot.value = state
-        self._shelf.slots[self._encode(STATE)] = slot
+        self._shelf.slots[STATE_KEY] = slot
 
     def _put_message(self, message: Incoming, about: Mapping[str, Any] | None) -> None:
         key = self._encode(message.id)
         position = self._latest.get(key)
-        if position is None:
-            position = self._contents.position_of(message.id)
+        if position is None and not message.is_new:
+            position = self._contents.position_under(key)
         if position is None:
             position = self._latest[key] = self._next
             self._next += 1
@@ -196,7 +208,7 @@ class Planner:
 
     @property
     def _ids(self) -> dict[bytes, Slot]:
-        return self._shelf.inner.setdefault(self._encode(IDS), Shelf()).slots
+        return self._shelf.inner.setdefault(IDS_KEY, Shelf()).slots
 
 
 def _with(stored: dict[str, Any], about: Mapping[str, Any] | None) -> dict[str, Any]:

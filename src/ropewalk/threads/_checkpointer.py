@@ -16,9 +16,9 @@ from ropewalk.errors import InvalidInput, MessageNotFound
 from ropewalk.history import History
 from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store
-from ropewalk.store._asynchronous import Threads, twin
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._given import store_of
+from ropewalk.store.asynchronous import Threads, twin
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.threads._cache import StateCache
 from ropewalk.threads._changes import Changes, Incoming, no_message
 from ropewalk.threads._checking import plain
@@ -417,7 +417,8 @@ def _incoming(messages: Sequence[Message | Mapping[str, Any]]) -> list[Incoming]
     for one in messages:
         made = as_message(one)
         timeless = isinstance(one, Mapping) and one.get("created_at") is None
-        found.append(Incoming(check_message_id(made.id), made.to_stored(), timeless))
+        is_new = isinstance(one, Mapping) and one.get("id") is None
+        found.append(Incoming(check_message_id(made.id), made.to_stored(), timeless, is_new))
     return found
 
 

@@ -39,21 +39,30 @@ class Address(NamedTuple):
     @property
     def space(self) -> str:
         """Where it is stored."""
-        return _space(self.tenant, self.name)
+        return _space(self.thread_id, self.user_id)
 
 
 def address_of(config: Mapping[str, Any]) -> Address:
     """The thread that a config names; raises `InvalidInput` if it names none."""
     expect_config(config)
-    thread_id = config.get("thread_id")
+    thread_id, user_id, branch = map(config.get, ("thread_id", "user_id", "branch"))
     if thread_id is None:
         raise InvalidInput(
             "config names no thread: it needs a thread_id, as in {'thread_id': 'support-42'}"
         )
-    branch = config.get("branch")
     if branch is not None and (not isinstance(branch, str) or not branch):
         raise InvalidInput(f"config['branch'] is the name of a branch, not {branch!r:.80}")
-    return Address(check_id(thread_id, "thread_id"), user_of(config), branch)
+    try:
+        known, user = _ids(thread_id, user_id)
+    except TypeError:  # What cannot be hashed is no id.
+        known, user = check_id(thread_id, "thread_id"), check_id(user_id, "user_id")
+    return Address(known, user, branch)
+
+
+@lru_cache(4096, typed=True)
+def _ids(thread_id: Any, user_id: Any) -> tuple[Id, Id | None]:
+    user = None if user_id is None else check_id(user_id, "user_id")
+    return check_id(thread_id, "thread_id"), user
 
 
 def user_of(config: Mapping[str, Any]) -> Id | None:
@@ -111,9 +120,9 @@ def tenant_of(user_id: Id | None) -> str:
     return _TENANT if user_id is None else f"{_TENANT}:{name_of(user_id)}"
 
 
-@lru_cache(4096)
-def _space(tenant: str, name: str) -> str:
+@lru_cache(4096, typed=True)
+def _space(thread_id: Id, user_id: Id | None) -> str:
     try:
-        return space_name(tenant, name)
+        return space_name(tenant_of(user_id), name_of(thread_id))
     except InvalidName as error:
         raise InvalidName(f"a thread cannot be named so: {error}") from None

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from ropewalk.codec import Codec
+from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import FormatError
 from ropewalk.tree import Map, ObjectId, Reader
 from ropewalk.tree._layout import Entry
@@ -28,6 +28,9 @@ STATE: Final = "state"
 RECORD: Final = "thread"
 MARKS: Final = "marks"
 IDS: Final = "ids"
+
+STATE_KEY: Final = default_codec.encode(STATE)
+IDS_KEY: Final = default_codec.encode(IDS)
 
 LAG: Final = 128
 """How many of the latest positions the map of ids may lack."""
@@ -123,7 +126,10 @@ class Contents:
 
     def position_of(self, id: Any) -> int | None:
         """Where the message with an id stands."""
-        key = self._codec.encode(id)
+        return self.position_under(self._codec.encode(id))
+
+    def position_under(self, key: bytes) -> int | None:
+        """The same for an encoded id."""
         found = self.latest.get(key)
         if found is not None or not self.is_listed:
             return found
@@ -217,7 +223,7 @@ class Contents:
 
     @property
     def _ids(self) -> View:
-        return self._maps.open(self.root, (self._codec.encode(IDS),)).view
+        return self._maps.open(self.root, (IDS_KEY,)).view
 
     @cached_property
     def _names(self) -> _Names:

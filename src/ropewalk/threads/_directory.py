@@ -14,7 +14,7 @@ from ropewalk.errors import FormatError, InvalidInput
 from ropewalk.history import Commit, History
 from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store, encode_part, split_name
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.threads._config import Address, Id, id_of, tenant_of
 from ropewalk.threads._contents import RECORD, Contents
 from ropewalk.threads._heads import look

@@ -44,7 +44,7 @@ def look(history: History, read: Reader, named: str | None) -> Head:
         if target is None:
             return Head(branch, None)
         try:
-            return Head(branch, history._commits.find(target))
+            return Head(branch, history.commits.find(target))
         except NotFound:
             if target == gone:
                 raise

@@ -121,6 +121,10 @@ class Message:
         """
         if not isinstance(raw, Mapping):
             raise refusal("message", raw, _accepted_for(raw))
+        if type(raw) is dict and len(raw) == 2 and type(raw.get("content")) is str:
+            role = raw.get("role")
+            if type(role) is str and role in ROLES:
+                return cls(role, raw["content"])  # Most are such, and need no notes.
         try:
             fields, form = _openai.read(raw)
             made = cls(**fields)

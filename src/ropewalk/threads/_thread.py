@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from ropewalk.history import MAIN, Commit, History, StepFields
 from ropewalk.history.object_cache import SharedObjects
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.threads._changes import Changes
 from ropewalk.threads._contents import Contents
 from ropewalk.threads._heads import Head, look

@@ -10,7 +10,7 @@ from ropewalk.errors import MessageNotFound
 from ropewalk.history import Commit, History, StepFields
 from ropewalk.history.object_cache import SharedObjects
 from ropewalk.threads._changes import Changes, Known, Plan, Planner
-from ropewalk.threads._contents import STATE, Contents
+from ropewalk.threads._contents import STATE_KEY, Contents
 from ropewalk.tree import ABSENT, Edited, ObjectId, Reader
 from ropewalk.tree._map_writer import Draft, MapWriter, Slot
 
@@ -100,7 +100,7 @@ class Writer:
     def _accept(self, commit: Commit) -> None:
         draft, plan = self._draft, self._plan
         assert draft is not None and plan is not None, "a commit was made of nothing"
-        put = plan.shelf.slots.get(self._codec.encode(STATE))  # Before a removed one is dropped.
+        put = plan.shelf.slots.get(STATE_KEY)  # Before a removed one is dropped.
         self._objects.remember(draft.edited.objects)
         self._maps.accept(draft)
         self._made, self._known, self._begun = commit.id, plan.known, True

@@ -19,7 +19,7 @@ from ropewalk.codec import Path, spell_path
 from ropewalk.errors import InvalidInput, InvalidName, NotFound, PathNotFound
 from ropewalk.history import History
 from ropewalk.store import Move, Operation
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.timeline.checkpoint import CheckpointStatus
 from ropewalk.tree import ABSENT, Commit, Object, ObjectId, fingerprint, get
 

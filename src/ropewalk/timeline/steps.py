@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ropewalk.codec import Codec
 from ropewalk.errors import InvalidInput, NotStorable, RopewalkError
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.timeline.checkpoint import Checkpoint
 from ropewalk.timeline.execution import is_async
 from ropewalk.timeline.timeline import Timeline

@@ -26,8 +26,8 @@ from ropewalk.store import (
     split_name,
 )
 from ropewalk.store import open as open_store
-from ropewalk.store._asynchronous import Threads, twin
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.asynchronous import Threads, twin
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.timeline import branches, drawing, search
 from ropewalk.timeline.branches import HEAD, living_branch, stored_branch
 from ropewalk.timeline.checkpoint import Checkpoint, CheckpointStatus, Diff, Past
@@ -39,6 +39,7 @@ from ropewalk.tree import Edited, Mergers, ObjectId, Reader, TreeWriter
 T = TypeVar("T", bound="Timeline")
 
 _SEPARATORS = re.compile(r"[/\\]")
+_WHOLE_ID = re.compile("[0-9a-f]{64}")
 
 TENANT = "agents"
 """The tenant of timelines, unless another is named."""
@@ -132,6 +133,7 @@ class Timeline:
         *,
         mergers: Mergers | None = None,
         write_id: str | None = None,
+        expect: Checkpoint | str | None = None,
     ) -> Checkpoint:
         """Save a state as the next step of the current branch.
 
@@ -139,13 +141,17 @@ class Timeline:
         process saved a step meanwhile, both changes are kept: what is disjoint is
         merged, and the rest raises `MergeConflict` with nothing changed, unless
         `mergers` settle it. With a `write_id`, a step that is sent twice is saved once.
+
+        With `expect`, a checkpoint or its id, nothing is merged: the branch must be there
+        still. If it moved at all, `RefMoved` is raised and nothing is saved.
         """
         if metadata is not None and not isinstance(metadata, Mapping):
             raise InvalidInput(f"metadata is a dict, not a {type(metadata).__name__}")
         with self._lock:
             recovered = self._failed_here()
             about: StepFields = {"description": description, "logic_step": logic_step}
-            return self._save(state, metadata, about, recovered, mergers, write_id)
+            expected = None if expect is None else self._expected(expect)
+            return self._save(state, metadata, about, recovered, mergers, write_id, expected)
 
     def get_state(self) -> Any:
         """The state at the head of the current branch; None before the first checkpoint.
@@ -332,8 +338,8 @@ class Timeline:
             theirs, ours = self._find(source_branch), self._required_head()
             rules = branches.rules(self._history, strategy, ours, theirs, mergers)
             told = description or f"Merged {source_branch}"
-            commit = self._history._merge_settled(
-                theirs, self._current, rules, {"description": told}, self._settled
+            commit = self._history.merge(
+                theirs, self._current, mergers=rules, settle=self._settled, description=told
             )
             self._handle().reset()
             return self._seen(commit)
@@ -535,6 +541,7 @@ class Timeline:
         recovered: bool,
         mergers: Mergers | None = None,
         write_id: str | None = None,
+        expected: ObjectId | None = None,
     ) -> Checkpoint:
         """Save a state as the next step, and whether attempts at it had failed before."""
         with self._lock:
@@ -545,10 +552,19 @@ class Timeline:
                 metadata=None if metadata is None else dict(metadata),
                 mergers=mergers,
                 write_id=write_id,
+                expect=expected,
                 **about,
             )
             self._failed_at = None
             return self._seen(commit)
+
+    def _expected(self, at: Checkpoint | str) -> ObjectId:
+        """The id of the commit that the branch is expected at."""
+        if isinstance(at, Checkpoint):
+            return at.commit.id
+        if isinstance(at, str) and _WHOLE_ID.fullmatch(at):
+            return bytes.fromhex(at)
+        return self._find(at).id
 
     def _failed(self) -> None:
         """Remember that a step failed for good: the next one that is saved has recovered."""

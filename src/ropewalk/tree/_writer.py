@@ -37,6 +37,8 @@ class Written:
     _part: bytes = field(repr=False)
     _mirrors: dict[ObjectId, Mirror] = field(repr=False)
     _since: object = field(repr=False)
+    _small: bool = field(default=False, repr=False)
+    """Whether it is known to be whole in one node."""
 
 
 class TreeWriter:
@@ -109,6 +111,13 @@ class TreeWriter:
                 return self._write(value, plain)
         return retry_if_changed(lambda: self._write(value))
 
+    def write_encoded(self, plain: bytes, value: Callable[[], Any]) -> Written:
+        """The same for a value whose encoding is known; `value` gives it if it is large."""
+        if self._small and len(plain) <= INLINE_MAX:
+            return self._write_small(plain)
+        made = value()
+        return retry_if_changed(lambda: self._write(made, plain if self._small else None))
+
     def _write_small(self, plain: bytes) -> Written:
         """A value that is one node without links, from its encoding."""
         if plain == self._part:
@@ -118,8 +127,8 @@ class TreeWriter:
             made = None if root in self._objects else Object(root, Kind.VALUE, plain, self._root)
         assert root is not None
         if made is None:
-            return Written(root, [], [root], plain, {}, self._since)
-        return Written(root, [made], [], plain, {}, self._since)
+            return Written(root, [], [root], plain, {}, self._since, True)
+        return Written(root, [made], [], plain, {}, self._since, True)
 
     def _write(self, value: Any, plain: bytes | None = None) -> Written:
         """A value with large parts; from its encoding, where that is known."""
@@ -151,7 +160,7 @@ class TreeWriter:
             )
         self._since = object()
         self._root, self._part = written.root, written._part
-        self._small = not may_hold_links(written._part)
+        self._small = written._small or not may_hold_links(written._part)
         for made in written.objects:
             if made.kind == Kind.CHUNK:
                 self._chunks.add(made.id)

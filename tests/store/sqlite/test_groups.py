@@ -8,14 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ropewalk.errors import Corrupt, NotAllowed, RefMoved, Unavailable
-from ropewalk.store import Move, Operation, SqliteStore, _sqlite_database
-from ropewalk.store._sqlite_group import Member, Transaction, run_members
-from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, value
+from ropewalk.store import Move, Operation, SqliteStore
+from ropewalk.store.sqlite import database
+from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, read, value
+from tests.store.sqlite.contract import connected
+from tests.store.sqlite.test_wal import ends_of_transactions
 
 
 class Interrupted(BaseException):
@@ -53,27 +56,18 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
         yield opened
 
 
-@pytest.fixture
-def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many members each transaction had."""
-    run, seen = run_members, list[int]()
-
-    def counted(transaction: Transaction, leader: Member, others: list[Member]) -> list[Member]:
-        seen.append(1 + len(others))
-        return run(transaction, leader, others)
-
-    monkeypatch.setattr(_sqlite_database, "run_members", counted)
-    return seen
+def transactions(store: SqliteStore) -> int:
+    """How many transactions are in SQLite's log."""
+    return len(ends_of_transactions((store.path / "store.db-wal").read_bytes()))
 
 
 @contextmanager
 def busy(store: SqliteStore) -> Iterator[None]:
     """Keep everybody from writing."""
-    other = sqlite3.connect(store.path / "store.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    yield
-    other.execute("ROLLBACK")
-    other.close()
+    with connected(store.path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
 
 
 def until(done: Callable[[], bool]) -> None:
@@ -85,12 +79,12 @@ def until(done: Callable[[], bool]) -> None:
 
 def run_together(store: SqliteStore, works: list[Callable[[], object]]) -> list[object]:
     """Start works so that each waits behind the one before, then let them go."""
-    group = store._database._here().group
+    here = store._database._here()
     threads = Threads()
     with busy(store):
         for number, work in enumerate(works):
             threads.start(work)
-            until(lambda number=number: group._led and len(group._waiting) == number)  # type: ignore[misc]
+            until(lambda number=number: here.led and len(here.waiting) == number)  # type: ignore[misc]
     return threads.join()
 
 
@@ -103,108 +97,129 @@ def sequences(results: list[object]) -> list[int]:
     return [one.sequence for one in results if isinstance(one, Operation)]
 
 
-def test_who_waits_is_taken_along_in_order(store: SqliteStore, sizes: list[int]) -> None:
+def test_who_waits_is_taken_along_in_order(store: SqliteStore) -> None:
+    before = transactions(store)
     results = run_together(store, [commit(store, f"{number}") for number in range(5)])
 
-    assert sizes == [5]
+    assert transactions(store) == before + 1
     assert sequences(results) == [1, 2, 3, 4, 5]
     assert [one.sequence for one in store.operations(SPACE)] == [1, 2, 3, 4, 5]
-    assert store.read([value(f"for {number}").id for number in range(5)])
+    assert read(store, [value(f"for {number}").id for number in range(5)])
 
 
-def test_a_group_is_bounded(
-    store: SqliteStore, sizes: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ropewalk.store._sqlite_group.MOST_MEMBERS", 2)
+def test_new_spaces_share_a_transaction_too(store: SqliteStore) -> None:
+    before = transactions(store)
+    works = [partial(store.commit, f"thread/{number}", [value("x")]) for number in range(5)]
+
+    results = run_together(store, works)
+
+    assert transactions(store) == before + 1
+    assert sequences(results) == [1] * 5
+    assert len(store.spaces("thread/")) == 5
+
+
+def test_a_group_is_bounded(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "MOST_MEMBERS", 2)
+    before = transactions(store)
 
     results = run_together(store, [commit(store, f"{number}") for number in range(5)])
 
-    assert max(sizes) == 2
+    assert transactions(store) == before + 3
     assert sorted(sequences(results)) == [1, 2, 3, 4, 5]
 
 
-def test_one_that_fails_in_the_middle_harms_nobody(store: SqliteStore, sizes: list[int]) -> None:
+def test_one_that_fails_in_the_middle_harms_nobody(store: SqliteStore) -> None:
+    before = transactions(store)
     wrong = commit(store, "1", expected=value("another").id)
 
     results = run_together(store, [commit(store, "0"), wrong, commit(store, "2")])
 
-    assert sizes == [3]
+    assert transactions(store) == before + 1
     assert isinstance(results[1], RefMoved)
     assert sequences(results) == [1, 2]
     assert [ref.name for ref in store.refs(SPACE)] == ["branch/0", "branch/2"]
-    assert store.missing([value("for 1").id]) == [value("for 1").id]
+    assert store.missing([value("for 1").id], SPACE) == [value("for 1").id]
 
 
-def test_members_see_what_was_done_before_them(store: SqliteStore, sizes: list[int]) -> None:
+def test_members_see_what_was_done_before_them(store: SqliteStore) -> None:
+    before = transactions(store)
     one = value("one")
-    again = value("two")
+    moves = [Move(MAIN, None, one.id)]
 
     results = run_together(
         store,
         [
-            lambda: store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)], write_id="w"),
-            lambda: store.commit(SPACE, [again], [one.id], [Move(MAIN, one.id, again.id)]),
-            lambda: store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)], write_id="w"),
+            lambda: store.commit(SPACE, [one], moves=moves, write_id="w"),
+            lambda: store.commit(SPACE, [one], moves=[Move("branch/2", None, one.id)]),
+            lambda: store.commit(SPACE, [one], moves=moves, write_id="w"),
+            lambda: store.commit(SPACE, [one], moves=moves),
         ],
     )
 
-    assert sizes == [3]
+    assert transactions(store) == before + 1
     assert sequences(results) == [1, 2, 1]
-    assert store.ref(SPACE, MAIN) == (MAIN, again.id, 2)
+    assert isinstance(results[3], RefMoved)
+    assert [ref.sequence for ref in store.refs(SPACE)] == [2, 1]
 
 
-def test_what_was_undone_by_sqlite_is_done_again(store: SqliteStore, sizes: list[int]) -> None:
-    def lose(transaction: Transaction) -> None:
-        transaction.db.execute("ROLLBACK")
+def test_records_of_a_group_are_read_back(store: SqliteStore) -> None:
+    rounds = [[commit(store, f"{turn}-{number}") for number in range(7)] for turn in range(5)]
+
+    for works in rounds:
+        run_together(store, works)
+
+    assert store.view(SPACE).sequence == 35
+    with SqliteStore(store.path) as again:
+        assert again.check(read_data=True).problems == ()
+        ids = [value(f"for {turn}-{number}").id for turn in range(5) for number in range(7)]
+        assert [one.id for one in read(again, ids)] == ids
+
+
+def test_what_was_undone_by_sqlite_is_done_again(store: SqliteStore) -> None:
+    def lose(db: sqlite3.Connection) -> None:
+        db.execute("ROLLBACK")
         raise sqlite3.OperationalError("the disk was full for a moment")
 
     results = run_together(
         store,
-        [
-            commit(store, "0"),
-            lambda: store._database.transact(lose),
-            commit(store, "2"),
-        ],
+        [commit(store, "0"), lambda: store._database.write(lose), commit(store, "2")],
     )
 
-    assert sizes[0] == 3
     assert isinstance(results[1], Corrupt)
     assert sorted(sequences(results)) == [1, 2]
     assert [ref.name for ref in store.refs(SPACE)] == ["branch/0", "branch/2"]
 
 
-def test_all_are_told_when_the_transaction_cannot_be_committed(
-    store: SqliteStore, sizes: list[int]
-) -> None:
-    def forbid(transaction: Transaction) -> None:
+def test_all_are_told_when_the_transaction_cannot_be_committed(store: SqliteStore) -> None:
+    def forbid(db: sqlite3.Connection) -> None:
         def decide(action: int, what: str | None, *rest: object) -> int:
             refused = action == sqlite3.SQLITE_TRANSACTION and what == "COMMIT"
             return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
 
-        transaction.db.set_authorizer(decide)
+        db.set_authorizer(decide)
 
     results = run_together(
         store,
-        [commit(store, "0"), lambda: store._database.transact(forbid), commit(store, "2")],
+        [commit(store, "0"), lambda: store._database.write(forbid), commit(store, "2")],
     )
 
-    assert sizes == [3]
     assert [type(one) for one in results] == [NotAllowed] * 3
     assert store.refs(SPACE) == []
     assert commit(store, "0")().sequence == 1
 
 
-def test_one_that_waits_no_longer_harms_nobody(store: SqliteStore, sizes: list[int]) -> None:
+def test_one_that_waits_no_longer_harms_nobody(store: SqliteStore) -> None:
+    here = store._database._here()
     with busy(store):
         threads = Threads()
         threads.start(commit(store, "0"))
-        until(lambda: store._database._here().group._led)
+        until(lambda: here.led)
         store._database._busy_seconds = 0.01
         with pytest.raises(Unavailable):
             commit(store, "late")()
         store._database._busy_seconds = PATIENCE
         threads.start(commit(store, "2"))
-        until(lambda: len(store._database._here().group._waiting) == 1)
+        until(lambda: len(here.waiting) == 1)
 
     assert sequences(threads.join()) == [1, 2]
     assert [ref.name for ref in store.refs(SPACE)] == ["branch/0", "branch/2"]
@@ -215,24 +230,24 @@ def test_one_that_is_interrupted_while_it_waits_harms_nobody(store: SqliteStore)
     def interrupt(*_: object) -> None:
         raise Interrupted
 
-    group = store._database._here().group
+    here = store._database._here()
     main, threads = threading.main_thread().ident, Threads()
     assert main is not None
 
     def interrupt_when_waiting() -> None:
-        until(lambda: len(group._waiting) == 1)
+        until(lambda: len(here.waiting) == 1)
         signal.pthread_kill(main, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
         with busy(store):
             threads.start(commit(store, "0"))
-            until(lambda: group._led)
+            until(lambda: here.led)
             threads.start(interrupt_when_waiting)
             with pytest.raises(Interrupted):
                 commit(store, "interrupted")()
             threads.start(commit(store, "2"))
-            until(lambda: len(group._waiting) == 1)
+            until(lambda: len(here.waiting) == 1)
     finally:
         signal.signal(signal.SIGUSR1, before)
 
@@ -242,16 +257,12 @@ def test_one_that_is_interrupted_while_it_waits_harms_nobody(store: SqliteStore)
 
 
 def test_a_leader_that_is_interrupted_leaves_the_others_to_the_next(store: SqliteStore) -> None:
-    def interrupted(transaction: Transaction) -> None:
+    def interrupted(db: sqlite3.Connection) -> None:
         raise Interrupted
 
     results = run_together(
         store,
-        [
-            lambda: store._database.transact(interrupted),
-            commit(store, "1"),
-            commit(store, "2"),
-        ],
+        [lambda: store._database.write(interrupted), commit(store, "1"), commit(store, "2")],
     )
 
     assert isinstance(results[0], Interrupted)

@@ -10,8 +10,7 @@ import pytest
 
 from ropewalk.errors import RopewalkError, StoreFull
 from ropewalk.store import SqliteStore
-from ropewalk.store import _sqlite_connections as connections
-from ropewalk.store import _sqlite_index as index
+from ropewalk.store.sqlite import database as connections
 from ropewalk.testing import CrashState, Journal, Mark, recording
 from tests.conftest import SOAK
 from tests.store.crashes import Work
@@ -68,8 +67,7 @@ def check(journal: Journal, error: RopewalkError | None) -> None:
 def test_whatever_step_a_disk_refuses(
     code: int, memory_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "_CHECKPOINT_PAGES", 30)
-    monkeypatch.setattr(index, "LONGEST_TAIL", 10)
+    monkeypatch.setattr(connections, "CHECKPOINT_BYTES", 30 * 1024)
     counting = Refusal(0, 0)
     work(memory_folder / "counting", counting)
     numbers = list(range(1, counting.steps + 1))

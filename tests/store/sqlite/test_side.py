@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ropewalk.store._sqlite_side import FILE
 
 from ropewalk.errors import StoreClosed
 from ropewalk.store import Move, SqliteStore, Within, _sqlite_side
 from ropewalk.store import _sqlite_words as words_module
-from ropewalk.store._sqlite_side import FILE
 from ropewalk.tree import Map
 from tests.store.users import as_nobody
 

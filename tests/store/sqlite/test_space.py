@@ -9,8 +9,7 @@ import pytest
 
 from ropewalk.errors import InvalidInput, StoreFull
 from ropewalk.store import Move, SqliteStore
-from ropewalk.store import _sqlite_packs as packs
-from ropewalk.store._sqlite_schema import used_bytes
+from ropewalk.store.sqlite import packs
 from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, value
 
 LIMIT = 400_000

@@ -1,101 +1,37 @@
-"""The embedded store: the contract, its files, and what it does with threads and forks."""
+"""The embedded store: its files, and what it does with threads and forks."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
-import sqlite3
 import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 import ropewalk
 from ropewalk.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
-from ropewalk.store import MemoryStore, Move, SqliteStore, Store, _sqlite_collection, _sqlite_index
-from ropewalk.store import _sqlite_packs as packs
-from ropewalk.store._sqlite_entries import read_entries
-from ropewalk.testing import StoreContract
+from ropewalk.store import MemoryStore, Move, SqliteStore, space_name
+from ropewalk.store.sqlite import packs
 from ropewalk.testing._stores._base import (
     MAIN,
+    OTHER_SPACE,
     SPACE,
-    Opener,
-    growing,
     in_threads,
     noise,
     point,
+    read,
     value,
 )
-from ropewalk.tree import ObjectId
+from ropewalk.tree import Kind, TreeWriter, make_object
+from tests.store.sqlite.contract import connected, pack_files
 
-LARGE = value(noise(packs.LARGE + 1, seed=1))
-LARGER = value(noise(packs.LARGE + 2, seed=2))
-
-
-def connect(store: Store) -> sqlite3.Connection:
-    """A connection of the test's own to the database of a store."""
-    assert isinstance(store, SqliteStore)
-    return sqlite3.connect(store.path / "store.db", isolation_level=None)
-
-
-def pack_files(store: SqliteStore) -> list[Path]:
-    return sorted((store.path / "packs").glob("*"))
-
-
-class SqliteContract(StoreContract):
-    def damage(self, store: Store, id: ObjectId) -> bool:
-        assert isinstance(store, SqliteStore)
-        db = connect(store)
-        number, file, data, entry = next(
-            (number, file, data, one)
-            for number, entries, bases, file, data in db.execute(
-                "SELECT number, entries, bases, file, data FROM log"
-            )
-            for one in read_entries(entries, bases)
-            if one.id == id and not one.gone
-        )
-        end = entry.start + entry.length - 1
-        path = None if file is None else store.path / "packs" / file
-        changed = bytearray(data if path is None else path.read_bytes())
-        changed[end] ^= 1
-        if path is None:
-            db.execute("UPDATE log SET data = ? WHERE number = ?", (bytes(changed), number))
-        else:
-            path.write_bytes(changed)
-        db.close()
-        return True
-
-
-class TestSqliteStore(SqliteContract):
-    @pytest.fixture
-    def open_store(self, tmp_path: Path) -> Opener:
-        return lambda clock: SqliteStore(tmp_path / "store", clock=clock)
-
-
-class TestSqliteStoreWithEveryPackAsFile(SqliteContract):
-    @pytest.fixture
-    def open_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
-        monkeypatch.setattr(packs, "LARGE", 0)
-        return lambda clock: SqliteStore(tmp_path / "store", durability="relaxed", clock=clock)
-
-
-class TestSqliteStoreWithAShortTail(SqliteContract):
-    @pytest.fixture
-    def open_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
-        monkeypatch.setattr(_sqlite_index, "LONGEST_TAIL", 3)
-        return lambda clock: SqliteStore(tmp_path / "store", durability="relaxed", clock=clock)
-
-
-class TestSqliteStoreWhoseIndexCollides(SqliteContract):
-    @pytest.fixture
-    def open_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
-        for module in (_sqlite_index, _sqlite_collection):
-            monkeypatch.setattr(module, "prefix", lambda id: id[0] % 3)
-        monkeypatch.setattr(_sqlite_index, "LONGEST_TAIL", 0)
-        return lambda clock: SqliteStore(tmp_path / "store", durability="relaxed", clock=clock)
+LARGE = make_object(Kind.CHUNK, noise(packs.LARGE + 1, seed=1))
+LARGER = make_object(Kind.CHUNK, noise(packs.LARGE + 2, seed=2))
 
 
 @pytest.fixture
@@ -165,10 +101,10 @@ def test_closing_leaves_one_database_to_copy(store: SqliteStore, tmp_path: Path)
 
     store.close()
 
-    assert {one.name for one in store.path.iterdir()} == {"packs", "store.db", "store.turn"}
+    assert {one.name for one in store.path.iterdir()} == {"packs", "store.db"}
     shutil.copytree(store.path, tmp_path / "copy")
     with SqliteStore(tmp_path / "copy") as copy:
-        assert copy.read([value("one").id]) == [value("one")]
+        assert read(copy, [value("one").id]) == [value("one")]
         assert copy.header == store.header
 
 
@@ -185,65 +121,68 @@ def test_many_may_make_one_store_at_once(tmp_path: Path) -> None:
 
 
 def test_closing_waits_for_a_commit_that_was_begun(store: SqliteStore) -> None:
-    inside, go_on, closed = threading.Event(), threading.Event(), threading.Event()
-
-    def work(db: sqlite3.Connection) -> None:
-        inside.set()
-        go_on.wait(30)
-        db.execute("UPDATE facts SET epoch = 7")
+    inside, closed = threading.Event(), threading.Event()
 
     def close() -> None:
+        inside.wait(30)
         store.close()
         closed.set()
 
-    writer = threading.Thread(target=lambda: store._database.write(work))
-    writer.start()
-    inside.wait(30)
     closer = threading.Thread(target=close)
-    closer.start()
-    assert not closed.wait(0.05)
-    go_on.set()
+    with connected(store.path) as other:
+        other.execute("BEGIN IMMEDIATE")  # So that the commit waits inside.
+        writer = threading.Thread(target=store.commit, args=(SPACE,))
+        writer.start()
+        closer.start()
+        inside.set()
+        assert not closed.wait(0.05)
+        other.execute("ROLLBACK")
     writer.join()
     closer.join()
 
     with SqliteStore(store.path) as again:
-        assert again.view(SPACE).epoch == 7
+        assert again.view(SPACE).sequence == 1
 
 
 # Threads and forks.
 
 
-def test_threads_that_ended_leave_their_connections_to_others(store: SqliteStore) -> None:
-    for _ in range(20):
-        thread = threading.Thread(target=store.commit, args=(SPACE,))
+def test_threads_that_ended_leave_no_files_open(store: SqliteStore) -> None:
+    def work() -> None:
+        store.commit(SPACE)
+        store.refs(SPACE)
+
+    def run() -> int:
+        thread = threading.Thread(target=work)
         thread.start()
         thread.join()
+        return len(os.listdir("/proc/self/fd"))
 
-    (process,) = store._database._processes.values()
-    assert len(process.connections._free) == 1
+    opened = [run() for _ in range(20)]
+
+    assert opened[-1] == opened[2]
     store.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_child_process_opens_connections_of_its_own(store: SqliteStore) -> None:
-    store.commit(SPACE)
-    parents = {id(db) for db in store._database._processes[os.getpid()].connections._free}
+def test_a_child_process_opens_the_database_for_itself(store: SqliteStore) -> None:
+    point(store, value("one"))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # That threads do not survive it.
         child = os.fork()
     if child == 0:
         try:
-            store.commit(SPACE)
-            own = {id(db) for db in store._database._processes[os.getpid()].connections._free}
+            store.commit(SPACE, [value("two")])
+            sound = read(store, [value("one").id]) == [value("one")]
             store.close()
-            os._exit(0 if own and own.isdisjoint(parents) else 1)
+            os._exit(0 if sound else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
     assert store.commit(SPACE).sequence == 3
-    assert {id(db) for db in store._database._processes[os.getpid()].connections._free} == parents
+    assert read(store, [value("two").id]) == [value("two")]
     store.close()
 
 
@@ -289,13 +228,12 @@ def _code_of_a_child_that_reads(store: SqliteStore) -> int:
 
 def test_readers_do_not_wait_for_a_writer(store: SqliteStore) -> None:
     point(store, value("one"))
-    other = connect(store)
-    other.execute("BEGIN IMMEDIATE")
+    with connected(store.path) as other:
+        other.execute("BEGIN IMMEDIATE")
 
-    assert store.refs(SPACE)[0].target == value("one").id
-    assert store.read([value("one").id]) == [value("one")]
-    assert len(store.operations(SPACE)) == 1
-    other.close()
+        assert store.refs(SPACE)[0].target == value("one").id
+        assert read(store, [value("one").id]) == [value("one")]
+        assert len(store.operations(SPACE)) == 1
     store.close()
 
 
@@ -308,100 +246,107 @@ def test_a_second_store_object_is_seen_by_who_watches(store: SqliteStore) -> Non
     store.close()
 
 
-def test_a_large_collection_goes_in_portions(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ropewalk.store._sqlite._CHANGED_AT_A_TIME", 7)
-    many = [value(f"number {number}") for number in range(30)]
-    store.commit(SPACE, many)
-    ids = [one.id for one in many]
-
-    assert store.condemn(ids) == ids
-    store.revive(ids[:10])
-    assert store.delete(ids) == ids[10:]
-
-    assert {one.id for one in store.scan()} == set(ids[:10])
-    assert store.read(ids[:10]) == many[:10]
-    store.close()
-
-
-# Large packs.
+# Shared objects: what is large, or was shared on purpose.
 
 
 def test_a_large_pack_is_a_file_of_its_own(store: SqliteStore) -> None:
-    point(store, LARGE)
+    store.commit(SPACE, [LARGE])
 
-    assert len(pack_files(store)) == 1
+    assert len(pack_files(store.path)) == 1
     assert (store.path / "store.db-wal").stat().st_size < packs.LARGE
-    assert store.read([LARGE.id]) == [LARGE]
+    assert read(store, [LARGE.id]) == [LARGE]
     store.close()
     with SqliteStore(store.path) as again:
-        assert again.read([LARGE.id]) == [LARGE]
+        assert read(again, [LARGE.id]) == [LARGE]
 
 
 def test_a_large_commit_that_changes_nothing_leaves_no_file(store: SqliteStore) -> None:
     point(store, value("one"))
     with pytest.raises(RefMoved):
         point(store, LARGE)
-    assert pack_files(store) == []
+    assert pack_files(store.path) == []
 
     for _ in range(2):
         store.commit(SPACE, [LARGE], write_id="once")
     store.commit(SPACE, [LARGE])
-    assert len(pack_files(store)) == 1
+    assert len(pack_files(store.path)) == 1
     store.close()
+
+
+def test_a_large_text_is_stored_once_for_many_spaces(store: SqliteStore) -> None:
+    text = TreeWriter().write({"text": noise(1_000_000)})
+    for number in range(50):
+        move = Move(MAIN, None, text.root)
+        store.commit(space_name("thread", str(number)), text.objects, moves=[move])
+
+    assert len(pack_files(store.path)) == 1
+    store.close()
+    assert sum(file.stat().st_size for file in store.path.rglob("*")) < 1_200_000
 
 
 def test_a_file_goes_with_its_objects(store: SqliteStore) -> None:
-    small = value("small")
-    store.commit(SPACE, [LARGE, small])
-    store.commit(SPACE, [LARGER])
-    ids = [LARGE.id, LARGER.id]
+    point(store, LARGE, "branch/old")
+    point(store, LARGER)
+    (_, kept) = sorted(pack_files(store.path), key=lambda file: file.stat().st_size)
 
-    store.condemn(ids)
-    assert sorted(store.delete(ids)) == sorted(ids)
+    store.commit(SPACE, moves=[Move("branch/old", LARGE.id, None)])
+    store.gc(recent=0)
 
-    assert pack_files(store) == []
-    assert store.read([small.id]) == [small]  # It was moved before.
+    assert pack_files(store.path) == [kept]
+    assert read(store, [LARGER.id]) == [LARGER]
     with pytest.raises(MissingObjects):
-        store.read(ids)
+        read(store, [LARGE.id])
+    assert store.check(read_data=True).problems == ()
     store.close()
 
 
-def test_what_is_left_of_large_packs_is_a_large_pack(store: SqliteStore) -> None:
-    keep = [value(noise(200_000, seed)) for seed in range(2)]
-    drop = [value(noise(300_000, seed)) for seed in range(2, 4)]
-    for kept, dropped in zip(keep, drop, strict=True):
-        store.commit(SPACE, [dropped, kept])
-    before = pack_files(store)
+def test_what_is_left_of_a_large_pack_is_written_anew(store: SqliteStore) -> None:
+    keep, drop = value(noise(300_000, 1)), value(noise(900_000, 2))
+    store.commit(SPACE, [drop, keep], moves=[Move(MAIN, None, keep.id)])
+    before = pack_files(store.path)
 
-    store.delete(store.condemn([one.id for one in drop]))
+    store.gc(recent=0)
 
-    (after,) = pack_files(store)
-    assert after not in before
-    assert store.read([one.id for one in keep]) == keep
+    (after,) = pack_files(store.path)
+    assert [after] != before
+    assert 300_000 < after.stat().st_size < 310_000
+    assert read(store, [keep.id]) == [keep]
+    store.close()
+
+
+def test_a_shared_object_stays_as_long_as_one_space_leads_to_it(store: SqliteStore) -> None:
+    point(store, LARGE)
+    store.commit(OTHER_SPACE, [LARGE], moves=[Move(MAIN, None, LARGE.id)])
+
+    store.commit(SPACE, moves=[Move(MAIN, LARGE.id, None)])
+    store.gc(recent=0)
+    assert read(store, [LARGE.id], OTHER_SPACE) == [LARGE]
+
+    store.commit(OTHER_SPACE, moves=[Move(MAIN, LARGE.id, None)])
+    store.gc(recent=0)
+    assert pack_files(store.path) == []
+    assert list(store.scan()) == []
     store.close()
 
 
 def test_a_reader_finds_what_was_moved_meanwhile(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep, drop = value(noise(100_000, 3)), value(noise(200_000, 4))
-    store.commit(SPACE, [keep, drop])
-    collector = SqliteStore(store.path)
-    read_file, moved = packs._read_file, list[int]()
+    keep, drop = value(noise(300_000, 3)), value(noise(900_000, 4))
+    store.commit(SPACE, [keep, drop], moves=[Move(MAIN, None, keep.id)])
+    moved = list[int]()
 
-    def late(path: Path, *rest: object) -> None:
+    def late(path: Path, *how: object, **more: object) -> IO[bytes]:
         if not moved:
             moved.append(1)
-            collector.delete(collector.condemn([drop.id]))
-        read_file(path, *rest)  # type: ignore[arg-type]
+            with SqliteStore(store.path) as collector:
+                collector.gc(recent=0)
+        return open(path, *how, **more)  # type: ignore[call-overload,no-any-return]
 
-    monkeypatch.setattr(packs, "_read_file", late)
+    monkeypatch.setattr(packs, "open", late, raising=False)
 
-    assert store.read([keep.id]) == [keep]
+    assert read(store, [keep.id]) == [keep]
     assert moved
-    collector.close()
     store.close()
 
 
@@ -410,32 +355,31 @@ def test_a_damaged_file_takes_only_its_own_objects(
     store: SqliteStore, harm: Callable[[Path], None]
 ) -> None:
     store.commit(SPACE, [LARGE])
-    (file,) = pack_files(store)
+    (file,) = pack_files(store.path)
     store.commit(SPACE, [LARGER])
     harm(file)
 
     with pytest.raises(DamagedObject) as caught:
-        store.read([LARGER.id, LARGE.id])
+        read(store, [LARGER.id, LARGE.id])
 
     assert caught.value.id == LARGE.id
-    assert store.read([LARGER.id]) == [LARGER]
-    store.commit(SPACE, [LARGE._replace(base=None), *growing(2)])
+    assert read(store, [LARGER.id]) == [LARGER]
     store.close()
 
 
 def test_only_old_files_without_a_pack_are_removed(store: SqliteStore) -> None:
-    store.commit(SPACE, [LARGE])
-    (named,) = pack_files(store)
+    point(store, LARGE)
+    (named,) = pack_files(store.path)
     old, fresh = named.with_name("old.pack"), named.with_name("fresh.pack")
     for path in (old, fresh):
         path.write_bytes(b"left by somebody who was killed")
     for path in (old, named):
         os.utime(path, (1, 1))
 
-    store.delete([])
+    store.gc()
 
-    assert sorted(pack_files(store)) == sorted([named, fresh])
-    assert store.read([LARGE.id]) == [LARGE]
+    assert sorted(pack_files(store.path)) == sorted([named, fresh])
+    assert read(store, [LARGE.id]) == [LARGE]
     store.close()
 
 
@@ -444,16 +388,17 @@ def test_a_writer_that_slept_until_its_file_was_removed_loses_nothing(
 ) -> None:
     write_ahead = packs.write_ahead
 
-    def lost(*given: object) -> packs.Ahead:
+    def lost(*given: object) -> packs.Pack:
         ahead = write_ahead(*given)  # type: ignore[arg-type]
-        ahead.path.unlink()
+        assert ahead.file is not None
+        ahead.file.unlink()
         return ahead
 
     monkeypatch.setattr(packs, "write_ahead", lost)
     point(store, LARGE)
 
-    assert pack_files(store) == []
-    assert store.read([LARGE.id]) == [LARGE]
+    assert pack_files(store.path) == []
+    assert read(store, [LARGE.id]) == [LARGE]
     assert store.ref(SPACE, MAIN) == (MAIN, LARGE.id, 1)
     assert store.commit(SPACE, moves=[Move(MAIN, LARGE.id, None)]).sequence == 2
     store.close()

@@ -25,7 +25,7 @@ from ropewalk.adapters._coherence import (
     written,
 )
 from ropewalk.errors import InvalidInput, VersionConflict
-from ropewalk.store._asynchronous import twin
+from ropewalk.store.asynchronous import twin
 
 
 class CoherenceAdapter(BaseCoherenceAdapter):

@@ -18,7 +18,7 @@ from ropewalk.adapters._coherence import (
 )
 from ropewalk.coherence import Artifact
 from ropewalk.errors import InvalidInput
-from ropewalk.store._asynchronous import twin
+from ropewalk.store.asynchronous import twin
 
 Node = Callable[..., Any]
 

@@ -40,7 +40,7 @@ from ropewalk.coherence._strategies import strategy_for
 from ropewalk.coherence._wishes import EDIT_SECONDS, OnConflict, expect_change
 from ropewalk.errors import InvalidInput
 from ropewalk.store import Store
-from ropewalk.store._asynchronous import Closes, Threads, twin
+from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.tree import ABSENT
 
 if TYPE_CHECKING:

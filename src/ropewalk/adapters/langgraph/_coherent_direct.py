@@ -22,7 +22,7 @@ from ropewalk.coherence._content import Content
 from ropewalk.coherence._protocol import Base, Version
 from ropewalk.coherence._wishes import EDIT_SECONDS, Unwritten
 from ropewalk.errors import NotFound, VersionConflict
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import ABSENT
 
 _STRIPES: Final = 64

@@ -15,7 +15,7 @@ from ropewalk.adapters.langgraph._coherent_lines import Forgotten, Lines
 from ropewalk.adapters.langgraph._store_records import EPOCH
 from ropewalk.coherence import Bound
 from ropewalk.coherence._content import Content
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 _MOST: Final = 10_000
 """How many values are kept; of those that were used longest ago only the versions are."""

@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 from langchain_core.runnables.config import var_child_runnable_config
 
 from ropewalk.adapters.langgraph._coherent_identity import named_agent
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ it will be free in a moment, or only when its holder is done.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -18,12 +19,12 @@ from ropewalk.coherence._grants._hooks import Hooks
 from ropewalk.coherence._grants._reclaiming import holder_of
 from ropewalk.coherence._grants._recovery import Reclaim, silence_of
 from ropewalk.coherence._grants._waiting import Patience
-from ropewalk.coherence._turns import Turns
 from ropewalk.errors import ArtifactHeld, LeaseHeld, LeaseLost, RopewalkError
 from ropewalk.store import LeaseRecord
 
 _MARK: Final = "base-put/"
 """What the client's name begins with in the grants of puts."""
+_PATIENCE_SECONDS: Final = 0.5
 _SILENCES: Final = 1.5
 """How many times as long as a put may be silent it is waited for. One that died is over by then."""
 
@@ -145,6 +146,35 @@ class PutGrants(Grants):
     def _tell_reclaimed(self, reclaim: Reclaim) -> None:
         if not reclaim.instance.startswith(_MARK):  # Of puts, nobody was told that they began.
             self._granting._reclaimed(reclaim)
+
+
+class Turns:
+    """Which thread of this client puts an item next.
+
+    Threads of one client share its name, and so its grants. Whoever waited too long goes
+    without, and a put inside a put of the same thread does not wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, tuple[threading.RLock, int]] = {}
+
+    @contextmanager
+    def turn(self, artifact: str) -> Iterator[None]:
+        """A turn at an artifact, if it comes soon."""
+        with self._lock:
+            mine, users = self._held.get(artifact, (threading.RLock(), 0))
+            self._held[artifact] = mine, users + 1
+        got = mine.acquire(timeout=_PATIENCE_SECONDS)
+        try:
+            yield
+        finally:
+            if got:
+                mine.release()
+            with self._lock:
+                mine, users = self._held.pop(artifact)
+                if users > 1:
+                    self._held[artifact] = mine, users - 1
 
 
 class Waits:

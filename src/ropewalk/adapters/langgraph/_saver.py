@@ -44,8 +44,8 @@ from ropewalk.adapters.langgraph._writing import OnConflict
 from ropewalk.codec import Classes, inspection_codec
 from ropewalk.errors import FormatError, InvalidInput, NotFound
 from ropewalk.store import KVStore, Store
-from ropewalk.store._asynchronous import Threads, twin, twin_iterator
 from ropewalk.store._given import store_of
+from ropewalk.store.asynchronous import Threads, twin, twin_iterator
 
 _ADDRESSED: Final = "__ropewalk_checkpoint"
 """In the config of a run: the checkpoint that its caller asked for by id."""

@@ -13,7 +13,7 @@ from langgraph.store.base import BaseStore
 from ropewalk.adapters.langgraph._store_ops import Plan, planned
 from ropewalk.adapters.langgraph._store_writing import Put
 from ropewalk.adapters.langgraph._vectors import Indexing
-from ropewalk.store._asynchronous import Threads
+from ropewalk.store.asynchronous import Threads
 
 
 class Embedded(NamedTuple):

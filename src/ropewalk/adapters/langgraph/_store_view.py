@@ -13,7 +13,7 @@ from ropewalk.adapters.langgraph._store_records import to_datetime
 from ropewalk.adapters.langgraph._store_snapshot import Snapshot
 from ropewalk.adapters.langgraph._vectors import Indexing, Partitions
 from ropewalk.errors import NotAllowed
-from ropewalk.store._asynchronous import Threads
+from ropewalk.store.asynchronous import Threads
 
 
 class StoreView(Face):

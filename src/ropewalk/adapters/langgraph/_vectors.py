@@ -18,7 +18,7 @@ from langgraph.store.base.embed import ensure_embeddings, get_text_at_path, toke
 
 from ropewalk.adapters.langgraph._store_keys import VECTORS, Name, beginning, to_name
 from ropewalk.errors import InvalidInput
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

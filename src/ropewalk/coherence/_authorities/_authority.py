@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ropewalk.coherence._content import Content
 from ropewalk.coherence._protocol import Version
 from ropewalk.errors import Conflict
-from ropewalk.history.commits import new_write_id
+from ropewalk.history import new_write_id
 from ropewalk.store import Lease, LeaseRecord
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from ropewalk.coherence._content import Content
 from ropewalk.coherence._protocol import Version
 from ropewalk.errors import LeaseHeld, LeaseLost, MissingObjects, NotFound, Rewound
 from ropewalk.store import Lease, LeaseRecord
-from ropewalk.store._forking import whole_after_fork
 from ropewalk.store._leases import LeaseKeeper
+from ropewalk.store.forking import whole_after_fork
 
 if TYPE_CHECKING:
     from ropewalk.timeline import Timeline

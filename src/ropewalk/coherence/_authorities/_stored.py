@@ -21,7 +21,7 @@ from ropewalk.coherence._authorities._names import BRANCH, GRANT, NAME, names_of
 from ropewalk.coherence._content import Content
 from ropewalk.coherence._protocol import Version
 from ropewalk.errors import Conflict, MissingObjects, NotFound, RefMoved, WriteIdReused
-from ropewalk.history.commits import Commits
+from ropewalk.history import Commits, commit_loop
 from ropewalk.store import (
     Fence,
     Lease,
@@ -45,7 +45,6 @@ TENANT: Final = "coherence"
 _DELETED: Final = "deleted"
 _CREATED: Final = "created"
 REPLACED: Final = "replaced"
-_RESENDS: Final = 8
 _REMEMBERED: Final = 65536
 _WRITERS: Final = 64
 _LARGE: Final = 3000
@@ -176,26 +175,28 @@ class StoredAuthority(Authority):
         self, changes: Sequence[Change], agent: str, action: str, sent: Sent | None = None
     ) -> Committed:
         """Make new versions: all or none."""
-        sent = sent or Sent.now()
-        for attempt in range(_RESENDS):
-            drafts = [self._draft(change, agent, sent.moment, attempt > 0) for change in changes]
-            if sent.again and self._is_there(drafts[0]):
+        write_id, moment, again = sent or Sent.now()
+        anew = False
+
+        def attempt() -> Committed:
+            drafts = [self._draft(change, agent, moment, anew) for change in changes]
+            if again and self._is_there(drafts[0]):
                 # Others heard of it when it was made, so its operation need not be found.
                 return Committed(self._versions_of_drafts(drafts), 0)
-            try:
-                operation = self._land(drafts, agent, action, sent.write_id)
-            except WriteIdReused:
-                # It was made before, with more of its objects, or fewer.
-                return self._found(sent.write_id)
-            except RefMoved:
-                raise Moved(self.newest_of([change.artifact for change in changes])) from None
-            except MissingObjects:
-                # Collected since they were written: then everything is sent again.
-                if attempt + 1 == _RESENDS:
-                    raise
-            else:
-                return self._made(drafts, operation)
-        raise AssertionError("a commit is made or raises")
+            return self._made(drafts, self._land(drafts, agent, action, write_id))
+
+        def resend(_: MissingObjects) -> None:
+            nonlocal anew
+            anew = True
+
+        def earlier(error: Conflict | WriteIdReused) -> Committed | None:
+            # It was made before, with more of its objects, or fewer.
+            return self._found(write_id) if isinstance(error, WriteIdReused) else None
+
+        try:
+            return commit_loop(attempt, resend=resend, earlier=earlier)
+        except RefMoved:
+            raise Moved(self.newest_of([change.artifact for change in changes])) from None
 
     def _is_there(self, draft: _Draft) -> bool:
         """Whether a commit is in its artifact's history, however long ago it was made."""
@@ -211,14 +212,20 @@ class StoredAuthority(Authority):
         raise Conflict(f"a commit to {self.space!r} was made, and is too old to be found")
 
     def _land(self, drafts: Sequence[_Draft], agent: str, action: str, write_id: str) -> Operation:
-        changes = [draft.change for draft in drafts]
-        fences = [Fence(names_of(change.artifact).lease, change.token) for change in changes]
-        versions = ",".join([str(draft.commit.generation) for draft in drafts])
+        objects: list[Object] = []
+        needs: list[ObjectId] = []
+        moves, fences, versions = [], [], []
+        for draft in drafts:
+            objects += draft.objects
+            needs += draft.needs
+            moves.append(draft.move)
+            fences.append(Fence(names_of(draft.change.artifact).lease, draft.change.token))
+            versions.append(str(draft.commit.generation))
         return self._commits.land(
-            [one for draft in drafts for one in draft.objects],
-            [one for draft in drafts for one in draft.needs],
-            [draft.move for draft in drafts],
-            {"action": action, "agent": agent, "versions": versions},
+            objects,
+            needs,
+            moves,
+            {"action": action, "agent": agent, "versions": ",".join(versions)},
             write_id=write_id,
             fence=fences,
             step=drafts[0].commit,
@@ -226,12 +233,15 @@ class StoredAuthority(Authority):
 
     def _draft(self, change: Change, agent: str, moment: int, anew: bool) -> _Draft:
         expected, content = change.expected, change.content
-        name = names_of(change.artifact).ref
-        before = None if expected is None else expected.id
+        names = names_of(change.artifact)
+        name, before = names.ref, None if expected is None else expected.id
         writer = self._writers.take(change, anew)
-        written = writer.write(None if content is None else content.fresh())
         extension: dict[str, Any] = {_DELETED: True} if content is None else {}
-        if split_name(name)[1] != change.artifact:
+        if content is None:
+            written = writer.write(None)
+        else:
+            written = writer.write_encoded(content.encoded, content.fresh)
+        if names.branch != change.artifact:
             extension[NAME] = change.artifact
         if expected is not None and not expected.deleted:
             extension[_CREATED] = expected.created
@@ -247,11 +257,9 @@ class StoredAuthority(Authority):
             branch=change.artifact,
             extension=extension,
         )
-        needs = [*written.needs, written.root, *commit.parents]
-        there = {one.id for one in written.objects}
-        needed = [id for id in needs if id not in there]
+        needs = [*written.needs, *commit.parents]
         move = Move(name, before, commit.id)
-        return _Draft(change, commit, [*written.objects, made], needed, move, writer, written)
+        return _Draft(change, commit, [*written.objects, made], needs, move, writer, written)
 
     def _made(self, drafts: Sequence[_Draft], operation: Operation) -> Committed:
         self._commits.remember([draft.commit for draft in drafts])

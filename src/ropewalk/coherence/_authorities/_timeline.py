@@ -13,8 +13,7 @@ from ropewalk.coherence._authorities._stored import REPLACED, TENANT
 from ropewalk.coherence._content import Content
 from ropewalk.coherence._protocol import Version
 from ropewalk.errors import NotFound
-from ropewalk.history import Commit, History
-from ropewalk.history.commits import Commits
+from ropewalk.history import Commit, Commits, History
 from ropewalk.store import MemoryStore, Move, Operation, Store, ref_name, space_name, split_name
 from ropewalk.timeline import BranchInfo, Checkpoint, Timeline, TreeLine
 from ropewalk.timeline.drawing import one_line
@@ -149,7 +148,7 @@ class _VersionHistory(History):
         self.read = whole.read
         self.agent = artifact
         self._ref = names_of(artifact).ref
-        self._commits = _NumberedCommits(whole.store, whole.space)
+        self.commits = _NumberedCommits(whole.store, whole.space)
 
     def branches(self) -> dict[str, ObjectId]:
         """The artifact and its newest version."""

@@ -16,8 +16,8 @@ from ropewalk.coherence._buses._log import LogBus
 from ropewalk.coherence._forking import tell_after_fork
 from ropewalk.errors import RopewalkError
 from ropewalk.store import MemoryStore, Store
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._wrapping import WrapperStore
+from ropewalk.store.forking import freed_after_fork
 
 Receive = Callable[[bytes], None]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ropewalk.coherence._buses._bus import Subscription
 from ropewalk.coherence._buses._exchange import Exchange
 from ropewalk.coherence._forking import tell_after_fork
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 OUTBOX = 4096
 """Messages that wait while the server is away: then the oldest are dropped."""

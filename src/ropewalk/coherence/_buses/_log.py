@@ -15,9 +15,9 @@ from ropewalk.coherence._buses._following import pauses
 from ropewalk.coherence._forking import tell_after_fork
 from ropewalk.errors import FormatError, Rewound, RopewalkError, StoreClosed
 from ropewalk.store import Operation, Store, ref_name
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._names import decode_part
 from ropewalk.store._watching import Patience, watch
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import ObjectId, read_commit
 
 _LOOKS = 1.0  # Seconds after which a thread that follows looks whether it is still wanted.

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ropewalk.errors import InvalidInput, StoreClosed
-from ropewalk.store._asynchronous import Closes, twin
+from ropewalk.store.asynchronous import Closes, twin
 
 if TYPE_CHECKING:
     from ropewalk.coherence._authorities._authority import Authority

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ropewalk.coherence._faces._agents import Agents
-from ropewalk.store._asynchronous import twin
 from ropewalk.store._haste import hasty
+from ropewalk.store.asynchronous import twin
 
 if TYPE_CHECKING:
     from ropewalk.coherence._grants._grant import Grant

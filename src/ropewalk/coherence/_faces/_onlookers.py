@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from ropewalk.coherence._faces._agents import Agents
-from ropewalk.store._asynchronous import twin
+from ropewalk.store.asynchronous import twin
 
 if TYPE_CHECKING:
     from ropewalk.coherence._authorities._authority import ArtifactChange

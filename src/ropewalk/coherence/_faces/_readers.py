@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ropewalk.coherence._faces._agents import Agents, near_twin
 from ropewalk.errors import InvalidInput, NotFound
-from ropewalk.store._asynchronous import twin
 from ropewalk.store._checks import expect, expect_whole
+from ropewalk.store.asynchronous import twin
 
 if TYPE_CHECKING:
     from ropewalk.coherence._artifact import Artifact

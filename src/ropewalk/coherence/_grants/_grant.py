@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropewalk.errors import GrantLost
 from ropewalk.store import Lease
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
     from ropewalk.coherence._grants._holding import Holding

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ropewalk.coherence._client import Client
     from ropewalk.coherence._reading import Reading
-    from ropewalk.store._asynchronous import Threads
+    from ropewalk.store.asynchronous import Threads
 
 
 class Granting:

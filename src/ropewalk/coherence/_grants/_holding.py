@@ -26,7 +26,7 @@ from ropewalk.coherence._grants._recovery import (
 from ropewalk.coherence._steady import steady
 from ropewalk.errors import ArtifactHeld, GrantLost, LeaseHeld, LeaseLost, StoreClosed, Unavailable
 from ropewalk.store import Lease
-from ropewalk.store._asynchronous import Threads
+from ropewalk.store.asynchronous import Threads
 
 _NEVER: Final = float("inf")
 

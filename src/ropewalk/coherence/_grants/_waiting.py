@@ -15,7 +15,7 @@ from ropewalk.errors import ArtifactHeld, LeaseHeld, VersionConflict
 from ropewalk.store._checks import expect_timeout
 
 if TYPE_CHECKING:
-    from ropewalk.store._asynchronous import Threads
+    from ropewalk.store.asynchronous import Threads
 
 R = TypeVar("R")
 

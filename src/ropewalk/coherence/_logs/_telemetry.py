@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from ropewalk.coherence._logs._records import StoreMetricEvent
 from ropewalk.errors import InvalidInput
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 _DEGRADED: Final = "degraded"
 _READ: Final = "get"

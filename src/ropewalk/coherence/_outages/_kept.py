@@ -13,7 +13,7 @@ from ropewalk.coherence._authorities._authority import Sent
 from ropewalk.coherence._content import Content
 from ropewalk.coherence._protocol import Version
 from ropewalk.coherence._wishes import Unwritten, Wanted
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 
 MOST_KEPT: Final = 10_000
 _MOST_BYTES: Final = 64 << 20

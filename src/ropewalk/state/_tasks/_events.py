@@ -47,6 +47,11 @@ class Event:
     """The commit that the step went on from; None if there was none, or in a `Live` state."""
     after: str | None = None
     """The commit that the step made; None in a `Live` state, and before it is made."""
+    at: str | None = None
+    """For what `record` noted in the middle of a task: the commit of what the state held then.
+
+    Empty if that could not be stored. None for all other events.
+    """
     kind: str = ""
     """The name of its class."""
     content: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -54,8 +59,12 @@ class Event:
 
     @property
     def commit_hash(self) -> str | None:
-        """The commit of its step: what the state was after it. The same as `after`."""
-        return self.after
+        """The commit to check out, to see what the state was.
+
+        Of what `record` noted in the middle of a task: what the task held at that moment. Of
+        any other event: what the state was after its step.
+        """
+        return self.after if self.at is None else self.at or None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +129,7 @@ def make_record(
     run: str = "",
     parent: str = "",
     namespace: tuple[str, ...] = (),
+    at: str | None = None,
 ) -> dict[str, Any]:
     """The plain dict that is stored for an event. What is empty is left out."""
     about = {"task": task, "run": run, "parent": parent, "namespace": list(namespace)}
@@ -127,6 +137,7 @@ def make_record(
         "kind": kind.__name__,
         "time": datetime.now(UTC),
         **{name: value for name, value in about.items() if value},
+        **({} if at is None else {"at": at}),
         "content": {name: to_plain(value) for name, value in content.items()},
     }
 
@@ -148,6 +159,7 @@ def event_of(recorded: Recorded) -> Event:
         namespace=_names(record.get("namespace")),
         before=recorded.before,
         after=recorded.after,
+        at=_text(record["at"]) if "at" in record else None,
         kind=_text(kind) or "Event",
         content=read,
         **{name: value for name, value in read.items() if name in own},

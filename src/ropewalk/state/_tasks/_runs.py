@@ -45,7 +45,9 @@ class Run:
         """Record an event of this call."""
         self.note_on(self.state, kind, content)
 
-    def note_on(self, state: State, kind: type[Event], content: Mapping[str, Any]) -> None:
+    def note_on(
+        self, state: State, kind: type[Event], content: Mapping[str, Any], at: str | None = None
+    ) -> None:
         """Record an event of this call with a state, which may be another one."""
         record = make_record(
             kind,
@@ -54,6 +56,7 @@ class Run:
             run=self.id,
             parent=self._parent,
             namespace=self._namespace,
+            at=at,
         )
         state.note(record)
         if state is self.state:
@@ -119,16 +122,19 @@ def current_state() -> State:
 def record(name: str, /, *, state: State | None = None, **data: Any) -> None:
     """Record an `ActionEvent` of your own in the task that runs here.
 
-    `record("searched", query="x", hits=3)` is kept with the state of the task. Outside
-    of a task, say where with `state=`; else `NotFound` is raised. What cannot be stored
-    is described.
+    `record("searched", query="x", hits=3)` is kept with the state of the task. What the
+    state holds at this moment can be checked out by the event's `commit_hash`: if it changed
+    since the last commit, it is stored now. Outside of a task, say where with `state=`; else
+    `NotFound` is raised. What cannot be stored is described.
     """
     if not isinstance(name, str) or not name:
         raise InvalidInput(f"the name of an action is a text that says what it was, not {name!r}")
     run = _running.get()
     content = {"name": name, "data": data}
     if run is not None:
-        run.note_on(run.state if state is None else state, ActionEvent, content)
+        own = state is None or state is run.state
+        target = run.state if state is None else state
+        run.note_on(target, ActionEvent, content, target._moment(name) if own else None)
     elif state is not None:
         state.note(make_record(ActionEvent, content, namespace=getattr(state, "place", ())))
     else:

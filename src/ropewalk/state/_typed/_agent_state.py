@@ -12,8 +12,8 @@ from ropewalk.state._typed._content import ContentRef, checkpoint_form, read_pla
 from ropewalk.state._typed._fields import UNSET, Declared, StateField, declare
 from ropewalk.state._typed._holding import Change, Content, renew, store_changes
 from ropewalk.state._typed._runtime import Runtime, runtime_for, saying
-from ropewalk.store._asynchronous import Threads, twin
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.asynchronous import Threads, twin
+from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
     from ropewalk.store import KVStore, Store

@@ -10,9 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from ropewalk.errors import RefMoved
 from ropewalk.history import Pin
-from ropewalk.history.commits import PIN, Backoff, Commits
+from ropewalk.history.commits import PIN, Commits, commit_loop, looks_itself
 from ropewalk.state._typed._healing import heal
 from ropewalk.store import Move, Ref, Store, ref_name
 from ropewalk.store._contents import drop_expired, hash_of
@@ -42,8 +41,9 @@ def keep(store: Store, contents: Sequence[Kept], expires_at: int | None, slack: 
     Raises `MissingObjects` if something that a content needs is gone: it must be
     written anew, whole.
     """
-    commits, backoff = Commits(store, CONTENT), Backoff()
-    while True:
+    commits = Commits(store, CONTENT)
+
+    def attempt() -> None:
         moves: list[Move] = []
         step: Commit | None = None
         objects: list[Object] = []
@@ -62,28 +62,24 @@ def keep(store: Store, contents: Sequence[Kept], expires_at: int | None, slack: 
             needs += [*one.needs, one.root]
         if not moves and not objects:
             return
-        try:
-            sending, needed = _unknown(store, objects, needs)
-            commits.land(sending, needed, moves, {"action": "pin"}, share=True, step=step)
-        except RefMoved:
-            backoff.wait()
-        else:
-            return
+        sending, needed = _unknown(store, objects, needs)
+        commits.land(sending, needed, moves, {"action": "pin"}, share=True, step=step)
+
+    commit_loop(attempt, look=looks_itself)
 
 
 def drop(store: Store, root: ObjectId) -> bool:
     """Drop the pin of a content; False if there was none."""
-    commits, backoff = Commits(store, CONTENT), Backoff()
-    while True:
+    commits = Commits(store, CONTENT)
+
+    def attempt() -> bool:
         found = store.ref(CONTENT, ref_name(PIN, root.hex()))
         if found is None:
             return False
-        try:
-            commits.land((), (), [Move(found.name, found.target, None)], {"action": "unpin"})
-        except RefMoved:
-            backoff.wait()
-        else:
-            return True
+        commits.land((), (), [Move(found.name, found.target, None)], {"action": "unpin"})
+        return True
+
+    return commit_loop(attempt, look=looks_itself)
 
 
 def prune_expired(backend: Store, now: int | None = None) -> list[str]:

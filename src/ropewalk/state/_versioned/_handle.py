@@ -18,13 +18,13 @@ from ropewalk.errors import (
     RopewalkError,
     Unavailable,
 )
-from ropewalk.history import Commit, History, StepFields
+from ropewalk.history import Aside, Commit, History, StepFields
 from ropewalk.history.commits import new_write_id
 from ropewalk.history.merging import Merging, merge_late, reading_too, removed
 from ropewalk.history.object_cache import RecentObjects
 from ropewalk.state._versioned._reconciling import Reconciler
 from ropewalk.state._versioned._shelves import At, Shelves, inside
-from ropewalk.store import REMEMBERED_WRITES
+from ropewalk.store import ref_name
 from ropewalk.tree import (
     ABSENT,
     CannotMerge,
@@ -41,6 +41,8 @@ from ropewalk.tree import (
 from ropewalk.tree._map_writer import Draft, Kept, MapWriter, Slot
 
 _RESENDS: Final = 3
+MOMENT: Final = "moment"
+"""The kind of the refs that keep what a task held in its middle."""
 
 
 class Sent(NamedTuple):
@@ -89,6 +91,8 @@ class Handle:
         self.commit = commit
         self.noted: list[Mapping[str, Any]] = []
         self._sent: Sent | None = None
+        self._aside: Aside | None = None
+        """The last moment that was kept on the way to the next commit."""
         self._recent = RecentObjects(self.history.read)
         self._writer = MapWriter(self.history.codec, self._recent.read)
         self.shelves = Shelves(self._writer, self.root)
@@ -127,6 +131,22 @@ class Handle:
             before, read = empty.root, reading_too(read, empty.objects)
         return list(diff(before, draft.edited.root, read, codec=self.history.codec))
 
+    def moment(self, what: str) -> Commit:
+        """The commit of what is held now; off the branch, unless nothing changed.
+
+        The next commit comes from it. If there is none, because what was held is dropped,
+        its own ref keeps it.
+        """
+        draft, last = self.draft(), self._aside
+        for known in (self.commit, None if last is None else last.commit):
+            if known is not None and known.root == draft.edited.root:
+                return known
+        ref = ref_name(MOMENT, new_write_id()) if last is None else last.ref
+        self._aside = None  # If no answer comes, it is not known where the ref is.
+        kept = self.branch.keep_aside(ref, draft.edited, self.commit, last, description=what)
+        self._aside = kept
+        return kept.commit
+
     # Committing.
 
     def land(
@@ -155,6 +175,7 @@ class Handle:
                     mergers=mergers,
                     exclusive=exclusive,
                     write_id=id,
+                    after=self._aside,
                     **about,
                 )
             except MissingObjects as error:
@@ -187,11 +208,11 @@ class Handle:
         """Find out whether a commit that was interrupted, or got no answer, was made."""
         if self._sent is None:
             return False
-        made = self.branch._made(self._sent.write_id, REMEMBERED_WRITES)
+        made = self.branch.find_write(self._sent.write_id)
         if made is None:
             self._sent = None
             return False
-        self._accept(self._sent, self.branch._target(made), mergers)
+        self._accept(self._sent, made, mergers)
         return True
 
     def _accept(self, sent: Sent, commit: Commit, mergers: Mergers) -> None:
@@ -210,7 +231,7 @@ class Handle:
             self._rebase(edited.root, edited.objects, self.draft(), commit, rules)
         stored = {id(record) for record in sent.noted}
         self.noted = [record for record in self.noted if id(record) not in stored]
-        self._sent = None
+        self._sent = self._aside = None
         self.shelves.tidy()
 
     def _append(self, base: Any, ours: Any, theirs: Any) -> Any:
@@ -259,7 +280,7 @@ class Handle:
         read = reading_too(self._recent.read, [*objects, *draft.edited.objects])
         merged = Edited(head.root, [], [])
         if draft.edited.root != base and (base is not None or self.shelves.holds_something()):
-            how = Merging(self.history._commits.find, read, mergers, self.history.codec)
+            how = Merging(self.history.commits.find, read, mergers, self.history.codec)
             merged = merge_late(base, draft.edited.root, head.root, how)
         turns = self._turns(draft, head.root, merged, read)
         reconciler = Reconciler(self.history.codec)
@@ -333,3 +354,4 @@ class Handle:
             else:
                 slot.value, slot.given = value, ABSENT
         self.noted = saved.noted
+        self._aside = None

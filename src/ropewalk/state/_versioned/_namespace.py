@@ -76,6 +76,9 @@ class Namespace(State):
         """Keep the record of an event with the whole state."""
         self.state.note(event)
 
+    def _moment(self, what: str) -> str | None:
+        return self.state._moment(what)
+
     def records(self, limit: int | None = None) -> Iterator[Recorded]:
         """The records of events of the whole state, newest first."""
         return self.state.records(limit)

@@ -27,9 +27,9 @@ from ropewalk.state._versioned._namespace import Namespace, place_of
 from ropewalk.state._versioned._shelves import Place, inside
 from ropewalk.store import Store, space_name, split_name
 from ropewalk.store import open as open_store
-from ropewalk.store._asynchronous import Threads, twin
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._given import store_of
+from ropewalk.store.asynchronous import Threads, twin
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import Change, Mergers
 
 if TYPE_CHECKING:
@@ -265,8 +265,10 @@ class Versioned(State):
             yield
 
     def _rules(self, mergers: Mergers | None) -> Mergers:
+        if mergers is None:
+            return self._mergers  # They were checked when they were given.
         check_mergers(mergers, self.codec)
-        return {**self._mergers, **(mergers or {})}
+        return {**self._mergers, **mergers}
 
     # Others.
 
@@ -444,6 +446,11 @@ class Versioned(State):
         with self._lock:
             # A copy: what happened does not change any more.
             self._handle.noted.append(self.codec.decode(encoded))
+
+    def _moment(self, what: str) -> str | None:
+        with self._lock, suppress(RopewalkError):
+            return self._handle.moment(what).id.hex()
+        return ""
 
     def records(self, limit: int | None = None) -> Iterator[Recorded]:
         """The records of events, newest first: those not committed, then commit by commit."""

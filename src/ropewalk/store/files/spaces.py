@@ -271,8 +271,8 @@ class Spaces:
         folder = space_folder(self._folder, name)
         with self.looking(name) as space:
             now = space.packing
-            if (now.packed, now.epoch) != (last, epoch):
-                return False
+            if now.packed > last or now.epoch != epoch:
+                return False  # What came since was packed, and is not looked at.
             before = space.segments() if replaced else []
             noted = space.packed_names()
         if not all((folder / one.file).exists() for one in replaced):

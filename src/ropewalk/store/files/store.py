@@ -39,7 +39,6 @@ from ropewalk.store._records import (
     View,
 )
 from ropewalk.store._system_errors import no_store, system_errors
-from ropewalk.store._turns import BRANCH_NEXT, BRANCH_TURN, Turn
 from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.files import documents, paths
 from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
@@ -56,7 +55,7 @@ T = TypeVar("T")
 
 _LINE_BYTES: Final = 512  # About what a record takes in its log, beside its frame.
 _OURS: Final = {
-    LOCK, TURN, paths.HEADER, paths.OBJECTS, paths.SPACES, paths.NEW, BRANCH_TURN, BRANCH_NEXT,
+    LOCK, TURN, paths.HEADER, paths.OBJECTS, paths.SPACES, paths.NEW,
 }  # fmt: skip
 
 
@@ -226,7 +225,7 @@ class FileStore(LogStore):
         with self._lock.using(), system_errors(self.path):
             staged = self._stage(batch) if batch.shared else {}
             cache = self._space(batch.space)
-            dictionary, known = cache.dictionary(cache.last + 1)
+            dictionary, known = cache.dictionary()
             frame = batch.frame(known)
             try:
                 with self._writing() as lock:
@@ -235,7 +234,8 @@ class FileStore(LogStore):
                 self._disk.discard([path for path in staged.values() if path.exists()])
         if batch.recorded is None:
             self._landed(batch, operation.sequence)
-            self._listeners.wake(batch.space)
+            if self._listeners.wakes:
+                self._listeners.wake(batch.space)
             self._watch_tail(cache, batch.space, operation.sequence, size)
         return operation
 
@@ -380,9 +380,6 @@ class FileStore(LogStore):
             self._expect_there()
             return self._log.names(prefix)
 
-    def _turns(self) -> tuple[Turn, Turn]:
-        return Turn(self.path / BRANCH_TURN), Turn(self.path / BRANCH_NEXT)
-
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Wakes for what this store object commits; what others commit is looked for."""
         return self._listeners.add(space, wake)
@@ -448,8 +445,8 @@ class FileStore(LogStore):
             self._expect_there()
             segments = [self._log.write_segment(space, one) for one in found.replaced]
             with self._writing() as lock, self._changing(lock, space):
-                rows = self._rows(space, found.last + 1, self._span(space)[1])
-                since = self._decode(space, rows, keep=False)
+                rows = self._rows(space, found.last // GROUP * GROUP + 1, self._span(space)[1])
+                since = [one for one in self._decode(space, rows) if one.sequence > found.last]
                 done = not touches(since, found.dead, gone) and self._log.replace(
                     space, found.epoch, found.last, segments, found.named | names_of(since)
                 )

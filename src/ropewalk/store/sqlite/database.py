@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ropewalk.errors import Corrupt, NotAllowed, StoreClosed, Unavailable
-from ropewalk.store._forking import freed_after_fork
 from ropewalk.store._system_errors import too_busy
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.sqlite.errors import is_busy, translated
 from ropewalk.store.sqlite.forks import FORKS
 
@@ -176,7 +176,9 @@ class Database:
             db.execute("COMMIT")
             if leader.through:
                 db.execute(self._usual)
-            sound = not any(isinstance(one.error, sqlite3.Error) for one in (leader, *others))
+            sound = True
+            for one in (leader, *others):
+                sound = sound and not isinstance(one.error, sqlite3.Error)
         except sqlite3.Error as error:
             if not others:
                 raise

@@ -218,6 +218,3 @@ def batched(ids: Iterable[ObjectId]) -> Iterator[list[ObjectId]]:
     remaining = iter(ids)
     while some := list(islice(remaining, _AT_A_TIME)):
         yield some
-
-
-

@@ -22,10 +22,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from hashlib import sha256
 from typing import Final
-
-import ormsgpack
 
 from ropewalk.errors import Corrupt, FormatError, NewerFormat
 from ropewalk.store._records import Header, decode_header, encode_header
@@ -164,15 +161,6 @@ def read_header(db: sqlite3.Connection) -> Header:
             "the list of spaces is damaged: rows of it are gone. Restore the store from a copy."
         )
     return header
-
-
-def mark(*row: object) -> int:
-    """The checksum of a row."""
-    return int.from_bytes(sha256(ormsgpack.packb(row)).digest()[:7], "big")
-
-
-MARKS: Final = 1 << 56
-"""Sums of marks are modulo this."""
 
 
 def find_damage(db: sqlite3.Connection) -> list[str]:

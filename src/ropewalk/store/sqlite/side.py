@@ -32,7 +32,7 @@ from ropewalk.errors import (
     StoreClosed,
     Unavailable,
 )
-from ropewalk.store._forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.sqlite.database import Database
 
 R = TypeVar("R")

@@ -6,9 +6,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import ClassVar, Final, Literal
+
+import ormsgpack
 
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotAllowed, RefMoved
 from ropewalk.store._aside import Scratch, TextIndex
@@ -35,7 +38,7 @@ from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal
 from ropewalk.store.sqlite.database import DATABASE, Database
 from ropewalk.store.sqlite.errors import translated
-from ropewalk.store.sqlite.schema import LAST, MARKS, SEQUENCE_BITS, STEP_COLUMNS, mark
+from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS
 from ropewalk.store.sqlite.scratch import SqliteScratch
 from ropewalk.store.sqlite.search_index import SqliteTextIndex
 from ropewalk.store.sqlite.side import SideFile
@@ -43,6 +46,9 @@ from ropewalk.tree._objects import ObjectId
 
 RELAXED: Final = "store.relaxed"
 """An empty file that marks a store once written without syncing, where a torn log is no proof."""
+
+MARKS: Final = 1 << 56
+"""Sums of marks are modulo this."""
 
 AFTER_NAMES: Final = "\x7f"  # Greater than every character of a name.
 
@@ -264,7 +270,8 @@ class SqliteStore(LogStore):
             raise
         if batch.recorded is None:
             self._landed(batch, operation.sequence)
-            self._listeners.wake(batch.space)
+            if self._listeners.wakes:
+                self._listeners.wake(batch.space)
             self._watch_tail(cache, batch.space, operation.sequence, len(frame))
         elif pack is not None and pack.file is not None:
             self._disk.discard([pack.file])
@@ -313,7 +320,8 @@ class SqliteStore(LogStore):
             raise Moved(epoch)
         if batch.missing:
             raise MissingObjects(sorted(batch.missing))
-        self._check_shared(db, batch)
+        if batch.names:
+            self._check_shared(db, batch)
         sequence = last + 1
         assert sequence <= LAST
         if dictionary is not None and not (
@@ -337,7 +345,8 @@ class SqliteStore(LogStore):
             )
         for name, before, after in moves:
             digest = self._move(db, number, name, before, after, sequence, digest)
-        self._add_shared(db, number, batch, pack)
+        if batch.shared or batch.names:
+            self._add_shared(db, number, batch, pack)
         step = batch.step
         if step is None:
             said: tuple[object, ...] = (None, None, batch.time, None, None, None, None, None)
@@ -436,10 +445,9 @@ class SqliteStore(LogStore):
 
     def _check_shared(self, db: sqlite3.Connection, batch: Append) -> None:
         """Raise `MissingObjects` if something that is led to by its hash is not there any more."""
-        if batch.names:
-            gone = batch.names - packs.present(db, batch.names)
-            if gone:
-                raise MissingObjects(sorted(gone))
+        gone = batch.names - packs.present(db, batch.names)
+        if gone:
+            raise MissingObjects(sorted(gone))
 
     def _add_shared(
         self, db: sqlite3.Connection, number: int, batch: Append, pack: packs.Pack | None
@@ -727,12 +735,17 @@ class SqliteStore(LogStore):
 
     # Segments and collection.
 
-    def _settle(self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
+    def _settle(
+        self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]
+    ) -> bool:
         def work(db: sqlite3.Connection) -> bool:
             number = self._number(db, space)
             if number is None:
                 return False
-            low, high = number << SEQUENCE_BITS | packed.first, number << SEQUENCE_BITS | packed.last
+            low, high = (
+                number << SEQUENCE_BITS | packed.first,
+                number << SEQUENCE_BITS | packed.last,
+            )
             found = db.execute(
                 "SELECT count(*), (SELECT refs FROM tail WHERE key = ?) FROM tail "
                 "WHERE key BETWEEN ? AND ?",
@@ -740,10 +753,9 @@ class SqliteStore(LogStore):
             ).fetchone()
             if found[0] != packed.last - packed.first + 1:
                 return False
-            if packed.last % GROUP and db.execute(
-                "SELECT 1 FROM tail WHERE key = ?", (high + 1,)
-            ).fetchone():
-                return False  # It may lean on what would go.
+            # A record that came since may lean on the last one, if that does not end its group.
+            if packed.last % GROUP and _tail_rows(db, number, packed.last + 1, packed.last + 1):
+                return False
             db.execute(
                 "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
                 (high, packed.first, found[1], packed.head, packed.data),
@@ -862,6 +874,11 @@ class SqliteStore(LogStore):
 
     def _disk_bytes(self) -> int:
         return folder_bytes(self.path)
+
+
+def mark(*row: object) -> int:
+    """The checksum of a row."""
+    return int.from_bytes(sha256(ormsgpack.packb(row)).digest()[:7], "big")
 
 
 def has_bytes(file: Path) -> bool:
