@@ -265,21 +265,21 @@ class Spaces:
         return True
 
     def replace(
-        self, name: str, epoch: int, last: int, replaced: Sequence[Listed], named: set[ObjectId]
+        self, name: str, epoch: int, replaced: Sequence[Listed], named: set[ObjectId]
     ) -> bool:
-        """Swap segments for others, and raise the epoch; False if the space is not as it was."""
+        """Swap segments for others, and raise the epoch; False if another one did."""
         folder = space_folder(self._folder, name)
         with self.looking(name) as space:
             now = space.packing
-            if now.packed > last or now.epoch != epoch:
-                return False  # What came since was packed, and is not looked at.
+            if now.epoch != epoch:
+                return False
             before = space.segments() if replaced else []
             noted = space.packed_names()
         if not all((folder / one.file).exists() for one in replaced):
             return False
         changed = {one.last: one for one in replaced}
         old = [one for one in before if one.last in changed]
-        if [(one.first, one.last) for one in old] != [(one.first, one.last) for one in replaced]:
+        if {(one.first, one.last) for one in old} != {(one.first, one.last) for one in replaced}:
             return False
         generation = now.generation + 1
         fresh = now._replace(generation=generation, epoch=epoch + 1)

@@ -46,7 +46,7 @@ from ropewalk.store.files.objects import Objects, frame_of
 from ropewalk.store.files.space import Space, commit_name, key_name
 from ropewalk.store.files.spaces import Spaces
 from ropewalk.store.log import Append, LogStore, Moved, Row
-from ropewalk.store.record import GROUP, Place, same_group
+from ropewalk.store.record import GROUP, Place, Record, same_group
 from ropewalk.store.segment import Packed
 from ropewalk.store.usage import Usage, folder_bytes
 from ropewalk.tree._objects import Object, ObjectId
@@ -445,14 +445,21 @@ class FileStore(LogStore):
             self._expect_there()
             segments = [self._log.write_segment(space, one) for one in found.replaced]
             with self._writing() as lock, self._changing(lock, space):
-                rows = self._rows(space, found.last // GROUP * GROUP + 1, self._span(space)[1])
-                since = [one for one in self._decode(space, rows) if one.sequence > found.last]
+                since = self._records_after(space, found.last)
                 done = not touches(since, found.dead, gone) and self._log.replace(
-                    space, found.epoch, found.last, segments, found.named | names_of(since)
+                    space, found.epoch, segments, found.named | names_of(since)
                 )
             if not done:
                 self._log.discard(space, segments)
         return done
+
+    def _records_after(self, space: str, sequence: int) -> list[Record]:
+        found: list[Record] = []
+        last = self._span(space)[1]
+        while sequence < last:
+            found += [one for one in self._stretch(space, last) if one.sequence > sequence]
+            last = min([one.sequence for one in found]) - 1
+        return found
 
     def _names_more(self, space: str, named: set[ObjectId]) -> bool:
         return self._ask(space, lambda found: not found.packed_names() <= named)
