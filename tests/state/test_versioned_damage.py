@@ -24,7 +24,7 @@ from ropewalk.store import FileStore, SqliteStore, Store
 from ropewalk.tree import ObjectId
 from ropewalk.tree._parts import linked
 from tests.state.large import messages, sentence
-from tests.store.test_files import FileContract
+from tests.store.files.contract import FileContract
 from tests.store.test_sqlite import SqliteContract
 
 Engine: TypeAlias = type[SqliteStore | FileStore]

@@ -1,9 +1,14 @@
+"""The contract of stores on plain files, also where they do early what they do late."""
+
 from __future__ import annotations
+
 from pathlib import Path
+
 import pytest
+
 from ropewalk.store import FileStore
 from ropewalk.testing._stores._base import Opener
-from tests.store.files_contract import EagerFileStore, FileContract
+from tests.store.files.contract import EagerFileStore, FileContract
 
 
 class TestFileStore(FileContract):
