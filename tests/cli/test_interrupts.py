@@ -58,7 +58,7 @@ def test_an_interrupt_while_the_program_is_imported_says_nothing(
 
 
 def test_an_interrupt_while_a_command_imports_what_it_needs_is_told(page: Path) -> None:
-    code, said = interrupted_at("ropewalk.store._sqlite", PROGRAM, page)
+    code, said = interrupted_at("ropewalk.store.sqlite.store", PROGRAM, page)
 
     assert (code, said) == (130, "Interrupted. What was finished before stays.\n")
     assert here("check").code == 0

@@ -40,6 +40,24 @@ def test_a_search_gives_what_was_written_latest_first(core: CoherenceCore) -> No
     assert {one.source for one in found} == {"search"}
 
 
+@pytest.mark.parametrize("way", ["write", "delete"])
+def test_what_an_agent_writes_while_it_searches_is_newer_than_what_it_finds(
+    core: CoherenceCore, way: str
+) -> None:
+    core.write("planner", "plan", {"n": 1})
+
+    def meanwhile(_: object) -> bool:
+        core.write("planner", "plan", {"n": 2})
+        if way == "delete":
+            core.delete("planner", "plan")
+        return True
+
+    core.search("planner", where=meanwhile)
+    core.write("planner", "plan", {"n": 3})
+
+    assert core.read("reviewer", "plan").value == {"n": 3}
+
+
 def test_a_page_counts_what_passes(core: CoherenceCore) -> None:
     for number in range(10):
         core.write("planner", f"n{number}", number)

@@ -11,6 +11,8 @@ Pieces: TypeAlias = Mapping[str, bytes]
 
 STEP: Final = 64
 """In a long campaign, every so many bytes are damaged."""
+LOG_FRAME: Final = 24 + 1024
+"""The bytes of a frame in SQLite's log."""
 
 
 class Harm(NamedTuple):
@@ -75,6 +77,30 @@ def names(pieces: Pieces, chosen: Sequence[str], random: Random, every: bool) ->
             yield Harm(f"{name}: the name at byte {found.start()}", {name: bytes(data)})
 
 
+def folders(pieces: Pieces, chosen: Sequence[str], random: Random, every: bool) -> Iterator[Harm]:
+    """All that is in the folder of a piece is gone."""
+    for name in _names(chosen, random):
+        folder = name.rpartition("/")[0] + "/"
+        gone = [one for one in pieces if one.startswith(folder)]
+        yield Harm(f"{folder}: deleted", dict.fromkeys(gone))
+
+
+def commits(pieces: Pieces, chosen: Sequence[str], random: Random, every: bool) -> Iterator[Harm]:
+    """In a log of SQLite, one bit of the frame that ends the transaction before the last."""
+    for name in _names(chosen, random):
+        end = log_ends(pieces[name])[-2]
+        for place in range(end - LOG_FRAME, end, STEP):
+            data = bytearray(pieces[name])
+            data[place] ^= 1 << random.randrange(8)
+            yield Harm(f"{name}: byte {place}, in a frame that commits", {name: bytes(data)})
+
+
+def log_ends(log: bytes) -> list[int]:
+    """Where the transactions in a log of SQLite end."""
+    frames = range(32, len(log), LOG_FRAME)
+    return [at + LOG_FRAME for at in frames if any(log[at + 4 : at + 8])]
+
+
 def kind(name: str) -> str:
     """What may be mistaken for each other: columns of a table, or any files."""
     return name.partition("|")[0] if "|" in name else ""
@@ -88,7 +114,11 @@ KINDS: Final[Mapping[str, Callable[[Pieces, Sequence[str], Random, bool], Iterat
     "garbage": garbage,
     "swaps": swaps,
     "names": names,
+    "folders": folders,
+    "commits": commits,
 }
+SPECIAL: Final = frozenset({"names", "folders", "commits"})
+"""Those that are only for what is known not to be noticed."""
 
 
 def _names(chosen: Sequence[str], random: Random) -> list[str]:

@@ -14,6 +14,7 @@ import psycopg
 import redis
 
 from ropewalk.store import CachedStore, FileStore, PostgresStore, RedisStore, SqliteStore, Store
+from tests.damage.harm import LOG_FRAME, log_ends
 from tests.damage.sample import MOST_BYTES, fill
 from tests.store.s3_memory import MemoryBucket, MemoryS3Store
 
@@ -89,21 +90,15 @@ class Files(Medium):
 class KilledWriter(Files):
     """An embedded store whose writer was killed: all of it is in SQLite's log."""
 
-    _FRAME = 24 + 1024
-
     def __init__(self, folder: Path) -> None:
         super().__init__(SqliteStore, folder, lambda name: name == "store.db-wal", killed=True)
         self._log = self.pieces["store.db-wal"]
 
     def is_lost(self, harm: Mapping[str, bytes | None]) -> bool:
         """A bad frame in the last transaction, or at the end of the one before, is a torn end."""
-        frames = range(32, len(self._log), self._FRAME)
-        ends = [at + self._FRAME for at in frames if any(self._log[at + 4 : at + 8])]
+        sure = log_ends(self._log)[-2] - 2 * LOG_FRAME
         data = harm["store.db-wal"]
-        return (
-            data is not None
-            and data[: ends[-2] - 2 * self._FRAME] == self._log[: ends[-2] - 2 * self._FRAME]
-        )
+        return data is not None and data[:sure] == self._log[:sure]
 
 
 class SqliteRows(Medium):

@@ -9,7 +9,7 @@ import pytest
 
 from ropewalk import Timeline, Versioned
 from ropewalk.store import Store
-from ropewalk.store import _sqlite_packs as packs
+from ropewalk.store.sqlite import packs
 from ropewalk.testing._stores._base import noise
 from ropewalk.threads import Message, ThreadCheckpointer
 

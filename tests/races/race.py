@@ -63,6 +63,14 @@ class Race:
             self.save(task.result)
 
 
+def history(race: Race) -> None:
+    space = ropewalk.History(race.store, "team/agent", codec=ropewalk.Codec(types=TYPES))
+    branch = space.open()
+    race.run(lambda: branch.commit(race.world.value))
+    for commit in race.saved:
+        check_world(space.value(commit))
+
+
 def timeline(race: Race) -> None:
     one = ropewalk.Timeline("agent", store=race.store, codec=ropewalk.Codec(types=TYPES))
     race.run(lambda: one.checkpoint(race.world.value).id)
@@ -85,6 +93,17 @@ def versioned(race: Race) -> None:
     state = ropewalk.Versioned(race.store, types=TYPES)
     state.update(race.world.value)
     race.run(state.commit)
+    check_versions(race, state)
+
+
+def versioned_async(race: Race) -> None:
+    state = ropewalk.Versioned(race.store, types=TYPES)
+    state.update(race.world.value)
+    asyncio.run(race.arun(state.acommit))
+    check_versions(race, state)
+
+
+def check_versions(race: Race, state: ropewalk.Versioned) -> None:
     for id in race.saved:
         if id is not None:
             check_world(dict(state.checkout(id)))
@@ -123,21 +142,41 @@ def threads_async(race: Race) -> None:
         check_world(step.state["state"])
 
 
-def typed(race: Race) -> None:
-    class Held(ropewalk.AgentState):
-        small: ropewalk.Inline[dict[str, Any]]
-        world: ropewalk.Externalized[dict[str, Any]]
+class Held(ropewalk.AgentState):
+    small: ropewalk.Inline[dict[str, Any]]
+    world: ropewalk.Externalized[dict[str, Any]]
 
-    runtime = ropewalk.create_runtime(
+
+def runtime_of(race: Race) -> Any:
+    return ropewalk.create_runtime(
         backend=race.store, codec=ropewalk.Codec(types=TYPES), inline_threshold_bytes=1 << 20
     )
 
+
+def typed(race: Race) -> None:
+    runtime = runtime_of(race)
+
     def save() -> Any:
         value = race.world.value
-        held = Held(runtime=runtime, small=value["pair"], world=value)
-        return held.to_checkpoint_dict()
+        return Held(runtime=runtime, small=value["pair"], world=value).to_checkpoint_dict()
 
     race.run(save)
+    check_held(race, runtime)
+
+
+def typed_async(race: Race) -> None:
+    runtime = runtime_of(race)
+
+    async def save() -> Any:
+        held, value = Held(runtime=runtime), race.world.value
+        await held.aassign(small=value["pair"], world=value)
+        return await held.ato_checkpoint_dict()
+
+    asyncio.run(race.arun(save))
+    check_held(race, runtime)
+
+
+def check_held(race: Race, runtime: Any) -> None:
     for found in race.saved:
         held = Held.from_checkpoint_dict(found, runtime=runtime)
         assert held.small["a"] == held.small["b"]
@@ -160,6 +199,17 @@ def coherence(race: Race) -> None:
             check_world(step.state)
 
 
+def coherence_async(race: Race) -> None:
+    with CoherenceCore(race.store, codec=ropewalk.Codec(types=TYPES)) as core:
+
+        async def save() -> Any:
+            return (await core.awrite("agent", "plan", race.world.value)).version
+
+        asyncio.run(race.arun(save))
+        for step in core.history("plan").history(limit=None):
+            check_world(step.state)
+
+
 def coherence_in_memory(race: Race) -> None:
     with CoherenceCore(codec=ropewalk.Codec(types=TYPES)) as core:
         coherence_of(core, race)
@@ -168,14 +218,18 @@ def coherence_in_memory(race: Race) -> None:
 FACES: dict[str, Callable[[Race], None]] = {
     one.__name__: one
     for one in (
+        history,
         timeline,
         timeline_async,
         versioned,
+        versioned_async,
         versioned_in_one_key,
         threads,
         threads_async,
         typed,
+        typed_async,
         coherence,
+        coherence_async,
         coherence_in_memory,
     )
 }

@@ -18,7 +18,7 @@ from ropewalk.codec._opened import close_sequence
 from ropewalk.errors import UndeclaredClass
 from ropewalk.store import Move, ref_name, space_name
 from ropewalk.tree import Kind, Object, ObjectId, make_commit, make_object, read_commit
-from ropewalk.tree._layout import ITEMS, PAIRS, Entry, Root, index_entry
+from ropewalk.tree.nodes import ITEMS, PAIRS, Entry, Root, index_entry
 
 SPACE = space_name("test", "values")
 MAIN = ref_name("branch", "main")

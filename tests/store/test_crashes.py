@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias
 import pytest
 
 from ropewalk.errors import RopewalkError
-from ropewalk.store import FileStore, SqliteStore
-from ropewalk.store import log, packer
+from ropewalk.store import FileStore, SqliteStore, log, packer
 from ropewalk.store.sqlite import database, packs
 from ropewalk.testing import Journal, RecordingFilesystem, crash_states, recording
 from ropewalk.testing._crashes._journal import Removed, Synced

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ import pytest
 import ropewalk
 from ropewalk.errors import (
     Conflict,
+    Corrupt,
     DamagedObject,
     InvalidInput,
     MissingObjects,
@@ -23,16 +25,15 @@ from ropewalk.errors import (
 )
 from ropewalk.history import History
 from ropewalk.store import FileStore, MemoryStore, Migrated, Move, SqliteStore, Store, ref_name
-from ropewalk.store import _copying as copying
 from ropewalk.store._collecting import operations
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._own import OWN_SPACE
 from ropewalk.testing import Fault, FaultStore, Outcome, fail_every_call
-from ropewalk.testing._stores._base import OTHER_SPACE, PATIENCE, SPACE, growing
+from ropewalk.testing._stores._base import OTHER_SPACE, PATIENCE, SPACE
 from ropewalk.testing._stores._care import all_ids, drop, long, step
 from ropewalk.tree import (
     Commit,
     Kind,
-    Object,
     ObjectId,
     TreeWriter,
     load,
@@ -94,11 +95,9 @@ def fill(store: Store, steps: int = 6, seed: int = 0) -> Commit:
         state["notes"].append(choose.randbytes(40).hex())
         head = step(store, "main", dict(state), head)
     assert head is not None
-    chain: list[Object] = []
-    for one in growing(9, seed):
-        base = chain[-1].id if chain else None
-        chain.append(make_object(Kind.CHUNK, one.payload, base))
-    store.commit(OTHER_SPACE, chain, moves=[Move("tag/one", None, head.id)])
+    written = TreeWriter().write({"document": state["document"], "n": seed})
+    commit, made = make_commit(written.root)
+    store.commit(OTHER_SPACE, [*written.objects, made], moves=[Move("tag/one", None, commit.id)])
     return head
 
 
@@ -114,8 +113,8 @@ def log(store: Store, space: str = SPACE) -> list[object]:
     ]
 
 
-def stored(store: Store) -> dict[ObjectId, tuple[int, ObjectId | None]]:
-    return {one.id: (one.stored, one.base) for one in store.scan()}
+def value(store: Store, commit: Commit, space: str = SPACE) -> object:
+    return load(commit.root, store.reader(space))
 
 
 def test_everything_arrives(pair: tuple[Store, Store]) -> None:
@@ -124,23 +123,33 @@ def test_everything_arrives(pair: tuple[Store, Store]) -> None:
 
     done = ropewalk.migrate(source, target)
 
-    assert done.objects == len(all_ids(source)) and done.present == 0
-    assert all_ids(target) == all_ids(source) | {ref.target for ref in target.refs(OWN_SPACE)}
+    assert done.objects >= len(all_ids(source))
+    assert all_ids(target) == all_ids(source) | own_ids(target)
     assert refs(target) == refs(source)
     assert log(target) == log(source) and log(target, OTHER_SPACE) == log(source, OTHER_SPACE)
-    assert load(head.root, target.read) == load(head.root, source.read)
+    assert value(target, head) == value(source, head)
     assert target.check(read_data=True).problems == ()
 
 
-def test_frames_arrive_as_they_were(pair: tuple[Store, Store]) -> None:
-    source, target = pair
-    fill(source)
-    assert any(base is not None for _, base in stored(source).values())
+def own_ids(store: Store) -> set[ObjectId]:
+    """What a store keeps about itself: the names that it answers to."""
+    return {ref.target for ref in store.refs(OWN_SPACE)}
+
+
+def test_what_is_large_is_shared_in_the_target_too(make: Make) -> None:
+    source, target = make("sqlite", "source"), make("sqlite", "target")
+    document = random.Random(1).randbytes(500_000)
+    for number in range(5):
+        written = TreeWriter().write({"document": document, "n": number})
+        _, made = make_commit(written.root)
+        move = Move(BRANCH, None, made.id)
+        source.commit(f"team/{number}", [*written.objects, made], moves=[move])
 
     ropewalk.migrate(source, target)
 
-    arrived = stored(target)
-    assert {id: arrived[id] for id in stored(source)} == stored(source)
+    assert refs(target) == refs(source)
+    assert target.stats().stored < 520_000
+    assert target.check(read_data=True).problems == ()
 
 
 def test_a_second_run_copies_nothing_and_a_later_one_only_what_is_new(
@@ -151,7 +160,7 @@ def test_a_second_run_copies_nothing_and_a_later_one_only_what_is_new(
     ropewalk.migrate(source, target)
     before = all_ids(source)
 
-    assert ropewalk.migrate(source, target) == Migrated(0, 0, len(before), 2, 0, (), ())
+    assert ropewalk.migrate(source, target) == Migrated(0, 0, 0, 2, 0, (), ())
     step(source, "main", long(1), head)
     done = ropewalk.migrate(source, target)
 
@@ -161,23 +170,28 @@ def test_a_second_run_copies_nothing_and_a_later_one_only_what_is_new(
     assert target.check(read_data=True).problems == ()
 
 
-def test_what_was_undone_or_collected_shortens_the_log_but_not_the_refs(
+def test_what_was_collected_is_left_out_of_the_log_and_the_numbers_stay(
     pair: tuple[Store, Store],
 ) -> None:
     source, target = pair
     drop(source, "other", step(source, "other", long(3), None))
     head = fill(source)
     source.gc(recent=3)
-    assert source.view(SPACE).sequence > 3
 
     ropewalk.migrate(source, target)
 
     assert refs(target) == refs(source)
-    followed = log(target)[1:]
-    assert followed == log(source)[-len(followed) :] and len(followed) >= 3
-    assert load(head.root, target.read) == load(head.root, source.read)
+    assert names(target) == names(source)
+    assert log(target)[-6:] == log(source)[-6:]
+    assert [one.moves for one in target.operations(SPACE, 0, 3)] == [(), (), ()]
+    assert value(target, head) == value(source, head)
     assert ropewalk.migrate(source, target).operations == 0
     assert target.check(read_data=True).problems == ()
+
+
+def names(store: Store) -> list[object]:
+    """What each operation was, whatever it moved."""
+    return [(one.sequence, one.write_id, one.time) for one in operations(store, SPACE, 0)]
 
 
 def test_the_target_answers_to_the_names_of_the_source(make: Make) -> None:
@@ -247,15 +261,25 @@ def test_other_spaces_of_the_target_stay_as_they_are(source: Store, target: Stor
     assert refs(target) == refs(source) | {"team/other": {BRANCH: written.root}}
 
 
+@pytest.fixture(params=[pair for pair in PAIRS if pair[0] != "sqlite"], ids="-to-".join)
+def pair_by_hash(request: pytest.FixtureRequest, make: Make) -> tuple[Store, Store]:
+    """A source that finds every object by its hash, and a target."""
+    one, other = request.param
+    return make(one, "source"), make(other, "target")
+
+
 def lose(store: Store, *ids: ObjectId) -> None:
+    assert isinstance(store, ObjectStore)
     store.condemn(ids)
     assert store.delete(ids) == list(ids)
 
 
-def test_a_missing_object_is_named_and_what_was_copied_stays(pair: tuple[Store, Store]) -> None:
-    source, target = pair
+def test_a_missing_object_is_named_and_what_was_copied_stays(
+    pair_by_hash: tuple[Store, Store],
+) -> None:
+    source, target = pair_by_hash
     head = step(source, "main", long(1), None)
-    step(source, "other", long(2), None)
+    other = step(source, "other", long(2), None)
     lose(source, head.root)
 
     with pytest.raises(MissingObjects) as raised:
@@ -263,7 +287,7 @@ def test_a_missing_object_is_named_and_what_was_copied_stays(pair: tuple[Store, 
 
     assert raised.value.ids == (head.root,)
     assert BRANCH in raised.value.__notes__[0] and "keep_going" in raised.value.__notes__[0]
-    assert all_ids(source) <= all_ids(target)
+    assert refs(target) == {SPACE: {ref_name("branch", "other"): other.id}}
     assert target.gc(recent=1).freed == 0
     source.commit(SPACE, TreeWriter().write(long(1)).objects)
     assert ropewalk.migrate(source, target).lost == ()
@@ -271,8 +295,10 @@ def test_a_missing_object_is_named_and_what_was_copied_stays(pair: tuple[Store, 
     assert target.check(read_data=True).problems == ()
 
 
-def test_what_is_whole_can_be_brought_without_what_is_not(pair: tuple[Store, Store]) -> None:
-    source, target = pair
+def test_what_is_whole_can_be_brought_without_what_is_not(
+    pair_by_hash: tuple[Store, Store],
+) -> None:
+    source, target = pair_by_hash
     head = step(source, "main", long(1), None)
     other = step(source, "other", long(2), None)
     lose(source, head.root)
@@ -320,14 +346,49 @@ def test_a_damaged_object_is_named_and_never_copied(source: Store, target: Store
         ropewalk.migrate(source, target)
 
     assert raised.value.id == head.root
-    assert all_ids(target) & all_ids(source) == all_ids(source) - {head.root}
+    assert head.root not in all_ids(target) and target.refs(SPACE) == []
     done = ropewalk.migrate(source, target, keep_going=True)
     assert [one.code for one in done.lost] == ["damaged-object"] and len(done.left) == 1
 
 
-def test_damage_that_no_ref_leads_to_is_listed_and_stops_nothing(
-    source: Store, target: Store
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "files"])
+def test_a_damaged_record_is_named_and_what_it_held_is_left_behind(
+    make: Make, tmp_path: Path, engine: str, packed: bool
 ) -> None:
+    source, target = make("sqlite", "source"), make(engine, "target")
+    assert isinstance(source, SqliteStore)
+    first = step(source, "main", long(1), None)
+    fine = step(source, "fine", {"n": 1}, None)
+    if packed:
+        source.gc()
+    step(source, "main", {"n": 2}, first)
+    with sqlite3.connect(tmp_path / "source" / "store.db") as db:
+        if packed:
+            db.execute(
+                "UPDATE segments SET data = substr(data, 1, 50) || x'00' || substr(data, 52)"
+            )
+        else:
+            db.execute(
+                "UPDATE tail SET frame = zeroblob(length(frame)) "
+                "WHERE key = (SELECT max(key) FROM tail)"
+            )
+    db.close()
+    source.close()
+    source = make("sqlite", "source")
+
+    with pytest.raises((Corrupt, MissingObjects)) as raised:
+        ropewalk.migrate(source, target)
+
+    assert "keep_going" in raised.value.__notes__[0]
+    done = ropewalk.migrate(source, target, keep_going=True)
+    assert f"{SPACE}/{BRANCH}" in done.left and done.lost
+    sound = {} if packed else {BRANCH: first.id, ref_name("branch", "fine"): fine.id}
+    assert refs(target) == {SPACE: sound}
+    assert target.check(read_data=True).problems == ()
+
+
+def test_damage_that_no_ref_leads_to_stops_nothing(source: Store, target: Store) -> None:
     step(source, "main", long(1), None)
     loose = TreeWriter().write(long(2))
     source.commit(SPACE, loose.objects)
@@ -335,7 +396,7 @@ def test_damage_that_no_ref_leads_to_is_listed_and_stops_nothing(
 
     done = ropewalk.migrate(source, target)
 
-    assert [one.subject for one in done.lost] == [loose.root.hex()] and done.left == ()
+    assert (done.lost, done.left) == ((), ()) and loose.root not in all_ids(target)
     assert target.check(read_data=True).problems == ()
 
 
@@ -350,7 +411,7 @@ def test_a_collection_of_the_target_costs_nothing_that_arrived(pair: tuple[Store
     done = ropewalk.migrate(source, target, progress=collect)
 
     assert freed and sum(freed) == 0
-    assert done.objects == len(all_ids(source))
+    assert done.objects >= len(all_ids(source))
     assert refs(target) == refs(source)
     assert target.check(read_data=True).problems == ()
 
@@ -358,7 +419,6 @@ def test_a_collection_of_the_target_costs_nothing_that_arrived(pair: tuple[Store
 def test_collections_of_the_target_in_the_midst_of_it_harm_nothing(
     source: Store, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "PAGE_BYTES", 1)
     fill(source)
     target, second = make("sqlite", "target"), make("sqlite", "target")
     ended = threading.Event()
@@ -389,9 +449,9 @@ def test_what_a_collection_took_before_refs_needed_it_is_copied_again(
     def collect(what: str, done: int) -> None:
         freed.append(target.gc(recent=1).freed)
 
-    done = ropewalk.migrate(source, target, progress=collect)
+    ropewalk.migrate(source, target, progress=collect)
 
-    assert sum(freed) == done.objects == len(all_ids(source))
+    assert sum(freed) > 0
     assert refs(target) == refs(source) | {"team/other": {}}
     assert target.check(read_data=True).problems == ()
 
@@ -461,25 +521,23 @@ def test_whatever_call_of_the_source_fails_the_next_run_finishes(
 def assert_arrives(source: Store, target: Store) -> None:
     ropewalk.migrate(source, target)
     assert refs(target) == refs(source)
-    followed = log(target)[1:]
-    assert followed == log(source)[-len(followed) :] and len(followed) == 3
+    assert names(target) == names(source) and log(target)[-2:] == log(source)[-2:]
     assert target.answers_to(source.backend_id)
-    assert target.refs(OWN_SPACE, "arriving/") == []
     assert target.check(read_data=True).problems == ()
 
 
 def test_a_source_that_collects_meanwhile_is_migrated_as_it_is_then(
     source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "PAGE_BYTES", 1)
     head = fill(source)
+    tagged = refs(source)[OTHER_SPACE]["tag/one"]
     changed: list[str] = []
 
     def change(what: str, done: int) -> None:
         if not changed:
             changed.append(what)
             drop(source, "main", head)
-            source.commit(OTHER_SPACE, moves=[Move("tag/one", head.id, None)])
+            source.commit(OTHER_SPACE, moves=[Move("tag/one", tagged, None)])
             source.commit(OTHER_SPACE)
             step(source, "main", long(4), None)
             assert source.gc(recent=1).freed > 10
@@ -578,7 +636,7 @@ def test_what_nothing_needed_in_the_source_can_be_collected_in_the_target(
     target.gc()
 
     assert garbage and not garbage & all_ids(target)
-    assert all_ids(target) - all_ids(source) <= {ref.target for ref in target.refs(OWN_SPACE)}
+    assert all_ids(target) - all_ids(source) <= own_ids(target)
     assert target.check(read_data=True).problems == ()
 
 
@@ -587,7 +645,7 @@ def test_the_twin_migrates_too(source: Store, target: Store) -> None:
 
     done = asyncio.run(ropewalk.amigrate(source, target))
 
-    assert done.objects == len(all_ids(source)) and refs(target) == refs(source)
+    assert done.objects > 20 and refs(target) == refs(source)
 
 
 def test_only_stores_can_be_migrated(source: Store) -> None:
@@ -609,7 +667,7 @@ def test_undo_and_redo_go_on_in_the_target(pair: tuple[Store, Store]) -> None:
 
     ropewalk.migrate(source, target)
 
-    assert target.view(SPACE).sequence < source.view(SPACE).sequence
+    assert names(target) == names(source)
     there = History(target, SPACE)
     found = undone(there)
     assert found == undone(history)[: len(found)] and len(found) == 5
@@ -619,7 +677,7 @@ def test_undo_and_redo_go_on_in_the_target(pair: tuple[Store, Store]) -> None:
     assert target.check(read_data=True).problems == ()
 
 
-def test_an_undo_of_what_was_not_replayed_names_nothing(source: Store, target: Store) -> None:
+def test_an_undo_names_the_same_operation_in_the_target(source: Store, target: Store) -> None:
     history = History(source, SPACE)
     history.open().commit({"turn": 0})
     history.create_tag("kept")
@@ -629,10 +687,9 @@ def test_an_undo_of_what_was_not_replayed_names_nothing(source: Store, target: S
 
     ropewalk.migrate(source, target)
 
-    assert [one.metadata.get("undoes") for one in source.operations(SPACE)][-2:] == [None, 1]
-    assert [one.metadata.get("undoes") for one in target.operations(SPACE)][-2:] == [None, 0]
-    with pytest.raises(NotFound):
-        History(target, SPACE).undo()
+    assert [one.metadata.get("undoes") for one in target.operations(SPACE)][-2:] == [None, 1]
+    assert History(target, SPACE).redo().moves == history.redo().moves
+    assert History(target, SPACE).value() == {"turn": 0}
 
 
 def undone(history: History) -> list[object]:

@@ -10,13 +10,13 @@ import pytest
 
 from ropewalk.errors import InvalidInput, StoreFull
 from ropewalk.history import History
-from ropewalk.store import FileStore, MemoryStore, Store
+from ropewalk.store import FileStore, MemoryStore, SqliteStore, Store
 
 LIMIT = 600_000
 SPACE = "test/room"
 
 
-@pytest.fixture(params=[MemoryStore, FileStore])
+@pytest.fixture(params=[MemoryStore, FileStore, SqliteStore])
 def open_limited(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Store]:
     def opened(limit: int) -> Store:
         if request.param is MemoryStore:

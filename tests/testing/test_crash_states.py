@@ -390,4 +390,4 @@ def test_a_recorded_store_is_like_any_other(journal: Journal, tmp_path: Path) ->
     state = next(state for state in states if state.marked("end"))
     with SqliteStore(state.write_to(tmp_path / "left") / "store") as store:
         assert store.operations(SPACE) == [done]
-        assert store.read([one.id])[0].payload == b"one"
+        assert store.reader(SPACE)([one.id])[0].payload == b"one"

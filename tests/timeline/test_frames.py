@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 
 from ropewalk.coherence import CoherenceCore
-from ropewalk.state import AgentState, Externalized, Inline, Versioned
+from ropewalk.state import AgentState, Externalized, Inline, Versioned, create_runtime
 from ropewalk.store import MemoryStore, SqliteStore
 from ropewalk.threads import Message, ThreadCheckpointer
 from ropewalk.timeline import Timeline
@@ -78,6 +78,12 @@ def _outside(value: Any) -> Any:
     return Holder.from_checkpoint_dict(told, backend=store).outside
 
 
+def _inside(value: Any) -> Any:
+    runtime = create_runtime(backend=MemoryStore(), inline_threshold_bytes=1 << 24)
+    told = Holder(runtime=runtime, inside=value, outside=1).to_checkpoint_dict()
+    return Holder.from_checkpoint_dict(told, runtime=runtime).inside
+
+
 FACES: dict[str, Callable[[Any], Any]] = {
     "a timeline": _timeline,
     "a versioned state": _versioned,
@@ -86,6 +92,7 @@ FACES: dict[str, Callable[[Any], Any]] = {
     "a shared artifact": _shared,
     "a shared artifact in memory": _shared_in_memory,
     "an externalized field": _outside,
+    "an inline field": _inside,
 }
 VALUES: dict[str, Any] = {
     "containers": [

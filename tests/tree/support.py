@@ -21,12 +21,12 @@ from ropewalk.tree import (
     ObjectId,
     TreeWriter,
     Written,
-    _chunks,
+    build,
     links,
     load,
     make_object,
 )
-from ropewalk.tree._layout import Root
+from ropewalk.tree.nodes import Root
 
 
 class Objects(dict[ObjectId, Object]):
@@ -116,7 +116,7 @@ def small_nodes() -> Iterator[None]:
             for name in sizes.keys() & vars(module).keys():
                 stack.enter_context(mock.patch.object(module, name, sizes[name]))
         cutter = _SMALL_CUTTER()
-        stack.enter_context(mock.patch.multiple(_chunks, CHUNK_MIN=64, _cutter=lambda: cutter))
+        stack.enter_context(mock.patch.multiple(build, CHUNK_MIN=64, _cutter=lambda: cutter))
         yield
 
 

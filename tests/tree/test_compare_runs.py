@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.tree import _runs
-from ropewalk.tree._compare import differing, hunks
-from ropewalk.tree._container import Container, open_part, part_of
-from ropewalk.tree._runs import (
+from ropewalk.tree import runs as tree_runs
+from ropewalk.tree.changes import differing, hunks
+from ropewalk.tree.container import Container, open_part, part_of
+from ropewalk.tree.runs import (
     Hunk,
     Overlap,
     combine,
     hunks_of,
+    kept_items,
     new_items,
     single,
     split,
     split_nodes,
 )
-from ropewalk.tree._shortest import kept_items
 from tests.tree.naive import encode
 from tests.tree.support import Objects, small_nodes, stored
 
@@ -101,7 +101,7 @@ def test_nodes_are_split_into_runs_that_cover_what_differs(old: list[int], new: 
 @given(old=_ITEMS, new=_ITEMS, most=st.sampled_from([0, 1, 5, 20]))
 def test_long_lists_are_split_too(old: list[int], new: list[int], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_runs, "_MOST_EDITS", most)
+        patch.setattr(tree_runs, "_MOST_EDITS", most)
         found = hunks_of(old, new)
 
     assert applied(old, found) == new
@@ -116,7 +116,7 @@ def test_items_that_only_came_are_all_that_is_told(kept: list[int], more: Any) -
         new.insert(at, item)
     for most in (0, 500):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_runs, "_MOST_EDITS", most)
+            patch.setattr(tree_runs, "_MOST_EDITS", most)
             found = hunks_of(kept, new)
 
         assert [hunk.old for hunk in found] == [[] for _ in found]

@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from ropewalk.tree._chunks import cut_bytes
+from ropewalk.tree.build import cut_bytes
 from tests.sample_types import Color, Item, Money, Note, Person, Point
 from tests.tree.support import root_of
 

@@ -28,7 +28,7 @@ from ropewalk.tree import (
     put,
     remove,
 )
-from ropewalk.tree._layout import Root
+from ropewalk.tree.nodes import Root
 from tests.conftest import SOAK
 from tests.sample_types import Money, Note, Open, Person
 from tests.tree.edits import Editor

@@ -14,18 +14,23 @@ from ropewalk.codec import encode
 from ropewalk.codec._codes import Code
 from ropewalk.errors import FormatError
 from ropewalk.tree import Kind, Object, links, make_object
-from ropewalk.tree._builder import Builder
-from ropewalk.tree._cuts import (
+from ropewalk.tree.build import Builder
+from ropewalk.tree.levels import Rebuilt, Span, View, in_turn, rebuild
+from ropewalk.tree.nodes import (
+    CHUNKS,
     INLINE_MAX,
+    ITEMS,
     KEY_MAX,
     NODE_MAX,
     NODE_MIN,
     NODE_TARGET,
+    PAIRS,
+    Entry,
+    Layout,
     cuts_after,
+    layout_of,
     mark,
 )
-from ropewalk.tree._layout import CHUNKS, ITEMS, PAIRS, Entry, Layout, layout_of
-from ropewalk.tree._levels import Rebuilt, Span, View, in_turn, rebuild
 from tests.tree.support import Objects, small_nodes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ropewalk.codec import Codec
 from ropewalk.tree import ABSENT, ObjectId
-from ropewalk.tree._map_writer import MapWriter, Shelf, Slot
+from ropewalk.tree.map_writer import MapWriter, Shelf, Slot
 from tests.tree.support import Objects
 
 CODEC = Codec()

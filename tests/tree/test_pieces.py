@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 
 from ropewalk.codec import default_codec
 from ropewalk.tree import TreeWriter
-from ropewalk.tree._layout import Entry
-from ropewalk.tree._levels import Span
-from ropewalk.tree._mirrors import SequenceMirror
-from ropewalk.tree._pieces import PIECE_MAX, Digest, Piece, cut_pieces, splice, starts_of
+from ropewalk.tree.change_detection import (
+    PIECE_MAX,
+    Budget,
+    Digest,
+    SequenceMirror,
+    starts_of,
+    take,
+)
 from tests.tree.edits import Editor
 from tests.tree.support import History, root_of, small_nodes
 
@@ -31,11 +35,13 @@ def _text(length: int, seed: int) -> str:
     sizes=st.lists(st.integers(0, 300), max_size=60),
     width=st.sampled_from([1, 2]),
     guess=st.integers(1, 60),
+    live=st.booleans(),
 )
-def test_pieces_hold_every_value_once(sizes: list[int], width: int, guess: int) -> None:
+def test_pieces_hold_every_value_once(sizes: list[int], width: int, guess: int, live: bool) -> None:
     values = ["x" * size for size in sizes[: len(sizes) // width * width]]
     with small_nodes():
-        pieces = cut_pieces(default_codec, values, width, guess)
+        taken = take(default_codec, values, Budget(), live=live, width=width, guess=guess)
+        pieces = [piece for _, piece in taken]
     starts = starts_of(pieces)
 
     assert starts[-1] == len(values) // width
@@ -47,7 +53,7 @@ def test_pieces_hold_every_value_once(sizes: list[int], width: int, guess: int) 
 
 def test_pieces_of_a_long_list_are_neither_long_nor_many() -> None:
     values = [_text(100, seed) for seed in range(5000)]
-    pieces = cut_pieces(default_codec, values)
+    pieces = [piece for _, piece in take(default_codec, values, Budget(), live=True)]
     sizes = [len(piece.plain or b"") for piece in pieces]
 
     assert max(sizes) <= PIECE_MAX
@@ -64,31 +70,6 @@ def test_pieces_stay_few_while_a_list_grows() -> None:
 
     assert isinstance(mirror, SequenceMirror)
     assert len(mirror.pieces) <= 12
-
-
-@given(
-    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=12),
-    cuts=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.integers(0, 3))),
-)
-def test_spliced_runs_cover_the_edited_positions(lengths: list[int], cuts: Any) -> None:
-    runs = [Piece(length, bytes([at]), False) for at, length in enumerate(lengths)]
-    spans, free, total = [], 0, sum(lengths)
-    for start, stop, count in sorted((min(a, b), max(a, b), count) for a, b, count in cuts):
-        if free <= start and stop <= total and (count or stop > start):
-            spans.append(Span(start, stop, [Entry(b"", b"new")] * count))
-            free = stop + 1
-    olds = [at for at, length in enumerate(lengths) for _ in range(length)]
-    expected: list[int | None] = list(olds)
-    for start, stop, entries in reversed(spans):
-        expected[start:stop] = [None] * len(entries)
-
-    kept, fresh = splice(runs, spans, lambda low, high, guess: [Piece(high - low, None, True)])
-
-    assert sum(run.length for run in kept) == len(expected)
-    assert [run for run in kept if run.plain is None] == fresh
-    for run, start in zip(kept, starts_of(kept), strict=False):
-        if run.plain is not None:
-            assert expected[start : start + run.length] == [run.plain[0]] * run.length
 
 
 # Changes in place, at every position: also where one piece ends and the next begins.
@@ -213,10 +194,10 @@ def test_values_that_can_be_stored_only_one_by_one_are_compared_one_by_one() -> 
 def test_a_digest_is_equal_to_the_bytes_that_it_was_made_of_and_to_no_others(
     one: bytes, other: bytes
 ) -> None:
-    made = Digest.of(one)
+    made = Digest(one)
 
     assert made == one and one == made
     assert (made == other) == (one == other) == (other == made)
     assert (made != other) == (one != other) == (other != made)
-    assert made == Digest.of(one) and (made == Digest.of(other)) == (one == other)
-    assert made != bytes.fromhex(made.hex()) and hash(made) == hash(Digest.of(one))
+    assert made == Digest(one) and (made == Digest(other)) == (one == other)
+    assert hash(made) == hash(Digest(one)) and len(made) == len(one)

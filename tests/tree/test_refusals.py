@@ -8,7 +8,7 @@ import pytest
 
 from ropewalk.errors import NotStorable
 from ropewalk.tree import TreeWriter
-from ropewalk.tree._cuts import KEY_MAX
+from ropewalk.tree.nodes import KEY_MAX
 from tests.sample_types import Money, Note, Open, Person, Point
 from tests.tree.support import History, root_of
 

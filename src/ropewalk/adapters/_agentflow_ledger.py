@@ -13,7 +13,7 @@ from ropewalk.history import MAIN, History
 from ropewalk.store import Store, space_name
 from ropewalk.threads._config import Address
 from ropewalk.tree import Edited, Map, ObjectId, Reader
-from ropewalk.tree._map_writer import MapWriter, Shelf, Slot
+from ropewalk.tree.map_writer import MapWriter, Shelf, Slot
 
 _TENANT: Final = "tools"
 

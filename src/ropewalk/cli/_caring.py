@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ropewalk.adapters.langgraph._names import thread_of
+from ropewalk.adapters.langgraph.names import thread_of
 from ropewalk.cli._artifacts import SHARED, artifact_at
 from ropewalk.cli._command import Run, command
 from ropewalk.cli._errors import FOUND, Usage, with_hint
@@ -160,7 +160,6 @@ def stats(run: Run, recent: Recent = 1000) -> None:
 
 
 def _show_space(run: Run, store: Store, space: SpaceStats) -> None:
-    # A thread of LangGraph has no commits: its steps are in its index.
     steps = f" in {space.commits:,} steps" if space.commits else ""
     run.out.line(
         (_named(space.name), "bold cyan"),
@@ -185,15 +184,15 @@ def _by_key(space: SpaceStats) -> list[tuple[str, int]]:
     kind = split_name(space.name)[0].partition(":")[0]
     amounts: Counter[str] = Counter()
     for one in space.keys:
-        amounts[_grouped(kind, one.key) or one.kind] += one.stored
+        amounts[_grouped(kind, one.key, one.kind) or one.kind] += one.stored
     return amounts.most_common()
 
 
-def _grouped(kind: str, key: str) -> str:
-    """What a key is counted as, in a space of a kind."""
+def _grouped(kind: str, key: str, what: str) -> str:
+    """What a key, or what is none, is counted as, in a space of a kind."""
     if kind == CONVERSATIONS and key.isdecimal():
         return "messages"
-    if kind == GRAPHS and "\0" in key:
+    if kind == GRAPHS and what in ("commits", "metadata", "events"):
         return "checkpoints and pending writes"
     if kind == GRAPHS and is_internal(key):
         return "internal channels"

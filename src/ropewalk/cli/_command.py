@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from ropewalk.adapters.langgraph._timeline import GraphTimeline, graph_names
+from ropewalk.adapters.langgraph.timeline import GraphTimeline, graph_names
 from ropewalk.cli import _errors as errors
 from ropewalk.cli import _values as values
 from ropewalk.cli._artifacts import ArtifactView, artifact_rows, sets_in

@@ -8,16 +8,14 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from ropewalk.adapters.langgraph._deferred import class_name, is_deferred, raw
-from ropewalk.adapters.langgraph._entries import PUT, Address, Record
-from ropewalk.adapters.langgraph._index import Index
-from ropewalk.adapters.langgraph._names import CHECKPOINTS, space_of
-from ropewalk.adapters.langgraph._timeline import checkpoint_id_of, graph_names
+from ropewalk.adapters.langgraph.checkpoints import ROOT, record_of
+from ropewalk.adapters.langgraph.log import Log, listed
+from ropewalk.adapters.langgraph.timeline import checkpoint_id_of, graph_names, log_of
 from ropewalk.cli._views import View
 from ropewalk.codec import Path, Undeclared, inspection_codec
 from ropewalk.store import Store
 from ropewalk.timeline import Checkpoint, Diff
-from ropewalk.tree import ABSENT, Change, Reader
-from ropewalk.tree._load import Loader
+from ropewalk.tree import ABSENT, Change, Loader
 
 _INTERNAL: Final = ("branch:", "start:", "join:", "__")
 """What the names of channels begin with that LangGraph keeps for itself."""
@@ -129,25 +127,23 @@ class GraphRow(NamedTuple):
 def graph_rows(store: Store) -> Iterator[GraphRow]:
     """The threads of LangGraph in a store."""
     for name in graph_names(store):
-        ref = store.ref(space_of(name), CHECKPOINTS)
-        if ref is not None:
-            read = store.reader(space_of(name))
-            yield _row(name, Index(ref.target, read), read)
+        log = log_of(store, name)
+        if log.head is not None:
+            yield _row(name, log)
 
 
-def _row(name: str, index: Index, read: Reader) -> GraphRow:
-    loader = Loader(read, inspection_codec)
-    keys = index.keys()
-    put = [Address.of(key) for key in keys if key.endswith(PUT)]
-    newest = next(iter(index.newest_first("")), None) or next(iter(index.newest_first()), None)
-    record = None if newest is None else Record.read(newest.entry, loader)
+def _row(name: str, log: Log) -> GraphRow:
+    put = [one.step for one in listed(log)]
+    own = (step for step in put if step.address and step.address.namespace == ROOT)
+    newest = next(own, None) or next(iter(put), None)
+    record = None if newest is None else record_of(newest, Loader(log.read, inspection_codec))
     about = {} if record is None else record.metadata
     step, source = about.get("step"), about.get("source")
     return GraphRow(
         _time(None if record is None else record.checkpoint.get("ts")),
         name,
         len(put),
-        len({address.namespace for address in put}),
+        len({step.address.namespace for step in put if step.address}),
         step if isinstance(step, int) else None,
         source if isinstance(source, str) else None,
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ropewalk.adapters.langgraph._timeline import GraphTimeline, graph_names
+from ropewalk.adapters.langgraph.timeline import GraphTimeline, graph_names
 from ropewalk.cli import _values as values
 from ropewalk.cli._artifacts import sets_in, told_sets
 from ropewalk.cli._command import Run, command

@@ -21,8 +21,8 @@ from ropewalk.store import open as open_store
 
 if TYPE_CHECKING:
     from ropewalk.adapters.langgraph import RopewalkSaver
-    from ropewalk.adapters.langgraph._export import Exported
-    from ropewalk.adapters.langgraph._takeover import Imported
+    from ropewalk.adapters.langgraph.export_ import Exported
+    from ropewalk.adapters.langgraph.import_ import Imported
 
 Threads = Annotated[
     list[str] | None,

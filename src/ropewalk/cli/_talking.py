@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
-from ropewalk.adapters.langgraph._names import space_of
-from ropewalk.adapters.langgraph._timeline import GraphTimeline
+from ropewalk.adapters.langgraph.names import space_of
+from ropewalk.adapters.langgraph.timeline import GraphTimeline
 from ropewalk.cli import _values as values
 from ropewalk.cli._caring import size as bytes_shown
 from ropewalk.cli._command import Run, command

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ropewalk.adapters.langgraph._names import TENANT
-from ropewalk.adapters.langgraph._timeline import GraphTimeline, graph_names, is_graph
+from ropewalk.adapters.langgraph.names import TENANT
+from ropewalk.adapters.langgraph.timeline import GraphTimeline, graph_names, is_graph
 from ropewalk.cli._artifacts import artifact_timeline, is_a_set, no_artifact_named, sets_in
 from ropewalk.cli._errors import Usage, with_hint
 from ropewalk.cli._finding import listed, timeline_in

@@ -9,6 +9,7 @@ else its version is confirmed at the authority first.
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from enum import StrEnum
 from itertools import count
@@ -32,6 +33,7 @@ class State(StrEnum):
 
 
 _GRANTED: Final = (State.EXCLUSIVE, State.MODIFIED)
+_MOST_DELETIONS: Final = 1024
 
 
 class Version:
@@ -155,6 +157,9 @@ class Directory:
         self._holders: dict[str, dict[str, Entry]] = {}
         self._newest: dict[str, int] = {}
         self._told: dict[str, int] = {}
+        self._deletions: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """Which versions were deletions by agents of this client. Only the last ones: they
+        matter as long as reads last that began before them."""
         self.doubts = 0
         """How often messages may have been lost. An entry that is older is confirmed first."""
 
@@ -175,12 +180,17 @@ class Directory:
         return None if holders is None else holders.get(agent)
 
     def base(self, agent: str, artifact: str) -> Base:
-        """What an agent makes its next value from: what it read since it put, else what it put."""
+        """What an agent makes its next value from: what it read since it put, else what it put.
+
+        A read that took long may end after a newer put of the same agent: that put counts.
+        """
         entry = self.entry(agent, artifact)
         if entry is None:
             return UNKNOWN
-        read = entry.read
-        return Base(entry.put, False) if read is None else Base(read, True)
+        read, put = entry.read, entry.put
+        if read is None or (put is not None and read.number < put.number):
+            return Base(put, False)
+        return Base(read, True)
 
     def is_current(self, artifact: str, entry: Entry) -> bool:
         """Whether nothing is known that would make a copy old."""
@@ -243,14 +253,16 @@ class Directory:
             entry.confirm(version, now, doubt)
             entry.read, entry.put = None, version
             self._learn(artifact, version.number)
+            if version.deleted:
+                self._note_deletion(agent, artifact, version.number)
             if entry.token:
                 return self._change(artifact, agent, entry, State.MODIFIED, "commit")
             return self._change(artifact, agent, entry, State.SHARED, "commit_cas")
 
     def read(self, agent: str, artifact: str, version: Version) -> None:
-        """An agent was given a version."""
+        """An agent was given a version. Not a base if the agent has deleted it meanwhile."""
         entry = self.entry(agent, artifact)
-        if entry is not None:
+        if entry is not None and version.number > self._deletions.get((agent, artifact), 0):
             entry.read = version
 
     def put_blindly(self, agent: str, artifact: str, made: Version, own: Version) -> None:
@@ -376,6 +388,12 @@ class Directory:
             return self._change(artifact, agent, entry, State.INVALID, trigger)
 
     # Inside, under the lock.
+
+    def _note_deletion(self, agent: str, artifact: str, version: int) -> None:
+        self._deletions[agent, artifact] = version
+        self._deletions.move_to_end((agent, artifact))
+        if len(self._deletions) > _MOST_DELETIONS:
+            self._deletions.popitem(last=False)
 
     def _drop(self, agent: str, artifact: str) -> Entry | None:
         """Remember nothing of an artifact that nobody here holds, if it is not followed."""

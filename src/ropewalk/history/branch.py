@@ -48,7 +48,7 @@ from ropewalk.tree import (
     Written,
     make_commit,
 )
-from ropewalk.tree._commits import MERGED
+from ropewalk.tree.commits import MERGED
 
 if TYPE_CHECKING:
     from ropewalk.history.history import History
@@ -88,8 +88,8 @@ class Branch:
     def __init__(self, history: History, name: str) -> None:
         self.history, self.name = history, name
         self._ref = ref_name(BRANCH, name)
-        self._writer = TreeWriter(history.codec)
         self._recent = RecentObjects(history.read)
+        self._writer = TreeWriter(history.codec, self._read_node)
         self._lock = freed_after_fork(threading.RLock())
         self._head = self._look()
         self._seen = self._head.commit
@@ -160,7 +160,7 @@ class Branch:
 
     # Writing.
 
-    def commit(
+    def commit(  # noqa: C901 - one story, with what it hands to the loop
         self,
         value: Any,
         *,
@@ -371,6 +371,7 @@ class Branch:
         """Go on from a value that is in the store."""
         went_on = self._writer.root is not None
         self._writer.accept(written)
+        self._recent.remember(written.objects)
         if went_on and self._epoch != self._head.epoch:
             # There was a collection. What only older versions hold may be gone.
             self._writer.trim()
@@ -537,6 +538,9 @@ class Branch:
                 f"an edit gives what put() or Map.edit() gave, not a {type(edited).__name__}"
             )
         return edited
+
+    def _read_node(self, ids: Sequence[ObjectId]) -> Sequence[Object]:
+        return self._recent.read(ids)
 
     def _look(self) -> Head:
         store, gone = self.history.store, None

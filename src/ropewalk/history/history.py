@@ -38,6 +38,7 @@ from ropewalk.tree import (
     Reader,
     TreeWriter,
     diff,
+    links,
     load,
     make_commit,
 )
@@ -194,6 +195,19 @@ class History:
     def create_branch(self, name: str, at: At = MAIN) -> Operation:
         """A new branch at a commit. Raises `Conflict` if there is one of that name."""
         return self._create(BRANCH, name, self.resolve(at))
+
+    def adopt_branch(self, name: str, source: History, at: At = MAIN) -> Operation:
+        """A new branch at a commit of another space of the store, with all that leads there.
+
+        What is shared is not copied. Raises `Conflict` if there is a branch of that name.
+        """
+        start = source.resolve(at)
+        portions = self.store.carry(source.space, [start.id])
+        before = next(portions, [])
+        for portion in portions:
+            self.apply("copy", [], {}, before, _needs(before))
+            before = portion
+        return self._create(BRANCH, name, start, before)
 
     def delete_branch(self, name: str) -> Operation:
         """Remove a branch; its commits stay as long as something else names them."""
@@ -410,7 +424,9 @@ class History:
         view = self.store.view(self.space, f"{kind}/")
         return {split_name(ref.name)[1]: ref.target for ref in view.refs}
 
-    def _create(self, kind: str, name: str, commit: Commit) -> Operation:
+    def _create(
+        self, kind: str, name: str, commit: Commit, objects: Sequence[Object] = ()
+    ) -> Operation:
         full = ref_name(kind, name)
 
         def moves(view: View) -> list[Move]:
@@ -421,7 +437,9 @@ class History:
                 )
             return [Move(full, None, commit.id)]
 
-        return self._move(f"create-{kind}", full, moves, {kind: name}, needs=[commit.id])
+        needs = _needs(objects) if objects else [commit.id]
+        action, about = f"create-{kind}", {kind: name}
+        return self._move(action, full, moves, about, objects=list(objects), needs=needs)
 
     def _remove(self, kind: str, name: str) -> Operation:
         full = ref_name(kind, name)
@@ -546,6 +564,7 @@ class History:
     aopen = twin(open)
     abranches = twin(branches)
     acreate_branch = twin(create_branch)
+    aadopt_branch = twin(adopt_branch)
     adelete_branch = twin(delete_branch)
     amove_branch = twin(move_branch)
     amerge = twin(merge)
@@ -562,6 +581,12 @@ class History:
     akeep = twin(keep)
     aundo = twin(undo)
     aredo = twin(redo)
+
+
+def _needs(objects: Sequence[Object]) -> list[ObjectId]:
+    """What objects lead to that is not among them."""
+    made = {one.id for one in objects}
+    return list(dict.fromkeys(id for one in objects for id in links(one) if id not in made))
 
 
 def _target_in(view: View, name: str) -> ObjectId | None:

@@ -24,8 +24,8 @@ from ropewalk.tree import (
     Reader,
     merge,
 )
-from ropewalk.tree._mergers import Rules
-from ropewalk.tree._writer import reachable
+from ropewalk.tree.build import reachable
+from ropewalk.tree.mergers import Rules
 
 Function: TypeAlias = Callable[[Any, Any, Any], Any]
 

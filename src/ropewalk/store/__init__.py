@@ -91,11 +91,11 @@ if TYPE_CHECKING:
     from ropewalk.store.files import FileStore
     from ropewalk.store._key_value import KVStore
     from ropewalk.store._key_value_store import KeyValueStore
-    from ropewalk.store._migrating import Migrated, amigrate, migrate
     from ropewalk.store._postgres import PostgresStore
     from ropewalk.store._redis import RedisStore
     from ropewalk.store._s3 import S3Store
     from ropewalk.store._statistics import KeyStats, RefStats, SpaceStats, Stats
+    from ropewalk.store.migration import Migrated, amigrate, migrate
     from ropewalk.store.sqlite import SqliteStore
 
 __all__ = [
@@ -196,7 +196,7 @@ _HOMES = {
     "Collected": "_collecting",
     "Content": "_contents",
     "FileStore": "files",
-    "Migrated": "_migrating",
+    "Migrated": "migration",
     "PostgresStore": "_postgres",
     "Problem": "_checking",
     "Progress": "_collecting",
@@ -211,8 +211,8 @@ _HOMES = {
     "SpaceStats": "_statistics",
     "SqliteStore": "sqlite",
     "Stats": "_statistics",
-    "amigrate": "_migrating",
-    "migrate": "_migrating",
+    "amigrate": "migration",
+    "migrate": "migration",
 }
 
 

@@ -15,7 +15,7 @@ from ropewalk.store._key_value import KVStore
 from ropewalk.store._records import Operation, View, check_ids
 from ropewalk.store._wrapping import WrapperStore
 from ropewalk.store.forking import freed_after_fork
-from ropewalk.tree._objects import Object, ObjectId, Reader, object_id
+from ropewalk.tree.objects import Object, ObjectId, Reader, object_id
 
 R = TypeVar("R")
 

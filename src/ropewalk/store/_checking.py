@@ -15,10 +15,10 @@ from ropewalk.store._own import may_be_manifest
 from ropewalk.store._reaching import BATCH, Visit, walk
 from ropewalk.store._reading import read_objects
 from ropewalk.tree import Kind, Object, ObjectId, check_commit, check_links
-from ropewalk.tree._verifying import Verifier
+from ropewalk.tree.verify import Verifier
 
 if TYPE_CHECKING:
-    from ropewalk.store._contract import Store
+    from ropewalk.store._object_store import ObjectStore
     from ropewalk.store._records import Ref
 
 _TOLD_AFTER = 1000
@@ -53,7 +53,7 @@ class Report:
         return not self.problems
 
 
-def check(store: Store, read_data: bool = False, progress: Progress | None = None) -> Report:
+def check(store: ObjectStore, read_data: bool = False, progress: Progress | None = None) -> Report:
     """Look at a store and say what is wrong with it; changes nothing.
 
     Without `read_data`: logs, refs, and all objects that they reach but for the bytes
@@ -79,7 +79,7 @@ def check(store: Store, read_data: bool = False, progress: Progress | None = Non
 class Checker:
     """One look at a store."""
 
-    def __init__(self, store: Store, tell: Progress) -> None:
+    def __init__(self, store: ObjectStore, tell: Progress) -> None:
         self.problems: list[Problem] = []
         self.spaces = self.refs = self.operations = self.objects = 0
         self._store, self._tell = store, tell

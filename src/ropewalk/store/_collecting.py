@@ -22,7 +22,7 @@ from ropewalk.store._own import NEVER_UNDONE, is_arriving
 from ropewalk.store._reaching import walk
 
 if TYPE_CHECKING:
-    from ropewalk.store._contract import Store
+    from ropewalk.store._object_store import ObjectStore
     from ropewalk.store._records import Operation, Stored, View
     from ropewalk.tree import ObjectId
 
@@ -49,7 +49,7 @@ class Collected:
 
 
 def collect(
-    store: Store,
+    store: ObjectStore,
     recent: int,
     grace: float = 0.0,
     dry_run: bool = False,
@@ -102,7 +102,7 @@ def collect(
 class Marks:
     """What refs and recent operations reach. Marking again looks only at what is new."""
 
-    def __init__(self, store: Store, recent: int, tell: Progress) -> None:
+    def __init__(self, store: ObjectStore, recent: int, tell: Progress) -> None:
         self.seen: set[ObjectId] = set()
         self.sound: list[Stored] = []
         """Of what was in doubt, that to which refs lead: nothing below it is gone."""
@@ -177,7 +177,7 @@ class Marks:
 
 
 def operations(
-    store: Store, space: str, after: int, until: float = math.inf
+    store: ObjectStore, space: str, after: int, until: float = math.inf
 ) -> Iterator[Operation]:
     """All operations of a space from number `after + 1` on, up to number `until`."""
     while after < until and (page := store.operations(space, after, _PAGE)):

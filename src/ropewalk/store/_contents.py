@@ -22,6 +22,7 @@ from ropewalk.tree import Commit, read_commit
 
 if TYPE_CHECKING:
     from ropewalk.store._contract import Store
+    from ropewalk.store._object_store import ObjectStore
 
 PIN = "pin/"
 _PAGE = 256
@@ -89,10 +90,17 @@ def prune(store: Store, recent: int, limit: int | None, now: int | None, grace: 
     dropped = drop_expired(store, now, limit)
     if not dropped:
         return Pruned(0, (), 0)
-    hashes = tuple(hash_of(ref) for ref in dropped)
+    payloads, freed_bytes = store._free(dropped, recent, grace)
+    return Pruned(payloads, tuple(hash_of(ref) for ref in dropped), freed_bytes)
+
+
+def free_objects(
+    store: ObjectStore, dropped: Sequence[Ref], recent: int, grace: float
+) -> tuple[int, int]:
+    """Delete what only dropped pins held: how many contents are gone, and their bytes."""
     visits = walk([ref.target for ref in dropped], store._frames, set())
     held = {visit.id for visit in visits if visit.problem is None}
-    roots = held.intersection(bytes.fromhex(hash) for hash in hashes)
+    roots = held.intersection(bytes.fromhex(hash_of(ref)) for ref in dropped)
     for left in reversed(range(_TRIES)):
         try:
             freed = collect(store, recent, grace, among=held)
@@ -100,7 +108,7 @@ def prune(store: Store, recent: int, limit: int | None, now: int | None, grace: 
         except MissingObjects:
             if not left:  # Before that, a pin may have been renewed meanwhile, as above.
                 raise
-    return Pruned(len(store.missing(roots)), hashes, freed.freed_bytes)
+    return len(store.missing(roots)), freed.freed_bytes
 
 
 def drop_expired(store: Store, now: int | None = None, limit: int | None = None) -> list[Ref]:

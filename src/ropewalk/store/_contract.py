@@ -51,8 +51,8 @@ from ropewalk.store._room import Room
 from ropewalk.store._watching import Log, Patience, awatch, watch
 from ropewalk.store.asynchronous import Threads, twin, twin_iterator
 from ropewalk.store.forking import freed_after_fork
-from ropewalk.tree._commits import Commit
-from ropewalk.tree._objects import Object, ObjectId, Reader
+from ropewalk.tree.commits import Commit
+from ropewalk.tree.objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
@@ -162,6 +162,16 @@ class Store(Engine):
 
         Without a space: those that are no shared objects of the store.
         """
+
+    def carry(self, space: str, ids: Iterable[ObjectId]) -> Iterator[list[Object]]:
+        """What commits to another space must bring, so that it can lead to objects of this one.
+
+        In portions, of which each leads only to itself, to earlier ones and to what every space
+        can need; nothing where all objects are such.
+        """
+        self._check_open()
+        check_space(space)
+        return iter(())
 
     @abstractmethod
     def scan(self) -> Iterator[Stored]:
@@ -479,6 +489,14 @@ class Store(Engine):
     @abstractmethod
     def _stats(self, recent: int, progress: Progress | None) -> Stats:
         """See `stats`."""
+
+    @abstractmethod
+    def _free(self, dropped: Sequence[Ref], recent: int, grace: float) -> tuple[int, int]:
+        """Delete what only dropped pins held: how many contents are gone, and their bytes."""
+
+    @abstractmethod
+    def discard(self, ids: Iterable[ObjectId]) -> None:
+        """Take damaged shared objects out, so that they can be stored anew."""
 
     @abstractmethod
     def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:

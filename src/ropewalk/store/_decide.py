@@ -18,8 +18,8 @@ from ropewalk.errors import LeaseHeld, LeaseLost, MissingObjects, RefMoved, Writ
 from ropewalk.store._framing import Framed
 from ropewalk.store._order import Below
 from ropewalk.store._records import Fence, Move, Operation, Scalar
-from ropewalk.tree._commits import Commit
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.commits import Commit
+from ropewalk.tree.objects import ObjectId
 
 
 class Reframe(Exception):

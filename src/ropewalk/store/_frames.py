@@ -24,7 +24,7 @@ import zstandard
 
 from ropewalk.errors import FormatError, InvalidInput
 from ropewalk.store._dictionaries import CURRENT, dictionary_bytes
-from ropewalk.tree._objects import ID_SIZE, Kind, ObjectId
+from ropewalk.tree.objects import ID_SIZE, Kind, ObjectId
 
 MAX_PAYLOAD = 16 * 1024 * 1024
 """The most bytes that one object may hold."""

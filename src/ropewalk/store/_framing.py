@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from ropewalk.store._frames import MAX_DEPTH, encode_delta, encode_whole
 from ropewalk.store.forking import freed_after_fork
-from ropewalk.tree._objects import Object, ObjectId
+from ropewalk.tree.objects import Object, ObjectId
 
 DEFAULT_CACHE_BYTES = 16 * 1024 * 1024
 _SMALLEST_DELTA = 192  # Below this, the id of a base eats the gain.

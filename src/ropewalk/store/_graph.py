@@ -10,11 +10,11 @@ from ropewalk.errors import MissingObjects
 from ropewalk.store._reaching import BATCH
 from ropewalk.store._reading import read_objects
 from ropewalk.tree import Kind, Object, ObjectId, links, read_commit
-from ropewalk.tree._dividing import Division, divide
+from ropewalk.tree.container import Division, divide
 
 if TYPE_CHECKING:
     from ropewalk.store._collecting import Progress
-    from ropewalk.store._contract import Store
+    from ropewalk.store._object_store import ObjectStore
 
 
 class Label(NamedTuple):
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 class Graph:
     """Every object that some roots lead to, read once and remembered by number."""
 
-    def __init__(self, store: Store, tell: Progress) -> None:
+    def __init__(self, store: ObjectStore, tell: Progress) -> None:
         self._store, self._tell = store, tell
         self._ids: list[ObjectId] = []
         self.stored, self.lengths, self._kinds = array("Q"), array("Q"), bytearray()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from ropewalk.errors import FormatError
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 ROOT = "ropewalk/"
 HEADER = "ropewalk/header"

@@ -31,7 +31,7 @@ from ropewalk.store._order import Below
 from ropewalk.store._reading import fetch_chains
 from ropewalk.store._records import Stored
 from ropewalk.store._turns import Patience
-from ropewalk.tree._objects import ID_SIZE, ObjectId
+from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 _AT_A_TIME = 256
 _LOOKS = 3

@@ -36,7 +36,7 @@ from ropewalk.store._records import (
     decode_header,
     encode_header,
 )
-from ropewalk.tree._objects import Object, ObjectId
+from ropewalk.tree.objects import Object, ObjectId
 
 R = TypeVar("R")
 

@@ -27,7 +27,7 @@ from ropewalk.store._records import (
 )
 from ropewalk.store._room import expect_room
 from ropewalk.store.forking import whole_after_fork
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 
 class Sizes(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,9 @@ from ropewalk.store._decide import Batch, Presence, Reframe, digest_of
 from ropewalk.store._framing import DEFAULT_CACHE_BYTES, FrameWriter, Known
 from ropewalk.store._names import check_space
 from ropewalk.store._reading import fetch_chains, read_bases, read_objects
-from ropewalk.store._records import Operation, Stored, check_ids
+from ropewalk.store._records import Operation, Ref, Stored, check_ids
 from ropewalk.store.asynchronous import twin
-from ropewalk.tree._objects import Object, ObjectId, Reader
+from ropewalk.tree.objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
@@ -178,7 +179,20 @@ class ObjectStore(Store):
         self._frame_writer.forget(asked)
         return self._delete(asked, collection)
 
+    def discard(self, ids: Iterable[ObjectId]) -> None:
+        """Take damaged objects out, so that they can be stored anew.
+
+        What other objects are stored against cannot be taken out, and stays damaged.
+        """
+        collection = secrets.randbelow(2**62) + 1
+        self.delete(self.condemn(ids, collection), collection)
+
     # Care.
+
+    def _free(self, dropped: Sequence[Ref], recent: int, grace: float) -> tuple[int, int]:
+        from ropewalk.store._contents import free_objects
+
+        return free_objects(self, dropped, recent, grace)
 
     def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
         from ropewalk.store._collecting import collect

@@ -13,8 +13,8 @@ from hashlib import sha256
 
 from ropewalk.codec._msgpack import array_header, pack
 from ropewalk.store._names import ref_name
-from ropewalk.tree._objects import Kind, Object, ObjectId, make_object
-from ropewalk.tree._parts import link, linked, unpack_list
+from ropewalk.tree.nodes import link, linked, unpack_list
+from ropewalk.tree.objects import Kind, Object, ObjectId, make_object
 
 OWN_SPACE = "ropewalk/migration"
 CONTENT_SPACE = "content/refs"

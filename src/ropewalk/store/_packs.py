@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ropewalk.errors import FormatError
 from ropewalk.store._frames import MAX_DEPTH
 from ropewalk.store._framing import Framed
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 _ROW = Struct("<32sIB")
 _COUNT = Struct("<I")

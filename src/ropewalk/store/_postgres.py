@@ -42,7 +42,7 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
-from ropewalk.tree._objects import ID_SIZE, Object, ObjectId
+from ropewalk.tree.objects import ID_SIZE, Object, ObjectId
 
 if TYPE_CHECKING:
     from ropewalk.store._postgres_database import Database

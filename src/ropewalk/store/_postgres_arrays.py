@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from struct import Struct
 
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 _HEAD = Struct(">iiIii")
 _LENGTH = Struct(">i")

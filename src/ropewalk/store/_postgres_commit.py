@@ -21,7 +21,7 @@ from ropewalk.store._frames import read_size
 from ropewalk.store._framing import Framed
 from ropewalk.store._postgres_arrays import KEY_SIZE, byteas, keys, texts
 from ropewalk.store._records import Operation, decode_operation, encode_operation
-from ropewalk.tree._objects import ID_SIZE, ObjectId
+from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 _CHECK_SIZE = 4
 _TAKEN = 6  # What the function answers if a write of another space has the number.

@@ -26,8 +26,8 @@ from ropewalk.store._records import (
     check_ids,
     check_key,
 )
-from ropewalk.tree._commits import Commit
-from ropewalk.tree._objects import ID_SIZE, Kind, Object, ObjectId
+from ropewalk.tree.commits import Commit
+from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 
 _ID_TYPES: Final = (bytes, type(None))
 

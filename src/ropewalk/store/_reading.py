@@ -9,7 +9,7 @@ from typing import NoReturn, TypeAlias
 from ropewalk.errors import Corrupt, DamagedObject, FormatError, MissingObjects
 from ropewalk.store._frames import MAX_DEPTH, FrameHeader, decode_frame, parse_header
 from ropewalk.store._framing import Known
-from ropewalk.tree._objects import KIND_BYTES, Kind, Object, ObjectId, object_id
+from ropewalk.tree.objects import KIND_BYTES, Kind, Object, ObjectId, object_id
 
 FrameReader: TypeAlias = Callable[[Sequence[ObjectId]], Mapping[ObjectId, bytes]]
 """Fetches frames; leaves out what is missing, and may add the frames of bases."""

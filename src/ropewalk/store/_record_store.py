@@ -26,7 +26,7 @@ from ropewalk.store._order import Below
 from ropewalk.store._records import LeaseRecord, Operation, Ref, View
 from ropewalk.store._turns import Patience
 from ropewalk.store.forking import freed_after_fork
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 R = TypeVar("R")
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import ormsgpack
 
 from ropewalk.errors import FormatError, InvalidInput, NewerFormat
-from ropewalk.tree._objects import ID_SIZE, Kind, ObjectId
+from ropewalk.tree.objects import ID_SIZE, Kind, ObjectId
 
 Scalar: TypeAlias = None | bool | int | float | str | bytes
 """What an operation's metadata may hold."""

@@ -39,7 +39,7 @@ from ropewalk.store._redis_durability import check_asked
 from ropewalk.store._redis_listener import Listener
 from ropewalk.store._redis_objects import Objects
 from ropewalk.store._redis_scratch import RedisScratch
-from ropewalk.tree._objects import ID_SIZE, ObjectId
+from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 DIGEST_SIZE = 32
 """Bytes before an operation in the log: the digest of the write that it was."""

@@ -18,7 +18,7 @@ from ropewalk.store._decide import Presence
 from ropewalk.store._frames import frame_base, parse_header
 from ropewalk.store._framing import Framed
 from ropewalk.store._records import Stored
-from ropewalk.tree._objects import ID_SIZE, ObjectId
+from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 if TYPE_CHECKING:
     from ropewalk.store._redis_server import Server

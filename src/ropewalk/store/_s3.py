@@ -42,7 +42,7 @@ from ropewalk.store._s3_index import Copy, Index
 from ropewalk.store._s3_packs import epoch_of, pack_name, rows_of
 from ropewalk.store._s3_packs import seal as seal_pack
 from ropewalk.store._s3_url import Place, parse_url
-from ropewalk.tree._objects import Object, ObjectId
+from ropewalk.tree.objects import Object, ObjectId
 
 if TYPE_CHECKING:
     from ropewalk.store._postgres import PostgresStore

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ropewalk.store._key_value_calls import Cells
 from ropewalk.store._key_value_cells import damaged, seal, unseal
 from ropewalk.store._s3_packs import TOKEN, token_of
-from ropewalk.tree._objects import ID_SIZE, ObjectId
+from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 CATALOG = "ropewalk/catalog"
 

@@ -17,7 +17,7 @@ from ropewalk.store._s3_catalog import Catalog, State
 from ropewalk.store._s3_cells import PACKS
 from ropewalk.store._s3_index import Copy, Index
 from ropewalk.store._s3_packs import Row, epoch_of, pack_name, seal, time_of
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 if TYPE_CHECKING:
     from ropewalk.store._s3_bucket import Bucket

@@ -31,7 +31,7 @@ from ropewalk.store._s3_packs import (
     seal_rows,
 )
 from ropewalk.store.forking import freed_after_fork
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 if TYPE_CHECKING:
     from ropewalk.store._s3_bucket import Bucket

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ropewalk.errors import FormatError
 from ropewalk.store._frames import MAX_DEPTH, parse_header
 from ropewalk.store._framing import Framed
-from ropewalk.tree._objects import ID_SIZE, Kind, ObjectId
+from ropewalk.tree.objects import ID_SIZE, Kind, ObjectId
 
 _ROW = Struct("<32sIIBB")
 _COUNTS = Struct("<II")

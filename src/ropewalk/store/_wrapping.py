@@ -19,7 +19,7 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
-from ropewalk.tree._objects import Object, ObjectId, Reader
+from ropewalk.tree.objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
@@ -142,6 +142,17 @@ class WrapperStore(Store):
 
     def _stats(self, recent: int, progress: Progress | None) -> Stats:
         return self._call("stats", lambda: self.inner._stats(recent, progress))
+
+    def carry(self, space: str, ids: Iterable[ObjectId]) -> Iterator[list[Object]]:
+        """What commits to another space must bring: see `Store.carry`."""
+        return self._call("carry", lambda: self.inner.carry(space, ids))
+
+    def _free(self, dropped: Sequence[Ref], recent: int, grace: float) -> tuple[int, int]:
+        return self._call("free", lambda: self.inner._free(dropped, recent, grace))
+
+    def discard(self, ids: Iterable[ObjectId]) -> None:
+        """Take damaged shared objects out, so that they can be stored anew."""
+        self._call("discard", lambda: self.inner.discard(ids))
 
     def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
         return self._call("examine", lambda: self.inner._examine(read_data))

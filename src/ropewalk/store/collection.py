@@ -13,18 +13,22 @@ build on it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ropewalk.errors import Conflict, MissingObjects
 from ropewalk.store._collecting import Collected, Progress
-from ropewalk.store._own import NEVER_UNDONE
+from ropewalk.store._contents import hash_of
+from ropewalk.store._own import CONTENT_SPACE, NEVER_UNDONE
 from ropewalk.store.packer import heads_of, pack
 from ropewalk.store.record import (
     BY_HASH,
     POSITION_BITS,
+    Place,
     Record,
     ids_in_header,
+    moved_in,
+    place_of,
     position_of,
     read_hints,
     sequence_of,
@@ -33,10 +37,12 @@ from ropewalk.store.record import (
 from ropewalk.store.segment import Packed, build, commits_in, without
 
 if TYPE_CHECKING:
+    from ropewalk.store._records import Ref
     from ropewalk.store.log import LogStore
-    from ropewalk.tree._objects import ObjectId
+    from ropewalk.tree.objects import Object, ObjectId
 
 _ATTEMPTS: Final = 8
+_PORTION: Final = 4 << 20
 
 
 class Sweep(NamedTuple):
@@ -86,6 +92,16 @@ def collect(
                      dry_run)  # fmt: skip
 
 
+def collect_contents(
+    store: LogStore, dropped: Sequence[Ref], recent: int, grace: float
+) -> tuple[int, int]:
+    """Delete what only dropped pins held: how many contents are gone, and their bytes."""
+    roots = [bytes.fromhex(hash_of(ref)) for ref in dropped]
+    found = sweep(store, CONTENT_SPACE, recent, grace, dry_run=False)
+    _, size = store._collect_shared(None)
+    return len(store.missing(roots)), found.freed_bytes + size
+
+
 def sweep(store: LogStore, space: str, recent: int, grace: float, dry_run: bool) -> Sweep:
     """Drop what is dead in one space."""
     for _ in range(_ATTEMPTS):
@@ -113,29 +129,25 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
     alive: dict[int, int] = {}
     named: set[ObjectId] = set()
     _mark(store, space, [ref.target for ref in view.refs], alive, named, strict=True)
-    if space not in NEVER_UNDONE and recent:
-        ends: list[ObjectId] = []
-        for operation in store._operations(space, max(last - recent, 0), recent):
-            for move in operation.moves:
-                ends += [id for id in (move.expected, move.target) if id is not None]
-            step = operation.metadata.get("step")
-            ends += [step] if isinstance(step, bytes) else []
-        _mark(store, space, list(dict.fromkeys(ends)), alive, named, strict=False)
+    places, ids = recent_ends(store, space, last, recent)
+    for place in places:
+        alive[sequence_of(place)] = alive.get(sequence_of(place), 0) | 1 << position_of(place)
+    _mark(store, space, ids, alive, named, strict=False)
     kept = kept_bytes = freed = freed_bytes = 0
     replaced: list[Packed] = []
     dead: dict[int, int] = {}
     gone: list[tuple[ObjectId, int]] = []
-    for records in _stretches(store, space, last):
+    for records in stretches(store, space, last):
         thin = False
         for record in reversed(records):
             sequence, mask = record.sequence, alive.pop(record.sequence, 0)
             if sequence > packed and rewrite:  # Nothing is removed from a tail.
                 mask = sum(1 << at for at, one in enumerate(record.pieces) if one is not None)
-            mask = _follow(store, space, record, mask, alive, named)
+            mask, scale = _follow(store, space, record, mask, alive, named), record.scale
             for at, piece in enumerate(record.pieces):
                 if piece is None:
                     continue
-                size = len(piece.payload) + len(piece.hints)
+                size = piece.stored(scale)
                 if mask >> at & 1:
                     kept, kept_bytes = kept + 1, kept_bytes + size
                 else:
@@ -154,10 +166,61 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
     return Sweep(last, view.epoch, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named)
 
 
-def _stretches(store: LogStore, space: str, last: int) -> Iterator[list[Record]]:
+def carried(store: LogStore, space: str, ids: list[ObjectId]) -> Iterator[list[Object]]:
+    """The nodes of a space that some of its nodes lead to, in portions, what was first first."""
+    alive: dict[int, int] = {}
+    reached: list[tuple[int, int]] = []
+    _mark(store, space, ids, alive, set(), strict=True)
+    for records in stretches(store, space, max(alive, default=0)):
+        for record in reversed(records):
+            mask = alive.pop(record.sequence, 0)
+            if mask:
+                mask = _follow(store, space, record, mask, alive, set())
+                reached.append((record.sequence, mask))
+        if not alive:
+            break
+    portion: list[Object] = []
+    size = 0
+    for sequence, mask in reversed(reached):
+        for at, node in enumerate(store._record(space, sequence).nodes()):
+            if mask >> at & 1:
+                assert node is not None
+                portion.append(node.object())
+                size += len(node.payload)
+        if size > _PORTION:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def recent_ends(
+    store: LogStore, space: str, last: int, recent: int
+) -> tuple[list[Place], list[ObjectId]]:
+    """What the last operations of a space lead to, as far as they can be undone.
+
+    First nodes of their own records, then the ids of others, which may be gone.
+    """
+    places: list[Place] = []
+    ids: dict[ObjectId, None] = {}
+    end = 0 if space in NEVER_UNDONE else recent
+    for records in stretches(store, space, last) if end else ():
+        for record in reversed(records):
+            if record.sequence <= last - end:
+                return places, list(ids)
+            places += [place_of(record.sequence, at) for _, at in moved_in(record)]
+            named = ids_in_header(record.header)
+            if named:
+                own = {node.id: at for at, node in enumerate(record.nodes()) if node is not None}
+                places += [place_of(record.sequence, own[id]) for id in named if id in own]
+                ids.update((id, None) for id in named if id not in own)
+    return places, list(ids)
+
+
+def stretches(store: LogStore, space: str, last: int) -> Iterator[list[Record]]:
     """The records of a space, a segment or a group at a time, from the last one back."""
     while last > 0:
-        records = [one for one in store._stretch(space, last) if one.sequence <= last]
+        records = [one for one in store._stretch(space, last, keep=False) if one.sequence <= last]
         last = records[0].sequence - 1
         yield records
 

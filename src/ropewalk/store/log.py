@@ -26,12 +26,13 @@ from ropewalk.errors import (
     FormatError,
     MissingObjects,
     RopewalkError,
+    StoreFull,
     WriteIdReused,
 )
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
 from ropewalk.store._names import check_space
-from ropewalk.store._records import REMEMBERED_WRITES, Operation, Stored, check_ids
+from ropewalk.store._records import Operation, Ref, Stored, check_ids
 from ropewalk.store.compression import compress, expand
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
@@ -51,16 +52,16 @@ from ropewalk.store.record import (
     write_id_of,
 )
 from ropewalk.store.segment import Packed, Segment
-from ropewalk.tree._commits import Commit
-from ropewalk.tree._objects import Kind, Object, ObjectId, object_id
-from ropewalk.tree._parts import links
+from ropewalk.tree.commits import Commit
+from ropewalk.tree.nodes import links
+from ropewalk.tree.objects import Kind, Object, ObjectId, object_id
 
 if TYPE_CHECKING:
     from ropewalk.store._checking import Report
     from ropewalk.store._collecting import Collected, Progress
     from ropewalk.store._statistics import Stats
     from ropewalk.store.collection import Sweep
-    from ropewalk.tree._objects import Reader
+    from ropewalk.tree.objects import Reader
 
 LARGE_COMMIT: Final = 256 * 1024
 """What a commit of more bytes brings is shared, but for what leads to other nodes."""
@@ -88,7 +89,8 @@ class Row(NamedTuple):
 
 
 class Moved(Exception):
-    """The space is at another epoch: what was known of it is looked up anew. Nothing was written."""
+    """The space is at another epoch, so what was known of it is looked up anew; nothing was
+    written."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__()
@@ -187,7 +189,7 @@ class LogStore(Store):
 
     @abstractmethod
     def _commit(self, batch: Batch) -> Operation:
-        """Append a record, an `Append`, in one atomic step, durably. Whoever subscribed is woken."""
+        """Append a record, an `Append`, in one atomic step, durably, and wake who subscribed."""
 
     @abstractmethod
     def _epoch(self, space: str) -> int:
@@ -203,7 +205,10 @@ class LogStore(Store):
 
     @abstractmethod
     def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
-        """The group of a record in the tail up to it, or the segment that holds it; at one moment."""
+        """The group of a record in the tail up to it, or the segment that holds it.
+
+        Both are looked for at one moment.
+        """
 
     @abstractmethod
     def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
@@ -250,6 +255,10 @@ class LogStore(Store):
         """
 
     @abstractmethod
+    def _discard(self, ids: Sequence[ObjectId]) -> None:
+        """Remove shared objects, whoever leads to them."""
+
+    @abstractmethod
     def _count_shared(self) -> tuple[int, int]:
         """How many shared objects there are, and their bytes."""
 
@@ -289,6 +298,22 @@ class LogStore(Store):
             found = set(self._find_places(space, asked))
         return [id for id in asked if id not in found]
 
+    def carry(self, space: str, ids: Iterable[ObjectId]) -> Iterator[list[Object]]:
+        """What commits to another space must bring, so that it can lead to objects of this one.
+
+        In portions, of which each leads only to itself, to earlier ones and to shared objects.
+        """
+        from ropewalk.store.collection import carried
+
+        self._check_open()
+        check_space(space)
+        return carried(self, space, check_ids(ids, "what is carried"))
+
+    def discard(self, ids: Iterable[ObjectId]) -> None:
+        """Take damaged shared objects out, so that they can be stored anew."""
+        self._check_open()
+        self._discard(check_ids(ids, "what is taken out"))
+
     def scan(self) -> Iterator[Stored]:
         """Every object, in no order; what is written meanwhile may be left out."""
         self._check_open()
@@ -298,22 +323,27 @@ class LogStore(Store):
         for space in self.spaces():
             seen: set[ObjectId] = set()
             for record in self.records(space):
-                for node in record.nodes():
-                    if node is not None and node.id not in seen:
+                scale = record.scale
+                for piece, node in zip(record.pieces, record.nodes(), strict=True):
+                    if piece is not None and node is not None and node.id not in seen:
                         seen.add(node.id)
-                        yield Stored(
-                            node.id, node.kind, len(node.payload), len(node.payload), None, False
-                        )
+                        stored = piece.stored(scale)
+                        yield Stored(node.id, node.kind, len(node.payload), stored, None, False)
         yield from self._scan_shared()
 
     def records(self, space: str) -> Iterator[Record]:
         """All records of a space, in order; raises `Corrupt` for a gap."""
         sequence, last = 1, self._span(space)[1]
         while sequence <= last:
-            for record in self._stretch(space, sequence):
+            # The rows of a group are decoded together, since they lean on each other.
+            end = min((sequence - 1) // GROUP * GROUP + GROUP, last)
+            found = self._stretch(space, end, keep=False)
+            if found[0].sequence > sequence:  # A segment ends inside the group.
+                found = self._stretch(space, sequence, keep=False)
+            for record in found:
                 if record.sequence >= sequence:
                     yield record
-                    sequence = record.sequence + 1
+            sequence = found[-1].sequence + 1
 
     def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
         last = min(self._span(space)[1], after + limit)
@@ -342,10 +372,22 @@ class LogStore(Store):
             return found
         return next(one for one in self._stretch(space, sequence) if one.sequence == sequence)
 
-    def _stretch(self, space: str, sequence: int) -> list[Record]:
-        """A record with those that are found with it, ascending; raises `Corrupt`."""
-        moment = self._forgotten
-        loaded = self._load(space, sequence)
+    def _stretch(self, space: str, sequence: int, *, keep: bool = True) -> list[Record]:
+        """A record with those that are found with it, ascending; raises `Corrupt`.
+
+        Who goes through a whole log does not `keep` what nobody will ask for again.
+        """
+        moment = self._forgotten if keep else None
+        return self._read_stretch(space, sequence, self._load(space, sequence), moment)
+
+    def _read_stretch(
+        self,
+        space: str,
+        sequence: int,
+        loaded: list[Row] | Packed | None,
+        moment: int | None = None,
+    ) -> list[Record]:
+        """The records of what was loaded; kept if that was after a `moment`."""
         if isinstance(loaded, Packed):
             with self._cache_lock:
                 known = self._opened.get((space, -loaded.first))
@@ -354,7 +396,8 @@ class LogStore(Store):
             segment = Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
                 raise segment.damaged("it does not hold what its row says")
-            self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
+            if moment is not None:
+                self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
             return segment.records()
         if not loaded or loaded[-1].sequence != sequence:
             raise Corrupt(
@@ -375,7 +418,7 @@ class LogStore(Store):
                 body = bodies[sequence] = expand(
                     frame[_CRC:], None if known is None else known[-DICTIONARY:]
                 )
-                record = Record.decode(sequence, body)
+                record = Record.decode(sequence, body, len(frame))
             except FormatError as error:
                 raise Corrupt(
                     f"record {sequence} of {space!r} is damaged: {error}. Restore the store from "
@@ -515,16 +558,8 @@ class LogStore(Store):
         return node
 
     def _shared_objects(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Object]:
-        found: dict[ObjectId, Object] = {}
-        for id, frame in self._read_shared(list(dict.fromkeys(ids))).items():
-            try:
-                kind, payload = Kind(frame[0]), expand(frame[1:])
-            except (FormatError, ValueError, IndexError) as error:
-                raise DamagedObject(id, str(error)) from error
-            if object_id(kind, payload) != id:
-                raise DamagedObject(id, "its bytes do not match its hash")
-            found[id] = Object(id, kind, payload)
-        return found
+        frames = self._read_shared(list(dict.fromkeys(ids)))
+        return {id: shared_object(id, frame) for id, frame in frames.items()}
 
     # Committing.
 
@@ -535,6 +570,10 @@ class LogStore(Store):
                 operation = self._commit(append)
             except Moved:
                 self._forget_space(batch.space)
+                continue
+            except StoreFull:
+                if not self._room.make():
+                    raise
                 continue
             return operation
 
@@ -611,13 +650,12 @@ class LogStore(Store):
             places.update(dict.fromkeys(append.shared, BY_HASH))
             cache.named.update(append.names, append.shared)
 
-    def _find_write(self, batch: Append, last: int) -> Operation | None:
+    def _find_write(self, batch: Append, latest: Iterable[Record]) -> Operation | None:
         """The operation that has the write id of a batch, among the latest of its space.
 
         Raises `WriteIdReused` if it was another write.
         """
-        after = max(last - REMEMBERED_WRITES, 0)
-        for record in self._newest_first(batch.space, after, last):
+        for record in latest:
             if write_id_of(record.header) == batch.write_id:
                 operation = self._operation(batch.space, record)
                 objects = {node.id for node in record.nodes() if node is not None}
@@ -653,7 +691,14 @@ class LogStore(Store):
         return check(self, read_data, progress)
 
     def _stats(self, recent: int, progress: Progress | None) -> Stats:
-        raise NotImplementedError
+        from ropewalk.store.statistics import statistics
+
+        return statistics(self, recent, progress)
+
+    def _free(self, dropped: Sequence[Ref], recent: int, grace: float) -> tuple[int, int]:
+        from ropewalk.store.collection import collect_contents
+
+        return collect_contents(self, dropped, recent, grace)
 
     def _close_packer(self) -> None:
         """Pack what is left of long tails."""
@@ -742,6 +787,17 @@ def _below(one: Object, step: Commit | None = None) -> Sequence[ObjectId]:
         return links(one)
     except FormatError:
         return ()
+
+
+def shared_object(id: ObjectId, frame: bytes) -> Object:
+    """The shared object in a frame, which has its kind in front; raises `DamagedObject`."""
+    try:
+        kind, payload = Kind(frame[0]), expand(frame[1:])
+    except (FormatError, ValueError, IndexError) as error:
+        raise DamagedObject(id, str(error)) from error
+    if object_id(kind, payload) != id:
+        raise DamagedObject(id, "its bytes do not match its hash")
+    return Object(id, kind, payload)
 
 
 def _divided(

@@ -19,7 +19,7 @@ TAIL_RECORDS: Final = 128
 TAIL_BYTES: Final = 256 * 1024
 """A tail of so many records, or bytes, is packed."""
 SEGMENT_RECORDS: Final = 128
-FEWEST_AT_CLOSE: Final = 64
+FEWEST_AT_CLOSE: Final = 16
 
 _log = logging.getLogger("ropewalk.store")
 
@@ -82,7 +82,7 @@ def pack(store: LogStore, space: str, *, whole: bool = False) -> int:
     packed, last = store._span(space)
     end = last if whole else last // GROUP * GROUP
     while packed < end:
-        stop = min(end, packed + SEGMENT_RECORDS)
+        stop = min(end, (packed + SEGMENT_RECORDS) // GROUP * GROUP)
         rows = store._rows(space, packed + 1, stop)
         if len(rows) != stop - packed:
             return done  # Another process is faster.

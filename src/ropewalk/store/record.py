@@ -26,9 +26,9 @@ import ormsgpack
 from ropewalk.errors import FormatError
 from ropewalk.store._records import Move, Operation, Scalar
 from ropewalk.store.compression import read_varint, varint
-from ropewalk.tree._commits import commit_links
-from ropewalk.tree._objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId
-from ropewalk.tree._parts import links
+from ropewalk.tree.commits import commit_links
+from ropewalk.tree.nodes import links
+from ropewalk.tree.objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId
 
 Place: TypeAlias = int
 """Where a node is: its record's sequence number, and in the low bits its position there."""
@@ -95,6 +95,10 @@ class Piece(NamedTuple):
     payload: bytes
     hole: int
     hints: bytes
+
+    def stored(self, scale: float) -> int:
+        """Its part of what the nodes that it is compressed with take in the store."""
+        return round(scale * (len(self.payload) + len(self.hints)))
 
 
 def encode_body(
@@ -176,16 +180,21 @@ def write_hints(places: Sequence[Place], sequence: int) -> bytes:
 class Record:
     """A record that is read: its operation, and its nodes, of which each is made when asked for."""
 
-    __slots__ = ("_header", "_nodes", "pieces", "sequence")
+    __slots__ = ("_header", "_nodes", "_stored", "pieces", "sequence")
 
     def __init__(
         self,
         sequence: int,
         header: bytes | Callable[[int], bytes],
         pieces: Sequence[Piece | None],
+        stored: int | Callable[[], float] = 0,
     ) -> None:
-        """`header` may be a function that finds it; `pieces` may be opened one by one."""
+        """`header` may be a function that finds it; `pieces` may be opened one by one.
+
+        `stored` is how many bytes it takes in the store, or a function that gives its `scale`.
+        """
         self.sequence, self._header, self.pieces = sequence, header, pieces
+        self._stored = stored
         self._nodes: list[Node | None] = [None] * len(pieces)
 
     @property
@@ -194,8 +203,16 @@ class Record:
         header = self._header
         return header if isinstance(header, bytes) else header(self.sequence)
 
+    @property
+    def scale(self) -> float:
+        """How many bytes the store takes for each byte of the nodes, compressed together."""
+        if callable(self._stored):
+            return self._stored()
+        size = sum([len(one.payload) + len(one.hints) for one in self.pieces if one is not None])
+        return self._stored / size if size else 0.0
+
     @classmethod
-    def decode(cls, sequence: int, body: bytes) -> Record:
+    def decode(cls, sequence: int, body: bytes, stored: int = 0) -> Record:
         """Read a body; raises `FormatError`."""
         length, at = read_varint(body, 0)
         header, at = body[at : at + length], at + length
@@ -216,7 +233,7 @@ class Record:
             at = middle + width
         if at != len(body):
             raise FormatError("a record has other bytes than it promises")
-        return cls(sequence, header, pieces)
+        return cls(sequence, header, pieces, stored)
 
     def __len__(self) -> int:
         return len(self.pieces)

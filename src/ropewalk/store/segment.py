@@ -34,7 +34,7 @@ from ropewalk.store.record import (
     read_hints,
     sequence_of,
 )
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 BLOCK: Final = 64 * 1024
 _CRC: Final = 4
@@ -158,6 +158,8 @@ class Segment:
         self._blocks: dict[int, bytes] = {}
         self._records: dict[int, Record] = {}
         self._headers: list[bytes] | None = None
+        self._stored = len(head) + len(data)
+        self._scale: float | None = None
         try:
             if crc32(head[_CRC:]).to_bytes(_CRC, "little") != head[:_CRC]:
                 raise FormatError("its head does not match its checksum")
@@ -212,12 +214,19 @@ class Segment:
         if found is None:
             at = sequence - self.first
             pieces = _Pieces(self._table[at], self._piece)
-            found = self._records[sequence] = Record(sequence, self._header, pieces)
+            found = self._records[sequence] = Record(sequence, self._header, pieces, self.scale)
         return found
 
     def records(self) -> list[Record]:
         """All records."""
         return [self.record(sequence) for sequence in range(self.first, self.last + 1)]
+
+    def scale(self) -> float:
+        """How many bytes the store takes for each byte of the nodes, compressed together."""
+        if self._scale is None:
+            size = sum([one.size + one.width for row in self._table for one in row if one])
+            self._scale = (self._stored / size) if size else 0.0
+        return self._scale
 
     def _header(self, sequence: int) -> bytes:
         if self._headers is None:

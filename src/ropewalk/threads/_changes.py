@@ -22,7 +22,7 @@ from ropewalk.threads._contents import (
     Marks,
 )
 from ropewalk.tree import ABSENT
-from ropewalk.tree._map_writer import Shelf, Slot
+from ropewalk.tree.map_writer import Shelf, Slot
 
 
 class Incoming(NamedTuple):

@@ -18,11 +18,10 @@ from typing import Any, Final, NamedTuple
 from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import FormatError
 from ropewalk.tree import Map, ObjectId, Reader
-from ropewalk.tree._layout import Entry
-from ropewalk.tree._levels import View
-from ropewalk.tree._load import Loader
-from ropewalk.tree._map_writer import MapWriter
-from ropewalk.tree._stack import reading
+from ropewalk.tree.levels import View
+from ropewalk.tree.map_writer import MapWriter
+from ropewalk.tree.nodes import Entry
+from ropewalk.tree.read import Loader, reading
 
 STATE: Final = "state"
 RECORD: Final = "thread"

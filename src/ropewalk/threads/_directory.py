@@ -23,7 +23,7 @@ from ropewalk.threads._paging import Page, Window, make_cursor, read_cursor
 from ropewalk.threads._thread_info import ThreadInfo
 from ropewalk.threads._words import matches
 from ropewalk.tree import ObjectId, Reader, read_commit
-from ropewalk.tree._load import Loader
+from ropewalk.tree.read import Loader
 
 _REMEMBERED: Final = 10_000
 

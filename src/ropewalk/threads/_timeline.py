@@ -11,7 +11,7 @@ from ropewalk.history.merging import reading_too
 from ropewalk.threads._contents import IDS, MARKS, Contents, Marks
 from ropewalk.timeline import Checkpoint, Timeline
 from ropewalk.tree import ABSENT, Edited, Mergers, ObjectId, Reader
-from ropewalk.tree._map_writer import MapWriter, Shelf, Slot
+from ropewalk.tree.map_writer import MapWriter, Shelf, Slot
 
 
 class ThreadTimeline(Timeline):

@@ -12,7 +12,7 @@ from ropewalk.history.object_cache import SharedObjects
 from ropewalk.threads._changes import Changes, Known, Plan, Planner
 from ropewalk.threads._contents import STATE_KEY, Contents
 from ropewalk.tree import ABSENT, Edited, ObjectId, Reader
-from ropewalk.tree._map_writer import Draft, MapWriter, Slot
+from ropewalk.tree.map_writer import Draft, MapWriter, Slot
 
 
 class _Unchanged(Exception):

@@ -1,9 +1,10 @@
-"""A timeline as one file: everything that its refs and its log lead to, and the log.
+"""A timeline as one file: its log, and everything that this and its refs lead to.
 
     magic     "RWSESS" and the version
     the rest  compressed with zstd and a checksum: msgpack values, each behind its length (8 bytes):
-              a dict about the session, then the operations as one list, then objects,
-              as [kind, payload], in no order, then their number
+              a dict about the session, then for each operation [operation, number of objects] and
+              the objects that it brought, as [kind, payload], each after what it points to;
+              then how many operations there were
 
 Reading believes nothing: ids are made anew from the bytes, and everything that an object
 points to must be there too.
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from struct import Struct
@@ -37,17 +39,15 @@ from ropewalk.errors import (
 from ropewalk.history import History
 from ropewalk.store import Move, Operation, Progress, SqliteStore, migrate, split_name
 from ropewalk.store._collecting import ends, operations
-from ropewalk.store._own import OWN_SPACE
-from ropewalk.store._reaching import walk
 from ropewalk.store._records import decode_operation, encode_operation
 from ropewalk.store._system_errors import FORBIDDEN, NO_ROOM
+from ropewalk.store.migration import closure
 from ropewalk.tree import Kind, Object, ObjectId, links, make_object
 
 _MAGIC = b"RWSESS"
 _VERSION = 1
 _LENGTH = Struct("<Q")
 _LONGEST = 1 << 30
-_BATCH_BYTES = 4 << 20
 _TOLD_AFTER = 1000
 
 
@@ -122,24 +122,35 @@ def _write_all(history: History, log: list[Operation], out: Any, tell: Progress)
         out.write(packed)
 
     put({"name": split_name(history.space)[1]})
-    put([encode_operation(operation) for operation in log])
-    view = history.store.view(history.space)
-    roots = [ref.target for ref in view.refs]
-    seen: set[ObjectId] = set()
-    written = 0
-    for strict, starts in ((True, roots), (False, [id for one in log for id in ends(one)])):
-        for visit in walk(starts, history.store._frames, seen):
-            if visit.problem is None:
-                read = visit.object or history.read([visit.id])[0]
-                put([int(read.kind), read.payload])
-                written += 1
-                if written % _TOLD_AFTER == 0:
-                    tell("writing", written)
-            elif strict:
-                raise visit.problem
-            else:
-                seen.discard(visit.id)
-    put(len(seen))
+    refs = {ref.target for ref in history.store.view(history.space).refs}
+    written: set[ObjectId] = set()
+    # What operations led to and a collection took is left out: looked for all at once.
+    named = {id for one in log for id in ends(one)} | refs
+    written.update(history.store.missing(named, history.space))
+    for operation in log:
+        objects, _ = closure(
+            _targets(operation),
+            history.read,
+            lambda ids: [id for id in ids if id not in written],
+        )
+        put([encode_operation(operation), len(objects)])
+        for one in objects.values():
+            put([int(one.kind), one.payload])
+            written.add(one.id)
+            if len(written) % _TOLD_AFTER == 0:
+                tell("writing", len(written))
+    _, lost = closure(refs, history.read, lambda ids: [id for id in ids if id not in written])
+    for problem in lost:
+        raise problem.error
+    history.read(list(refs))  # Raises for one that is missing.
+    put(len(log))
+
+
+def _targets(operation: Operation) -> list[ObjectId]:
+    """What an operation may have brought: where it moved refs to, and a step of no ref."""
+    step = operation.metadata.get("step")
+    found = [move.target for move in operation.moves if move.target is not None]
+    return [*found, step] if isinstance(step, bytes) else found
 
 
 @contextmanager
@@ -190,45 +201,49 @@ def _stream(file: IO[bytes]) -> Iterator[Any]:
 
 
 def _unpack(path: Path, store: SqliteStore, space: str, tell: Progress) -> None:
+    """Do again what the log says, as far as what it leads to is there."""
+    for _ in _values(path):
+        pass  # The checksum stands at the end.
     values = _values(path)
     next(values)
-    log = _log(path, space, next(values, None))
     found: set[ObjectId] = set()
-    wanted: set[ObjectId] = set()
-    batch: list[Object] = []
-    size = 0
+    refs: dict[str, ObjectId] = {}
+    done = 0
     for value in values:
-        if value == len(found) and next(values, None) is None:
+        if value == done and next(values, None) is None:
+            return
+        operation, count = _step(path, space, value)
+        objects = [_object(one) for one in islice(values, count)]
+        found.update(one.id for one in objects)
+        if len(objects) != count:
             break
-        made = _object(value)
-        found.add(made.id)
-        wanted.update(links(made))
-        batch.append(made)
-        size += len(made.payload)
-        if size > _BATCH_BYTES:
-            store.commit(OWN_SPACE, batch)
-            batch, size = [], 0
-        if len(found) % _TOLD_AFTER == 0:
-            tell("reading", len(found))
-    else:
-        raise FormatError(f"{path} is torn: its end is missing")
-    store.commit(OWN_SPACE, batch)
-    if not wanted <= found:
-        raise FormatError(f"{path} is not whole: {len(wanted - found)} object(s) are missing")
-    _replay(store, space, log, found)
+        wanted = {id for one in objects for id in links(one)}
+        if not wanted <= found:
+            missing = len(wanted - found)
+            raise FormatError(f"{path} is not whole: {missing} object(s) are missing")
+        moves: list[Move] = []
+        for name, _, target in operation.moves:
+            if target is not None and target not in found:
+                continue  # A collection took it.
+            if target != refs.get(name):
+                moves.append(Move(name, refs.get(name), target))
+        refs.update({name: target for name, _, target in moves if target is not None})
+        refs = {name: id for name, id in refs.items() if Move(name, id, None) not in moves}
+        needs = [id for id in wanted if id not in {one.id for one in objects}]
+        store.commit(space, objects, needs, moves, operation=operation.metadata)
+        done += 1
+        tell("reading", len(found))
+    raise FormatError(f"{path} is torn: its end is missing")
 
 
-def _log(path: Path, space: str, value: object) -> list[Operation]:
-    try:
-        return [decode_operation(space, record) for record in _records(value)]
-    except FormatError as error:
-        raise FormatError(f"{path} is damaged: {error}") from error
-
-
-def _records(value: object) -> list[bytes]:
-    if isinstance(value, list) and all(isinstance(record, bytes) for record in value):
-        return value
-    raise FormatError("a session has no log")
+def _step(path: Path, space: str, value: object) -> tuple[Operation, int]:
+    match value:
+        case [bytes(packed), int(count)] if count >= 0:
+            try:
+                return decode_operation(space, packed), count
+            except FormatError as error:
+                raise FormatError(f"{path} is damaged: {error}") from error
+    raise FormatError(f"{path} is damaged: it holds something that is no operation")
 
 
 def _object(value: object) -> Object:
@@ -236,20 +251,3 @@ def _object(value: object) -> Object:
         case [int(kind), bytes(payload)] if kind in list(Kind):
             return make_object(Kind(kind), payload)
     raise FormatError("a session holds something that is no object")
-
-
-def _replay(store: SqliteStore, space: str, log: list[Operation], found: set[ObjectId]) -> None:
-    """Do again what the log says, as far as what it leads to is there."""
-    refs: dict[str, ObjectId] = {}
-    for operation in log:
-        moves = []
-        for name, _, target in operation.moves:
-            reached = target if target in found else None
-            before = refs.get(name)
-            if reached is None and before is None:
-                continue
-            moves.append(Move(name, before, reached))
-            refs.pop(name, None)
-            if reached is not None:
-                refs[name] = reached
-        store.commit(space, moves=moves, operation=operation.metadata)

@@ -366,7 +366,7 @@ class Timeline:
         made = type(self)(name, self.store, codec=self._history.codec, tenant=tenant)
         if made._history.branches():
             raise Conflict(f"there is a timeline {name!r} already: choose another name")
-        made._history.create_branch(MAIN, start)
+        made._history.adopt_branch(MAIN, self._history, start)
         return made
 
     # Tags.

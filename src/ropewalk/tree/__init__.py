@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ropewalk.tree._commits import Commit, check_commit, make_commit, read_commit
-from ropewalk.tree._container import Edited
-from ropewalk.tree._diff import Change, diff
-from ropewalk.tree._edit import fingerprint, get, insert, put, remove
-from ropewalk.tree._load import load
-from ropewalk.tree._map import Map
-from ropewalk.tree._merge import merge
-from ropewalk.tree._mergers import ABSENT, CannotMerge, Merger, Mergers, PathConflict
-from ropewalk.tree._objects import (
+from ropewalk.tree.build import Edited
+from ropewalk.tree.changes import Change, diff
+from ropewalk.tree.commits import Commit, check_commit, make_commit, read_commit
+from ropewalk.tree.edit import fingerprint, get, insert, put, remove
+from ropewalk.tree.map import Map
+from ropewalk.tree.mergers import ABSENT, CannotMerge, Merger, Mergers, PathConflict
+from ropewalk.tree.nodes import check_links, link, links
+from ropewalk.tree.objects import (
     ID_SIZE,
     Kind,
     Object,
@@ -19,8 +18,9 @@ from ropewalk.tree._objects import (
     make_object,
     object_id,
 )
-from ropewalk.tree._parts import check_links, links
-from ropewalk.tree._writer import TreeWriter, Written
+from ropewalk.tree.read import Loader, load
+from ropewalk.tree.three_way_merge import merge
+from ropewalk.tree.writer import TreeWriter, Written
 
 __all__ = [
     "ABSENT",
@@ -30,6 +30,7 @@ __all__ = [
     "Commit",
     "Edited",
     "Kind",
+    "Loader",
     "Map",
     "Merger",
     "Mergers",
@@ -45,6 +46,7 @@ __all__ = [
     "fingerprint",
     "get",
     "insert",
+    "link",
     "links",
     "load",
     "make_commit",

@@ -8,12 +8,15 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, StateGraph
+from langgraph.store.base import BaseStore
 from typing_extensions import TypedDict
 
-from ropewalk.adapters.langgraph import RopewalkSaver, RopewalkStore
+from ropewalk.adapters.langgraph import CoherentStore, RopewalkSaver, RopewalkStore
 from tests.frameworks.langgraph.checkpoints import checkpoint_of, config_of, metadata_of, new_id
 from tests.races.race import Race
 from tests.races.world import TYPES, changing, check_world
+
+PLACE = ("team", "notes")
 
 
 def _also_messages(race: Race) -> None:
@@ -120,13 +123,10 @@ def graph(race: Race) -> None:
                 _check(world)
 
 
-def store(race: Race) -> None:
-    _also_messages(race)
-    made = RopewalkStore(race.store, types=TYPES)
-
+def _save_items(race: Race, made: BaseStore) -> None:
     def save() -> Any:
-        made.put(("notes",), "world", race.world.value)
-        found = made.get(("notes",), "world")
+        made.put(PLACE, "world", race.world.value)
+        found = made.get(PLACE, "world")
         assert found is not None
         _check(found.value)
         return True
@@ -134,13 +134,10 @@ def store(race: Race) -> None:
     race.run(save)
 
 
-def store_async(race: Race) -> None:
-    _also_messages(race)
-    made = RopewalkStore(race.store, types=TYPES)
-
+def _save_items_async(race: Race, made: BaseStore) -> None:
     async def save() -> Any:
-        await made.aput(("notes",), "world", race.world.value)
-        found = await made.aget(("notes",), "world")
+        await made.aput(PLACE, "world", race.world.value)
+        found = await made.aget(PLACE, "world")
         assert found is not None
         _check(found.value)
         return True
@@ -148,6 +145,37 @@ def store_async(race: Race) -> None:
     asyncio.run(race.arun(save))
 
 
+def store(race: Race) -> None:
+    _also_messages(race)
+    _save_items(race, RopewalkStore(race.store, types=TYPES))
+
+
+def store_async(race: Race) -> None:
+    _also_messages(race)
+    _save_items_async(race, RopewalkStore(race.store, types=TYPES))
+
+
+def coherent_store(race: Race) -> None:
+    _also_messages(race)
+    with CoherentStore(store=race.store, types=TYPES) as made:
+        _save_items(race, made)
+
+
+def coherent_store_async(race: Race) -> None:
+    _also_messages(race)
+    with CoherentStore(store=race.store, types=TYPES) as made:
+        _save_items_async(race, made)
+
+
 FACES: dict[str, Callable[[Race], None]] = {
-    one.__name__: one for one in (saver, saver_async, graph, store, store_async)
+    one.__name__: one
+    for one in (
+        saver,
+        saver_async,
+        graph,
+        store,
+        store_async,
+        coherent_store,
+        coherent_store_async,
+    )
 }

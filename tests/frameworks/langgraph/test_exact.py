@@ -24,7 +24,7 @@ from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from ropewalk.adapters.langgraph import CoherentStore, RopewalkSaver, RopewalkStore
-from ropewalk.adapters.langgraph._types import UnknownTypeWarning
+from ropewalk.adapters.langgraph.classes import UnknownTypeWarning
 from ropewalk.errors import NotStorable, UndeclaredClass
 from tests.frameworks.langgraph.checkpoints import checkpoint_of, config_of, metadata_of
 from tests.frameworks.langgraph.graphs import thread

@@ -13,10 +13,9 @@ import pytest
 from langchain_core.documents import Document
 
 from ropewalk.adapters.langgraph import RopewalkSaver
-from ropewalk.adapters.langgraph import _reading as reading
-from ropewalk.adapters.langgraph._entries import Address
-from ropewalk.adapters.langgraph._requests import Put
-from ropewalk.adapters.langgraph._thread import GraphThread
+from ropewalk.adapters.langgraph import values as reading
+from ropewalk.adapters.langgraph.checkpoints import Address
+from ropewalk.adapters.langgraph.thread import GraphThread, Put
 from ropewalk.errors import NotStorable, UndeclaredClass
 from tests.frameworks.langgraph.checkpoints import checkpoint_of, config_of, metadata_of, put
 
@@ -71,7 +70,7 @@ def test_a_run_that_stops_while_it_encodes_leaves_nothing_half_stored(
         put(saver, config_of(), {"a": LINES})
         thread: Any = saver._thread("t")
         with monkeypatch.context() as patched:
-            patched.setattr(thread._coder.codec.memo, "turn", _interrupt)
+            patched.setattr(thread._codec, "turn", _interrupt)
             with pytest.raises(KeyboardInterrupt):
                 put(saver, config_of(), {"a": [*LINES, "new" * 2000]})
         put(saver, config_of(), {"a": [*LINES, "new" * 2000, "last"]})

@@ -21,6 +21,7 @@ from langgraph.types import Command
 
 from ropewalk.adapters.langgraph import RopewalkSaver, import_checkpoints
 from ropewalk.adapters.langgraph._official import Key, Written, open_official
+from ropewalk.adapters.langgraph.log import listed
 from ropewalk.errors import NotFound
 from tests.frameworks.langgraph.graphs import delta_graph, history
 from tests.frameworks.langgraph.official import (
@@ -147,7 +148,7 @@ def test_delta_channels_are_what_they_were(source: Source, ours: RopewalkSaver) 
 
 
 def test_steps_of_a_thread_are_its_timeline(source: Source, ours: RopewalkSaver) -> None:
-    from ropewalk.adapters.langgraph._timeline import GraphTimeline
+    from ropewalk.adapters.langgraph.timeline import GraphTimeline
 
     import_checkpoints(source.place, ours)
     timeline = GraphTimeline("chat", ours.store)
@@ -164,10 +165,9 @@ def test_steps_of_a_thread_are_its_timeline(source: Source, ours: RopewalkSaver)
 def test_pending_writes_keep_their_numbers_and_paths(source: Source, ours: RopewalkSaver) -> None:
     import_checkpoints(source.place, ours)
     thread = ours._thread("ask")
-    index = thread.look().checkpoints
     found = {
         (one.address.namespace, one.address.id, task, number, path, channel)
-        for one in index.newest_first()
+        for one in listed(thread.look())
         for path, task, number, channel, _ in thread.reader().writes(one.writes)
     }
     with closing(open_official(source.place)) as database:
@@ -196,10 +196,12 @@ def test_writes_whose_checkpoint_never_came_are_kept(file: Path, ours: RopewalkS
 
     assert done.writes == done.source.writes
     thread = ours._thread("chat")
-    from ropewalk.adapters.langgraph._entries import Address
+    from ropewalk.adapters.langgraph.checkpoints import Address
 
-    root = thread.look().checkpoints.writes(Address("", "later"))
-    assert thread.reader().pending(root) == [("task", "messages", "early")]
+    log, address = thread.look(), Address("", "later")
+    assert thread.reader().pending(log.writes(log.find(address), address)) == [
+        ("task", "messages", "early")
+    ]
 
 
 def test_chosen_threads_come_alone(source: Source, ours: RopewalkSaver) -> None:
@@ -249,12 +251,12 @@ def test_two_hundred_checkpoints_shrink(tmp_path: Path) -> None:
 
 def test_a_second_run_adds_nothing(source: Source, ours: RopewalkSaver) -> None:
     first = import_checkpoints(source.place, ours)
-    before = shown(ours, "chat"), ours._thread("chat").look().checkpoints.root
+    before = shown(ours, "chat"), ours._thread("chat").look().target
     second = import_checkpoints(source.place, ours)
 
     assert (second.checkpoints, second.writes, second.threads) == (0, 0, 0)
     assert second.present == first.checkpoints
-    assert (shown(ours, "chat"), ours._thread("chat").look().checkpoints.root) == before
+    assert (shown(ours, "chat"), ours._thread("chat").look().target) == before
 
 
 def test_what_came_since_is_added(source: Source, ours: RopewalkSaver) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from ropewalk.store import SqliteStore, Store
 from ropewalk.store.log import SpaceCache
-from ropewalk.store.packer import pack
+from ropewalk.store.packer import heads_of, pack
+from ropewalk.store.record import place_of, settled_header
+from ropewalk.store.segment import build, without
 from ropewalk.store.sqlite.schema import SEQUENCE_BITS
 from ropewalk.testing import StoreContract
-from ropewalk.testing._stores._base import SPACE
 from ropewalk.tree import ObjectId
 
 
@@ -43,44 +44,38 @@ class SqliteContract(StoreContract):
 
     def damage(self, store: Store, id: ObjectId) -> bool:
         assert isinstance(store, SqliteStore)
-        with connected(store.path) as db:
-            damage_shared(store.path, db, id) or damage_record(store.path, db, id)
+        damage(store.path, id)
         return True
 
     def lose(self, store: Store, id: ObjectId) -> bool:
         assert isinstance(store, SqliteStore)
-        with connected(store.path) as db:
-            return db.execute("DELETE FROM shared WHERE id = ?", (id,)).rowcount == 1
+        lose(store.path, id)
+        return True
 
 
-def damage_shared(folder: Path, db: sqlite3.Connection, id: ObjectId) -> bool:
-    """Change a bit of a shared object; whether there is one."""
-    found = db.execute(
-        "SELECT number, file, data, start + shared.size - 1 FROM shared "
-        "JOIN packs ON number = pack WHERE id = ?",
-        (id,),
-    ).fetchone()
-    if found is None:
-        return False
-    number, file, data, at = found
-    if file is None:
-        db.execute("UPDATE packs SET data = ? WHERE number = ?", (flipped(data, at), number))
-    else:
-        path = folder / "packs" / file
-        path.write_bytes(flipped(path.read_bytes(), at))
-    return True
+def damage(folder: Path, id: ObjectId) -> None:
+    """Change a bit of a shared object, or of the record or segment that brings a node."""
+    with connected(folder) as db:
+        found = db.execute(
+            "SELECT number, file, data, start + shared.size - 1 FROM shared "
+            "JOIN packs ON number = pack WHERE id = ?",
+            (id,),
+        ).fetchone()
+        if found is None:
+            _damage_record(folder, db, id)
+            return
+        number, file, data, at = found
+        if file is None:
+            db.execute("UPDATE packs SET data = ? WHERE number = ?", (flipped(data, at), number))
+        else:
+            path = folder / "packs" / file
+            path.write_bytes(flipped(path.read_bytes(), at))
 
 
-def damage_record(folder: Path, db: sqlite3.Connection, id: ObjectId, space: str = SPACE) -> None:
-    """Change the record of a space that brings a node, or the segment that it is in."""
+def _damage_record(folder: Path, db: sqlite3.Connection, id: ObjectId) -> None:
     with SqliteStore(folder) as looking:  # One that remembers nothing of it.
-        sequence = next(
-            record.sequence
-            for record in looking.records(space)
-            if any(node is not None and node.id == id for node in record.nodes())
-        )
-    (number,) = db.execute("SELECT number FROM spaces WHERE name = ?", (space,)).fetchone()
-    key = number << SEQUENCE_BITS | sequence
+        space, sequence, _ = _find(looking, id)
+    key = _key(db, space, sequence)
     row = db.execute("SELECT frame FROM tail WHERE key = ?", (key,)).fetchone()
     if row is not None:
         frame = flipped(row[0], len(row[0]) - 1)
@@ -91,6 +86,43 @@ def damage_record(folder: Path, db: sqlite3.Connection, id: ObjectId, space: str
     ).fetchone()
     changed = bytes(byte ^ 1 for byte in data)  # Each of its blocks.
     db.execute("UPDATE segments SET data = ? WHERE key = ?", (changed, last))
+
+
+def lose(folder: Path, id: ObjectId) -> None:
+    """Delete a shared object, or write the segment of a node without it."""
+    with connected(folder) as db:
+        if db.execute("DELETE FROM shared WHERE id = ?", (id,)).rowcount:
+            return
+        with SqliteStore(folder) as looking:
+            space, sequence, at = _find(looking, id)
+            pack(looking, space, whole=True)
+            records = looking._stretch(space, sequence)
+            (one,) = (record for record in records if record.sequence == sequence)
+            header = settled_header(one, lambda position: position != at)
+            records[records.index(one)] = without(
+                one, header, lambda place: place != place_of(sequence, at)
+            )
+        packed = build(records, heads_of(records))
+        db.execute(
+            "UPDATE segments SET head = ?, data = ? WHERE key = ?",
+            (packed.head, packed.data, _key(db, space, packed.last)),
+        )
+
+
+def _find(store: SqliteStore, id: ObjectId) -> tuple[str, int, int]:
+    """The space, the record and the position of a node."""
+    return next(
+        (space, record.sequence, at)
+        for space in store.spaces()
+        for record in store.records(space)
+        for at, node in enumerate(record.nodes())
+        if node is not None and node.id == id
+    )
+
+
+def _key(db: sqlite3.Connection, space: str, sequence: int) -> int:
+    (number,) = db.execute("SELECT number FROM spaces WHERE name = ?", (space,)).fetchone()
+    return int(number) << SEQUENCE_BITS | sequence
 
 
 def flipped(data: bytes, at: int) -> bytes:

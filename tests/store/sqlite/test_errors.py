@@ -8,8 +8,7 @@ import resource
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -20,13 +19,14 @@ from ropewalk.errors import (
     FormatError,
     NewerFormat,
     NotAllowed,
-    StoreClosed,
     StoreFull,
     Unavailable,
 )
-from ropewalk.store import Header, SqliteStore, encode_header
-from ropewalk.store import _sqlite_packs as packs
-from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, value
+from ropewalk.store import Header, Move, SqliteStore, encode_header
+from ropewalk.store.packer import pack
+from ropewalk.store.sqlite import packs
+from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, read, value
+from tests.store.sqlite.contract import connected, flipped
 from tests.store.users import as_nobody
 
 
@@ -37,13 +37,6 @@ def folder(tmp_path: Path) -> Path:
         store.commit(SPACE, [value(noise(500, seed)) for seed in range(100)])
         point(store, value("one"))
     return tmp_path / "store"
-
-
-@contextmanager
-def database(folder: Path) -> Iterator[sqlite3.Connection]:
-    db = sqlite3.connect(folder / "store.db", isolation_level=None)
-    yield db
-    db.close()
 
 
 # Files that are no store.
@@ -67,7 +60,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
-    with database(tmp_path) as db:
+    with connected(tmp_path) as db:
         db.execute("CREATE TABLE theirs (x)")
     before = (tmp_path / "store.db").read_bytes()
 
@@ -85,25 +78,37 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
 
 
 def test_newer_tables_are_refused(folder: Path) -> None:
-    with database(folder) as db:
-        db.execute("PRAGMA user_version = 2")
+    with connected(folder) as db:
+        db.execute("PRAGMA user_version = 3")
 
-    with pytest.raises(NewerFormat, match="version 2"):
+    with pytest.raises(NewerFormat, match="version 3"):
         SqliteStore(folder)
 
 
+def test_a_store_of_the_format_before_is_refused_and_left_alone(folder: Path) -> None:
+    with connected(folder) as db:
+        db.execute("PRAGMA user_version = 1")
+    before = (folder / "store.db").read_bytes()
+
+    with pytest.raises(FormatError, match="format 1.*begin anew") as caught:
+        SqliteStore(folder)
+
+    assert str(caught.value).count(". ") == 0
+    assert (folder / "store.db").read_bytes() == before
+
+
 def test_a_newer_format_is_refused(folder: Path) -> None:
-    with database(folder) as db:
-        header = encode_header(Header(b"x" * 16, format=2))
+    with connected(folder) as db:
+        header = encode_header(Header(b"x" * 16, format=99))
         db.execute("UPDATE facts SET header = ?", (header,))
 
-    with pytest.raises(NewerFormat, match="format 2"):
+    with pytest.raises(NewerFormat, match="format 99"):
         SqliteStore(folder)
 
 
 @pytest.mark.parametrize("harm", ["DELETE FROM facts", "DROP TABLE facts"])
 def test_a_store_without_a_header_is_corrupt(folder: Path, harm: str) -> None:
-    with database(folder) as db:
+    with connected(folder) as db:
         db.execute(harm)
 
     with pytest.raises(Corrupt):
@@ -116,8 +121,8 @@ def test_a_damaged_database_is_corrupt(folder: Path) -> None:
     content[4096:] = noise(len(content) - 4096)
     path.write_bytes(content)
 
-    with pytest.raises(Corrupt, match="Restore it from a copy"):
-        SqliteStore(folder)
+    with pytest.raises(Corrupt, match="Restore it from a copy"), SqliteStore(folder) as store:
+        store.view(SPACE)
 
 
 def test_a_truncated_database_is_never_read_as_another(folder: Path) -> None:
@@ -125,7 +130,7 @@ def test_a_truncated_database_is_never_read_as_another(folder: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
     with pytest.raises(Corrupt), SqliteStore(folder) as store:
-        store.read([one.id for one in store.scan()])
+        list(store.scan())
 
 
 # Folders and disks.
@@ -138,7 +143,6 @@ def test_a_missing_parent_is_said(tmp_path: Path) -> None:
 
 def test_a_database_that_vanished_is_not_made_anew(folder: Path) -> None:
     store = SqliteStore(folder)
-    store._database._here().close(30)  # So that the next call needs a new connection.
     shutil.rmtree(folder)
     folder.mkdir()
 
@@ -190,22 +194,36 @@ def test_a_folder_that_may_not_be_written_is_not_allowed() -> None:
 
         assert as_nobody(lambda: SqliteStore(folder / "new")) == "NotAllowed"
         assert as_nobody(lambda: SqliteStore(folder / "store").commit(SPACE)) == "NotAllowed"
+        assert as_nobody(lambda: _read_all(folder / "store")) == ""
 
         for path in (folder, folder / "store"):
             path.chmod(0o755)
 
 
+def _read_all(folder: Path) -> None:
+    """Read what there is without being allowed to write."""
+    with SqliteStore(folder) as store:
+        (ref,) = store.refs(SPACE)
+        assert read(store, [ref.target]) == [value("one")]
+        assert len(store.operations(SPACE)) == 1
+        assert store.check().ok
+
+
 def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store")
     point(store, value("one"))
-    limit = store._database.read_once(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
-    store._database.read_once(lambda db: db.execute(f"PRAGMA max_page_count = {limit}").fetchall())
+
+    def limit(db: sqlite3.Connection) -> None:
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+
+    store._database.write(limit)  # On the connection that writes.
 
     with pytest.raises(StoreFull, match="make room and try again"):
         store.commit(SPACE, [value(noise(100_000))])
 
     assert store.ref(SPACE, MAIN) == (MAIN, value("one").id, 1)
-    assert store.read([value("one").id]) == [value("one")]
+    assert read(store, [value("one").id]) == [value("one")]
     # The limit went with the connection: there is room again.
     assert store.commit(SPACE, [value(noise(100_000))]).sequence == 2
     store.close()
@@ -240,7 +258,7 @@ def test_packs_without_their_database_are_no_new_store(
 
     (tmp_path / "store.db").write_bytes(saved)
     with SqliteStore(tmp_path, durability=durability) as store:
-        assert store.read([value(large).id]) == [value(large)]
+        assert read(store, [value(large).id]) == [value(large)]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +283,7 @@ def test_a_large_pack_that_cannot_be_written_changes_nothing(
     assert list((tmp_path / "store" / "packs").glob("*")) == []
 
     point(store, large)
-    assert store.read([large.id]) == [large]
+    assert read(store, [large.id]) == [large]
     store.close()
 
 
@@ -274,7 +292,7 @@ def test_a_large_pack_that_cannot_be_written_changes_nothing(
 
 def test_a_writer_waits_no_longer_than_it_was_told(folder: Path) -> None:
     store = SqliteStore(folder, busy_seconds=0.05)
-    with database(folder) as other:
+    with connected(folder) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Unavailable, match=r"busy with other writers for 0\.05 seconds"):
             store.commit(SPACE)
@@ -282,16 +300,6 @@ def test_a_writer_waits_no_longer_than_it_was_told(folder: Path) -> None:
 
     assert store.commit(SPACE).sequence == 3
     store.close()
-
-
-def test_an_engine_that_is_closed_says_so(folder: Path) -> None:
-    store = SqliteStore(folder)
-    store._database.close()
-
-    with pytest.raises(StoreClosed):
-        store.commit(SPACE)
-    with pytest.raises(StoreClosed):
-        store.refs(SPACE)
 
 
 def test_every_error_of_sqlite_has_its_cause(folder: Path) -> None:
@@ -307,53 +315,117 @@ def test_every_error_of_sqlite_has_its_cause(folder: Path) -> None:
 # Rows that are not as they were written.
 
 
-def test_an_operation_that_was_changed_is_damage_and_other_spaces_are_sound(folder: Path) -> None:
-    with SqliteStore(folder) as store:
-        store.commit(OTHER_SPACE, operation={"number": 1})
-    with database(folder) as db:
-        (record,) = db.execute("SELECT record FROM log WHERE number = 2").fetchone()
-        # A letter of the ref's name: what is left can still be decoded.
-        changed = record.replace(b"branch/main", b"branch/main".replace(b"m", b"l"))
-        db.execute("UPDATE log SET record = ? WHERE number = 2", (changed,))
+@pytest.fixture(params=["tail", "segment"])
+def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A store of two spaces with a few commits each, packed or not."""
+    with SqliteStore(tmp_path / "store") as store:
+        before: list[bytes | None] = [None, None]
+        for number in range(20):
+            for at, space in enumerate((SPACE, OTHER_SPACE)):
+                one = value(f"{number} of {space}")
+                store.commit(space, [one], moves=[Move(MAIN, before[at], one.id)])
+                before[at] = one.id
+        if request.param == "segment":
+            for space in (SPACE, OTHER_SPACE):
+                pack(store, space, whole=True)
+    return tmp_path / "store"
 
+
+def expect_damage_of_one_space(folder: Path) -> None:
+    """It is found, who reads that space is told, and the other one is as it was."""
     with SqliteStore(folder) as store:
-        problems = store.check().problems
+        problems = store.check(read_data=True).problems
         others = store.operations(OTHER_SPACE)
+        (ref,) = store.refs(OTHER_SPACE)
 
-        assert [one.code for one in problems] == ["bad-log"]
-        assert [one.metadata["number"] for one in others] == [1]
-        with pytest.raises(Corrupt, match="row 2 of the log is damaged"):
+        assert problems
+        assert {one.subject for one in problems if one.code == "bad-log"} <= {SPACE}
+        assert [one.sequence for one in others] == list(range(1, 21))
+        assert read(store, [ref.target], OTHER_SPACE) == [value(f"19 of {OTHER_SPACE}")]
+        with pytest.raises(Corrupt):
             store.operations(SPACE)
 
 
-def test_rows_that_are_lost_from_the_log_are_missed(folder: Path) -> None:
-    with database(folder) as db:
-        db.execute("DELETE FROM log")
+@pytest.mark.parametrize(
+    ("filled", "column"),
+    [("tail", "frame"), ("segment", "data"), ("segment", "head")],
+    indirect=["filled"],
+)
+def test_a_record_that_was_changed_is_damage_and_other_spaces_are_sound(
+    filled: Path, column: str
+) -> None:
+    with connected(filled) as db:
+        table = "tail" if column == "frame" else "segments"
+        key, data = db.execute(f"SELECT key, {column} FROM {table} ORDER BY key").fetchone()
+        db.execute(
+            f"UPDATE {table} SET {column} = ? WHERE key = ?", (flipped(data, len(data) // 2), key)
+        )
 
-    with SqliteStore(folder) as store:
+    expect_damage_of_one_space(filled)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_rows_that_are_lost_from_the_log_are_missed(filled: Path, first: bool) -> None:
+    with connected(filled) as db:
+        for table in ("tail", "segments"):
+            order = "key" if first else "key DESC"
+            db.execute(
+                f"DELETE FROM {table} WHERE key = (SELECT key FROM {table} "
+                f"WHERE key < 2 << 32 ORDER BY {order} LIMIT 1)"
+            )
+
+    with SqliteStore(filled) as store:
         assert not store.check().ok
-        with pytest.raises(Corrupt, match="rows of the log are lost"):
+        assert len(store.operations(OTHER_SPACE)) == 20
+        with pytest.raises(Corrupt):
+            store.operations(SPACE)
             store.view(SPACE)
-        with pytest.raises(Corrupt, match="rows of the log are lost"):
-            point(store, value("two"), expected=value("one").id)
 
 
-@pytest.mark.parametrize("entries", ["CAST(entries || x'00' AS BLOB)", "entries || ''", "7"])
-def test_a_damaged_list_of_objects_keeps_nobody_from_the_rest(folder: Path, entries: str) -> None:
-    with database(folder) as db:
-        db.execute(f"UPDATE log SET entries = {entries} WHERE number = 1")
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "DELETE FROM refs WHERE space = 1",
+        "UPDATE refs SET target = (SELECT target FROM refs WHERE space = 2) WHERE space = 1",
+        "UPDATE refs SET sequence = sequence - 1 WHERE space = 1",
+        "UPDATE refs SET name = 'branch/maim' WHERE space = 1",
+        "UPDATE refs SET mark = mark + 1 WHERE space = 1",
+        "UPDATE spaces SET mark = mark + 1 WHERE number = 1",
+    ],
+)
+def test_a_ref_that_was_changed_is_no_answer(filled: Path, harm: str) -> None:
+    with connected(filled) as db:
+        db.execute(harm)
 
-    with SqliteStore(folder) as store:
-        report = store.check(read_data=True)
-        read = store.read([value("one").id])
+    with SqliteStore(filled) as store:
+        assert not store.check().ok
+        assert store.ref(OTHER_SPACE, MAIN) is not None
+        with pytest.raises(Corrupt):
+            store.ref(SPACE, MAIN)
+        with pytest.raises(Corrupt):
+            store.view(SPACE)
 
-        assert not report.ok
-        assert read == [value("one")]
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE spaces SET name = 'test/three' WHERE number = 1",
+        "UPDATE spaces SET name = 'test/three' WHERE number = 2",
+        "DELETE FROM spaces WHERE number = 1",
+        "DELETE FROM spaces WHERE number = 2",
+    ],
+)
+def test_a_space_that_was_renamed_or_removed_is_missed(filled: Path, harm: str) -> None:
+    with connected(filled) as db:
+        db.execute(harm)
+
+    with pytest.raises(Corrupt), SqliteStore(filled) as store:
+        store.spaces()
 
 
 def test_a_check_of_all_bytes_asks_the_database_about_its_pages(folder: Path) -> None:
     data = bytearray((folder / "store.db").read_bytes())
-    with database(folder) as db:
+    with connected(folder) as db:
         (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'spaces'").fetchone()
     at = (page - 1) * 1024
     data[at + 3 : at + 5] = bytes(2)  # A page that says that it holds nothing.
@@ -363,6 +435,19 @@ def test_a_check_of_all_bytes_asks_the_database_about_its_pages(folder: Path) ->
         problems = store.check(read_data=True).problems
 
         assert "bad-engine" in {one.code for one in problems}
+
+
+def test_a_check_of_all_bytes_looks_at_the_definitions_of_tables(folder: Path) -> None:
+    data = (folder / "store.db").read_bytes()
+    harmed = data.replace(b"number INTEGER PRIMARY KEY, name", b"number INTEGER TRIMARY KEY, name")
+    assert harmed != data
+    (folder / "store.db").write_bytes(harmed)
+
+    with SqliteStore(folder) as store:
+        problems = store.check(read_data=True).problems
+
+    (message,) = [one.message for one in problems if one.code == "bad-engine"]
+    assert "'CREATE TABLE spaces'" in message
 
 
 def test_a_damaged_definition_of_a_table_is_damage(folder: Path) -> None:

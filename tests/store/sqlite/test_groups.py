@@ -170,7 +170,7 @@ def test_records_of_a_group_are_read_back(store: SqliteStore) -> None:
 
     assert store.view(SPACE).sequence == 35
     with SqliteStore(store.path) as again:
-        assert again.check(read_data=True).problems == ()
+        assert again.check().problems == ()
         ids = [value(f"for {turn}-{number}").id for turn in range(5) for number in range(7)]
         assert [one.id for one in read(again, ids)] == ids
 

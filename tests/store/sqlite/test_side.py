@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ropewalk.store._sqlite_side import FILE
 
 from ropewalk.errors import StoreClosed
-from ropewalk.store import Move, SqliteStore, Within, _sqlite_side
-from ropewalk.store import _sqlite_words as words_module
+from ropewalk.store import Move, SqliteStore, Within
+from ropewalk.store.sqlite import scratch as scratch_module
+from ropewalk.store.sqlite import search_index, side
+from ropewalk.store.sqlite.side import FILE
 from ropewalk.tree import Map
 from tests.store.users import as_nobody
 
@@ -208,7 +209,7 @@ def test_a_file_of_a_newer_version_is_left_alone(folder: Path) -> None:
 def test_without_full_text_search_words_are_in_the_process(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (_sqlite_side, words_module):
+    for module in (side, search_index):
         monkeypatch.setattr(module, "has_full_text", lambda: False)
     with opened(folder) as store:
         fill(store)
@@ -223,7 +224,7 @@ def test_without_full_text_search_words_are_in_the_process(
 def test_a_file_that_somebody_locks_is_gone_without(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_sqlite_side, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(side, "_BUSY_SECONDS", 0.05)
     with opened(folder) as store:
         fill(store)
         db = sqlite3.connect(folder / FILE, isolation_level=None)
@@ -253,8 +254,8 @@ def test_a_closed_store_lets_go_of_the_file(folder: Path) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words_module, "_GARBAGE", 100)
-    monkeypatch.setattr(words_module, "_MOST_EDITED", 50)
+    monkeypatch.setattr(search_index, "_GARBAGE", 100)
+    monkeypatch.setattr(search_index, "_MOST_EDITED", 50)
 
 
 @pytest.mark.usefixtures("small")
@@ -291,10 +292,9 @@ def test_positions_may_be_large_but_not_too_large(folder: Path) -> None:
 
 
 def test_values_do_not_fill_the_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ropewalk.store import _sqlite_scratch
 
-    monkeypatch.setattr(_sqlite_scratch, "_MOST_BYTES", 10_000)
-    monkeypatch.setattr(_sqlite_scratch, "_TIDIED_EVERY", 1)
+    monkeypatch.setattr(scratch_module, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(scratch_module, "_TIDIED_EVERY", 1)
     with opened(folder) as store:
         scratch = store.scratch()
         for number in range(30):

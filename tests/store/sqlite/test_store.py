@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -121,10 +122,9 @@ def test_many_may_make_one_store_at_once(tmp_path: Path) -> None:
 
 
 def test_closing_waits_for_a_commit_that_was_begun(store: SqliteStore) -> None:
-    inside, closed = threading.Event(), threading.Event()
+    closed = threading.Event()
 
     def close() -> None:
-        inside.wait(30)
         store.close()
         closed.set()
 
@@ -133,8 +133,9 @@ def test_closing_waits_for_a_commit_that_was_begun(store: SqliteStore) -> None:
         other.execute("BEGIN IMMEDIATE")  # So that the commit waits inside.
         writer = threading.Thread(target=store.commit, args=(SPACE,))
         writer.start()
+        while not store._database._here().led:
+            time.sleep(0.001)
         closer.start()
-        inside.set()
         assert not closed.wait(0.05)
         other.execute("ROLLBACK")
     writer.join()

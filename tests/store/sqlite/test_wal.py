@@ -228,7 +228,7 @@ def as_processes_see_it(start: Mapping[str, bytes | None], steps: Iterable[Step]
     return files
 
 
-@pytest.mark.parametrize("seed", range(200 if SOAK else 6))
+@pytest.mark.parametrize("seed", [*range(200 if SOAK else 6), 1208])
 def test_no_power_loss_after_kills_leaves_a_store_that_is_refused(
     seed: int, memory_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from ropewalk.adapters.langgraph._coherence import CoherenceAdapter
     from ropewalk.adapters.langgraph._coherent import CoherentStore
     from ropewalk.adapters.langgraph._coherent_watching import ItemChange
-    from ropewalk.adapters.langgraph._export import Exported, export_checkpoints
-    from ropewalk.adapters.langgraph._saver import RopewalkSaver
     from ropewalk.adapters.langgraph._store import RopewalkStore
     from ropewalk.adapters.langgraph._store_records import (
         ItemVersion,
@@ -19,8 +17,10 @@ if TYPE_CHECKING:
         StoreSearchItem,
     )
     from ropewalk.adapters.langgraph._store_view import StoreView
-    from ropewalk.adapters.langgraph._takeover import Imported, import_checkpoints
-    from ropewalk.adapters.langgraph._types import UnknownTypeWarning
+    from ropewalk.adapters.langgraph.classes import UnknownTypeWarning
+    from ropewalk.adapters.langgraph.export_ import Exported, export_checkpoints
+    from ropewalk.adapters.langgraph.import_ import Imported, import_checkpoints
+    from ropewalk.adapters.langgraph.saver import RopewalkSaver
 
 __all__ = [
     "CoherenceAdapter",
@@ -43,20 +43,20 @@ __all__ = [
 _MODULES = {
     "CoherenceAdapter": "_coherence",
     "CoherentStore": "_coherent",
-    "Exported": "_export",
-    "Imported": "_takeover",
+    "Exported": "export_",
+    "Imported": "import_",
     "ItemChange": "_coherent_watching",
     "ItemVersion": "_store_records",
     "LangGraphAdapter": "_adapter",
     "Adapter": "_adapter",
-    "RopewalkSaver": "_saver",
+    "RopewalkSaver": "saver",
     "RopewalkStore": "_store",
     "StoreItem": "_store_records",
     "StoreSearchItem": "_store_records",
     "StoreView": "_store_view",
-    "UnknownTypeWarning": "_types",
-    "export_checkpoints": "_export",
-    "import_checkpoints": "_takeover",
+    "UnknownTypeWarning": "classes",
+    "export_checkpoints": "export_",
+    "import_checkpoints": "import_",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
-from ropewalk.adapters.langgraph._types import GraphTypes
+from ropewalk.adapters.langgraph.classes import GraphTypes
 from ropewalk.codec import Codec
 
 

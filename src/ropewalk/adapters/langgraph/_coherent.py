@@ -31,7 +31,7 @@ from ropewalk.adapters.langgraph._store_ops import (
     planned,
 )
 from ropewalk.adapters.langgraph._store_records import StoreItem
-from ropewalk.adapters.langgraph._types import GraphTypes
+from ropewalk.adapters.langgraph.classes import GraphTypes
 from ropewalk.codec import Classes, Codec
 from ropewalk.coherence import CoherenceCore, Grant
 from ropewalk.coherence._grants._waiting import edited

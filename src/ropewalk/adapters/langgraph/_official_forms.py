@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.jsonplus import _msgpack_enc
 from ormsgpack import Ext
 
 from ropewalk.adapters.langgraph._deferred import Call, class_name, is_deferred
-from ropewalk.adapters.langgraph._types import GraphTypes
+from ropewalk.adapters.langgraph.classes import GraphTypes
 from ropewalk.codec import Codec
 from ropewalk.codec._codes import Code
 from ropewalk.codec._decoder import Decoder, no_links

@@ -8,8 +8,8 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from ropewalk.adapters.langgraph._entries import Address
 from ropewalk.adapters.langgraph._official_postgres import connected
+from ropewalk.adapters.langgraph.checkpoints import Address
 from ropewalk.errors import NotStorable
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ropewalk.adapters.langgraph._entries import Address
+from ropewalk.adapters.langgraph.checkpoints import Address
 from ropewalk.errors import InvalidInput, NotStorable
 
 _CHECKPOINTS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = "

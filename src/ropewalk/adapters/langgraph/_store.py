@@ -33,8 +33,8 @@ from ropewalk.adapters.langgraph._store_snapshot import Snapshot
 from ropewalk.adapters.langgraph._store_sweeping import Sweeper, over
 from ropewalk.adapters.langgraph._store_view import StoreView
 from ropewalk.adapters.langgraph._store_writing import Batch, Editor, Job, Unchanged, about
-from ropewalk.adapters.langgraph._types import GraphTypes
 from ropewalk.adapters.langgraph._vectors import Indexing, Partitions
+from ropewalk.adapters.langgraph.classes import GraphTypes
 from ropewalk.codec import Classes, Codec
 from ropewalk.errors import InvalidInput, RopewalkError
 from ropewalk.history import MAIN, Branch, History
@@ -42,7 +42,7 @@ from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store, space_name
 from ropewalk.store._given import store_of
 from ropewalk.store.asynchronous import Closes, Threads, twin
-from ropewalk.tree._map_writer import MapWriter
+from ropewalk.tree.map_writer import MapWriter
 
 if TYPE_CHECKING:
     from ropewalk.store import KVStore

@@ -12,8 +12,8 @@ from ropewalk.adapters.langgraph._store_records import Counted, Record, Stored, 
 from ropewalk.codec import Codec, format_path
 from ropewalk.errors import NotStorable, VersionConflict
 from ropewalk.tree import ABSENT, Edited, ObjectId, Reader
-from ropewalk.tree._load import Loader
-from ropewalk.tree._map_writer import Draft, MapWriter, Shelf, Slot
+from ropewalk.tree.map_writer import Draft, MapWriter, Shelf, Slot
+from ropewalk.tree.read import Loader
 
 
 class Unchanged(Exception):

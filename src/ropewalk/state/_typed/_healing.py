@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 
 from ropewalk.errors import DamagedObject, MissingObjects
@@ -23,8 +22,7 @@ def heal(store: Store, objects: Sequence[Object]) -> list[Object]:
         if not _are_sound(store, batch):
             unsound += [one for one in batch if not _are_sound(store, [one])]
     if unsound:
-        collection = secrets.randbelow(2**62) + 1
-        store.delete(store.condemn([one.id for one in unsound], collection), collection)
+        store.discard([one.id for one in unsound])
     return unsound
 
 

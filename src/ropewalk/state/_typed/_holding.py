@@ -12,8 +12,7 @@ from ropewalk.errors import MissingContent, MissingObjects
 from ropewalk.state._typed._content import ContentRef
 from ropewalk.state._typed._pins import keep
 from ropewalk.state._typed._runtime import IMMUTABLE, Runtime
-from ropewalk.tree import Edited, ObjectId
-from ropewalk.tree._tracked import Drafted, Tracked
+from ropewalk.tree import Edited, ObjectId, TreeWriter, Written
 
 NOTHING: Final = object()
 """Stands where no value was loaded."""
@@ -28,17 +27,17 @@ class Change:
     content: Content
     edited: Edited
     value: Any = NOTHING
-    tracked: Tracked | None = None
-    drafted: Drafted | None = None
+    writer: TreeWriter | None = None
+    written: Written | None = None
     ref: ContentRef | None = None
 
     def again(self) -> None:
         """Write it whole: something of the version before is gone."""
-        if self.tracked is None:
+        if self.writer is None:
             raise MissingContent(self.edited.root.hex(), [self.edited.root])
-        self.tracked.forget()
-        self.drafted = self.tracked.write(self.value)
-        self.edited = self.drafted.edited
+        self.writer.forget()
+        self.written = self.writer.write(self.value)
+        self.edited = _edited(self.written)
 
 
 class Content:
@@ -48,7 +47,7 @@ class Content:
     memory beside it, and nothing is copied before it is stored.
     """
 
-    __slots__ = ("_passing", "_runtime", "_tracked", "_value", "ref")
+    __slots__ = ("_passing", "_runtime", "_value", "_writer", "ref")
 
     def __init__(
         self, runtime: Runtime, ref: ContentRef | None = None, passing: bool = False
@@ -56,7 +55,7 @@ class Content:
         self._runtime, self._passing = runtime, passing
         self.ref = ref
         self._value: Any = NOTHING
-        self._tracked: Tracked | None = None
+        self._writer: TreeWriter | None = None
 
     @property
     def is_hydrated(self) -> bool:
@@ -68,12 +67,12 @@ class Content:
         if self._value is NOTHING:
             assert self.ref is not None
             self.ref.expect_answer(self._runtime.backend)
-            tracked = self._fresh()
+            writer = self._fresh()
             try:
-                value = tracked.load(self.ref.id)
+                value = writer.resume(self.ref.id)
             except MissingObjects as error:
                 raise MissingContent(self.ref.hash, error.ids) from error
-            self._value, self._tracked = value, _worth_it(value, tracked)
+            self._value, self._writer = value, _worth_it(value, writer)
         return self._value
 
     def copy(self) -> Any:
@@ -86,12 +85,12 @@ class Content:
 
     def forget(self) -> None:
         """Let go of the value; what changed in it must have been stored."""
-        self._value, self._tracked = NOTHING, None
+        self._value, self._writer = NOTHING, None
 
     def next(self) -> Content:
         """A content that goes on from this one, which stays as it is."""
         following = Content(self._runtime, self.ref, self._passing)
-        following._tracked = None if self._tracked is None else self._tracked.copy()
+        following._writer = None if self._writer is None else self._writer.copy()
         return following
 
     def root(self) -> ObjectId:
@@ -102,7 +101,7 @@ class Content:
 
     def changed(self) -> Change | None:
         """The value, if it was changed in place since it was loaded or stored."""
-        if self._value is NOTHING or self._tracked is None:
+        if self._value is NOTHING or self._writer is None:
             return None
         change = self._written(self._value)
         return None if self.ref is not None and change.edited.root == self.ref.id else change
@@ -121,29 +120,30 @@ class Content:
         if change.ref is not None:
             self.ref = change.ref
             self.forget()
-        elif change.tracked is not None and change.drafted is not None:
-            change.tracked.accept(change.drafted)
+        elif change.writer is not None and change.written is not None:
+            change.writer.accept(change.written)
             if change.value is not self._value:
                 self._value = NOTHING
-            self._tracked = _worth_it(change.value, change.tracked)
+            self._writer = _worth_it(change.value, change.writer)
             if self.ref is None or self.ref.id != change.edited.root:
-                self.ref = self._reference(change.edited.root, change.value, change.tracked)
+                self.ref = self._reference(change.edited.root, change.value, change.writer)
 
     def _written(self, value: Any) -> Change:
-        tracked = self._tracked or self._fresh()
-        drafted = tracked.write(value)
-        return Change(self, drafted.edited, value, tracked, drafted)
+        writer = self._writer or self._fresh()
+        written = writer.write(value)
+        return Change(self, _edited(written), value, writer, written)
 
     def _renewed(self) -> Change:
         """No change, but its pin may have to last longer."""
         assert self.ref is not None
         return Change(self, _present(self.ref.id))
 
-    def _fresh(self) -> Tracked:
-        return Tracked(self._runtime.coding, self._runtime.backend.read, self._passing)
+    def _fresh(self) -> TreeWriter:
+        read = self._runtime.backend.read
+        return TreeWriter(self._runtime.coding, read, lean=self._passing)
 
-    def _reference(self, root: ObjectId, value: Any, tracked: Tracked) -> ContentRef:
-        size = tracked.size
+    def _reference(self, root: ObjectId, value: Any, writer: TreeWriter) -> ContentRef:
+        size = writer.size
         if size is None:
             size = size_of(self._runtime, value)
         backend_id = self._runtime.backend.backend_id
@@ -202,11 +202,15 @@ def _runs(value: Any) -> Iterator[Any]:
         yield parts[start : start + _RUN]
 
 
-def _worth_it(value: Any, tracked: Tracked) -> Tracked | None:
+def _worth_it(value: Any, writer: TreeWriter) -> TreeWriter | None:
     """What tracks a value, unless nobody can change it."""
-    return None if type(value) in IMMUTABLE else tracked
+    return None if type(value) in IMMUTABLE else writer
 
 
 def _present(root: ObjectId) -> Edited:
     """A value that is in the store as it is."""
     return Edited(root, [], [])
+
+
+def _edited(written: Written) -> Edited:
+    return Edited(written.root, written.objects, written.needs)

@@ -38,7 +38,7 @@ from ropewalk.tree import (
     Reader,
     diff,
 )
-from ropewalk.tree._map_writer import Draft, Kept, MapWriter, Slot
+from ropewalk.tree.map_writer import Draft, Kept, MapWriter, Slot
 
 _RESENDS: Final = 3
 MOMENT: Final = "moment"

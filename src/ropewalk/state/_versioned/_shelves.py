@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ropewalk.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from ropewalk.tree import ABSENT, ObjectId
-from ropewalk.tree._container import Container
-from ropewalk.tree._map_writer import MapWriter, Shelf, Slot
+from ropewalk.tree.container import Container
+from ropewalk.tree.map_writer import MapWriter, Shelf, Slot
 
 Place: TypeAlias = tuple[str, ...]
 """The names of the namespaces from the top; the top itself is empty."""

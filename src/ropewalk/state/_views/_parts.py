@@ -21,11 +21,10 @@ from ropewalk.state._views._nodes import (
     unreadable,
 )
 from ropewalk.tree import Kind, ObjectId, Reader
-from ropewalk.tree._container import Container, find_part, open_part, open_root
-from ropewalk.tree._layout import CHUNKS, Entry, Root, layout_of
-from ropewalk.tree._levels import View
-from ropewalk.tree._load import Loader
-from ropewalk.tree._parts import linked, may_hold_links
+from ropewalk.tree.container import Container, find_part, open_part, open_root
+from ropewalk.tree.levels import View
+from ropewalk.tree.nodes import CHUNKS, Entry, Root, layout_of, linked, may_hold_links
+from ropewalk.tree.read import Loader
 
 _SHAPES: Final[dict[int, Shape]] = {
     Code.LIST: "list",

@@ -16,10 +16,9 @@ from ropewalk.state._versioned._shelves import NAMESPACES, Place
 from ropewalk.state._views._nodes import Node, counted, plain_text, with_namespaces
 from ropewalk.state._views._parts import Looker
 from ropewalk.tree import Change, Map, ObjectId, Reader
-from ropewalk.tree._container import Container, find_part, nowhere, open_part
-from ropewalk.tree._diff import _Differ
-from ropewalk.tree._layout import Entry
-from ropewalk.tree._parts import link
+from ropewalk.tree.changes import Differ
+from ropewalk.tree.container import Container, find_part, nowhere, open_part
+from ropewalk.tree.nodes import Entry, link
 
 _MOST_CHANGES: Final = 1_000
 _COMMITS: Final = 5
@@ -176,7 +175,7 @@ def _nothing() -> None:
     return None
 
 
-class _Looking(_Differ):
+class _Looking(Differ):
     """Finds differences whose values are looked at, and not loaded."""
 
     def __init__(self, read: Reader, codec: Codec) -> None:

@@ -29,7 +29,7 @@ from zlib import crc32
 from ropewalk.errors import FormatError, NewerFormat
 from ropewalk.store._records import KEY, Durability, Move, Scalar
 from ropewalk.store.log import Append, Row
-from ropewalk.tree._objects import ID_SIZE, ObjectId
+from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 VERSION: Final = 2
 LONGEST_WITNESS: Final = 40

@@ -19,7 +19,7 @@ from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress
 from ropewalk.store.files.paths import NEW, OBJECTS, object_path, temporary
-from ropewalk.tree._objects import ID_SIZE, Kind, Object, ObjectId
+from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 
 T = TypeVar("T")
 

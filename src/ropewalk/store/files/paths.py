@@ -7,7 +7,7 @@ from hashlib import sha256
 from os import urandom
 from pathlib import Path
 
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 HEADER = "ropewalk.json"
 OBJECTS = "objects"

@@ -31,7 +31,7 @@ from ropewalk.store.files.entry import Broken, Entry
 from ropewalk.store.files.paths import HEADER, LOG, SEGMENTS, SPACE, STATE
 from ropewalk.store.log import Row
 from ropewalk.store.segment import Packed
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 _LOOKS: Final = 3  # A writer may cut a torn end, or a packer swap the log, while it is read.
 _KEPT: Final = 1 << 20  # Files of at most so many bytes are kept in memory.

@@ -43,7 +43,7 @@ from ropewalk.store.files.space import (
 from ropewalk.store.log import Append
 from ropewalk.store.record import GROUP, Place, sequence_of
 from ropewalk.store.segment import Packed
-from ropewalk.tree._objects import ObjectId
+from ropewalk.tree.objects import ObjectId
 
 T = TypeVar("T")
 

@@ -29,6 +29,7 @@ from ropewalk.store._decide import Batch, fenced_off
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._listeners import Listeners
 from ropewalk.store._records import (
+    REMEMBERED_WRITES,
     Capabilities,
     Durability,
     Header,
@@ -49,7 +50,7 @@ from ropewalk.store.log import Append, LogStore, Moved, Row
 from ropewalk.store.record import GROUP, Place, Record, same_group
 from ropewalk.store.segment import Packed
 from ropewalk.store.usage import Usage, folder_bytes
-from ropewalk.tree._objects import Object, ObjectId
+from ropewalk.tree.objects import Object, ObjectId
 
 T = TypeVar("T")
 
@@ -262,7 +263,11 @@ class FileStore(LogStore):
             tail = space.tail()
             refs = {move.name: space.refs[move.name] for move in batch.moves
                     if move.name in space.refs}  # fmt: skip
-        recorded = None if batch.fresh else self._find_write(batch, tail.sequence)
+        recorded = None
+        if not batch.fresh:
+            after = max(tail.sequence - REMEMBERED_WRITES, 0)
+            latest = self._newest_first(batch.space, after, tail.sequence)
+            recorded = self._find_write(batch, latest)
         if recorded is not None:
             if self._durability == "full":
                 self._log.sync(batch.space)
@@ -500,6 +505,10 @@ class FileStore(LogStore):
                 with self._lock.using(), self._writing():
                     self._log.remove_orphans(space)
         return len(doomed), sum([there[id] for id in doomed])
+
+    def _discard(self, ids: Sequence[ObjectId]) -> None:
+        with self._lock.using(), self._writing():
+            self._objects.remove(ids)
 
     def _named(self) -> set[ObjectId]:
         """The shared objects to which spaces lead."""

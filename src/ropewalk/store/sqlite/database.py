@@ -148,7 +148,9 @@ class Database:
         done: R = member.result
         return done
 
-    def _lead(self, process: _Process, leader: Member) -> bool:
+    def _lead(  # noqa: C901, PLR0912 - one story, from BEGIN to COMMIT
+        self, process: _Process, leader: Member
+    ) -> bool:
         """Do a member's work and that of those behind it; whether it must be done again."""
         sound, db = False, self._take(process, to_write=True)
         others: list[Member] = []

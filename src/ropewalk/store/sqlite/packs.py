@@ -15,7 +15,9 @@ from typing import Final, NamedTuple
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress
-from ropewalk.tree._objects import Kind, Object, ObjectId
+from ropewalk.store.log import shared_object
+from ropewalk.tree.nodes import links
+from ropewalk.tree.objects import Kind, Object, ObjectId
 
 LARGE: Final = 256 * 1024
 """A pack of more bytes is a file: SQLite would write it twice, and read it slower."""
@@ -77,13 +79,13 @@ def insert(db: sqlite3.Connection, pack: Pack, absent: set[ObjectId]) -> None:
     number = db.execute(
         "INSERT INTO packs (size, file, data) VALUES (?, ?, ?)", (size, name, data)
     ).lastrowid
-    rows: list[tuple[ObjectId, int | None, int, int, int]] = []
+    rows: list[tuple[ObjectId, int | None, int, int, int, int]] = []
     start = 0
     for one, frame in kept:
         if one.id in absent:
-            rows.append((one.id, number, start, len(frame), len(one.payload)))
+            rows.append((one.id, number, start, len(frame), len(one.payload), one.kind))
         start += len(frame)
-    db.executemany("INSERT INTO shared VALUES (?, ?, ?, ?, ?)", sorted(rows))
+    db.executemany("INSERT INTO shared VALUES (?, ?, ?, ?, ?, ?)", sorted(rows))
 
 
 def present(db: sqlite3.Connection, ids: Iterable[ObjectId]) -> set[ObjectId]:
@@ -138,36 +140,64 @@ def read(db: sqlite3.Connection, folder: Path, ids: Iterable[ObjectId]) -> Read:
 def scan(db: sqlite3.Connection, after: ObjectId) -> list[Stored]:
     """Some shared objects, in the order of their ids."""
     rows = db.execute(
-        "SELECT id, size, length FROM shared WHERE id > ? ORDER BY id LIMIT 1000", (after,)
+        "SELECT id, kind, length, size FROM shared WHERE id > ? ORDER BY id LIMIT 1000", (after,)
     )
-    return [Stored(id, Kind.CHUNK, length, size, None, False) for id, size, length in rows]
+    return [Stored(id, Kind(kind), length, size, None, False) for id, kind, length, size in rows]
 
 
-def unnamed(db: sqlite3.Connection, named: set[ObjectId]) -> tuple[int, int]:
-    """How many shared objects are not among these, and their bytes."""
-    sizes = [size for id, size in db.execute("SELECT id, size FROM shared") if id not in named]
-    return len(sizes), sum(sizes)
+def unreached(
+    db: sqlite3.Connection, folder: Path, named: set[ObjectId] | None = None
+) -> dict[ObjectId, int]:
+    """Shared objects that no space names and that nothing leads to which one names; their sizes.
+
+    `named` is what spaces name, if it is not what the database says. What lives is whole: an
+    object of the content of a reference leads to others, which no record names.
+    """
+    if named is None:
+        free = dict(
+            db.execute("SELECT id, size FROM shared WHERE id NOT IN (SELECT id FROM named)")
+        )
+    else:
+        rows = db.execute("SELECT id, size FROM shared")
+        free = {id: size for id, size in rows if id not in named}
+    if not free:
+        return free
+    rows = db.execute("SELECT id FROM shared WHERE kind != ?", (Kind.CHUNK,))
+    leading = {id for (id,) in rows}
+    pending = leading.difference(free)
+    while pending:
+        found: set[ObjectId] = set()
+        for some in batched(pending):
+            for id, frame in read(db, folder, some).frames.items():
+                found.update(links(shared_object(id, frame)))
+        found.intersection_update(free)
+        for id in found:
+            del free[id]
+        pending = leading & found
+    return free
 
 
 def collect(db: sqlite3.Connection, folder: Path, disk: Filesystem) -> tuple[int, int, list[Path]]:
-    """Delete shared objects that no space names: how many, their bytes, and files to remove.
+    """Delete shared objects that nothing leads to: how many, their bytes, and files to remove.
 
     Inside a transaction, in which nobody else can come to name one. Packs of which less than half
     is left are written anew.
     """
-    gone = db.execute(
-        "SELECT count(*), coalesce(sum(size), 0) FROM shared WHERE id NOT IN (SELECT id FROM named)"
-    ).fetchone()
-    if not gone[0]:
-        return 0, 0, []
-    touched = [pack for (pack,) in db.execute(
-        "SELECT DISTINCT pack FROM shared WHERE id NOT IN (SELECT id FROM named)"
-    )]  # fmt: skip
-    db.execute("DELETE FROM shared WHERE id NOT IN (SELECT id FROM named)")
-    files: list[Path] = []
-    for number in touched:
-        files += _shrink(db, folder, disk, number)
-    return gone[0], gone[1], files
+    gone = unreached(db, folder)
+    return len(gone), sum(gone.values()), remove(db, folder, disk, gone)
+
+
+def remove(
+    db: sqlite3.Connection, folder: Path, disk: Filesystem, ids: Iterable[ObjectId]
+) -> list[Path]:
+    """Delete shared objects; files to remove. Inside a transaction."""
+    touched: set[int] = set()
+    for some in batched(ids):
+        marks = ", ".join("?" * len(some))
+        rows = db.execute(f"SELECT DISTINCT pack FROM shared WHERE id IN ({marks})", some)  # noqa: S608
+        touched.update(pack for (pack,) in rows)
+        db.execute(f"DELETE FROM shared WHERE id IN ({marks})", some)  # noqa: S608
+    return [file for number in sorted(touched) for file in _shrink(db, folder, disk, number)]
 
 
 def _shrink(db: sqlite3.Connection, folder: Path, disk: Filesystem, number: int) -> list[Path]:

@@ -72,7 +72,7 @@ CREATE TABLE commits (
 CREATE TABLE packs (number INTEGER PRIMARY KEY, size INTEGER NOT NULL, file TEXT, data BLOB);
 CREATE TABLE shared (
     id BLOB PRIMARY KEY, pack INTEGER NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL,
-    length INTEGER NOT NULL
+    length INTEGER NOT NULL, kind INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE named (
     id BLOB NOT NULL, space INTEGER NOT NULL, PRIMARY KEY (id, space)
@@ -109,7 +109,7 @@ CREATE VIEW threads AS
     FROM records JOIN spaces ON spaces.number = records.key >> {SEQUENCE_BITS}
     WHERE spaces.name GLOB 'langgraph/*' OR spaces.name GLOB 'threads*/*'
     GROUP BY spaces.number;
-"""
+"""  # noqa: S608 - numbers and names of our own
 
 
 def is_new(db: sqlite3.Connection) -> bool:
@@ -164,12 +164,17 @@ def read_header(db: sqlite3.Connection) -> Header:
 
 
 def find_damage(db: sqlite3.Connection) -> list[str]:
-    """What SQLite finds wrong with its own pages; nothing if they are sound."""
+    """What is wrong with the pages, as SQLite finds, or with the tables; nothing if all is sound.
+
+    SQLite takes a definition as it stands: a column whose type is another may read as NULL.
+    """
     try:
-        found = [line for (line,) in db.execute("PRAGMA integrity_check(20)")]
+        found = [line for (line,) in db.execute("PRAGMA integrity_check(20)") if line != "ok"]
+        stored = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master")}
     except sqlite3.DatabaseError as error:
-        found = [str(error)]
-    return [line for line in found if line != "ok"]
+        return [str(error)]
+    changed = [one for one in _TABLES.strip().split(";\n") if one.rstrip(";") not in stored]
+    return found + [f"a table is not defined as {one.split(' (')[0]!r} was" for one in changed]
 
 
 def used_bytes(db: sqlite3.Connection) -> int:

@@ -27,6 +27,7 @@ class SqliteScratch(Scratch):
         return self._memory if self._side.unusable else None
 
     def get(self, key: str) -> bytes | None:
+        """The value of a key, if it is there and lives."""
         if self._instead is not None:
             return self._instead.get(key)
         row = self._side.read(
@@ -39,6 +40,7 @@ class SqliteScratch(Scratch):
         return None if row is None or not isinstance(row[0], bytes) else row[0]
 
     def put(self, key: str, value: bytes, seconds: float | None = None) -> None:
+        """Keep a value, perhaps for some seconds."""
         if self._instead is not None:
             self._instead.put(key, value, seconds)
             return
@@ -57,6 +59,7 @@ class SqliteScratch(Scratch):
         self._side.write(work, None)
 
     def remove(self, key: str) -> None:
+        """Remove a value."""
         if self._instead is not None:
             self._instead.remove(key)
             return
@@ -65,6 +68,7 @@ class SqliteScratch(Scratch):
         )
 
     def keys(self, prefix: str = "") -> list[str]:
+        """The keys that begin so and live."""
         if self._instead is not None:
             return self._instead.keys(prefix)
         rows: list[tuple[str]] = self._side.read(

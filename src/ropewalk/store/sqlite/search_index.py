@@ -47,6 +47,7 @@ class SqliteTextIndex(TextIndex):
         return self._memory if self._side.unusable or not has_full_text() else None
 
     def state(self, scope: str) -> bytes | None:
+        """What a scope was last indexed at."""
         if self._instead is not None:
             return self._instead.state(scope)
         return self._side.read(lambda db: _state_of(_scope(db, scope)), None)
@@ -54,6 +55,7 @@ class SqliteTextIndex(TextIndex):
     def apply(
         self, scope: str, before: bytes | None, after: bytes, changes: Sequence[Change]
     ) -> bool:
+        """Index changes; False if the scope is elsewhere by now."""
         if self._instead is not None:
             return self._instead.apply(scope, before, after, changes)
         work = partial(_apply, name=scope, before=before, after=after, changes=changes)
@@ -62,12 +64,14 @@ class SqliteTextIndex(TextIndex):
     def find(
         self, scope: str, state: bytes, prefixes: Sequence[str], within: Within
     ) -> list[int] | None:
+        """Positions whose words begin so; None if the scope is elsewhere by now."""
         if self._instead is not None:
             return self._instead.find(scope, state, prefixes, within)
         ask = partial(_find, name=scope, state=state, prefixes=prefixes, within=within)
         return self._side.read(ask, None)
 
     def drop(self, scope: str) -> None:
+        """Remove a scope."""
         if self._instead is not None:
             self._instead.drop(scope)
             return

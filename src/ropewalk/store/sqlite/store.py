@@ -6,20 +6,18 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import sha256
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
-import ormsgpack
-
-from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotAllowed, RefMoved
+from ropewalk.errors import Corrupt, FormatError, InvalidInput, NotAllowed
 from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._decide import Batch, fenced_off
-from ropewalk.store.usage import folder_bytes
+from ropewalk.store._decide import Batch
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._listeners import Listeners
 from ropewalk.store._records import (
+    REMEMBERED_WRITES,
     Capabilities,
     Durability,
     Header,
@@ -32,43 +30,43 @@ from ropewalk.store._records import (
 from ropewalk.store._room import expect_room
 from ropewalk.store._system_errors import no_store
 from ropewalk.store.collection import Sweep, names_of, touches
-from ropewalk.store.log import Append, LogStore, Moved, Row
-from ropewalk.store.record import GROUP, Place, same_group, sequence_of
+from ropewalk.store.log import Append, LogStore, Row
+from ropewalk.store.record import GROUP, Place, Record, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal
+from ropewalk.store.sqlite.commit import LOOK, append
 from ropewalk.store.sqlite.database import DATABASE, Database
 from ropewalk.store.sqlite.errors import translated
+from ropewalk.store.sqlite.rows import (
+    damaged_space,
+    expect_ref,
+    expect_refs,
+    find_end,
+    insert_space,
+    lease_record,
+    load,
+    mark,
+    next_number,
+    number_of,
+    prefix,
+    read_lease,
+    segment,
+    tail_rows,
+    write_lease,
+)
 from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS
 from ropewalk.store.sqlite.scratch import SqliteScratch
 from ropewalk.store.sqlite.search_index import SqliteTextIndex
 from ropewalk.store.sqlite.side import SideFile
-from ropewalk.tree._objects import ObjectId
+from ropewalk.store.usage import folder_bytes
+from ropewalk.tree.objects import ObjectId
 
 RELAXED: Final = "store.relaxed"
 """An empty file that marks a store once written without syncing, where a torn log is no proof."""
 
-MARKS: Final = 1 << 56
-"""Sums of marks are modulo this."""
-
 AFTER_NAMES: Final = "\x7f"  # Greater than every character of a name.
 
 _PAGES_AT_A_TIME: Final = 2048
-
-_LOOK: Final = f"""
-SELECT spaces.number, spaces.epoch, spaces.mark, tail.key, tail.refs, refs.target, refs.sequence,
-    refs.mark
-FROM spaces
-LEFT JOIN tail ON tail.key = (
-    SELECT max(key) FROM tail
-    WHERE key BETWEEN spaces.number << {SEQUENCE_BITS} AND (spaces.number << {SEQUENCE_BITS}) + {LAST}
-)
-LEFT JOIN refs ON refs.space = spaces.number AND refs.name = ?
-WHERE spaces.name = ?
-"""  # noqa: S608 - numbers of our own
-_INSERT: Final = f"""
-INSERT INTO tail (key, dictionary, refs, {STEP_COLUMNS}, frame)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""  # noqa: S608
 
 
 class SqliteStore(LogStore):
@@ -260,7 +258,11 @@ class SqliteStore(LogStore):
         frame = batch.frame(known)
 
         def work(db: sqlite3.Connection) -> Operation:
-            return self._append(db, batch, dictionary, frame, pack)
+            def find_write(number: int, last: int) -> Operation | None:
+                return self._recorded(db, batch, number, last)
+
+            limit = self._size_limit
+            return append(db, batch, dictionary, frame, pack, limit, find_write)
 
         try:
             operation = self._database.write(work, len(frame) + (pack.size if pack else 0))
@@ -277,154 +279,21 @@ class SqliteStore(LogStore):
             self._disk.discard([pack.file])
         return operation
 
-    def _append(
-        self,
-        db: sqlite3.Connection,
-        batch: Append,
-        dictionary: int | None,
-        frame: bytes,
-        pack: packs.Pack | None,
-    ) -> Operation:
-        """Append a record in a transaction: look, decide, write."""
-        moves = batch.moves
-        row = db.execute(_LOOK, (moves[0].name if moves else "", batch.space)).fetchone()
-        if row is None:
-            number, epoch, last, digest, target = self._next_space(db), 1, 0, 0, None
-            fresh, in_tail = True, False
-        else:
-            number, epoch, marked, key, digest, target, moved, ref_mark = row
-            fresh, in_tail = False, key is not None
-            last, digest = self._end(db, number, key, digest)
-            if marked != mark(number, batch.space):
-                raise self._damaged_space(batch.space)
-            if moved is not None and (
-                moved > last or ref_mark != mark(number, moves[0].name, target, moved)
-            ):
-                raise self._damaged_ref(batch.space, moves[0].name)
-        recorded = None if batch.fresh else self._recorded(db, batch, number, last)
-        if recorded is not None:
-            batch.recorded = recorded
-            return recorded
-        for fence in batch.fences:
-            found = db.execute(
-                "SELECT token FROM leases WHERE space = ? AND name = ?", (number, fence.name)
-            ).fetchone()
-            if (0 if found is None else found[0]) != fence.token:
-                raise fenced_off(batch.space, fence)
-        actual: dict[str, ObjectId | None] = {}
-        for at, (name, before, _) in enumerate(moves):
-            actual[name] = there = target if at == 0 else self._target(db, number, name)
-            if there != before:
-                raise RefMoved(name, before, there)
-        if epoch != batch.known_epoch:
-            raise Moved(epoch)
-        if batch.missing:
-            raise MissingObjects(sorted(batch.missing))
-        if batch.names:
-            self._check_shared(db, batch)
-        sequence = last + 1
-        assert sequence <= LAST
-        if dictionary is not None and not (
-            in_tail
-            and same_group(sequence, dictionary)
-            and (
-                dictionary == last
-                or db.execute(
-                    "SELECT 1 FROM tail WHERE key = ?", (number << SEQUENCE_BITS | dictionary,)
-                ).fetchone()
-            )
-        ):  # It was packed, or is of another group.
-            dictionary, frame = None, batch.frame(None)
-        if self._size_limit is not None and batch.objects:
-            size = len(frame) + (pack.size if pack else 0)
-            expect_room(schema.used_bytes(db), size, self._size_limit)
-        if fresh:
-            db.execute(
-                "INSERT INTO spaces VALUES (?, ?, 1, 0, ?)",
-                (number, batch.space, mark(number, batch.space)),
-            )
-        for name, before, after in moves:
-            digest = self._move(db, number, name, before, after, sequence, digest)
-        if batch.shared or batch.names:
-            self._add_shared(db, number, batch, pack)
-        step = batch.step
-        if step is None:
-            said: tuple[object, ...] = (None, None, batch.time, None, None, None, None, None)
-        else:
-            said = (
-                step.id, batch.parent, step.time, step.branch or None, step.status or None,
-                step.agent or None, step.logic_step or None, step.description or None,
-            )  # fmt: skip
-        db.execute(
-            _INSERT,
-            (
-                number << SEQUENCE_BITS | sequence, dictionary, digest, *said,
-                batch.metadata.get("action"), batch.metadata.get("key"), frame,
-            ),
-        )  # fmt: skip
-        return Operation(
-            batch.space, sequence, moves, batch.write_id, batch.time, epoch, batch.metadata
-        )
-
-    def _next_space(self, db: sqlite3.Connection) -> int:
-        found: int = db.execute("SELECT coalesce(max(number), 0) + 1 FROM spaces").fetchone()[0]
-        return found
-
-    def _end(
-        self, db: sqlite3.Connection, number: int, key: int | None, digest: int | None
-    ) -> tuple[int, int]:
-        """The last record of a space, and the sum of the marks of its refs then."""
-        if key is not None and digest is not None:
-            return key & LAST, digest
-        row = db.execute(
-            "SELECT key, refs FROM segments WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
-            (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
-        ).fetchone()
-        return (0, 0) if row is None else (row[0] & LAST, row[1])
-
-    def _target(self, db: sqlite3.Connection, number: int, name: str) -> ObjectId | None:
-        row = db.execute(
-            "SELECT target FROM refs WHERE space = ? AND name = ?", (number, name)
-        ).fetchone()
-        return None if row is None else row[0]
-
-    def _move(
-        self,
-        db: sqlite3.Connection,
-        number: int,
-        name: str,
-        before: ObjectId | None,
-        after: ObjectId | None,
-        sequence: int,
-        digest: int,
-    ) -> int:
-        """Move a ref, and give the new sum of marks."""
-        if before is not None:
-            was = db.execute(
-                "SELECT mark FROM refs WHERE space = ? AND name = ?", (number, name)
-            ).fetchone()
-            digest -= was[0]
-        if after is None:
-            if before is not None:
-                db.execute("DELETE FROM refs WHERE space = ? AND name = ?", (number, name))
-            return digest % MARKS
-        fresh = mark(number, name, after, sequence)
-        if before is None:
-            db.execute(
-                "INSERT INTO refs VALUES (?, ?, ?, ?, ?)", (number, name, after, sequence, fresh)
-            )
-        else:
-            db.execute(
-                "UPDATE refs SET target = ?, sequence = ?, mark = ? WHERE space = ? AND name = ?",
-                (after, sequence, fresh, number, name),
-            )
-        return (digest + fresh) % MARKS
-
     def _recorded(
         self, db: sqlite3.Connection, batch: Append, number: int, last: int
     ) -> Operation | None:
         """The operation that has the write id of a batch, among the latest."""
-        return self._find_write(batch, last)
+
+        def latest() -> Iterator[Record]:
+            # In this transaction, where one before may just have appended it.
+            at, after = last, max(last - REMEMBERED_WRITES, 0)
+            while at > after:
+                for record in reversed(self._read_stretch(batch.space, at, load(db, number, at))):
+                    if record.sequence <= at:
+                        at = record.sequence - 1
+                        yield record
+
+        return self._find_write(batch, latest())
 
     # Shared objects.
 
@@ -443,28 +312,6 @@ class SqliteStore(LogStore):
         with translated(self.path):
             return packs.write_ahead(self._disk, self._packs, pack)
 
-    def _check_shared(self, db: sqlite3.Connection, batch: Append) -> None:
-        """Raise `MissingObjects` if something that is led to by its hash is not there any more."""
-        gone = batch.names - packs.present(db, batch.names)
-        if gone:
-            raise MissingObjects(sorted(gone))
-
-    def _add_shared(
-        self, db: sqlite3.Connection, number: int, batch: Append, pack: packs.Pack | None
-    ) -> None:
-        if batch.shared:
-            absent = set(batch.shared) - packs.present(db, batch.shared)
-            sent = set() if pack is None else {one.id for one in pack.objects}
-            if pack is not None and (absent & sent or pack.file is not None):
-                packs.insert(db, pack, absent & sent)
-            if absent - sent:  # Collected since we looked.
-                packs.insert(db, packs.prepare([batch.shared[id] for id in absent - sent]), absent)
-        names = batch.names.union(batch.shared) if batch.shared else batch.names
-        if names:
-            db.executemany(
-                "INSERT OR IGNORE INTO named VALUES (?, ?)", [(id, number) for id in sorted(names)]
-            )
-
     def _read_shared(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
         gone: set[str] = set()
         while True:
@@ -480,7 +327,7 @@ class SqliteStore(LogStore):
 
     def _scan_shared(self) -> Iterator[Stored]:
         after = b""
-        while page := self._database.read(lambda db: packs.scan(db, after)):
+        while page := self._database.read(partial(packs.scan, after=after)):
             yield from page
             after = page[-1].id
 
@@ -494,7 +341,7 @@ class SqliteStore(LogStore):
 
     def _span(self, space: str) -> tuple[int, int]:
         def ask(db: sqlite3.Connection) -> tuple[int, int]:
-            number = self._number(db, space)
+            number = number_of(db, space)
             if number is None:
                 return 0, 0
             between = (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST)
@@ -511,30 +358,21 @@ class SqliteStore(LogStore):
         return self._database.read(ask)
 
     def _rows(self, space: str, first: int, last: int) -> list[Row]:
-        return self._database.read(lambda db: _tail_rows(db, self._number(db, space), first, last))
+        return self._database.read(lambda db: tail_rows(db, number_of(db, space), first, last))
 
     def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
-        first = (sequence - 1) // GROUP * GROUP + 1
-
-        def ask(db: sqlite3.Connection) -> list[Row] | Packed | None:
-            number = self._number(db, space)
-            rows = _tail_rows(db, number, first, sequence)
-            if rows and rows[-1].sequence == sequence:
-                return rows
-            return None if number is None else _segment(db, number, sequence)
-
-        return self._database.read(ask)
+        return self._database.read(lambda db: load(db, number_of(db, space), sequence))
 
     def _segment(self, space: str, sequence: int) -> Packed | None:
         def ask(db: sqlite3.Connection) -> Packed | None:
-            number = self._number(db, space)
-            return None if number is None else _segment(db, number, sequence)
+            number = number_of(db, space)
+            return None if number is None else segment(db, number, sequence)
 
         return self._database.read(ask)
 
     def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
         def ask(db: sqlite3.Connection) -> dict[ObjectId, int]:
-            number = self._number(db, space)
+            number = number_of(db, space)
             found: dict[ObjectId, int] = {}
             for id in ids if number is not None else ():
                 for (key,) in db.execute("SELECT key FROM commits WHERE prefix = ?", (prefix(id),)):
@@ -546,7 +384,7 @@ class SqliteStore(LogStore):
 
     def _find(self, space: str, key: bytes) -> list[int]:
         def ask(db: sqlite3.Connection) -> list[int]:
-            number = self._number(db, space)
+            number = number_of(db, space)
             if number is None:
                 return []
             low, high = number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST
@@ -559,32 +397,11 @@ class SqliteStore(LogStore):
 
         return self._database.read(ask)
 
-    def _number(self, db: sqlite3.Connection, space: str) -> int | None:
-        row = db.execute("SELECT number, mark FROM spaces WHERE name = ?", (space,)).fetchone()
-        if row is None:
-            return None
-        number: int = row[0]
-        if row[1] != mark(number, space):
-            raise self._damaged_space(space)
-        return number
-
-    def _damaged_space(self, space: str) -> Corrupt:
-        return Corrupt(
-            f"the row of {space!r} in the list of spaces is damaged. Restore the store from a copy; "
-            "other spaces are not affected."
-        )
-
-    def _damaged_ref(self, space: str, name: str) -> Corrupt:
-        return Corrupt(
-            f"ref {name} of {space!r} is damaged, or records that it was moved by are lost. Restore "
-            "the store from a copy; other spaces are not affected."
-        )
-
     # Spaces.
 
     def _ref(self, space: str, name: str) -> Ref | None:
         def ask(db: sqlite3.Connection) -> Ref | None:
-            number = self._number(db, space)
+            number = number_of(db, space)
             if number is None:
                 return None
             row = db.execute(
@@ -592,29 +409,27 @@ class SqliteStore(LogStore):
                 (number, name),
             ).fetchone()
             if row is None:
-                self._expect_refs(db, space, number)
+                expect_refs(db, space, number)
                 return None
-            if row[3] != mark(number, *row[:3]):
-                raise self._damaged_ref(space, name)
+            expect_ref(space, number, LAST, *row)
             return Ref(*row[:3])
 
         return self._database.read(ask)
 
     def _view(self, space: str, prefix: str) -> View:
         def ask(db: sqlite3.Connection) -> View:
-            row = db.execute(_LOOK, (prefix, space)).fetchone()
+            row = db.execute(LOOK, (prefix, space)).fetchone()
             if row is None:
                 return View(0, 1, ())
             number, epoch, marked, key, digest, target, moved, ref_mark = row
             if marked != mark(number, space):
-                raise self._damaged_space(space)
-            last, _ = self._end(db, number, key, digest)
+                raise damaged_space(space)
+            last, _ = find_end(db, number, key, digest)
             if target is not None:
-                if moved > last or ref_mark != mark(number, prefix, target, moved):
-                    raise self._damaged_ref(space, prefix)
+                expect_ref(space, number, last, prefix, target, moved, ref_mark)
                 if not prefix.endswith("/"):
                     return View(last, epoch, self._beside(db, number, prefix, target, moved))
-            rows = self._expect_refs(db, space, number)
+            rows = expect_refs(db, space, number)
             refs = tuple(Ref(*row) for row in rows if row[0].startswith(prefix))
             return View(last, epoch, refs)
 
@@ -631,29 +446,6 @@ class SqliteStore(LogStore):
         )
         return (Ref(name, target, moved), *[Ref(*row) for row in rows])
 
-    def _expect_refs(
-        self, db: sqlite3.Connection, space: str, number: int
-    ) -> list[tuple[str, ObjectId, int]]:
-        """All refs of a space; raises `Corrupt` unless they are as the last record left them."""
-        rows = db.execute(
-            "SELECT name, target, sequence, mark FROM refs WHERE space = ? ORDER BY name",
-            (number,),
-        ).fetchall()
-        row = db.execute(
-            "SELECT key, refs FROM tail WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
-            (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
-        ).fetchone()
-        last, digest = self._end(db, number, *(row or (None, None)))
-        for name, target, sequence, marked in rows:
-            if sequence > last or marked != mark(number, name, target, sequence):
-                raise self._damaged_ref(space, name)
-        if sum(row[3] for row in rows) % MARKS != digest:
-            raise Corrupt(
-                f"the refs of {space!r} are damaged: one is gone, or records that moved it are "
-                "lost. Restore the store from a copy; other spaces are not affected."
-            )
-        return [row[:3] for row in rows]
-
     def _spaces(self, prefix: str) -> list[str]:
         def ask(db: sqlite3.Connection) -> list[str]:
             rows = db.execute(
@@ -663,7 +455,7 @@ class SqliteStore(LogStore):
             found: list[str] = []
             for number, name, marked in rows:
                 if marked != mark(number, name):
-                    raise self._damaged_space(name)
+                    raise damaged_space(name)
                 low, high = number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST
                 used = db.execute(
                     "SELECT EXISTS (SELECT 1 FROM tail WHERE key BETWEEN ? AND ?) OR "
@@ -684,16 +476,16 @@ class SqliteStore(LogStore):
     # Leases.
 
     def _lease(self, space: str, name: str) -> LeaseRecord | None:
-        return self._database.read(lambda db: _read_lease(db, self._number(db, space), name))
+        return self._database.read(lambda db: read_lease(db, number_of(db, space), name))
 
     def _leases(self, space: str, prefix: str) -> list[LeaseRecord]:
         def ask(db: sqlite3.Connection) -> list[LeaseRecord]:
             rows = db.execute(
                 "SELECT name, holder, token, beat, duration FROM leases "
                 "WHERE space = ? AND name >= ? AND name < ? ORDER BY name",
-                (self._number(db, space), prefix, prefix + AFTER_NAMES),
+                (number_of(db, space), prefix, prefix + AFTER_NAMES),
             )
-            return [_lease_record(*row) for row in rows]
+            return [lease_record(*row) for row in rows]
 
         return self._database.read(ask)
 
@@ -701,34 +493,31 @@ class SqliteStore(LogStore):
         self, space: str, name: str, expected: LeaseRecord | None, holder: str, duration: float
     ) -> LeaseRecord | None:
         def work(db: sqlite3.Connection) -> LeaseRecord | None:
-            number = self._number(db, space)
+            number = number_of(db, space)
             if number is None:
-                number = self._next_space(db)
-                db.execute(
-                    "INSERT INTO spaces VALUES (?, ?, 1, 0, ?)",
-                    (number, space, mark(number, space)),
-                )
-            if _read_lease(db, number, name) != expected:
+                number = next_number(db)
+                insert_space(db, number, space)
+            if read_lease(db, number, name) != expected:
                 return None
             db.execute("UPDATE spaces SET tokens = tokens + 1 WHERE number = ?", (number,))
             row = db.execute("SELECT tokens FROM spaces WHERE number = ?", (number,)).fetchone()
             granted = LeaseRecord(name, holder, row[0], 0, duration)
-            _write_lease(db, number, granted)
+            write_lease(db, number, granted)
             return granted
 
         return self._database.write(work)
 
     def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
         def work(db: sqlite3.Connection) -> bool:
-            number = self._number(db, space)
-            if number is None or _read_lease(db, number, expected.name) != expected:
+            number = number_of(db, space)
+            if number is None or read_lease(db, number, expected.name) != expected:
                 return False
             if record is None:
                 db.execute(
                     "DELETE FROM leases WHERE space = ? AND name = ?", (number, expected.name)
                 )
             else:
-                _write_lease(db, number, record)
+                write_lease(db, number, record)
             return True
 
         return self._database.write(work)
@@ -739,7 +528,7 @@ class SqliteStore(LogStore):
         self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]
     ) -> bool:
         def work(db: sqlite3.Connection) -> bool:
-            number = self._number(db, space)
+            number = number_of(db, space)
             if number is None:
                 return False
             low, high = (
@@ -754,7 +543,7 @@ class SqliteStore(LogStore):
             if found[0] != packed.last - packed.first + 1:
                 return False
             # A record that came since may lean on the last one, if that does not end its group.
-            if packed.last % GROUP and _tail_rows(db, number, packed.last + 1, packed.last + 1):
+            if packed.last % GROUP and tail_rows(db, number, packed.last + 1, packed.last + 1):
                 return False
             db.execute(
                 "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
@@ -784,7 +573,7 @@ class SqliteStore(LogStore):
         gone = {id for id, _ in found.gone}
 
         def work(db: sqlite3.Connection) -> bool:
-            number = self._number(db, space)
+            number = number_of(db, space)
             if number is None:
                 return False
             packed = db.execute(
@@ -793,18 +582,21 @@ class SqliteStore(LogStore):
             ).fetchone()[0]
             if (packed or 0) & LAST != found.last:
                 return False  # Not all was packed; or what came since was, and is not looked at.
-            rows = _tail_rows(db, number, found.last + 1, LAST)
+            rows = tail_rows(db, number, found.last + 1, LAST)
             since = self._decode(space, rows)
             if touches(since, found.dead, gone):
                 return False
             low = number << SEQUENCE_BITS
             for one in found.replaced:
-                changed = db.execute(
-                    "UPDATE segments SET head = ?, data = ? WHERE key = ? AND first = ?",
-                    (one.head, one.data, low | one.last, one.first),
-                ).rowcount
-                if changed != 1:
+                if not db.execute(
+                    "SELECT 1 FROM segments WHERE key = ? AND first = ?",
+                    (low | one.last, one.first),
+                ).fetchone():
                     return False
+            db.executemany(
+                "UPDATE segments SET head = ?, data = ? WHERE key = ?",
+                [(one.head, one.data, low | one.last) for one in found.replaced],
+            )
             db.executemany(
                 "DELETE FROM commits WHERE prefix = ? AND key = ?",
                 sorted((prefix(id), low | sequence) for id, sequence in found.gone),
@@ -827,16 +619,15 @@ class SqliteStore(LogStore):
 
     def _names_more(self, space: str, named: set[ObjectId]) -> bool:
         def ask(db: sqlite3.Connection) -> bool:
-            rows = db.execute("SELECT id FROM named WHERE space = ?", (self._number(db, space),))
+            rows = db.execute("SELECT id FROM named WHERE space = ?", (number_of(db, space),))
             return any(id not in named for (id,) in rows)
 
         return self._database.read(ask)
 
     def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
         if named is not None:
-            return self._database.read(
-                lambda db: packs.unnamed(db, named),
-            )
+            free = self._database.read(lambda db: packs.unreached(db, self._packs, named))
+            return len(free), sum(free.values())
 
         def work(db: sqlite3.Connection) -> tuple[int, int, list[Path]]:
             packs.remove_orphans(db, self._packs, self._disk)
@@ -849,6 +640,12 @@ class SqliteStore(LogStore):
         if count:
             self._give_back_pages()
         return count, size
+
+    def _discard(self, ids: Sequence[ObjectId]) -> None:
+        def work(db: sqlite3.Connection) -> list[Path]:
+            return packs.remove(db, self._packs, self._disk, ids)
+
+        self._disk.discard(self._database.write(work, through=True))
 
     def _count_shared(self) -> tuple[int, int]:
         found: tuple[int, int] = self._database.read_once(
@@ -876,58 +673,6 @@ class SqliteStore(LogStore):
         return folder_bytes(self.path)
 
 
-def mark(*row: object) -> int:
-    """The checksum of a row."""
-    return int.from_bytes(sha256(ormsgpack.packb(row)).digest()[:7], "big")
-
-
 def has_bytes(file: Path) -> bool:
     """Whether there is a file that is not empty."""
     return file.exists() and file.stat().st_size > 0
-
-
-def prefix(id: ObjectId) -> int:
-    """The number by which a commit is found; several may share it."""
-    return int.from_bytes(id[:8], "big", signed=True)
-
-
-def _tail_rows(db: sqlite3.Connection, number: int | None, first: int, last: int) -> list[Row]:
-    if number is None:
-        return []
-    rows = db.execute(
-        "SELECT key, dictionary, CAST(frame AS BLOB) FROM tail WHERE key BETWEEN ? AND ? "
-        "ORDER BY key",
-        (number << SEQUENCE_BITS | first, number << SEQUENCE_BITS | last),
-    )
-    return [Row(key & LAST, dictionary, frame) for key, dictionary, frame in rows]
-
-
-def _segment(db: sqlite3.Connection, number: int, sequence: int) -> Packed | None:
-    row = db.execute(
-        "SELECT first, key, CAST(head AS BLOB), CAST(data AS BLOB) FROM segments "
-        "WHERE key BETWEEN ? AND ? ORDER BY key LIMIT 1",
-        (number << SEQUENCE_BITS | sequence, number << SEQUENCE_BITS | LAST),
-    ).fetchone()
-    if row is None or row[0] > sequence:
-        return None
-    return Packed(row[0], row[1] & LAST, row[2], row[3])
-
-
-def _read_lease(db: sqlite3.Connection, space: int | None, name: str) -> LeaseRecord | None:
-    row = db.execute(
-        "SELECT name, holder, token, beat, duration FROM leases WHERE space = ? AND name = ?",
-        (space, name),
-    ).fetchone()
-    return None if row is None else _lease_record(*row)
-
-
-def _lease_record(name: str, holder: bytes, token: int, beat: int, duration: float) -> LeaseRecord:
-    return LeaseRecord(name, holder.decode("utf-8", "surrogatepass"), token, beat, duration)
-
-
-def _write_lease(db: sqlite3.Connection, space: int, record: LeaseRecord) -> None:
-    holder = record.holder.encode("utf-8", "surrogatepass")  # Any text may name a holder.
-    db.execute(
-        "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)",
-        (space, record.name, holder, record.token, record.beat, record.duration),
-    )

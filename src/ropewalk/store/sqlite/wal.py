@@ -85,13 +85,19 @@ def _find_damage(database: Path) -> _Damage | None:
 def _find_truncation(database: Path, head: bytes, size: int) -> _Damage | None:
     """A database without a log must have all the pages that its header says."""
     expected = _page_size(head) * int.from_bytes(head[28:32], "big")
-    if size >= expected:
+    if size >= expected or _has_journal(database):
         return None
     return _Damage(
         f"the database {database} was cut: it should have {expected} bytes and has {size}. "
         "Nothing was changed: restore it from a copy.",
         b"",
     )
+
+
+def _has_journal(database: Path) -> bool:
+    """Whether SQLite will roll back what a crash cut short: a database is made without a log."""
+    journal = database.with_name(database.name + "-journal")
+    return journal.exists() and journal.stat().st_size > 0
 
 
 def _page_size(head: bytes) -> int:

@@ -1,0 +1,316 @@
+"""The checkpoints of a thread: commits in the log of its space, one after another.
+
+A thread has one ref, which leads to the last of its commits, its head. Each has one parent,
+so a thread is one chain, whatever its namespaces and forks. The root of a commit is the dict
+of channel values; beside it stand, in one field of its extension, the checkpoint without
+these, its metadata, and the pending writes that landed with it. What is large of that is a
+value of its own (`metadata`, `events`). Writes that come alone are a commit too, with the
+root of the one before.
+
+Nothing indexes a chain: an operation has a key, under which the store finds it (`key_of`).
+What the head says of the whole chain is its `State`. Pruning and copying write a new chain
+with one operation. It has an index, `State.base`, and an era of its own, so that the
+operations before it are found no more.
+
+Needs no LangGraph, so that the command line does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import ormsgpack
+from ormsgpack import Ext, Fragment
+
+from ropewalk.codec import Codec
+from ropewalk.errors import FormatError
+from ropewalk.tree import (
+    Commit,
+    Kind,
+    Loader,
+    Object,
+    ObjectId,
+    TreeWriter,
+    link,
+    make_object,
+    read_commit,
+)
+
+ROOT: Final = ""
+"""The namespace of the graph itself; others are those of its subgraphs."""
+INLINE: Final = 16 << 10
+"""A record, or the writes of a task, of so many bytes stand in the commit itself."""
+FIELD: Final = "langgraph"
+"""The name of the field in the extension of a commit."""
+
+UNSORTED: Final = 1
+"""The ids of the graph's own checkpoints do not ascend along the chain, or some lost a race."""
+MIXED: Final = 2
+"""The ids of all namespaces together do not."""
+EARLY: Final = 4
+"""Some writes came before their checkpoint."""
+SEVERAL: Final = 8
+"""Some operations have several keys, which their metadata lists."""
+
+_VERSION: Final = 1
+PUT, WRITES, NAMESPACE, ALL = b"c", b"w", b"n", b"s"
+"""What keys begin with: those of a put, of writes, of a subgraph, and of several of these."""
+KEY_SIZE: Final = 16
+
+
+class Address(NamedTuple):
+    """Which checkpoint of a thread."""
+
+    namespace: str
+    id: str
+
+
+class State(NamedTuple):
+    """What a head says of its whole chain."""
+
+    era: bytes = b""
+    """Part of all keys. A chain that takes the place of another one has a new one."""
+    flags: int = 0
+    base: ObjectId | None = None
+    """The commit that ends what was written anew, and has an index of it."""
+    newest: ObjectId | None = None
+    """Of the graph's own checkpoints the one with the greatest id that lost no race."""
+    notes: ObjectId | None = None
+    """The commit that says which checkpoints are pinned."""
+
+
+class Written(NamedTuple):
+    """What one call of `put_writes` left: task, path, and numbers, channels and values."""
+
+    address: Address
+    content: bytes | int
+    """The encoding of it; or, where it is large, which of the events of its commit it is."""
+    children: Sequence[str] = ()
+    """The checkpoints that were there already: what was written led to none of them."""
+
+
+class Step(NamedTuple):
+    """One commit of a thread."""
+
+    commit: Commit
+    state: State
+    address: Address | None
+    """Its checkpoint; None where only writes, or pins, came."""
+    parent: str | None
+    """The id of the checkpoint that it follows."""
+    aside: bool
+    """Whether it lost a race against another run, and is not on the way to the newest."""
+    copy_of: str | None
+    """The id of the checkpoint that it is a copy of: what led to that one led to it."""
+    record: bytes | None
+    writes: Sequence[Written]
+    pins: Mapping[str, Sequence[str]] | None
+
+    @property
+    def id(self) -> ObjectId:
+        """The id of its commit."""
+        return self.commit.id
+
+    @property
+    def origin(self) -> str:
+        """The id of the checkpoint that it is, or is a copy of."""
+        return self.copy_of or ("" if self.address is None else self.address.id)
+
+    @property
+    def roots(self) -> list[ObjectId]:
+        """What is read with it."""
+        found = (self.commit.root, self.commit.metadata, self.commit.events)
+        return [one for one in found if one is not None]
+
+
+class Record(NamedTuple):
+    """What is kept of a checkpoint beside its values and writes."""
+
+    checkpoint: dict[str, Any]
+    """The checkpoint without its channel values."""
+    metadata: dict[str, Any]
+    before: dict[str, list[Any]] | None = None
+    """What delta channels were before it, where the checkpoints before it are gone."""
+
+
+class Draft(NamedTuple):
+    """A commit that is to be made."""
+
+    root: ObjectId
+    address: Address | None = None
+    parent: str | None = None
+    aside: bool = False
+    copy_of: str | None = None
+    record: bytes | None = None
+    metadata: ObjectId | None = None
+    writes: Sequence[Written] = ()
+    events: ObjectId | None = None
+    description: str = ""
+    logic_step: str = ""
+    status: str = ""
+    error: str = ""
+    time: int | None = None
+
+    @classmethod
+    def of(cls, step: Step) -> Draft:
+        """A commit as it is."""
+        commit = step.commit
+        is_put = step.address is not None
+        return cls(
+            commit.root,
+            *step[2:7],
+            metadata=commit.metadata if is_put else None,
+            writes=step.writes,
+            events=commit.events,
+            description=commit.description,
+            logic_step=commit.logic_step,
+            status=commit.status,
+            error=commit.error,
+            time=commit.time,
+        )
+
+
+# What stands in a commit.
+
+
+def read_step(source: Object) -> Step:
+    """The commit of a thread that an object is; raises FormatError."""
+    commit = read_commit(source)
+    try:
+        fields = ormsgpack.unpackb(commit.extension[FIELD])
+        version, era, flags, base, newest, notes, where, record, writes = fields
+        if version != _VERSION:
+            raise ValueError(f"version {version}")
+        namespace, id, parent, aside, copy_of = where or (ROOT, None, None, False, None)
+        address = None if id is None else Address(namespace, id)
+        led = [_written(namespace, parent, *one) for one in writes or ()]
+        pins = notes if type(notes) is dict else None
+        state = State(
+            era,
+            flags,
+            commit.id if base is True else base,
+            commit.id if newest is True else newest,
+            commit.id if pins is not None else notes,
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise FormatError(
+            f"commit {commit.short} is not one of a LangGraph thread: {error}"
+        ) from None
+    return Step(commit, state, address, parent, aside, copy_of, record, led, pins)
+
+
+def _written(
+    namespace: str, parent: str | None, content: bytes | int, where: Any, children: Any = ()
+) -> Written:
+    return Written(
+        Address(*where) if where else Address(namespace, parent or ""), content, children
+    )
+
+
+def pack_step(draft: Draft, state: State, notes: Any) -> bytes:
+    """The field of a commit; `True` stands for itself where its own id would."""
+    where, writes = None, None
+    if draft.address is not None:
+        where = [*draft.address, draft.parent, draft.aside, draft.copy_of]
+        ahead = (draft.address.namespace, draft.parent)
+    else:
+        ahead = ("", None)
+    if draft.writes:
+        writes = []
+        for address, content, children in draft.writes:
+            one: list[Any] = [content, None if address == ahead else [*address]]
+            writes.append([*one, [*children]] if children else one)
+    era, flags, base, newest, _ = state
+    fields = [_VERSION, era, flags, base, newest, notes, where, draft.record, writes]
+    return ormsgpack.packb(fields)
+
+
+def encode_record(codec: Codec, record: Record) -> tuple[bytes | None, list[Object]]:
+    """A record as it stands in a commit; None and the objects of a value if it is large."""
+    fields = list(record if record.before else record[:2])
+    plain = codec.encode(fields)
+    if len(plain) <= INLINE:
+        return plain, []
+    return None, TreeWriter(codec).write(fields).objects
+
+
+def record_of(step: Step, loader: Loader) -> Record:
+    """The record of a checkpoint; raises FormatError."""
+    if step.record is not None:
+        found = loader.part(step.record)
+    else:
+        assert step.commit.metadata is not None
+        found = loader.root(step.commit.metadata)
+    if type(found) is not list or len(found) not in (2, 3):
+        raise FormatError("a record of a LangGraph checkpoint is malformed")
+    return Record(*found)
+
+
+def part_of(objects: Sequence[Object]) -> bytes:
+    """How a value stands in a list of events, from its objects, the last of which is its root."""
+    root = objects[-1]
+    return root.payload if root.kind == Kind.VALUE else link(root.id)
+
+
+def events_of(parts: Sequence[bytes]) -> Object:
+    """What a commit has as its events: a list of values."""
+    return make_object(Kind.VALUE, ormsgpack.packb([Fragment(one) for one in parts]))
+
+
+def parts_in(events: Object) -> list[bytes]:
+    """The parts of a list of events."""
+    return [ormsgpack.packb(one) for one in ormsgpack.unpackb(events.payload, ext_hook=Ext)]
+
+
+def writes_of(
+    found: Iterable[tuple[Step, Written]], loader: Loader, child: str | None = None
+) -> list[tuple[str, str, int, str, Any]]:
+    """Pending writes in the order of a run: path, task, number, channel and value.
+
+    Ordinary ones that are there stay, special ones are replaced. With the id of a `child`,
+    without those that came when it was there already.
+    """
+    tasks: dict[str, list[Any]] = {}
+    for step, one in found:
+        if type(one.content) is bytes:
+            task, path, several = loader.part(one.content)
+        else:
+            assert step.commit.events is not None
+            task, path, several = loader.root(step.commit.events)[one.content]
+        there = tasks.setdefault(task, ["", {}])
+        there[0] = path or there[0]
+        for number, channel, value in several:
+            if number < 0 or number not in there[1]:
+                there[1][number] = channel, value, one.children
+    merged = [
+        (path, task, number, channel, value)
+        for task, (path, numbered) in tasks.items()
+        for number, (channel, value, children) in numbered.items()
+        if child is None or child not in children
+    ]
+    return sorted(merged, key=lambda one: one[:3])
+
+
+# Keys.
+
+
+def key_of(era: bytes, kind: bytes, namespace: str, id: str = "") -> bytes:
+    """The key of operations: of one put, of writes to it, of all in the namespace of a subgraph."""
+    named = f"{namespace}\0{id}".encode(errors="surrogatepass")
+    return kind + sha256(era + named).digest()[: KEY_SIZE - 1]
+
+
+def put_key(era: bytes, address: Address) -> bytes:
+    """The key of a put."""
+    if address.namespace == ROOT:
+        return key_of(era, PUT, *address)
+    return key_of(era, NAMESPACE, address.namespace)
+
+
+def writes_key(era: bytes, address: Address) -> bytes:
+    """The key of writes that come without the checkpoint that follows."""
+    if address.namespace == ROOT:
+        return key_of(era, WRITES, *address)
+    return key_of(era, NAMESPACE, address.namespace)

@@ -1,0 +1,230 @@
+"""Canonical bytes as values of LangGraph.
+
+A value of an unknown class comes back raw, with a warning. Records are remembered with the
+bytes that they came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from ropewalk.adapters.langgraph import _deferred as deferred
+from ropewalk.adapters.langgraph.memo import look_at_decoded
+from ropewalk.codec._codes import FREE_NESTED, Code
+from ropewalk.codec._decoder import Decoder, no_links
+from ropewalk.codec._models import EXTRA, ModelPlan
+from ropewalk.codec._registry import Entry
+from ropewalk.errors import ClassChanged, UndeclaredClass
+from ropewalk.tree.nodes import may_hold_links
+
+if TYPE_CHECKING:
+    from ropewalk.adapters.langgraph.codec import GraphCodec
+
+
+Known: TypeAlias = dict[bytes, Any]
+"""Records by what is stored of them."""
+
+_MANY: Final = 1024
+
+
+class _Usual(NamedTuple):
+    """What records with one head have in common."""
+
+    plan: ModelPlan
+    named: frozenset[str]
+    canonical: bool
+    """Whether they would be encoded as they are stored."""
+
+
+class GraphDecoder(Decoder):
+    """Decodes for a `GraphCodec`."""
+
+    def __init__(self, codec: GraphCodec, link: Callable[[bytes], Any] = no_links) -> None:
+        super().__init__(codec, link)
+        self._graph = codec
+        self._types = codec.types
+        self._notes = codec.remembers
+        self._heads: dict[Any, tuple[Entry, int, _Usual]] = {}
+        self._may_link = link is not no_links
+        self._altered = 0
+        """How many values would not be encoded as what they were decoded from."""
+        self._unknown: set[str] = set()
+
+    def _record(self, depth: int, data: bytes) -> Any:
+        before = self._altered
+        content = self._content(depth, Code.RECORD, data)
+        usual = self._usual_of(content)
+        if usual is None:
+            return self._other_record(depth, data, content, before)
+        plan, named, canonical = usual
+        fields = content[-1]
+        value = plan.build(fields, named)
+        if not canonical:
+            self._altered += 1
+        elif self._notes and self._altered == before and self._is_whole(depth, data):
+            self._note(value, fields, data, plan.names, named, depth)
+        return value
+
+    def _usual_of(self, content: list[Any]) -> _Usual | None:
+        """What is known of records with the same head, if these are all fields of the class."""
+        try:
+            key = content[0], tuple(content[2]) if len(content) == 4 else None
+            entry, version, usual = self._heads[key]
+            plan, fields = usual.plan, content[-1]
+            if (
+                self._codec.registry.named(content[0]) is entry
+                and content[1] is version
+                and entry.plan is plan
+                and list(fields) == plan.names
+                and type(fields) is dict
+            ):
+                return usual
+            return self._learned(content)
+        except Exception:  # noqa: BLE001 - whatever stands there may raise when it is hashed
+            return self._learned(content)
+
+    def _learned(self, content: list[Any]) -> _Usual | None:
+        plan = self._usual(content)
+        if plan is None:
+            return None
+        marks = content[2] if len(content) == 4 else None
+        named = plan.public if marks is None else plan.set_of(marks)
+        entry = self._codec.registry.named(content[0])
+        assert entry is not None
+        canonical = entry.name == content[0] and self._codec.registry.of(plan.cls) is entry
+        if marks is not None:
+            canonical = canonical and marks == sorted(named) and named != plan.public
+        usual = _Usual(plan, named, canonical)
+        if len(self._heads) < _MANY:
+            key = content[0], None if marks is None else tuple(marks)
+            self._heads[key] = entry, content[1], usual
+        return usual
+
+    def _other_record(self, depth: int, data: bytes, content: list[Any], before: int) -> Any:
+        *head, parts = content or [None]
+        value = self.close(Code.RECORD, head, parts)
+        if self._notes and self._altered == before and self._is_whole(depth, data):
+            entry = self._codec.registry.of(type(value))
+            if entry is not None and entry.shape == "dataclass" and len(head) == 2:
+                names = self._types.plain_fields(entry)
+                if names and list(value.__dict__) == names:
+                    self._note(value, value.__dict__, data, names, None, depth)
+        return value
+
+    def _is_whole(self, depth: int, data: bytes) -> bool:
+        """Whether all of a record is here, and it may be remembered."""
+        return depth < FREE_NESTED and not (self._may_link and may_hold_links(data))
+
+    def _note(
+        self,
+        value: Any,
+        fields: dict[str, Any],
+        payload: bytes,
+        names: list[str],
+        named: frozenset[str] | None,
+        depth: int,
+    ) -> None:
+        seen = look_at_decoded(self._graph, value, fields, payload, names, named, depth)
+        if seen is not None:
+            self._graph.note(seen)
+
+    def _is_strange(self, head: list[Any]) -> bool:
+        super()._is_strange(head)
+        name = head[0]
+        if type(name) is not str or self._codec.registry.named(name) is not None:
+            return False
+        if name not in self._unknown:
+            if self._types.find(name) is not None:
+                return False
+            self._unknown.add(name)
+        return not self._types.strict
+
+    def _stranger(self, code: Code, head: list[Any], content: Any) -> Any:
+        self._altered += 1
+        self._types.warn_of(head[0])
+        return raw(code, content)
+
+    def _current(self, head: list[Any], stored: Any) -> tuple[Entry, Any]:
+        entry, current = super()._current(head, stored)
+        if entry.name != head[0] or entry.version != head[1]:
+            self._altered += 1
+        return entry, current
+
+    def _make_record(self, head: list[Any], parts: Any) -> Any:
+        # The fields become the object's own, and may be put in another order.
+        keys = list(parts) if type(parts) is dict else []
+        value = self._made(Code.RECORD, head, parts, super()._make_record)
+        entry = self._codec.registry.of(type(value))
+        if entry is None or keys != self._types.names_of(entry):
+            self._altered += 1
+        return value
+
+    def _make_enum(self, head: list[Any], parts: Any) -> Any:
+        return self._made(Code.ENUM, head, parts, super()._make_enum)
+
+    def _make_custom(self, head: list[Any], parts: Any) -> Any:
+        if isinstance(head[0], str) and deferred.is_deferred(head[0]):
+            return self._make_deferred(deferred.class_name(head[0]), parts)
+        if not self._types.is_built_in(head[0]):
+            self._altered += 1  # It may not be encoded as what it was decoded from.
+        return self._made(Code.CUSTOM, head, parts, super()._make_custom)
+
+    def _make_deferred(self, name: str, parts: Any) -> Any:
+        """A value that was taken over before its class was known."""
+        self._altered += 1
+        types, content = self._types, parts[0] if parts else None
+        entry = types.find(name)
+        if entry is None:
+            if types.strict:
+                raise UndeclaredClass(
+                    name, f"a stored value is of class {name!r:.200}, which was not declared"
+                )
+            types.warn_of(name)
+            return deferred.raw(content)
+        try:
+            return deferred.rebuild(entry.cls, content)
+        except Exception as exc:
+            if types.strict:
+                raise ClassChanged(f"{name} does not take what was stored: {exc}") from exc
+            types.warn_of(name, exc)
+            return deferred.raw(content)
+
+    def _made(
+        self, code: Code, head: list[Any], parts: Any, make: Callable[[list[Any], Any], Any]
+    ) -> Any:
+        try:
+            return make(head, parts)
+        except ClassChanged as exc:
+            if self._types.strict:
+                raise
+            self._altered += 1
+            self._types.warn_of(head[0], exc)
+            return raw(code, parts[0] if code == Code.CUSTOM else parts)
+
+
+class SharingDecoder(GraphDecoder):
+    """Decodes each record once, also where several values hold it."""
+
+    def __init__(self, codec: GraphCodec, link: Callable[[bytes], Any], known: Known) -> None:
+        super().__init__(codec, link)
+        self._known = known
+
+    def _record(self, depth: int, data: bytes) -> Any:
+        value = self._known.get(data)
+        if value is None:
+            value = super()._record(depth, data)
+            if not (self._may_link and may_hold_links(data)):
+                self._known[data] = value
+        return value
+
+
+def raw(code: Code, content: Any) -> Any:
+    """What is left of a value without its class."""
+    if code != Code.RECORD:
+        return content
+    return {
+        name.removeprefix(EXTRA): value
+        for name, value in content.items()
+        if not name.startswith("_")
+    }

@@ -1,0 +1,680 @@
+"""One thread of a graph in a store: what it holds now, and what is landed in it.
+
+Callers wait until what they want is stored. Whoever finds nobody writing takes all that waits
+and lands it with one commit of the store. Writes of a task linger for a moment: the checkpoint
+that they lead to mostly follows at once, and then both land together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from langgraph.checkpoint.base import DeltaChannelHistory
+from langgraph.checkpoint.serde.types import ERROR
+
+from ropewalk.adapters.langgraph.checkpoints import (
+    INLINE,
+    MIXED,
+    UNSORTED,
+    Address,
+    Draft,
+    Record,
+    Step,
+    Written,
+    encode_record,
+    events_of,
+    part_of,
+    record_of,
+)
+from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.codec import GraphCodec, SharingGraphCodec
+from ropewalk.adapters.langgraph.log import Landing, Listed, Log, Steps, listed
+from ropewalk.adapters.langgraph.names import CHECKPOINTS, space_of
+from ropewalk.adapters.langgraph.retention import Change, Trail, trail
+from ropewalk.adapters.langgraph.values import ChannelValues, Found, History
+from ropewalk.codec import format_path, inspection_codec
+from ropewalk.errors import MissingObjects, NotStorable, RefMoved, RopewalkError, ThreadConflict
+from ropewalk.history.commits import Backoff, Commits
+from ropewalk.history.object_cache import SharedObjects
+from ropewalk.store import Operation, Store, View
+from ropewalk.tree import Loader, Object, ObjectId, TreeWriter
+from ropewalk.tree import Written as Tree
+
+OnConflict = Literal["fork", "raise", "branch"]
+T = TypeVar("T")
+
+_RESENDS: Final = 8
+_LINGER: Final = 0.005
+"""For how many seconds writes wait for their checkpoint."""
+_MOST_WARM: Final = 4
+_MOST_REFUSED: Final = 16
+_HIDDEN: Final = "__"
+_MOST_SAID: Final = 1000
+
+
+class Put(NamedTuple):
+    """A checkpoint that is to be stored."""
+
+    address: Address
+    checkpoint: dict[str, Any]
+    metadata: dict[str, Any]
+    parent: str | None
+    forks_from: str | None
+    """The checkpoint that a caller asked for by its id: from there a fork is wanted."""
+
+
+class Writes(NamedTuple):
+    """Writes of a task that are to be stored."""
+
+    address: Address
+    task_id: str
+    task_path: str
+    writes: Sequence[tuple[int, str, Any]]
+    """Their numbers, channels and values."""
+
+    @property
+    def are_last(self) -> bool:
+        """Whether no checkpoint follows at once: an interrupt or an error."""
+        return any(number < 0 for number, _, _ in self.writes)
+
+
+class Request:
+    """A put or writes, until they are stored or refused."""
+
+    __slots__ = ("error", "events", "is_done", "is_put", "is_taken", "landed", "plain", "wanted")
+
+    def __init__(self, wanted: Put | Writes) -> None:
+        self.wanted = wanted
+        self.is_put = type(wanted) is Put
+        self.plain: bytes | None = None
+        """The encoding of writes."""
+        self.events: list[Object] = []
+        """The objects of large writes, the root last."""
+        self.is_taken = False
+        """Whether somebody is about to store it."""
+        self.is_done = False
+        self.error: BaseException | None = None
+        self.landed: threading.Lock | None = None
+        """Held until it is done, where somebody lingers."""
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Say what became of it; the first answer counts."""
+        if not self.is_done:
+            self.is_done, self.error = True, error
+            if self.landed is not None:
+                self.landed.release()
+
+
+class Encoded(NamedTuple):
+    """A put that is ready to be landed on any head."""
+
+    request: Request
+    put: Put
+    record: bytes | None
+    about: list[Object]
+    values: Tree
+    nodes: str
+    """The nodes that ran before it."""
+
+
+class GraphThread:
+    """A thread. Safe to share between threads of the program."""
+
+    def __init__(self, store: Store, name: str, types: GraphTypes, on_conflict: OnConflict) -> None:
+        self.space, self.name = space_of(name), name
+        self._store, self._types, self._on_conflict = store, types, on_conflict
+        self._objects = SharedObjects(store.reader(self.space))
+        self._commits = Commits(store, self.space)
+        self._steps = Steps(self._objects.read)
+        self._codec = GraphCodec(types)
+        self._coding = threading.RLock()
+        """Held while values are encoded or decoded, and while the log is looked at."""
+        self._log: Log | None = None
+        self._epoch: int | None = None
+        """The epoch at which all that is known of values was in the store."""
+        self._warm: OrderedDict[str, ChannelValues] = OrderedDict()
+        """By namespace."""
+        self._refused: dict[Address, NotStorable] = {}
+        """Why writes to some checkpoints could not be stored."""
+        self._waiting: deque[Request] = deque()
+        self._leading = threading.Lock()
+        self._lingers = True
+        """Whether checkpoints came soon after their writes."""
+        self._alone = False
+        """Whether writes are being stored without a checkpoint."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is writing."""
+        return not self._waiting and not self._leading.locked()
+
+    @property
+    def held(self) -> int:
+        """About how many bytes are held of it."""
+        warm = sum([one.held for one in [*self._warm.values()]])
+        return self._objects.held + self._codec.memo.size + warm
+
+    # Reading.
+
+    def look(self) -> Log:
+        """The log as it is now."""
+        view = self._store.view(self.space, CHECKPOINTS)
+        with self._coding:
+            log = self._log
+            if log is not None and view.sequence < log.sequence:
+                view = self._store.view(self.space, CHECKPOINTS)  # It went on since.
+            if log is None or not log.is_at(view):
+                log = self._look_anew(view)
+            return log
+
+    def _look_anew(self, view: View | None = None) -> Log:
+        """The log, after others wrote. What is warm is looked up before it is needed again."""
+        log = self._log = Log(self._store, self.space, self._objects.read, self._steps, view)
+        self._epoch = None
+        return log
+
+    def find(self, namespace: str, id: str | None) -> Found | None:
+        """A checkpoint by its id, or the newest one; None if there is none."""
+        return self._at_one_moment(lambda log: self._find(log, namespace, id))
+
+    def _find(self, log: Log, namespace: str, id: str | None) -> Found | None:
+        step = log.newest(namespace)
+        warm = step
+        if id is not None and (step is None or step.address != (namespace, id)):
+            put = log.find(Address(namespace, id)).put
+            step = None if put is None else log.step(put)
+        if step is None or step.address is None:
+            return None
+        address, history = step.address, History(Loader(self._objects.read, self._codec))
+        writes = log.writes(log.find(address), address)
+        record = history.record(step)
+        if warm is step and log is self._log:
+            values = self._warmed(namespace).read(step.commit.root)
+        else:
+            values = history.values(step)  # Of a moment that is past: not to be kept warm.
+        return Found(address, record, step.parent, values, history.pending(writes))
+
+    def history(
+        self, namespace: str | None, id: str | None = None, before: str | None = None
+    ) -> Iterator[Listed]:
+        """The checkpoints by their ids, the greatest first, as they are now."""
+        with self._coding:
+            log = self.look()
+            if id is None or namespace is None:
+                found = listed(log, namespace)
+            else:
+                place = log.find(address := Address(namespace, id))
+                there = [] if place.put is None else [log.step(place.put)]
+                found = iter([Listed(step, log.writes(place, address)) for step in there])
+        return (
+            one
+            for one in found
+            if (before is None or one.address.id < before) and id in (None, one.address.id)
+        )
+
+    def reader(self) -> History:
+        """What reads many checkpoints, and shares what they share."""
+        return History.of(self._objects.read, SharingGraphCodec(self._types))
+
+    def _at_one_moment(self, call: Callable[[Log], T]) -> T:
+        """What a call gives; again, if what it read was replaced and collected meanwhile."""
+        gone: ObjectId | None = None
+        while True:
+            log = self.look()
+            try:
+                with self._coding:
+                    return call(log)
+            except MissingObjects:
+                if log.target == gone:
+                    raise
+                gone = log.target
+                self._log = None
+
+    def delta_history(
+        self, namespace: str, id: str | None, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What delta channels are made of at a checkpoint, or at the newest one."""
+
+        def found(log: Log) -> Mapping[str, DeltaChannelHistory]:
+            newest = log.newest(namespace) if id is None else None
+            if id is None and (newest is None or newest.address is None):
+                return Trail(channels)
+            address = newest.address if newest and newest.address else Address(namespace, id or "")
+            return trail(log, self.reader(), address, channels)
+
+        return self._at_one_moment(found) if channels else {}
+
+    def pins(self) -> dict[str, Address]:
+        """The checkpoints that are pinned, by name."""
+        return self._at_one_moment(Log.pins)
+
+    # Writing.
+
+    def send(self, wanted: Put | Writes) -> None:
+        """Store a checkpoint or writes, with what others want stored at the same time."""
+        request = Request(wanted)
+        if isinstance(wanted, Writes):
+            self._encode(request, wanted)
+        self._wait([request])
+        if request.error is not None:
+            raise request.error
+
+    def send_all(self, wanted: Sequence[Put | Writes]) -> None:
+        """Store several things together; raises for the first that is refused."""
+        requests = [Request(one) for one in wanted]
+        for one in requests:
+            if isinstance(one.wanted, Writes):
+                self._encode(one, one.wanted)
+        self._wait(requests)
+        for one in requests:
+            if one.error is not None:
+                raise one.error
+
+    def _wait(self, requests: list[Request]) -> None:
+        """Wait until requests are done, or see to it."""
+        last = requests[-1]
+        if isinstance(last.wanted, Put):
+            self._lingers |= self._alone
+            self._waiting.extend(requests)
+        elif self._lingers and not last.wanted.are_last:
+            # No checkpoint follows an interrupt or an error; others mostly come at once.
+            landed = last.landed = threading.Lock()
+            landed.acquire()
+            self._waiting.extend(requests)
+            if not landed.acquire(timeout=_LINGER) and not last.is_taken:
+                self._lingers = False
+        else:
+            self._waiting.extend(requests)
+        while not last.is_done:
+            with self._leading:
+                if not last.is_done:
+                    self._lead()
+
+    def _lead(self) -> None:
+        batch: list[Request] = []
+        self._alone = True
+        while self._waiting:
+            request = self._waiting.popleft()
+            request.is_taken = True
+            if request.is_put:
+                self._alone = False
+            batch.append(request)
+        try:
+            self.land(batch)
+        except BaseException as error:
+            for one in batch:
+                one.finish(error)
+            raise
+        finally:
+            self._alone = False
+            for one in batch:
+                one.finish()
+
+    def land(self, batch: list[Request]) -> None:
+        """Store what is wanted with one commit; what is refused is finished with its error."""
+        backoff, missing = None, 0
+        puts: list[Encoded] | None = None
+        while True:
+            try:
+                with self._coding:
+                    if puts is None:
+                        ready = [one for one in batch if one.is_put and not one.is_done]
+                        puts = [one for one in map(self._encoded, ready) if one is not None]
+                    landing = self._landing(batch, puts)
+                if landing is not None:
+                    self._land(landing, "put", {one.put.address.namespace for one in puts})
+                return
+            except RefMoved:
+                with self._coding:
+                    self._look_anew()
+                backoff = backoff or Backoff()
+                backoff.wait()
+            except MissingObjects:
+                # Collected since they were written: then everything is sent again.
+                missing += 1
+                if missing == _RESENDS:
+                    raise
+                puts = None
+                self._forget()
+            except BaseException:
+                self._forget()
+                raise
+
+    def land_all(self, wanted: Sequence[Put | Writes]) -> list[Request]:
+        """Store many things with one commit; what became of each of them."""
+        requests = [Request(one) for one in wanted]
+        for request in requests:
+            if isinstance(request.wanted, Writes):
+                try:
+                    self._encode(request, request.wanted)
+                except RopewalkError as error:
+                    request.finish(error)
+        with self._leading:
+            self.land(requests)
+        return requests
+
+    def change(self, call: Change, action: str) -> bool:
+        """Make other changes; whether there were any. The call may be made several times."""
+        with self._leading:
+            while True:
+                with self._coding:
+                    landing = call(self.look())
+                    if landing is None:
+                        return False
+                    self._forget()
+                try:
+                    self._land(landing, action, set())
+                except RefMoved:
+                    continue
+                return True
+
+    def _land(self, landing: Landing, action: str, written: set[str]) -> None:
+        """Send commits, and go on from them."""
+        epoch = self._epoch
+        operation: Operation = self._commits.land(
+            landing.objects,
+            landing.needs,
+            [landing.move],
+            {**landing.metadata, "action": action},
+            epoch=epoch,
+            step=landing.steps[-1].commit if landing.steps else None,
+        )
+        with self._coding:
+            if action != "put":
+                self._log = None
+                return
+            log = self._log
+            if log is None or log.target != landing.move.expected:
+                self._epoch = None
+                return  # Somebody looked meanwhile, and saw it or what came after it.
+            log.extend(landing, operation.sequence)
+            if operation.epoch != epoch:
+                # There was a collection, or nobody knew. Only what this needed was looked up.
+                for namespace in self._warm.keys() - written:
+                    del self._warm[namespace]
+                for warm in self._warm.values():
+                    warm.trim()
+                self._epoch = operation.epoch
+
+    def _forget(self) -> None:
+        """Take nothing for stored any more."""
+        with self._coding:
+            self._warm.clear()
+            self._log = self._epoch = None
+
+    # Encoding.
+
+    def _warmed(self, namespace: str) -> ChannelValues:
+        """What is warm of a namespace."""
+        found = self._warm.get(namespace)
+        if found is None:
+            found = self._warm[namespace] = ChannelValues(self._codec, self._objects.read)
+            while len(self._warm) > _MOST_WARM:
+                self._warm.popitem(last=False)
+        else:
+            self._warm.move_to_end(namespace)
+        return found
+
+    def _encode(self, request: Request, wanted: Writes) -> None:
+        """Encode writes as they are now; raises NotStorable with the node that wrote them."""
+        content = [wanted.task_id, wanted.task_path, [list(one) for one in wanted.writes]]
+        with self._coding:
+            try:
+                request.plain = self._codec.encode(content)
+                if len(request.plain) > INLINE:
+                    request.events = TreeWriter(self._codec).write(content).objects
+            except NotStorable as error:
+                error = self._refused[wanted.address] = _at_its_node(error, wanted)
+                while len(self._refused) > _MOST_REFUSED:
+                    del self._refused[next(iter(self._refused))]
+                raise error from None
+
+    def _encoded(self, request: Request) -> Encoded | None:
+        """A put as objects; None if it is refused."""
+        put = request.wanted
+        assert isinstance(put, Put)
+        namespace = put.address.namespace
+        try:
+            said = {name: one for name, one in put.checkpoint.items() if name != "channel_values"}
+            record, about = encode_record(self._codec, Record(said, put.metadata))
+            values = self._warmed(namespace).write(put.checkpoint["channel_values"])
+            self._codec.turn()
+            return Encoded(request, put, record, about, values, self._nodes(put))
+        except MissingObjects:
+            raise
+        except RopewalkError as error:
+            # Also where its writes are refused: they say which node it was.
+            before = Address(namespace, put.parent or "")
+            refused = self._refused.get(before) if isinstance(error, NotStorable) else None
+            request.finish(refused or error)  # The others go on.
+        except Exception as error:  # noqa: BLE001 - a class of the user's own may raise anything
+            self._warm.pop(namespace, None)
+            request.finish(error)
+        return None
+
+    def _nodes(self, put: Put) -> str:
+        """The names of the nodes that ran between a checkpoint and the one before it."""
+        warm = self._warm[put.address.namespace]
+        now, before = put.checkpoint.get("versions_seen"), warm.seen
+        if type(now) is not dict:
+            return ""
+        if before is None and put.parent is not None:
+            before = self._seen_at(Address(put.address.namespace, put.parent))
+        # LangGraph goes on with the same dict.
+        warm.seen = {name: dict(one) if type(one) is dict else one for name, one in now.items()}
+        if before is None:
+            return ""
+        ran = [name for name, one in warm.seen.items() if before.get(name) != one]
+        return ", ".join([str(name) for name in ran if str(name)[:2] != _HIDDEN])
+
+    def _seen_at(self, address: Address) -> dict[str, Any] | None:
+        """What the nodes had seen at the newest checkpoint of a namespace, if that is the one."""
+        newest = None if self._log is None else self._log.newest(address.namespace)
+        if newest is None or newest.address != address:
+            return None
+        record = record_of(newest, Loader(self._objects.read, inspection_codec))
+        return record.checkpoint.get("versions_seen")
+
+    # On top of the head.
+
+    def _landing(self, batch: list[Request], puts: list[Encoded]) -> Landing | None:
+        """Commits of what is wanted; None if there is nothing."""
+        log = self._log or self._look_anew()
+        objects: list[Object] = []
+        needs: list[ObjectId] = []
+        drafts: list[Draft] = []
+        for one in puts:
+            if one.request.is_done:
+                continue
+            try:
+                drafts.append(self._draft(log, one, objects, drafts))
+            except ThreadConflict as error:
+                # What it would have stored was taken for stored.
+                self._warm.pop(one.put.address.namespace, None)
+                one.request.finish(error)
+                continue
+            objects += one.values.objects
+            needs += one.values.needs
+        writes = [one for one in batch if not one.is_done and not one.is_put]
+        early = False
+        if writes:
+            drafts = drafts or [self._alone_on(log, objects)]
+            early = self._led(log, writes, drafts, objects)
+        if not drafts:
+            return None
+        made = log.landing(self.name, drafts, early=early)
+        own = {one.id for one in objects}
+        needed = [id for id in (*needs, *made.needs) if id not in own]
+        return made._replace(objects=[*objects, *made.objects], needs=needed)
+
+    def _draft(
+        self, log: Log, one: Encoded, objects: list[Object], before: Sequence[Draft]
+    ) -> Draft:
+        """A checkpoint as a commit; raises ThreadConflict."""
+        put, record, about = one.put, one.record, one.about
+        address = put.address
+        known = self._known(log, address, before)
+        aside = self._is_aside(log, put, known, before)
+        copy_of = None if known is None else known.copy_of
+        original = known
+        if known is None and put.metadata.get("source") == "fork":
+            original = self._original(log, put)
+            copy_of = None if original is None else original.origin
+        if original is not None:
+            earlier = record_of(original, Loader(self._objects.read, inspection_codec)).before
+            if earlier:
+                said = {k: v for k, v in put.checkpoint.items() if k != "channel_values"}
+                record, about = encode_record(self._codec, Record(said, put.metadata, earlier))
+        objects += about
+        about_step = put.metadata.get("step", "")
+        return Draft(
+            one.values.root,
+            address,
+            put.parent,
+            aside,
+            copy_of,
+            record,
+            about[-1].id if about else None,
+            description=f"{put.metadata.get('source', 'put')} {about_step}".rstrip(),
+            logic_step=one.nodes,
+        )
+
+    def _known(self, log: Log, address: Address, before: Sequence[Draft]) -> Step | None:
+        """The checkpoint of an address, if it was put already."""
+        newest = log.newest(address.namespace)
+        ascending = not log.state.flags & (UNSORTED | MIXED)
+        if newest is None or newest.address is None:
+            if ascending:
+                return None
+        elif ascending and address.id > newest.address.id:
+            return None
+        elif newest.address == address:
+            return newest
+        put = log.find(address).put
+        return None if put is None else log.step(put)
+
+    def _original(self, log: Log, put: Put) -> Step | None:
+        """The checkpoint that a fork is a copy of.
+
+        LangGraph does not say which one it is. It has the same parent and the same versions.
+        """
+        versions = put.checkpoint.get("channel_versions")
+        loader = Loader(self._objects.read, inspection_codec)
+        for one in listed(log, put.address.namespace):
+            if one.step.parent != put.parent:
+                continue
+            if record_of(one.step, loader).checkpoint.get("channel_versions") == versions:
+                return one.step
+        return None
+
+    def _is_aside(self, log: Log, put: Put, known: Step | None, before: Sequence[Draft]) -> bool:
+        """Whether a checkpoint lost a race against that of another run."""
+        if self._on_conflict == "fork" or known is not None:
+            return known is not None and known.aside
+        namespace, parent = put.address.namespace, put.parent
+        made = [one for one in before if one.address and one.address.namespace == namespace]
+        if parent is not None:
+            place = None
+            for one in made:
+                if one.address == (namespace, parent) and one.aside:
+                    return True
+            place = log.find(Address(namespace, parent))
+            if place.put is not None and log.step(place.put).aside:
+                return True
+        there = log.newest(namespace)
+        ids = [one.address.id for one in made if one.address and not one.aside]
+        if there is not None and there.address is not None:
+            ids.append(there.address.id)
+        newest = max(ids, default=None)
+        if newest == parent or (parent is not None and parent == put.forks_from):
+            return False
+        if self._on_conflict == "branch":
+            return True
+        raise ThreadConflict(
+            f"another run put checkpoint {newest} of thread {self.name!r:.80} after "
+            f"{parent or 'nothing'}, from where this run went on. Nothing of it is lost: run again "
+            "from the newest checkpoint."
+        )
+
+    def _alone_on(self, log: Log, objects: list[Object]) -> Draft:
+        """A commit of writes alone, which has the values of the one before."""
+        if log.head is not None:
+            return Draft(log.head.commit.root, description="writes")
+        empty = TreeWriter(self._codec).write({})
+        objects += empty.objects
+        return Draft(empty.root, description="writes")
+
+    def _led(
+        self, log: Log, writes: list[Request], drafts: list[Draft], objects: list[Object]
+    ) -> bool:
+        """Put writes to the commits with which they land; whether some came early.
+
+        They land no later than the checkpoint that they led to.
+        """
+        if len(drafts) == 1:
+            several = {0: writes}
+        else:
+            several = {}
+            for request in writes:
+                several.setdefault(_place_in(drafts, request.wanted.address), []).append(request)
+        here, early = {draft.address for draft in drafts}, False
+        for at, some in several.items():
+            led, parts = list[Written](), list[bytes]()
+            for request in some:
+                address, content = request.wanted.address, request.plain or b""
+                children: Sequence[str] = ()
+                if address not in here and not log.follows(address):
+                    if log.is_ahead(address) or log.find(address).put is None:
+                        early = True
+                    else:
+                        children = log.children(address)
+                if not request.events:
+                    led.append(Written(address, content, children))
+                    continue
+                led.append(Written(address, len(parts), children))
+                parts.append(part_of(request.events))
+                objects += request.events
+            drafts[at] = drafts[at]._replace(writes=led, **_failed(some))
+            if parts:
+                events = events_of(parts)
+                objects.append(events)
+                drafts[at] = drafts[at]._replace(events=events.id)
+        return early
+
+
+def _failed(writes: Sequence[Request]) -> dict[str, Any]:
+    """What a commit says of a task that failed."""
+    for request in writes:
+        wanted: Any = request.wanted
+        for _, channel, value in wanted.writes:
+            if channel == ERROR:
+                node = wanted.task_path.rpartition(", ")[2]
+                text = str(value)[:_MOST_SAID].encode(errors="backslashreplace").decode()
+                return {"status": "failed", "error": text, "logic_step": node}
+    return {}
+
+
+def _place_in(drafts: Sequence[Draft], address: Address) -> int:
+    """The commit with which writes to a checkpoint land: its own, or that of what follows it."""
+    for at, draft in enumerate(drafts):
+        if draft.address == address:
+            return at
+    for at, draft in enumerate(drafts):
+        if draft.address and (draft.address.namespace, draft.parent) == address:
+            return at
+    return 0
+
+
+def _at_its_node(error: NotStorable, wanted: Writes) -> NotStorable:
+    """The refusal of a value, with the node that wrote it and its place in a channel."""
+    node = wanted.task_path.rpartition(", ")[2] or wanted.task_id
+    place = error.path
+    for at, (_, channel, _) in enumerate(wanted.writes):
+        start = format_path((2, at, 2))
+        if place.startswith(start):
+            place = f"{channel}{place.removeprefix(start)}"
+            break
+    return NotStorable(f"{error.reason} (node {node!r} wrote it)", place)

@@ -1,0 +1,198 @@
+"""One commit, inside its transaction: look, decide, write."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Final
+
+from ropewalk.errors import MissingObjects, RefMoved
+from ropewalk.store._decide import fenced_off
+from ropewalk.store._records import Operation
+from ropewalk.store._room import expect_room
+from ropewalk.store.log import Append, Moved
+from ropewalk.store.record import same_group
+from ropewalk.store.sqlite import packs
+from ropewalk.store.sqlite.rows import (
+    MARKS,
+    damaged_space,
+    expect_ref,
+    find_end,
+    insert_space,
+    mark,
+    next_number,
+)
+from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS, used_bytes
+from ropewalk.tree.objects import ObjectId
+
+LOOK: Final = f"""
+SELECT spaces.number, spaces.epoch, spaces.mark, tail.key, tail.refs, refs.target, refs.sequence,
+    refs.mark
+FROM spaces
+LEFT JOIN tail ON tail.key = (
+    SELECT max(key) FROM tail WHERE key BETWEEN spaces.number << {SEQUENCE_BITS}
+        AND (spaces.number << {SEQUENCE_BITS}) + {LAST}
+)
+LEFT JOIN refs ON refs.space = spaces.number AND refs.name = ?
+WHERE spaces.name = ?
+"""  # noqa: S608 - numbers of our own
+_INSERT: Final = f"""
+INSERT INTO tail (key, dictionary, refs, {STEP_COLUMNS}, frame)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""  # noqa: S608
+
+
+def append(  # noqa: C901, PLR0912 - one story, from the look to the last row
+    db: sqlite3.Connection,
+    batch: Append,
+    dictionary: int | None,
+    frame: bytes,
+    pack: packs.Pack | None,
+    size_limit: int | None,
+    find_write: Callable[[int, int], Operation | None],
+) -> Operation:
+    """Append a record to the log of its space, and move refs.
+
+    `frame` leans on a `dictionary` that may be packed by now. `find_write` looks for an earlier
+    write with the same id, among the records of a space up to the last one.
+    """
+    # Look.
+    moves, space = batch.moves, batch.space
+    row = db.execute(LOOK, (moves[0].name if moves else "", space)).fetchone()
+    if row is None:
+        number, epoch, last, digest, key, target, marked = next_number(db), 1, 0, 0, None, None, 0
+    else:
+        number, epoch, space_mark, key, digest, target, moved, marked = row
+        last, digest = find_end(db, number, key, digest)
+        if space_mark != mark(number, space):
+            raise damaged_space(space)
+        if target is not None:
+            expect_ref(space, number, last, moves[0].name, target, moved, marked)
+
+    # Decide.
+    recorded = None if batch.fresh else find_write(number, last)
+    if recorded is not None:
+        batch.recorded = recorded
+        return recorded
+    if batch.fences:
+        _check_fences(db, number, batch)
+    for name, before, _ in moves:
+        there = target if name == moves[0].name else _target(db, number, name)
+        if there != before:
+            raise RefMoved(name, before, there)
+    if epoch != batch.known_epoch:
+        raise Moved(epoch)
+    if batch.missing:
+        raise MissingObjects(sorted(batch.missing))
+    if batch.names and (gone := batch.names - packs.present(db, batch.names)):
+        raise MissingObjects(sorted(gone))
+    sequence = last + 1
+    assert sequence <= LAST
+    if dictionary is not None and (
+        key is None or not _is_in_tail(db, number, dictionary, sequence)
+    ):
+        dictionary, frame = None, batch.frame(None)
+    if size_limit is not None and batch.objects:
+        expect_room(used_bytes(db), len(frame) + (pack.size if pack else 0), size_limit)
+
+    # Write.
+    if row is None:
+        insert_space(db, number, space)
+    for name, before, after in moves:
+        known = marked if name == moves[0].name else None
+        digest += _move(db, number, name, before, after, sequence, known)
+    if batch.shared or batch.names:
+        _add_shared(db, number, batch, pack)
+    step = batch.step
+    if step is None:
+        said: tuple[object, ...] = (None, None, batch.time, None, None, None, None, None)
+    else:
+        said = (
+            step.id, batch.parent, step.time, step.branch or None, step.status or None,
+            step.agent or None, step.logic_step or None, step.description or None,
+        )  # fmt: skip
+    about = batch.metadata
+    db.execute(
+        _INSERT,
+        (
+            number << SEQUENCE_BITS | sequence, dictionary, digest % MARKS, *said,
+            about.get("action"), about.get("key"), frame,
+        ),
+    )  # fmt: skip
+    return Operation(space, sequence, moves, batch.write_id, batch.time, epoch, about)
+
+
+def _check_fences(db: sqlite3.Connection, number: int, batch: Append) -> None:
+    for fence in batch.fences:
+        found = db.execute(
+            "SELECT token FROM leases WHERE space = ? AND name = ?", (number, fence.name)
+        ).fetchone()
+        if (0 if found is None else found[0]) != fence.token:
+            raise fenced_off(batch.space, fence)
+
+
+def _target(db: sqlite3.Connection, number: int, name: str) -> ObjectId | None:
+    row = db.execute(
+        "SELECT target FROM refs WHERE space = ? AND name = ?", (number, name)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def _is_in_tail(db: sqlite3.Connection, number: int, dictionary: int, sequence: int) -> bool:
+    """Whether a record of this number can lean on another: that one is not packed yet."""
+    if dictionary == sequence - 1:
+        return same_group(sequence, dictionary)
+    key = number << SEQUENCE_BITS | dictionary
+    found = db.execute("SELECT 1 FROM tail WHERE key = ?", (key,)).fetchone()
+    return found is not None and same_group(sequence, dictionary)
+
+
+def _move(
+    db: sqlite3.Connection,
+    number: int,
+    name: str,
+    before: ObjectId | None,
+    after: ObjectId | None,
+    sequence: int,
+    marked: int | None,
+) -> int:
+    """Move a ref; what is to be added to the sum of the marks of all refs."""
+    if before is None:
+        if after is None:
+            return 0
+        fresh = mark(number, name, after, sequence)
+        db.execute(
+            "INSERT INTO refs VALUES (?, ?, ?, ?, ?)", (number, name, after, sequence, fresh)
+        )
+        return fresh
+    if marked is None:
+        marked = db.execute(
+            "SELECT mark FROM refs WHERE space = ? AND name = ?", (number, name)
+        ).fetchone()[0]
+    if after is None:
+        db.execute("DELETE FROM refs WHERE space = ? AND name = ?", (number, name))
+        return -marked
+    fresh = mark(number, name, after, sequence)
+    db.execute(
+        "UPDATE refs SET target = ?, sequence = ?, mark = ? WHERE space = ? AND name = ?",
+        (after, sequence, fresh, number, name),
+    )
+    return fresh - marked
+
+
+def _add_shared(
+    db: sqlite3.Connection, number: int, batch: Append, pack: packs.Pack | None
+) -> None:
+    """Add the shared objects that are not there, and note that the space leads to them."""
+    names = batch.names
+    if batch.shared:
+        absent = set(batch.shared) - packs.present(db, batch.shared)
+        sent = set() if pack is None else {one.id for one in pack.objects}
+        if pack is not None and (absent & sent or pack.file is not None):
+            packs.insert(db, pack, absent & sent)
+        if absent - sent:  # Collected since we looked.
+            packs.insert(db, packs.prepare([batch.shared[id] for id in absent - sent]), absent)
+        names = names.union(batch.shared)
+    db.executemany(
+        "INSERT OR IGNORE INTO named VALUES (?, ?)", [(id, number) for id in sorted(names)]
+    )

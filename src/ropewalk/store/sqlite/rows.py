@@ -1,0 +1,171 @@
+"""Rows of an embedded store: how they are found and checked. Inside a transaction of the caller."""
+
+from __future__ import annotations
+
+import sqlite3
+from hashlib import sha256
+from typing import Final
+
+import ormsgpack
+
+from ropewalk.errors import Corrupt
+from ropewalk.store._records import LeaseRecord
+from ropewalk.store.log import Row
+from ropewalk.store.record import GROUP
+from ropewalk.store.segment import Packed
+from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS
+from ropewalk.tree.objects import ObjectId
+
+MARKS: Final = 1 << 56
+"""Sums of marks are modulo this."""
+
+
+def mark(*row: object) -> int:
+    """The checksum of a row."""
+    return int.from_bytes(sha256(ormsgpack.packb(row)).digest()[:7], "big")
+
+
+def prefix(id: ObjectId) -> int:
+    """The number by which a commit is found; several may share it."""
+    return int.from_bytes(id[:8], "big", signed=True)
+
+
+# Spaces and refs.
+
+
+def number_of(db: sqlite3.Connection, space: str) -> int | None:
+    """The number of a space, if it has one."""
+    row = db.execute("SELECT number, mark FROM spaces WHERE name = ?", (space,)).fetchone()
+    if row is None:
+        return None
+    number: int = row[0]
+    if row[1] != mark(number, space):
+        raise damaged_space(space)
+    return number
+
+
+def next_number(db: sqlite3.Connection) -> int:
+    """The number of the next new space: there are no gaps, so that one that is lost is noticed."""
+    found: int = db.execute("SELECT coalesce(max(number), 0) + 1 FROM spaces").fetchone()[0]
+    return found
+
+
+def insert_space(db: sqlite3.Connection, number: int, space: str) -> None:
+    """Add a space at its first epoch."""
+    db.execute("INSERT INTO spaces VALUES (?, ?, 1, 0, ?)", (number, space, mark(number, space)))
+
+
+def find_end(
+    db: sqlite3.Connection, number: int, key: int | None, digest: int | None
+) -> tuple[int, int]:
+    """The last record of a space, and the sum of the marks of its refs then.
+
+    `key` and `digest` are those of the last row of its tail.
+    """
+    if key is not None and digest is not None:
+        return key & LAST, digest
+    row = db.execute(
+        "SELECT key, refs FROM segments WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
+        (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
+    ).fetchone()
+    return (0, 0) if row is None else (row[0] & LAST, row[1])
+
+
+def expect_refs(db: sqlite3.Connection, space: str, number: int) -> list[tuple[str, ObjectId, int]]:
+    """All refs of a space; raises `Corrupt` unless they are as the last record left them."""
+    rows = db.execute(
+        "SELECT name, target, sequence, mark FROM refs WHERE space = ? ORDER BY name", (number,)
+    ).fetchall()
+    row = db.execute(
+        "SELECT key, refs FROM tail WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
+        (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
+    ).fetchone()
+    last, digest = find_end(db, number, *(row or (None, None)))
+    for name, target, sequence, marked in rows:
+        expect_ref(space, number, last, name, target, sequence, marked)
+    if sum(row[3] for row in rows) % MARKS != digest:
+        raise Corrupt(
+            f"the refs of {space!r} are damaged: one is gone, or records that moved it are "
+            "lost. Restore the store from a copy; other spaces are not affected."
+        )
+    return [row[:3] for row in rows]
+
+
+def expect_ref(
+    space: str, number: int, last: int, name: str, target: object, moved: object, marked: object
+) -> None:
+    """Raise `Corrupt` unless a row of refs is as it was written, and its record is there."""
+    if type(moved) is not int or moved > last or marked != mark(number, name, target, moved):
+        raise Corrupt(
+            f"ref {name} of {space!r} is damaged, or records that it was moved by are lost. "
+            "Restore the store from a copy; other spaces are not affected."
+        )
+
+
+def damaged_space(space: str) -> Corrupt:
+    """The error for a row of spaces that is not as it was written."""
+    return Corrupt(
+        f"the row of {space!r} in the list of spaces is damaged. Restore the store from a copy; "
+        "other spaces are not affected."
+    )
+
+
+# Records.
+
+
+def tail_rows(db: sqlite3.Connection, number: int | None, first: int, last: int) -> list[Row]:
+    """Rows of the tail with these numbers, ascending."""
+    if number is None:
+        return []
+    rows = db.execute(
+        "SELECT key, dictionary, CAST(frame AS BLOB) FROM tail WHERE key BETWEEN ? AND ? "
+        "ORDER BY key",
+        (number << SEQUENCE_BITS | first, number << SEQUENCE_BITS | last),
+    )
+    return [Row(key & LAST, dictionary, frame) for key, dictionary, frame in rows]
+
+
+def load(db: sqlite3.Connection, number: int | None, sequence: int) -> list[Row] | Packed | None:
+    """The group of a record in the tail up to it, or the segment that holds it."""
+    rows = tail_rows(db, number, (sequence - 1) // GROUP * GROUP + 1, sequence)
+    if rows and rows[-1].sequence == sequence:
+        return rows
+    return None if number is None else segment(db, number, sequence)
+
+
+def segment(db: sqlite3.Connection, number: int, sequence: int) -> Packed | None:
+    """The segment that holds a record."""
+    row = db.execute(
+        "SELECT first, key, CAST(head AS BLOB), CAST(data AS BLOB) FROM segments "
+        "WHERE key BETWEEN ? AND ? ORDER BY key LIMIT 1",
+        (number << SEQUENCE_BITS | sequence, number << SEQUENCE_BITS | LAST),
+    ).fetchone()
+    if row is None or row[0] > sequence:
+        return None
+    return Packed(row[0], row[1] & LAST, row[2], row[3])
+
+
+# Leases.
+
+
+def read_lease(db: sqlite3.Connection, space: int | None, name: str) -> LeaseRecord | None:
+    """A lease that was granted and not given back."""
+    row = db.execute(
+        "SELECT name, holder, token, beat, duration FROM leases WHERE space = ? AND name = ?",
+        (space, name),
+    ).fetchone()
+    return None if row is None else lease_record(*row)
+
+
+def lease_record(name: str, holder: bytes, token: int, beat: int, duration: float) -> LeaseRecord:
+    """A lease from its row."""
+    return LeaseRecord(name, holder.decode("utf-8", "surrogatepass"), token, beat, duration)
+
+
+def write_lease(db: sqlite3.Connection, space: int, record: LeaseRecord) -> None:
+    """Put a lease in the place of the one before."""
+    holder = record.holder.encode("utf-8", "surrogatepass")  # Any text may name a holder.
+    db.execute(
+        "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)",
+        (space, record.name, holder, record.token, record.beat, record.duration),
+    )

@@ -1,0 +1,206 @@
+"""Commits: objects that say which value a step left, where it came from, and what it was.
+
+The payload is a msgpack list of the fields of `Commit` after `id`, in their order. One
+commit has one spelling. What a newer version wants to add goes into `extension`, whose
+keys are kept by those who do not know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from operator import attrgetter
+from typing import Any, Final
+
+import ormsgpack
+
+from ropewalk.errors import FormatError, InvalidInput
+from ropewalk.tree.objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId
+
+MERGED: Final = "merged"
+"""The key in a commit's `extension` that marks it as merged with the work of others."""
+
+MAX_COMMIT_BYTES: Final = 1 << 20
+"""The most bytes that a commit may take; larger things belong into its metadata."""
+
+_MAX_PARENTS: Final = 64
+_MAX_DEPTH: Final = 32
+_INTEGERS: Final = range(-(1 << 63), 1 << 64)
+_PLAIN: Final = (type(None), bool, float, str, bytes)
+_TEXTS: Final = ("agent", "branch", "description", "logic_step", "status", "error")
+_texts: Final = attrgetter(*_TEXTS)
+_FIELDS: Final = 7 + len(_TEXTS)
+_OPTIONS: Final = ormsgpack.OPT_SORT_KEYS
+_KIND: Final = KIND_BYTES[Kind.COMMIT]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version: the root of a value, its parents, and what is known about the step."""
+
+    id: ObjectId
+    root: ObjectId
+    """The root of the value, for `load`."""
+    parents: tuple[ObjectId, ...] = ()
+    """The commits it was made from; the first is the one that its branch was at."""
+    generation: int = 1
+    """1 without parents, else one more than the highest of theirs."""
+    time: int = 0
+    """Microseconds since 1970. Only for people: order comes from parents."""
+    agent: str = ""
+    branch: str = ""
+    description: str = ""
+    logic_step: str = ""
+    status: str = ""
+    error: str = ""
+    metadata: ObjectId | None = None
+    """The root of a further value, about the step."""
+    events: ObjectId | None = None
+    """The root of a further value: what happened during the step."""
+    extension: Mapping[str, Any] = field(default_factory=dict)
+    """Plain values by name; names that nobody knows are kept."""
+
+    def __repr__(self) -> str:
+        said = f" {self.description!r:.80}" if self.description else ""
+        return f"<Commit {self.short}{said}>"
+
+    @property
+    def merged(self) -> bool:
+        """Whether others had committed meanwhile, so that its value holds their changes too."""
+        return self.extension.get(MERGED) is True
+
+    @property
+    def short(self) -> str:
+        """The first twelve digits of the id, for people."""
+        return self.id.hex()[:12]
+
+
+def make_commit(
+    root: ObjectId, parents: tuple[ObjectId, ...] = (), *, base: ObjectId | None = None, **rest: Any
+) -> tuple[Commit, Object]:
+    """A commit and its object; raises `InvalidInput` for fields that cannot be stored.
+
+    Takes the fields of `Commit` by name. `base` is a commit that resembles this one.
+    """
+    made = Commit(b"", root, parents, **rest)
+    extension = made.extension
+    # Nobody else has seen the commit, so it may still get its id, and what only it holds.
+    if (extension or type(extension) is not dict) and isinstance(extension, Mapping):
+        extension = dict(extension)
+        object.__setattr__(made, "extension", extension)
+    problem = _problem(made)
+    if problem is not None:
+        raise InvalidInput(f"a commit cannot be stored: {problem}")
+    fields = [root, list(parents), made.generation, made.time]
+    fields += [made.agent, made.branch, made.description, made.logic_step, made.status, made.error]
+    fields += [made.metadata, made.events, extension]
+    try:
+        payload = ormsgpack.packb(fields, None, _OPTIONS)
+    except (TypeError, ValueError) as exc:
+        raise InvalidInput(f"a commit cannot be stored: {exc}") from None
+    if len(payload) > MAX_COMMIT_BYTES:
+        raise InvalidInput(
+            f"a commit takes {len(payload)} bytes; the most is {MAX_COMMIT_BYTES}. "
+            "Put large things into its metadata."
+        )
+    id = sha256(_KIND + payload).digest()
+    object.__setattr__(made, "id", id)
+    return made, Object(id, Kind.COMMIT, payload, base)
+
+
+def read_commit(source: Object) -> Commit:
+    """The commit that an object is; raises FormatError.
+
+    That it is spelled in the one accepted way is left to `check_commit`: whoever verified
+    the hash of what was written here need not look.
+    """
+    if source.kind != Kind.COMMIT:
+        raise FormatError(f"object {source.id.hex()[:12]} is not a commit")
+    if len(source.payload) > MAX_COMMIT_BYTES:
+        raise FormatError(f"commit {source.id.hex()[:12]} is too large")
+    fields = _unpack(source)
+    if type(fields[1]) is not list:
+        raise FormatError(f"commit {source.id.hex()[:12]} has other fields")
+    fields[1] = tuple(fields[1])
+    commit = Commit(source.id, *fields)
+    problem = _problem(commit)
+    if problem is not None:
+        raise FormatError(f"commit {source.id.hex()[:12]} is malformed: {problem}")
+    return commit
+
+
+def check_commit(source: Object) -> Commit:
+    """The commit that an object from anywhere is; raises FormatError for any other spelling."""
+    commit = read_commit(source)
+    if ormsgpack.packb(_unpack(source), None, _OPTIONS) != source.payload:
+        raise FormatError(f"commit {source.id.hex()[:12]} is malformed: its form")
+    return commit
+
+
+def commit_links(source: Object) -> list[ObjectId]:
+    """The objects that a commit points to, in the order of its fields; raises FormatError."""
+    root, parents, *_, metadata, events, _ = _unpack(source)
+    if type(parents) is not list:
+        raise FormatError(f"commit {source.id.hex()[:12]} has other fields")
+    found = [root, *parents, *[id for id in (metadata, events) if id is not None]]
+    for id in found:
+        if type(id) is not bytes or len(id) != ID_SIZE:
+            raise FormatError(f"commit {source.id.hex()[:12]} points to what is no object")
+    return found
+
+
+def parts_of_commit(source: Object) -> tuple[int, bool, bool]:
+    """How many parents a commit has, and whether it has metadata and events."""
+    _, parents, *_, metadata, events, _ = _unpack(source)
+    return len(parents), metadata is not None, events is not None
+
+
+def _unpack(source: Object) -> list[Any]:
+    """The fields of a commit, of which there are as many as there must be."""
+    try:
+        fields = ormsgpack.unpackb(source.payload)
+    except ValueError as exc:
+        raise FormatError(f"commit {source.id.hex()[:12]} is malformed: {exc}") from exc
+    if type(fields) is not list or len(fields) != _FIELDS:
+        raise FormatError(f"commit {source.id.hex()[:12]} has other fields")
+    return fields
+
+
+def _problem(commit: Commit) -> str | None:
+    """What is wrong with the fields of a commit, in words."""
+    parents = commit.parents
+    for id in (commit.root, *parents):
+        if type(id) is not bytes or len(id) != ID_SIZE:
+            return "its root and its parents must be ids of objects"
+    if len(parents) > 1 and (len(set(parents)) < len(parents) or len(parents) > _MAX_PARENTS):
+        return f"its parents must be different, and at most {_MAX_PARENTS}"
+    for root in (commit.metadata, commit.events):
+        if root is not None and (type(root) is not bytes or len(root) != ID_SIZE):
+            return "its metadata and its events must be roots of values"
+    if type(commit.generation) is not int or not 1 <= commit.generation < 1 << 63:
+        return "its generation must be a whole number from 1 on"
+    if type(commit.time) is not int or not -(1 << 63) <= commit.time < 1 << 64:
+        return "its time must be a whole number of microseconds"
+    for name, text in zip(_TEXTS, _texts(commit), strict=True):
+        if type(text) is not str:
+            return f"its {name} must be a string"
+    extension = commit.extension
+    if type(extension) is not dict or (extension and not _is_plain(extension, 0)):
+        return "its extension must be plain values (None, bool, int, float, str, bytes, list, dict)"
+    return None
+
+
+def _is_plain(value: object, depth: int) -> bool:
+    if type(value) in _PLAIN:
+        return True
+    if type(value) is int:
+        return value in _INTEGERS
+    if depth == _MAX_DEPTH:
+        return False
+    if type(value) is list:
+        return all(_is_plain(one, depth + 1) for one in value)
+    if type(value) is dict:
+        keys = all(type(key) is str for key in value)
+        return keys and all(_is_plain(one, depth + 1) for one in value.values())
+    return False

@@ -1,0 +1,319 @@
+"""Three-way merge of values, over paths; cost follows the changes of both sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ropewalk.codec import Codec, Path, default_codec
+from ropewalk.codec._codes import Code
+from ropewalk.codec._collections import CLASSES
+from ropewalk.errors import InvalidInput, MergeConflict
+from ropewalk.tree.build import Builder, Edited, finish
+from ropewalk.tree.changes import differing, hunks
+from ropewalk.tree.container import (
+    Container,
+    Sorted,
+    edit_mapping,
+    edit_sequence,
+    kind_of,
+    marks_of,
+    open_part,
+    part_of,
+    with_marks,
+)
+from ropewalk.tree.edit import embed_at, merged_order, refuse_deep
+from ropewalk.tree.embed import Embedder
+from ropewalk.tree.levels import Span, View, in_turn
+from ropewalk.tree.mergers import (
+    ABSENT,
+    CannotMerge,
+    Merger,
+    Mergers,
+    PathConflict,
+    Rules,
+    take_ours,
+    take_theirs,
+)
+from ropewalk.tree.nodes import Entry
+from ropewalk.tree.objects import ObjectId, Reader
+from ropewalk.tree.read import Loader, writing
+from ropewalk.tree.runs import Hunk, Overlap, combine, new_items, single
+
+
+@writing
+def merge(
+    base: ObjectId | None,
+    ours: ObjectId,
+    theirs: ObjectId,
+    read: Reader,
+    *,
+    mergers: Mergers | None = None,
+    codec: Codec | None = None,
+    exclusive: bool = False,
+) -> Edited:
+    """One value with the changes of both sides since `base`.
+
+    Where both changed the same place, the merger for its path, type or prefix decides
+    (see `Rules`). Without one, dicts merge by key, objects by field, lists by item, sets
+    by member, and the rest raises MergeConflict with every such path. Indexes in these
+    paths are those of ours.
+
+    The order of a dict's keys is that of ours, and what theirs added comes last; where
+    ours has the keys and the order of base, it is that of theirs.
+
+    The same change on both sides counts once. If it is `exclusive`, that is a conflict
+    too, unless a merger settles it.
+    """
+    known = (default_codec if codec is None else codec).showing()
+    merging = _Merge(read, known, Rules(mergers or {}, known.encode), exclusive)
+    start = None if base is None else part_of(base, read)
+    part = merging.parts((), start, part_of(ours, read), part_of(theirs, read))
+    if merging.conflicts:
+        raise MergeConflict(merging.conflicts)
+    if part is None:
+        raise InvalidInput("a merger removed the top of the value")
+    return refuse_deep(finish(merging.builder, part, ours))
+
+
+class _Merge:
+    """One merge. A part that is None is not there."""
+
+    def __init__(self, read: Reader, codec: Codec, rules: Rules, exclusive: bool) -> None:
+        self._exclusive = exclusive
+        self.builder = Builder(read)
+        self.conflicts: list[PathConflict] = []
+        self._codec = codec
+        self._rules = rules
+        self._embedder = Embedder(codec, self.builder, {})
+        self._loader = Loader(self.builder.read, codec)
+
+    def parts(
+        self, path: Path, base: bytes | None, ours: bytes | None, theirs: bytes | None
+    ) -> bytes | None:
+        """The part that both sides' changes make of a part."""
+        again = self._exclusive or self._rules.run_on_equal(path)
+        if ours == theirs and (ours == base or not again):
+            return ours
+        if base in (ours, theirs):
+            return theirs if ours == base else ours
+        merger = self._rules.at(path) or self._of_type(ours, theirs)
+        if merger is not None:
+            return self._call(merger, path, base, ours, theirs)
+        left = None if ours is None else open_part(ours, self.builder.read)
+        right = None if theirs is None else open_part(theirs, self.builder.read)
+        if self._exclusive and ours == theirs and (left is None or not left.is_mapping):
+            return self._settle(path, base, ours, theirs)
+        if left is not None and right is not None and _alike(left, right):
+            return self._containers(path, base, left, right, (ours, theirs))
+        return self._settle(path, base, ours, theirs)
+
+    def _of_type(self, ours: bytes | None, theirs: bytes | None) -> Merger | None:
+        if not self._rules.by_type or ours is None or theirs is None:
+            return None
+        cls = self._class_of(ours)
+        merger = None if cls is None else self._rules.of_type(cls)
+        return merger if merger is not None and self._class_of(theirs) is cls else None
+
+    def _class_of(self, part: bytes) -> type | None:
+        """The class of a value; a container is not loaded for it."""
+        opened = open_part(part, self.builder.read)
+        if opened is None:
+            return type(self._loader.part(part))
+        if opened.title.code == Code.RECORD:
+            entry = self._codec.registry.named(opened.title.head[0])
+            return None if entry is None else entry.cls
+        return _CLASSES.get(opened.title.code)
+
+    def _settle(
+        self, path: Path, base: bytes | None, ours: bytes | None, theirs: bytes | None
+    ) -> bytes | None:
+        """Decide about a place that has no parts on both sides."""
+        merger = self._rules.beneath(path)
+        if merger is not None:
+            return self._call(merger, path, base, ours, theirs)
+        if ours != theirs:
+            self._conflict(path, base, ours, theirs)
+        elif self._exclusive:
+            self._conflict(path, base, ours, theirs, "both sides made the same change")
+        return ours
+
+    def _call(
+        self,
+        merger: Merger,
+        path: Path,
+        base: bytes | None,
+        ours: bytes | None,
+        theirs: bytes | None,
+    ) -> bytes | None:
+        if merger.function is take_ours or (ours == theirs and not merger.on_equal):
+            return ours
+        if merger.function is take_theirs:
+            return theirs
+        try:
+            merged = merger.function(self._load(base), self._load(ours), self._load(theirs))
+        except CannotMerge as exc:
+            # Equal changes need no merger: it only might have made more of them.
+            if ours != theirs:
+                self._conflict(path, base, ours, theirs, str(exc) or str(merger.function))
+            return ours
+        if merged is ABSENT:
+            return None
+        return embed_at(self._embedder, self._codec, path, merged, ours)
+
+    def _load(self, part: bytes | None) -> Any:
+        return ABSENT if part is None else self._loader.part(part)
+
+    def _conflict(
+        self,
+        path: Path,
+        base: bytes | None,
+        ours: bytes | None,
+        theirs: bytes | None,
+        reason: str = "both sides changed it",
+    ) -> None:
+        values = self._load(base), self._load(ours), self._load(theirs)
+        self.conflicts.append(PathConflict(path, *values, reason))
+
+    def _containers(
+        self,
+        path: Path,
+        base: bytes | None,
+        ours: Container,
+        theirs: Container,
+        parts: tuple[bytes | None, bytes | None],
+    ) -> bytes | None:
+        before = None if base is None else open_part(base, self.builder.read)
+        if before is None or not _alike(before, ours):
+            before = None
+        if ours.is_mapping:
+            return self._mappings(path, before or self._empty(ours), ours, theirs)
+        merger = self._rules.beneath(path)
+        if merger is not None:
+            return self._call(merger, path, base, *parts)
+        if ours.is_set:
+            return self._sets(path, before or self._empty(ours), ours, theirs)
+        known = len(self.conflicts)
+        if before is not None:
+            try:
+                return self._sequences(path, before, ours, theirs)
+            except Overlap:
+                # The conflict of the whole says it all.
+                del self.conflicts[known:]
+        if parts[0] != parts[1]:
+            self._conflict(path, base, *parts)
+        return parts[0]
+
+    def _empty(self, like: Container) -> Container:
+        view = View(like.view.layout, 0, [], self.builder.read)
+        return Container(kind_of(like.title), view, None, None)
+
+    def _mappings(self, path: Path, base: Container, ours: Container, theirs: Container) -> bytes:
+        before, after = differing(base.view, theirs.view, self.builder.read)
+        old = {entry.key: entry.body for entry in before}
+        new = {entry.key: entry.body for entry in after}
+        spans: list[Span] = []
+        gone, added = set[bytes](), set[bytes]()
+        for key in sorted(old.keys() | new.keys()):
+            at, entry = ours.view.locate(key)
+            our = None if entry is None else entry.body
+            inner = (*path, ours.step(self._codec, key))
+            part = self.parts(inner, old.get(key), our, new.get(key))
+            if part == our:
+                continue
+            if our is None:
+                added.add(key)
+            elif part is None:
+                gone.add(key)
+            stop = at if our is None else at + 1
+            spans.append(Span(at, stop, [] if part is None else [Entry(key, part)]))
+        self._refuse_twins(path, ours, gone, {key: new.get(key) for key in added})
+        order = merged_order(self.builder, (base, ours, theirs), gone, added)
+        ours = self._marked(base, ours, theirs, gone, added)
+        return edit_mapping(self.builder, ours, in_turn(spans), order)
+
+    def _refuse_twins(
+        self, path: Path, ours: Container, gone: set[bytes], added: dict[bytes, bytes | None]
+    ) -> None:
+        """Note a conflict where ours has a key or member that Python takes for a new one."""
+        if ours.title.code in (Code.MAP, Code.RECORD):
+            return
+        known = Sorted(ours.view, self.builder.read, self._codec)
+        for key, part in sorted(added.items()):
+            twin = known.twin(key, gone)
+            if twin is not None:
+                inner = (*path, ours.step(self._codec, key))
+                self._conflict(inner, None, None, part, f"ours has {twin!r}, which equals it")
+
+    def _marked(
+        self,
+        base: Container,
+        ours: Container,
+        theirs: Container,
+        gone: set[bytes],
+        added: set[bytes],
+    ) -> Container:
+        """Ours with the marks of both sides, where it is a model that has some."""
+        if ours.title == theirs.title:
+            return ours
+        read = self.builder.read
+        before, left, right = (marks_of(one.title, one.keys(read)) for one in (base, ours, theirs))
+        marks = (left | right) - (before - left) - (before - right)
+        keys = (set(ours.keys(read)) - gone) | added
+        return ours._replace(title=with_marks(ours.title, keys, marks))
+
+    def _sets(self, path: Path, base: Container, ours: Container, theirs: Container) -> bytes:
+        before, after = differing(base.view, theirs.view, self.builder.read)
+        known = Sorted(ours.view, self.builder.read, self._codec)
+        gone = self._members(before)
+        added = self._members(after)
+        spans: list[Span] = []
+        for member in sorted(gone.keys() | added.keys()):
+            at = known.position(member)
+            there = at < ours.view.total and known.at(at) == member
+            if member in added and not there:
+                spans.append(Span(at, at, [Entry(b"", added[member])]))
+            elif member in gone and there:
+                spans.append(Span(at, at + 1, []))
+        self._refuse_twins(path, ours, set(gone), dict(added))
+        return edit_sequence(self.builder, ours, in_turn(spans))
+
+    def _members(self, entries: list[Entry]) -> dict[bytes, bytes]:
+        """The parts of members by their encodings."""
+        return {self._codec.encode(self._loader.part(entry.body)): entry.body for entry in entries}
+
+    def _sequences(self, path: Path, base: Container, ours: Container, theirs: Container) -> bytes:
+        read = self.builder.read
+        left = single(hunks(base.view, ours.view, read))
+        right = single(hunks(base.view, theirs.view, read))
+        spans: list[Span] = []
+        for step in combine(left, right):
+            if step.ours is not None and _is_one_item(step.ours, step.theirs):
+                runs = step.ours.old, step.ours.new, step.theirs.new
+                part = self.parts((*path, step.start), *[run[0].body for run in runs])
+                entries = [] if part is None else [Entry(b"", part)]
+            else:
+                entries = new_items(step)
+            if step.ours is None or entries != step.ours.new:
+                spans.append(Span(step.start, step.stop, entries))
+        grown = sum([len(span.entries) - (span.stop - span.start) for span in spans])
+        if ours.maxlen is not None and ours.view.total + grown > ours.maxlen:
+            raise Overlap  # Together both sides exceed the maxlen of a deque.
+        return edit_sequence(self.builder, ours, spans)
+
+
+def _is_one_item(ours: Hunk, theirs: Hunk) -> bool:
+    return len(ours.old) == len(ours.new) == len(theirs.new) == 1
+
+
+_CLASSES = {
+    Code.LIST: list,
+    Code.TUPLE: tuple,
+    Code.DICT: dict,
+    Code.SET: set,
+    Code.FROZENSET: frozenset,
+    **CLASSES,
+}
+
+
+def _alike(one: Container, other: Container) -> bool:
+    return kind_of(one.title) == kind_of(other.title)
