@@ -350,12 +350,13 @@ def test_a_store_keeps_within_its_limit(tmp_path: Path) -> None:
     with FileStore(tmp_path / "store", size_limit=limit) as store:
         kept = large(60_000, 1)
         point(store, kept)
-        before = files(store.path)
+        before = files(store.path / "objects"), store.operations(SPACE)
 
         with pytest.raises(StoreFull, match="size_limit of 100000"):
             store.commit(SPACE, [large(60_000, 2)])
 
-        assert files(store.path) == before
+        assert (files(store.path / "objects"), store.operations(SPACE)) == before
+        assert files(store.path / "new") == []
         assert store.read([kept.id]) == [kept]
         assert store.commit(SPACE, [value("small")]).sequence == 2
         store.commit(SPACE, moves=[Move(MAIN, kept.id, None)])
