@@ -17,6 +17,7 @@ from ropewalk.store import CachedStore, FileStore, PostgresStore, RedisStore, Sq
 from tests.damage.harm import LOG_FRAME, log_ends
 from tests.damage.sample import MOST_BYTES, fill
 from tests.store.s3_memory import MemoryBucket, MemoryS3Store
+from tests.store.sqlite.contract import EagerStore
 
 
 class Impossible(Exception):
@@ -104,8 +105,8 @@ class KilledWriter(Files):
 class SqliteRows(Medium):
     """The rows of an embedded store, changed by SQL. A piece is a column of a row."""
 
-    def __init__(self, folder: Path) -> None:
-        self._files = Files(SqliteStore, folder, lambda name: name == "store.db")
+    def __init__(self, folder: Path, engine: type[SqliteStore] = SqliteStore) -> None:
+        self._files = Files(engine, folder, lambda name: name == "store.db")
         self.pieces = {}
         self._cells: dict[str, tuple[str, str, tuple[Any, ...], type]] = {}
         with closing(sqlite3.connect(self._files.copied() / "store.db")) as db:
@@ -144,11 +145,16 @@ class SqliteRows(Medium):
 
 _TABLES = {
     "facts": ("rowid",),
-    "log": ("number",),
     "spaces": ("number",),
     "refs": ("space", "name"),
+    "tail": ("key",),
+    "segments": ("key",),
+    "commits": ("prefix", "key"),
+    "packs": ("number",),
+    "shared": ("id",),
+    "named": ("id", "space"),
 }
-"""The tables that hold what cannot be made from others, and what tells their rows apart."""
+"""All tables but that of leases, and those that only say again what records say."""
 
 
 class PostgresRows(Medium):
@@ -324,6 +330,8 @@ def media(name: str, folder: Path, url: Callable[[str], str]) -> Medium:
             return Bucket()
         case "sqlite rows":
             return SqliteRows(folder)
+        case "packed sqlite rows":
+            return SqliteRows(folder, EagerStore)
         case "postgres rows":
             return PostgresRows(url("postgres_url"))
         case "redis values":
@@ -338,6 +346,7 @@ MEDIA = (
     "cache before files",
     "bucket",
     "sqlite rows",
+    "packed sqlite rows",
     "postgres rows",
     "redis values",
 )

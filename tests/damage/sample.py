@@ -26,7 +26,7 @@ def fill(store: Store) -> None:
         agent = Timeline(AGENT, store)
         state: dict[str, Any] = {"n": 0, "notes": [f"note {at} " * 20 for at in range(20)]}
         agent.checkpoint(state, description="Began")
-        state["large"] = noise(20_000, seed=1)
+        state["large"] = noise(40_000, seed=1)
         agent.checkpoint(state, description="Got a large value")
         agent.branch("idea")
         agent.checkpoint({**state, "idea": True}, description="Tried something else")

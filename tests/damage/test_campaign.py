@@ -42,21 +42,15 @@ class Weak(NamedTuple):
 _ALL = "flips cuts deletions emptyings garbage swaps"
 _NAMES = "rows say where refs and spaces are, and nothing says that one is gone or another's"
 _PAGES = "names, and the pages of tables and indexes, have no checksum: only check notices"
-_NUMBERS = "a log is found by numbers that only check compares"
 _CHECKED = "a record of the log has no checksum, and the end of a log may be gone"
 
 WEAK: Final = (
-    Weak("sqlite", "names", "store.db", _NAMES),
-    Weak("sqlite", "flips", "store.db", _PAGES, seed=369),
     Weak("sqlite, killed writer", "cuts", "-wal", "a log of SQLite that was cut has a torn end"),
     Weak("sqlite, killed writer", "commits", "-wal", "nothing says that its transaction ended"),
     Weak("files", "cuts", "/log$", "a log that was cut has a torn end"),
     Weak("files", "folders", "/log$", "nothing but its folder says that there is a space"),
     Weak("bucket", "deletions", "/space/", "nothing but a space says that there is one"),
-    Weak("sqlite rows", _ALL, r"^(refs|spaces)\.", _NAMES),
     Weak("postgres rows", _ALL, r"^(refs|spaces)\.", _NAMES),
-    Weak("sqlite rows", "flips garbage", r"^(facts\.indexed|log\.sequence)", _NUMBERS),
-    Weak("sqlite rows", "swaps", r"^log\.record", "a record does not say whose it is"),
     Weak("postgres rows", _ALL, r"^operations\.", _CHECKED),
     Weak("redis values", "deletions swaps", ":refs:", _NAMES),
     Weak("redis values", "flips cuts deletions swaps", ":spaces", _NAMES),

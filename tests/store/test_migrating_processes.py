@@ -31,7 +31,8 @@ def killed(worker: subprocess.Popen[str], pages: int) -> int:
     assert worker.stdout is not None
     said = "copying 0"
     for _ in range(pages):
-        said = worker.stdout.readline()
+        while not (said := worker.stdout.readline()).startswith("copying"):
+            pass
     worker.kill()
     worker.wait()
     worker.stdout.close()

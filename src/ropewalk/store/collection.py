@@ -317,6 +317,7 @@ def names_of(records: Iterable[Record]) -> set[ObjectId]:
     """The shared objects that records lead to."""
     named: set[ObjectId] = set()
     for record in records:
+        named.update(ids_in_header(record.header))
         for node in record.nodes():
             if node is not None and node.hints:
                 places = node.places(record.sequence)

@@ -53,7 +53,7 @@ from ropewalk.store.record import (
 )
 from ropewalk.store.segment import Packed, Segment
 from ropewalk.tree.commits import Commit
-from ropewalk.tree.nodes import links
+from ropewalk.tree.nodes import is_text, links
 from ropewalk.tree.objects import Kind, Object, ObjectId, object_id
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Append(Batch):
     """Those of the record."""
     shared: Mapping[ObjectId, Object] = field(default_factory=dict)
     names: frozenset[ObjectId] = frozenset()
-    """Shared objects that the record leads to and that are not among them."""
+    """Shared objects that the record itself leads to, as far as the space is not known to."""
     missing: tuple[ObjectId, ...] = ()
     """What it needs and nobody has."""
     known_epoch: int = 1
@@ -608,6 +608,8 @@ class LogStore(Store):
                 places = {**places, **dict.fromkeys(missing, BY_HASH)}
         if shared:
             places = {**dict.fromkeys(shared, BY_HASH), **{id: places[id] for id in older}}
+            led = {id for some in below for id in some}.union([one.target for one in batch.moves])
+            names = names.union(shared.keys() & led)
         parent = places.get(step.parents[0]) if step is not None and step.parents else None
         header = encode_header(
             cache.epoch, batch.time, batch.write_id, batch.moves, batch.metadata, private, below
@@ -648,7 +650,7 @@ class LogStore(Store):
             places[one.id] = base | at
         if append.shared or append.names:
             places.update(dict.fromkeys(append.shared, BY_HASH))
-            cache.named.update(append.names, append.shared)
+            cache.named.update(append.names)
 
     def _find_write(self, batch: Append, latest: Iterable[Record]) -> Operation | None:
         """The operation that has the write id of a batch, among the latest of its space.
@@ -821,8 +823,20 @@ def _divided(
         if sum([len(one.payload) for one in chunks]) < LARGE_TEXT:
             return objects, {}
         alone = {one.id for one in chunks}
+    alone.update(_text_roots(objects, alone))
     shared = {one.id: one for one in objects if one.id in alone}
     return [one for one in objects if one.id not in alone], shared
+
+
+def _text_roots(objects: Sequence[Object], alone: set[ObjectId]) -> set[ObjectId]:
+    """What leads to nothing but shared chunks: who holds a large text then has one link to it."""
+    found: set[ObjectId] = set()
+    for one in objects:
+        if one.kind == Kind.CHUNKS_INDEX or (one.kind == Kind.ROOT and is_text(one)):
+            below = links(one)
+            if below and all(id in alone or id in found for id in below):
+                found.add(one.id)
+    return found
 
 
 def _match(record: Record, wanted: set[ObjectId], found: dict[ObjectId, Place]) -> None:

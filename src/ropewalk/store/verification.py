@@ -178,35 +178,32 @@ class SpaceCheck:
             if target is not None:
                 self._refs[name] = (target, record.sequence)
 
-    def _check_node(  # noqa: C901 - each thing that can be wrong with a node
-        self, record: Record, at: int, node: Node
-    ) -> None:
+    def _check_node(self, record: Record, at: int, node: Node) -> None:
         found = node.object()
         try:
             targets = check_links(found) if self._verifier else links(found)
-            if self._verifier is not None:
-                if node.kind in _NODES:
-                    check_canonical(node.payload)
-                if not may_be_manifest(found):
-                    self._verifier.verify(found)
+            if self._verifier is not None and node.kind in _NODES:
+                check_canonical(node.payload)
             places = read_hints(node.hints, record.sequence)
             if len(places) != len(targets):
                 raise FormatError("its hints are not those of its links")
+            by_hash = [id for id, place in zip(targets, places, strict=True) if place == BY_HASH]
+            there = self._store._present_shared(by_hash) if by_hash else set()
+            missing = [
+                id
+                for id, place in zip(targets, places, strict=True)
+                if (id not in there if place == BY_HASH else self._id_at(place) != _prefix(id))
+            ]
+            for id in missing:
+                self._missing(id, node)
+            if self._verifier is not None and not missing and not may_be_manifest(found):
+                self._verifier.verify(found)
         except MissingObjects:
             return  # Said of the node that leads there.
         except RopewalkError as error:
             text = f"object {node.id.hex()[:12]}: {error}"
             self._checker.report("damaged-object", node.id.hex(), text)
             return
-        by_hash = [id for id, place in zip(targets, places, strict=True) if place == BY_HASH]
-        if by_hash:
-            there = self._store._present_shared(by_hash)
-            for id in by_hash:
-                if id not in there:
-                    self._missing(id, node)
-        for id, place in zip(targets, places, strict=True):
-            if place != BY_HASH and self._id_at(place) != _prefix(id):
-                self._missing(id, node)
         if node.kind == Kind.COMMIT:
             self._check_generation(record, at, node, places)
 

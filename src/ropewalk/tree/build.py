@@ -284,10 +284,10 @@ def _cutter() -> Any:
     )
 
 
-def cut_bytes(data: bytes) -> list[bytes]:
+def cut_bytes(data: bytes | memoryview) -> list[bytes]:
     """Cut bytes into chunks; the last one ends where the data does."""
     if len(data) <= CHUNK_MIN:
-        return [data]
+        return [bytes(data)]
     return [bytes(chunk.data) for chunk in _cutter().cut_buf(data)]
 
 

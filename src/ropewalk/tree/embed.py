@@ -567,13 +567,18 @@ class Embedder:
         return keyed_spans(olds, list(map(Entry, encoded, parts)), start), made
 
     def _update_bytes(self, mirror: BytesMirror, data: bytes, source: Any) -> bytes:
-        old = mirror.source.encode() if type(mirror.source) is str else mirror.source
-        if data == old:
+        old: Any = mirror.source
+        new: Any = data
+        if type(old) is str and type(source) is str and old.isascii() and source.isascii():
+            new = source  # Its bytes stand where its letters do, so no copy is needed.
+        elif type(old) is str:
+            old = old.encode()
+        if new == old:
             return link(mirror.id)
         if mirror.view is None or len(data) <= INLINE_MAX:
             return self._build_bytes(mirror.title, data, source, mirror.id)
-        kept, at = _same_chunks(mirror.chunks, old, data)
-        pieces = cut_bytes(data[at:]) if at < len(data) else []
+        kept, at = _same_chunks(mirror.chunks, old, new)
+        pieces = cut_bytes(memoryview(data)[at:]) if at < len(data) else []
         if kept + len(pieces) == 1:
             built, chunks = self.builder.one_chunk(mirror.title, data, mirror.id), []
         else:
@@ -635,7 +640,7 @@ class _Beside:
         return olds[at].body if 0 <= at < len(olds) else None
 
 
-def _same_chunks(chunks: list[Entry], old: bytes | Digest, new: bytes) -> tuple[int, int]:
+def _same_chunks(chunks: list[Entry], old: Any, new: Any) -> tuple[int, int]:
     """How many chunks at the start are the same, and where they end."""
     kept, at = 0, 0
     # The last chunk ends where the data did, not where its content says.

@@ -360,6 +360,11 @@ def _expect_id(id: object) -> ObjectId:
     return id
 
 
+def is_text(source: Object) -> bool:
+    """Whether a root is that of a large string or of large bytes; raises FormatError."""
+    return layout_of(Root.decode(source.payload).code) is CHUNKS
+
+
 def links(source: Object) -> list[ObjectId]:
     """The objects that an object points to, in the order in which they stand in it.
 

@@ -92,19 +92,21 @@ class _Core:
                 self._threads[name] = found
             self._threads.move_to_end(name)
             self._asked += 1
-            if len(self._threads) > _MOST_THREADS or not self._asked % _LOOK_EVERY:
-                self._drop()
+            if len(self._threads) > _MOST_THREADS:
+                self._drop(1)
+            elif not self._asked % _LOOK_EVERY:
+                held = sum([one.held for one in self._threads.values()])
+                self._drop(held - _MOST_HELD)
             return found
 
-    def _drop(self) -> None:
-        """Let go of threads that were not asked for lately, if all together are too many."""
-        held = sum(one.held for one in self._threads.values())
-        for name, one in [*self._threads.items()][:-1]:
-            if held <= _MOST_HELD and len(self._threads) <= _MOST_THREADS:
-                return
+    def _drop(self, excess: int) -> None:
+        """Let go of threads that were not asked for lately, until they held so much."""
+        for name, one in [*self._threads.items()][:-1] if excess > 0 else ():
             if one.is_idle:
-                held -= one.held
+                excess -= max(one.held, 1)
                 del self._threads[name]
+            if excess <= 0 and len(self._threads) <= _MOST_THREADS:
+                return
 
 
 class _Asked(NamedTuple):

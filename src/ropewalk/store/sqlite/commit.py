@@ -84,7 +84,8 @@ def append(  # noqa: C901, PLR0912 - one story, from the look to the last row
         raise Moved(epoch)
     if batch.missing:
         raise MissingObjects(sorted(batch.missing))
-    if batch.names and (gone := batch.names - packs.present(db, batch.names)):
+    needed = batch.names.difference(batch.shared)
+    if needed and (gone := needed - packs.present(db, needed)):
         raise MissingObjects(sorted(gone))
     sequence = last + 1
     assert sequence <= LAST
@@ -184,7 +185,6 @@ def _add_shared(
     db: sqlite3.Connection, number: int, batch: Append, pack: packs.Pack | None
 ) -> None:
     """Add the shared objects that are not there, and note that the space leads to them."""
-    names = batch.names
     if batch.shared:
         absent = set(batch.shared) - packs.present(db, batch.shared)
         sent = set() if pack is None else {one.id for one in pack.objects}
@@ -192,7 +192,6 @@ def _add_shared(
             packs.insert(db, pack, absent & sent)
         if absent - sent:  # Collected since we looked.
             packs.insert(db, packs.prepare([batch.shared[id] for id in absent - sent]), absent)
-        names = names.union(batch.shared)
     db.executemany(
-        "INSERT OR IGNORE INTO named VALUES (?, ?)", [(id, number) for id in sorted(names)]
+        "INSERT OR IGNORE INTO named VALUES (?, ?)", [(id, number) for id in sorted(batch.names)]
     )

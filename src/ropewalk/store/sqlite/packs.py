@@ -119,9 +119,10 @@ def read(db: sqlite3.Connection, folder: Path, ids: Iterable[ObjectId]) -> Read:
     found = Read({}, set())
     for number, parts in places.items():
         row = db.execute(
-            "SELECT CAST(file AS TEXT), CAST(data AS BLOB) FROM packs WHERE number = ?", (number,)
+            "SELECT CAST(file AS TEXT), CAST(data AS BLOB), size FROM packs WHERE number = ?",
+            (number,),
         ).fetchone()
-        name, data = row or (None, b"")
+        name, data, whole = row or (None, b"", 0)
         if name is None:
             for start, size, id in parts:
                 found.frames[id] = (data or b"")[start : start + size]
@@ -129,6 +130,9 @@ def read(db: sqlite3.Connection, folder: Path, ids: Iterable[ObjectId]) -> Read:
         try:
             with open(folder / name, "rb", buffering=0) as file:
                 for start, size, id in sorted(parts):
+                    if not 0 <= start <= start + size <= whole:  # Its row is damaged.
+                        found.frames[id] = b""
+                        continue
                     file.seek(start)
                     found.frames[id] = file.read(size)
         except FileNotFoundError:

@@ -122,7 +122,7 @@ def tail_rows(db: sqlite3.Connection, number: int | None, first: int, last: int)
         "ORDER BY key",
         (number << SEQUENCE_BITS | first, number << SEQUENCE_BITS | last),
     )
-    return [Row(key & LAST, dictionary, frame) for key, dictionary, frame in rows]
+    return [Row(key & LAST, dictionary, frame or b"") for key, dictionary, frame in rows]
 
 
 def load(db: sqlite3.Connection, number: int | None, sequence: int) -> list[Row] | Packed | None:
@@ -142,7 +142,7 @@ def segment(db: sqlite3.Connection, number: int, sequence: int) -> Packed | None
     ).fetchone()
     if row is None or row[0] > sequence:
         return None
-    return Packed(row[0], row[1] & LAST, row[2], row[3])
+    return Packed(row[0], row[1] & LAST, row[2] or b"", row[3] or b"")
 
 
 # Leases.

@@ -154,8 +154,10 @@ class CareContract(Base):
         text = self._text_that_is_lost(store)
 
         (problem,) = store.check().problems
+        thorough = store.check(read_data=True).problems
 
         assert (problem.code, problem.subject) == ("missing-object", text.hex())
+        assert [(one.code, one.subject) for one in thorough] == [("missing-object", text.hex())]
 
     def test_what_a_ref_needs_is_missed_although_an_older_operation_led_there_too(
         self, store: Store
