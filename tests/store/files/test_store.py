@@ -98,7 +98,8 @@ def test_durability_is_a_word_that_exists(tmp_path: Path) -> None:
 
 def test_what_is_in_the_folder_can_be_looked_at(store: FileStore) -> None:
     one, text = value("one"), large(40_000)
-    store.commit(SPACE, [one, text], moves=[Move(MAIN, None, one.id)], operation={"by": "me"})
+    moves = [Move(MAIN, None, one.id), Move(ref_name("branch", "text"), None, text.id)]
+    store.commit(SPACE, [one, text], moves=moves, operation={"by": "me"})
     store.acquire(SPACE, ref_name("lease", "x"), "me", 10.0)
     store.close()
 
@@ -109,7 +110,7 @@ def test_what_is_in_the_folder_can_be_looked_at(store: FileStore) -> None:
     lines = (store.path / "spaces" / "test" / "one" / "log").read_text("utf-8").splitlines()
     start, record, witness = map(json.loads, lines)
     assert start["space"] == SPACE
-    assert record["moves"] == [[MAIN, None, one.id.hex()]]
+    assert record["moves"][0] == [MAIN, None, one.id.hex()]
     assert record["names"] == [text.id.hex()]
     assert record["operation"] == {"by": "me"}
     assert len(b64decode(record["frame"])) == record["length"]

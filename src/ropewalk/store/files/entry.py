@@ -111,8 +111,8 @@ def encode_line(
             "logic_step": step.logic_step, "description": step.description, "error": step.error,
         }  # fmt: skip
         spelled["step"] = {key: one for key, one in said.items() if one}
-    if append.names or append.shared:
-        spelled["names"] = [id.hex() for id in sorted(append.names.union(append.shared))]
+    if append.names:
+        spelled["names"] = [id.hex() for id in sorted(append.names)]
     if dictionary is not None:
         spelled["dictionary"] = dictionary
     spelled["durability"] = durability

@@ -23,6 +23,7 @@ from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 
 T = TypeVar("T")
 
+_CHUNK: Final = bytes((Kind.CHUNK,))
 _SYNCED_AT_ONCE: Final = 4
 _WORTH_THREADS: Final = 8  # Below this, starting them takes longer than they save.
 _FORGOTTEN: Final = 3600.0  # Seconds after which a file without its real name is nobody's.
@@ -48,6 +49,14 @@ class Objects:
     def present(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
         """Those of the ids whose files are there and not empty."""
         return {id for id in ids if self._size(id)}
+
+    def leading(self, ids: Iterable[ObjectId]) -> Iterator[tuple[ObjectId, bytes]]:
+        """The files of those of the objects that lead to others, one after another."""
+        for id in ids:
+            with suppress(FileNotFoundError), open(object_path(self._folder, id), "rb") as file:
+                kind = file.read(1)
+                if kind != _CHUNK:
+                    yield id, kind + file.read()
 
     def scan(self) -> Iterator[Stored]:
         """Every object."""

@@ -46,10 +46,11 @@ from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
 from ropewalk.store.files.objects import Objects, frame_of
 from ropewalk.store.files.space import Space, commit_name, key_name
 from ropewalk.store.files.spaces import Spaces
-from ropewalk.store.log import Append, LogStore, Moved, Row
+from ropewalk.store.log import Append, LogStore, Moved, Row, shared_object
 from ropewalk.store.record import GROUP, Place, Record, same_group
 from ropewalk.store.segment import Packed
 from ropewalk.store.usage import Usage, folder_bytes
+from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import Object, ObjectId
 
 T = TypeVar("T")
@@ -309,7 +310,7 @@ class FileStore(LogStore):
         if not batch.names and not batch.shared:
             return []
         there = self._objects.present(batch.names.union(batch.shared))
-        if gone := batch.names - there:
+        if gone := batch.names.difference(batch.shared) - there:
             raise MissingObjects(sorted(gone))
         return [one for id, one in batch.shared.items() if id not in there]
 
@@ -494,17 +495,32 @@ class FileStore(LogStore):
 
     def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
         there = {one.id: one.stored for one in self._scan_shared()}
-        doomed = there.keys() - (self._named() if named is None else named)
+        doomed = self._unreached(there, self._named() if named is None else named)
         if named is None:
             with self._lock.using(), self._writing():
                 if doomed:  # Somebody may have come to name some of them.
-                    doomed -= self._named()
+                    doomed = self._unreached(there, self._named())
                 self._objects.remove(doomed)
                 self._objects.remove_orphans()
             for space in self._spaces(""):
                 with self._lock.using(), self._writing():
                     self._log.remove_orphans(space)
-        return len(doomed), sum([there[id] for id in doomed])
+        return len(doomed), sum(doomed.values())
+
+    def _unreached(
+        self, there: Mapping[ObjectId, int], named: set[ObjectId]
+    ) -> dict[ObjectId, int]:
+        """Shared objects to which nothing leads that a space names, and their sizes."""
+        free = {id: size for id, size in there.items() if id not in named}
+        pending = there.keys() - free.keys()
+        while free and pending:
+            below: set[ObjectId] = set()
+            for id, frame in self._objects.leading(pending):
+                below.update(links(shared_object(id, frame)))
+            pending = below & free.keys()
+            for id in pending:
+                del free[id]
+        return free
 
     def _discard(self, ids: Sequence[ObjectId]) -> None:
         with self._lock.using(), self._writing():
