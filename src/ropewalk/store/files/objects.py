@@ -17,12 +17,13 @@ from typing import Final, TypeVar
 
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
-from ropewalk.store.compression import compress
+from ropewalk.store.compression import compress, read_varint
 from ropewalk.store.files.paths import NEW, OBJECTS, object_path, temporary
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 
 T = TypeVar("T")
 
+_HEAD: Final = 16  # Bytes in which the kind and the length stand.
 _CHUNK: Final = bytes((Kind.CHUNK,))
 _SYNCED_AT_ONCE: Final = 4
 _WORTH_THREADS: Final = 8  # Below this, starting them takes longer than they save.
@@ -59,14 +60,13 @@ class Objects:
                     yield id, kind + file.read()
 
     def scan(self) -> Iterator[Stored]:
-        """Every object."""
+        """Every object whose file says what it is."""
         for folder in self._folders():
             for name in sorted(_listed(folder)):
-                with suppress(ValueError):
+                with suppress(ValueError, FileNotFoundError):
                     id = bytes.fromhex(folder.name + name)
                     if len(id) == ID_SIZE:
-                        size = self._size(id)
-                        yield Stored(id, Kind.CHUNK, size, size, None, False)
+                        yield _stored(id, folder / name)
 
     def _size(self, id: ObjectId) -> int:
         try:
@@ -154,6 +154,17 @@ class Objects:
         with ThreadPoolExecutor(min(_SYNCED_AT_ONCE, len(listed))) as pool:
             for _ in pool.map(work, listed):
                 pass
+
+
+def _stored(id: ObjectId, path: Path) -> Stored:
+    """What a file says of its object; one that says nothing counts as it is."""
+    with open(path, "rb", buffering=0) as file:
+        size, head = os.fstat(file.fileno()).st_size, file.read(_HEAD)
+    try:
+        kind, length = Kind(head[0]), read_varint(head, 2)[0]
+    except (ValueError, IndexError):  # A `FormatError` is one too.
+        kind, length = Kind.CHUNK, size
+    return Stored(id, kind, length, size, None, False)
 
 
 def frame_of(one: Object) -> bytes:
