@@ -133,5 +133,5 @@ class Counted(WrapperStore):
     reads = 0
 
     def _call(self, method: str, call: Callable[[], R]) -> R:
-        self.reads += method == "frames"
+        self.reads += method == "read"
         return call()

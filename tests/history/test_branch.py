@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from ropewalk.errors import (
 )
 from ropewalk.history import Branch, Commit, History
 from ropewalk.store import REMEMBERED_WRITES, Store
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.tree import Merger, TreeWriter, get, put, read_commit
 from tests.engines import Opener
 from tests.history.conftest import SPACE
@@ -98,7 +99,7 @@ def test_a_commit_says_what_its_caller_says(history: History, main: Branch) -> N
         agent="other", time=7, extension={"ours": {"deep": [1, None, 2.5, b"x"]}},
     )  # fmt: skip
 
-    again = read_commit(history.store.read([made.id])[0])
+    again = read_commit(history.store.reader(history.space)([made.id])[0])
     assert again == made
     assert (again.description, again.logic_step) == ("Began", "parse")
     assert (again.status, again.error) == ("failed", "No network")
@@ -610,10 +611,14 @@ def test_a_collection_that_died_after_it_condemned_everything_stops_nobody(
     side = history.open("side")
     side.commit({**state, "side": 1})
 
+    if not hasattr(history.store, "condemn"):
+        pytest.skip("a log of records condemns nothing")
+
     def condemn() -> None:
-        history.store.condemn([one.id for one in history.store.scan()])
+        store = cast("ObjectStore", history.store)
+        store.condemn([one.id for one in store.scan()])
         if raised:
-            history.store.raise_epochs()
+            store.raise_epochs()
 
     for change in (
         lambda: main.commit({**state, "n": 2}),

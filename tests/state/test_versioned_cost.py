@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from ropewalk.store import MemoryStore
 from ropewalk.store._decide import Batch
 from ropewalk.store._records import Operation
 from ropewalk.store._wrapping import WrapperStore
-from ropewalk.tree import ObjectId
+from ropewalk.tree import Object, ObjectId, Reader
 from tests.conftest import SOAK
 from tests.state.large import messages, sentence
 
@@ -25,14 +25,21 @@ class Counting(WrapperStore):
         super().__init__(store or MemoryStore())
         self.read_objects = self.stored_bytes = self.stored_objects = 0
 
-    def _frames(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, bytes]:
-        self.read_objects += len(ids)
-        return super()._frames(ids)
+    def reader(self, space: str) -> Reader:
+        read = super().reader(space)
 
-    def _commit(self, batch: Batch) -> Operation:
-        self.stored_objects += len(batch.frames)
-        self.stored_bytes += sum(len(frame.frame) for frame in batch.frames)
-        return super()._commit(batch)
+        def counted(ids: Sequence[ObjectId]) -> Sequence[Object]:
+            self.read_objects += len(ids)
+            return read(ids)
+
+        return counted
+
+    def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
+        operation = super()._land(batch, objects)
+        stored = {one.id: one.stored for one in self.inner.scan()}
+        self.stored_objects += len(objects)
+        self.stored_bytes += sum(stored[one.id] for one in objects)
+        return operation
 
     def another(self) -> Counting:
         """A store object on the same data that has counted nothing."""

@@ -150,7 +150,7 @@ DAMAGED = [
 
 def values_of(store: MemoryStore) -> Iterator[Any]:
     for ref in store.view(SPACE).refs:
-        (commit,) = store.read([ref.target])
+        (commit,) = store.reader(SPACE)([ref.target])
         yield load(read_commit(commit).root, store.read)
 
 

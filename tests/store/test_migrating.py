@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -612,8 +613,9 @@ def test_what_a_killed_collection_condemned_in_the_target_is_brought_again(
     fill(source)
     every = sorted(all_ids(source))
     target.commit("team/other", source.read(every))
-    target.condemn(every, collection=5)
-    target.raise_epochs()
+    engine = cast("ObjectStore", target)
+    engine.condemn(every, collection=5)
+    engine.raise_epochs()
 
     ropewalk.migrate(source, target)
 

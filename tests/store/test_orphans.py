@@ -13,6 +13,7 @@ import pytest
 from ropewalk.errors import Corrupt, MissingObjects, Unavailable
 from ropewalk.store import Framed, KeyValueStore, Move, Store, Stored, _key_value_store, _s3
 from ropewalk.store._key_value_cells import Cell
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._order import Below, lowest_first
 from ropewalk.store._s3_catalog import Catalog
 from ropewalk.testing._stores._base import MAIN, SPACE
@@ -232,7 +233,7 @@ def run_all(campaign: Campaign, seeds: Iterable[int]) -> None:
         campaign.run(seed)
 
 
-def look_once(store: Store) -> Iterator[Stored]:
+def look_once(store: ObjectStore) -> Iterator[Stored]:
     """All objects at the first look of a collection, and none at the second."""
     looks[id(store)] = looks.get(id(store), 0) + 1
     return store._scan() if looks[id(store)] == 1 else iter(())

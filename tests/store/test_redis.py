@@ -44,6 +44,7 @@ from ropewalk.store import (
 )
 from ropewalk.store import _redis_commit as committing
 from ropewalk.store import _redis_objects as objects
+from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._records import Header
 from ropewalk.testing import ObjectStoreContract
 from ropewalk.testing._stores._base import (
@@ -142,20 +143,20 @@ def store(redis_url: str) -> Iterator[RedisStore]:
 class Pair:
     """The same calls on a store in memory and on Redis, whose answers must be the same."""
 
-    def __init__(self, redis_store: Store, seed: int) -> None:
-        self.stores = (MemoryStore(), redis_store)
+    def __init__(self, redis_store: ObjectStore, seed: int) -> None:
+        self.stores: tuple[ObjectStore, ObjectStore] = (MemoryStore(), redis_store)
         self.choose = random.Random(seed)
         self.made = [value(noise(300, seed) + bytes(at)) for at in range(8)]
         self.tokens = [1]
         self.met: set[str] = set()
 
-    def both(self, call: Callable[[Store], Any]) -> Any:
+    def both(self, call: Callable[[ObjectStore], Any]) -> Any:
         expected, found = (self._outcome(call, store) for store in self.stores)
         assert found == expected
         self.met.add(str(expected[0]))
         return expected[1]
 
-    def _outcome(self, call: Callable[[Store], Any], store: Store) -> tuple[Any, ...]:
+    def _outcome(self, call: Callable[[ObjectStore], Any], store: ObjectStore) -> tuple[Any, ...]:
         try:
             return "done", call(store)
         except MissingObjects as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from ropewalk.store import MemoryStore
 from ropewalk.store._wrapping import WrapperStore
 from ropewalk.threads import Message, ThreadCheckpointer
-from ropewalk.tree import ObjectId
+from ropewalk.tree import Object, ObjectId, Reader
 from tests.conftest import SOAK
 
 COUNT = 100_000 if SOAK else 30_000
@@ -23,9 +23,14 @@ class Counting(WrapperStore):
 
     read_objects = 0
 
-    def _frames(self, ids: Sequence[ObjectId]) -> Mapping[ObjectId, bytes]:
-        self.read_objects += len(ids)
-        return self.inner._frames(ids)
+    def reader(self, space: str) -> Reader:
+        read = super().reader(space)
+
+        def counted(ids: Sequence[ObjectId]) -> Sequence[Object]:
+            self.read_objects += len(ids)
+            return read(ids)
+
+        return counted
 
 
 def said(number: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ropewalk.store._own import NEVER_UNDONE, is_arriving
 from ropewalk.store._reaching import walk
 
 if TYPE_CHECKING:
+    from ropewalk.store._contract import Store
     from ropewalk.store._object_store import ObjectStore
     from ropewalk.store._records import Operation, Stored, View
     from ropewalk.tree import ObjectId
@@ -177,7 +178,7 @@ class Marks:
 
 
 def operations(
-    store: ObjectStore, space: str, after: int, until: float = math.inf
+    store: Store, space: str, after: int, until: float = math.inf
 ) -> Iterator[Operation]:
     """All operations of a space from number `after + 1` on, up to number `until`."""
     while after < until and (page := store.operations(space, after, _PAGE)):

@@ -21,7 +21,7 @@ from ropewalk.store._own import is_arriving
 from ropewalk.store._records import Ref
 
 if TYPE_CHECKING:
-    from ropewalk.store._contract import Store
+    from ropewalk.store._object_store import ObjectStore
 
 _SEVERAL = -1
 
@@ -89,7 +89,7 @@ class Stats:
     spaces: tuple[SpaceStats, ...]
 
 
-def statistics(store: Store, recent: int, progress: Progress | None = None) -> Stats:
+def statistics(store: ObjectStore, recent: int, progress: Progress | None = None) -> Stats:
     """Count what a store holds; changes nothing.
 
     Raises what a damaged or missing object raises, if a ref leads to it.
@@ -111,7 +111,7 @@ def statistics(store: Store, recent: int, progress: Progress | None = None) -> S
 
 
 def _put_together(
-    store: Store, graph: Graph, counter: _Counter, counted: list[_Counted], told: Collected
+    store: ObjectStore, graph: Graph, counter: _Counter, counted: list[_Counted], told: Collected
 ) -> Stats:
     alone = [0] * len(counted)
     reached = shared = commits = 0

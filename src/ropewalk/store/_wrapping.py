@@ -85,7 +85,7 @@ class WrapperStore(Store):
     def reader(self, space: str) -> Reader:
         """A function that reads objects of a space, and shared ones, as `read` does."""
         read = self.inner.reader(space)
-        return lambda ids: self._call("read", lambda: read(ids))
+        return lambda ids: self._call("read", lambda: read(ids)) if ids else []
 
     def missing(self, ids: Iterable[ObjectId], space: str | None = None) -> list[ObjectId]:
         """Those of the ids that a commit to a space could not name in its needs.

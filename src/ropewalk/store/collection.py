@@ -35,6 +35,7 @@ from ropewalk.store.record import (
     settled_header,
 )
 from ropewalk.store.segment import Packed, build, commits_in, without
+from ropewalk.tree.nodes import links
 
 if TYPE_CHECKING:
     from ropewalk.store._records import Ref
@@ -77,8 +78,9 @@ def collect(
     tell = progress or (lambda step, done: None)
     kept = kept_bytes = freed = freed_bytes = 0
     named: set[ObjectId] = set()
+    sound: set[ObjectId] = set()
     for space in store.spaces():
-        found = sweep(store, space, recent, grace, dry_run)
+        found = sweep(store, space, recent, grace, dry_run, sound)
         kept, kept_bytes = kept + found.kept, kept_bytes + found.kept_bytes
         freed, freed_bytes = freed + found.freed, freed_bytes + found.freed_bytes
         named |= found.named
@@ -97,17 +99,20 @@ def collect_contents(
 ) -> tuple[int, int]:
     """Delete what only dropped pins held: how many contents are gone, and their bytes."""
     roots = [bytes.fromhex(hash_of(ref)) for ref in dropped]
-    found = sweep(store, CONTENT_SPACE, recent, grace, dry_run=False)
+    found = sweep(store, CONTENT_SPACE, recent, grace, dry_run=False, sound=set())
     _, size = store._collect_shared(None)
     return len(store.missing(roots)), found.freed_bytes + size
 
 
-def sweep(store: LogStore, space: str, recent: int, grace: float, dry_run: bool) -> Sweep:
-    """Drop what is dead in one space."""
+def sweep(
+    store: LogStore, space: str, recent: int, grace: float, dry_run: bool, sound: set[ObjectId]
+) -> Sweep:
+    """Drop what is dead in one space; shared objects that are `sound` need no second look."""
     for _ in range(_ATTEMPTS):
         if not dry_run:
             pack(store, space, whole=True)
         found = look(store, space, recent, rewrite=not dry_run)
+        _expect_shared(store, found.named, sound)
         if dry_run or (not found.dead and not store._names_more(space, found.named)):
             return found
         if grace:
@@ -119,6 +124,18 @@ def sweep(store: LogStore, space: str, recent: int, grace: float, dry_run: bool)
         f"{space!r} is written to faster than it can be collected. Nothing of it was deleted: "
         "collect again when there is less work."
     )
+
+
+def _expect_shared(store: LogStore, named: set[ObjectId], sound: set[ObjectId]) -> None:
+    """Raise `MissingObjects` unless shared objects are there with all that they lead to."""
+    pending = named - sound
+    while pending:
+        gone = pending - store._present_shared(list(pending))
+        if gone:
+            raise MissingObjects(sorted(gone))
+        sound |= pending
+        leading = store._shared_objects(list(store._leading_shared(pending)))
+        pending = {id for one in leading.values() for id in links(one)} - sound
 
 
 def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:

@@ -227,6 +227,10 @@ class LogStore(Store):
         """Those of the ids that are shared objects."""
 
     @abstractmethod
+    def _leading_shared(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
+        """Those of some shared objects that lead to others."""
+
+    @abstractmethod
     def _scan_shared(self) -> Iterator[Stored]:
         """Every shared object."""
 
@@ -396,8 +400,9 @@ class LogStore(Store):
             segment = Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
                 raise segment.damaged("it does not hold what its row says")
-            if moment is not None:
-                self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
+            if moment is None:
+                return segment.released()
+            self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
             return segment.records()
         if not loaded or loaded[-1].sequence != sequence:
             raise Corrupt(

@@ -221,6 +221,12 @@ class Segment:
         """All records."""
         return [self.record(sequence) for sequence in range(self.first, self.last + 1)]
 
+    def released(self) -> list[Record]:
+        """All records, of which the segment remembers none: they go with the last of them."""
+        found = self.records()
+        self._records.clear()
+        return found
+
     def scale(self) -> float:
         """How many bytes the store takes for each byte of the nodes, compressed together."""
         if self._scale is None:

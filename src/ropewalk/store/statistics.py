@@ -56,6 +56,7 @@ def statistics(store: LogStore, recent: int, progress: Progress | None = None) -
         counted.append(one)
         tell("reading", sum([one.objects for one in counted]))
     freed, freed_bytes = shared.freed()
+    spaces = tuple([one.finished(shared.alone[at]) for at, one in enumerate(counted, 1)])
     return Stats(
         objects=sum([one.objects for one in counted]) + len(shared.stored),
         stored=sum([one.stored for one in counted]) + sum(shared.stored),
@@ -64,10 +65,10 @@ def statistics(store: LogStore, recent: int, progress: Progress | None = None) -
         shared=shared.several,
         freed=sum([one.freed for one in counted]) + freed,
         freed_bytes=sum([one.freed_bytes for one in counted]) + freed_bytes,
-        commits=sum([one.commits for one in counted]),
+        commits=sum([one.commits for one in spaces]),
         operations=sum([one.view.sequence for one in counted]),
         disk=store._disk_bytes(),
-        spaces=tuple([one.finished(shared.alone[at]) for at, one in enumerate(counted, 1)]),
+        spaces=spaces,
     )
 
 
@@ -122,7 +123,7 @@ class _SpaceCount:
         self.space, self.view = space, view
         self.objects = self.stored = self.payload = 0
         """Of all nodes that the space holds."""
-        self.private = self.commits = self.freed = self.freed_bytes = 0
+        self.private = self.freed = self.freed_bytes = 0
         self.shared: dict[ObjectId, tuple[int, int]] = {}
         """Masks and roles of shared objects."""
         self._masks: dict[Place, int] = {}
@@ -380,7 +381,7 @@ class _Shared:
         return self.stored[at], self.lengths[at]
 
     def leading(self, ids: Sequence[ObjectId]) -> Iterator[Object]:
-        """Those of some objects that are no chunks, which lead nowhere."""
+        """Those of some objects that are no chunks, which lead nowhere and hold no keys."""
         asked = [id for id in ids if self._kinds[self._number(id)] != Kind.CHUNK]
         found = self._store._shared_objects(asked)
         missing = [id for id in asked if id not in found]

@@ -63,6 +63,8 @@ class Checker:
     def __init__(self, store: LogStore, read_data: bool, tell: Progress) -> None:
         self.problems: list[Problem] = []
         self.spaces = self.refs = self.operations = self.objects = 0
+        self.named: set[ObjectId] = set()
+        """Shared objects that records lead to and that were not looked at."""
         self._store, self._read_data, self._tell = store, read_data, tell
 
     def report(self, code: str, subject: str, message: str) -> None:
@@ -86,8 +88,11 @@ class Checker:
         self._tell("checking", self.objects)
 
     def check_shared(self) -> None:
-        """Every shared object, if bytes are to be read."""
+        """What shared objects lead to that records lead to; all of them, if bytes are to be read."""
         if not self._read_data:
+            while self.named:
+                some = [self.named.pop() for _ in range(min(len(self.named), _BATCH))]
+                self._check_shared(list(self._store._leading_shared(some)))
             return
         pending: list[ObjectId] = []
         for one in self._store._scan_shared():
@@ -98,18 +103,26 @@ class Checker:
         self._check_shared(pending)
 
     def _check_shared(self, ids: list[ObjectId]) -> None:
+        led: dict[ObjectId, ObjectId] = {}
         for id in ids:
             try:
                 found = self._store._shared_objects([id]).get(id)
                 if found is not None:
-                    check_links(found)
-                    if found.kind in _NODES:
+                    led.update(dict.fromkeys(check_links(found), id))
+                    if self._read_data and found.kind in _NODES:
                         check_canonical(found.payload)
                     self.objects += 1
             except FormatError as error:
                 self.report("damaged-object", id.hex(), f"object {id.hex()[:12]}: {error}")
             except RopewalkError as error:
                 self.report("damaged-object", id.hex(), str(error))
+        there = self._store._present_shared(list(led))
+        if not self._read_data:
+            self.named |= there
+        for id, source in led.items():
+            if id not in there:
+                text = f"it is missing; {source.hex()} points to it"
+                self.report("missing-object", id.hex(), text)
         self._tell("reading", self.objects)
 
     def seen(self, number: int) -> None:
@@ -143,6 +156,7 @@ class SpaceCheck:
             if record.sequence == view.sequence:
                 self._compare({ref.name: (ref.target, ref.sequence) for ref in view.refs})
         places = self._store._find_places(self._space, [ref.target for ref in view.refs])
+        self._checker.named.update(id for id, place in places.items() if place == BY_HASH)
         for ref in view.refs:
             if ref.target not in places:
                 self._checker.report(
@@ -189,6 +203,7 @@ class SpaceCheck:
                 raise FormatError("its hints are not those of its links")
             by_hash = [id for id, place in zip(targets, places, strict=True) if place == BY_HASH]
             there = self._store._present_shared(by_hash) if by_hash else set()
+            self._checker.named |= there
             missing = [
                 id
                 for id, place in zip(targets, places, strict=True)

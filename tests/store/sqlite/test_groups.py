@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -77,7 +77,7 @@ def until(done: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def run_together(store: SqliteStore, works: list[Callable[[], object]]) -> list[object]:
+def run_together(store: SqliteStore, works: Sequence[Callable[[], object]]) -> list[object]:
     """Start works so that each waits behind the one before, then let them go."""
     here = store._database._here()
     threads = Threads()

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ropewalk.errors import FormatError
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress
@@ -79,13 +80,14 @@ def insert(db: sqlite3.Connection, pack: Pack, absent: set[ObjectId]) -> None:
     number = db.execute(
         "INSERT INTO packs (size, file, data) VALUES (?, ?, ?)", (size, name, data)
     ).lastrowid
-    rows: list[tuple[ObjectId, int | None, int, int, int, int]] = []
+    rows: list[tuple[ObjectId, int | None, int, int, int, int, bool]] = []
     start = 0
     for one, frame in kept:
         if one.id in absent:
-            rows.append((one.id, number, start, len(frame), len(one.payload), one.kind))
+            leads = bool(_links(one))
+            rows.append((one.id, number, start, len(frame), len(one.payload), one.kind, leads))
         start += len(frame)
-    db.executemany("INSERT INTO shared VALUES (?, ?, ?, ?, ?, ?)", sorted(rows))
+    db.executemany("INSERT INTO shared VALUES (?, ?, ?, ?, ?, ?, ?)", sorted(rows))
 
 
 def present(db: sqlite3.Connection, ids: Iterable[ObjectId]) -> set[ObjectId]:
@@ -95,6 +97,17 @@ def present(db: sqlite3.Connection, ids: Iterable[ObjectId]) -> set[ObjectId]:
         marks = ", ".join("?" * len(some))
         found.update(id for (id,) in db.execute(
             f"SELECT id FROM shared WHERE id IN ({marks})", some  # noqa: S608
+        ))  # fmt: skip
+    return found
+
+
+def leading(db: sqlite3.Connection, ids: Iterable[ObjectId]) -> set[ObjectId]:
+    """Those of some shared objects that lead to others."""
+    found: set[ObjectId] = set()
+    for some in batched(ids):
+        marks = ", ".join("?" * len(some))
+        found.update(id for (id,) in db.execute(
+            f"SELECT id FROM shared WHERE id IN ({marks}) AND leads", some  # noqa: S608
         ))  # fmt: skip
     return found
 
@@ -166,14 +179,13 @@ def unreached(
         free = {id: size for id, size in rows if id not in named}
     if not free:
         return free
-    rows = db.execute("SELECT id FROM shared WHERE kind != ?", (Kind.CHUNK,))
-    leading = {id for (id,) in rows}
+    leading = {id for (id,) in db.execute("SELECT id FROM shared WHERE leads")}
     pending = leading.difference(free)
     while pending:
         found: set[ObjectId] = set()
         for some in batched(pending):
             for id, frame in read(db, folder, some).frames.items():
-                found.update(links(shared_object(id, frame)))
+                found.update(_links(shared_object(id, frame)))
         found.intersection_update(free)
         for id in found:
             del free[id]
@@ -245,6 +257,13 @@ def remove_orphans(db: sqlite3.Connection, folder: Path, disk: Filesystem) -> No
         for file in files:
             if file.name not in named and time.time() - file.stat().st_mtime > _FORGOTTEN:
                 disk.discard([Path(file.path)])
+
+
+def _links(one: Object) -> Sequence[ObjectId]:
+    try:
+        return links(one)
+    except FormatError:
+        return ()  # None of ours: it leads nowhere.
 
 
 def batched(ids: Iterable[ObjectId]) -> Iterator[list[ObjectId]]:

@@ -325,6 +325,9 @@ class SqliteStore(LogStore):
     def _present_shared(self, ids: Sequence[ObjectId]) -> set[ObjectId]:
         return self._database.read(lambda db: packs.present(db, ids))
 
+    def _leading_shared(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
+        return self._database.read(lambda db: packs.leading(db, ids))
+
     def _scan_shared(self) -> Iterator[Stored]:
         after = b""
         while page := self._database.read(partial(packs.scan, after=after)):

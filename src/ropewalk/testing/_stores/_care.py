@@ -32,15 +32,23 @@ COMMITS = 25
 PINS = 6
 
 
-def step(store: Store, name: str, state: object, before: Commit | None) -> Commit:
-    """Commit a state as the next version of a branch."""
-    written = TreeWriter().write(state)
+def step(
+    store: Store,
+    name: str,
+    state: object,
+    before: Commit | None,
+    writer: TreeWriter | None = None,
+) -> Commit:
+    """Commit a state as the next version of a branch; with a writer only what is new to it."""
+    writer = writer or TreeWriter()
+    written = writer.write(state)
     parents = () if before is None else (before.id,)
     generation = 1 if before is None else before.generation + 1
     commit, made = make_commit(written.root, parents, generation=generation)
     expected = None if before is None else before.id
     move = Move(ref_name("branch", name), expected, commit.id)
     store.commit(SPACE, [*written.objects, made], [*written.needs, *parents], [move])
+    writer.accept(written)
     return commit
 
 
@@ -136,7 +144,9 @@ class CareContract(Base):
         assert all_ids(store) == before
         assert (told.freed, told.dry_run) == (len(before), True)
         done = store.gc(recent=1)
-        assert (done.freed, done.freed_bytes) == (told.freed, told.freed_bytes)
+        assert done.freed == told.freed
+        # What is packed first is compressed with more, so that each part takes less.
+        assert 0.9 * told.freed_bytes < done.freed_bytes < 1.1 * told.freed_bytes
         assert all_ids(store) == set()
 
     def test_collection_stops_where_it_cannot_see(self, store: Store) -> None:
@@ -257,23 +267,26 @@ class CareContract(Base):
         assert store.answers_to("away") and back.answers_to(store.backend_id)
         assert store.check(read_data=True).problems == back.check(read_data=True).problems == ()
 
-    def test_what_is_arriving_is_kept_until_the_migration_is_finished(self, store: Store) -> None:
+    def test_what_a_migration_had_to_leave_comes_when_the_source_is_whole_again(
+        self, store: Store
+    ) -> None:
         away = MemoryStore(backend_id="away")
         first = step(away, "main", long(1), None)
-        step(away, "other", long(2), None)
+        other = step(away, "other", long(2), None)
         away.condemn([first.root])
         away.delete([first.root])
 
         with pytest.raises(MissingObjects):
             migrate(away, store)
 
-        arrived = all_ids(store)
-        assert arrived >= all_ids(away)
+        assert [ref.target for ref in store.refs(SPACE)] == [other.id]
         assert store.check(read_data=True).problems == ()
         assert store.gc(recent=1).freed == 0
         away.commit(SPACE, TreeWriter().write(long(1)).objects)
         migrate(away, store)
-        assert store.refs(SPACE) == away.refs(SPACE)
+        assert [(ref.name, ref.target) for ref in store.refs(SPACE)] == [
+            (ref.name, ref.target) for ref in away.refs(SPACE)
+        ]
         assert store.check(read_data=True).problems == ()
 
     def test_what_is_over_is_dropped_and_what_only_that_held_is_deleted(self, store: Store) -> None:
@@ -287,7 +300,9 @@ class CareContract(Base):
         done = store.prune_expired(now=10)
 
         gone = before - all_ids(store)
-        assert (done.payloads, done.freed_bytes > 10_000) == (2, True)
+        # What a branch also holds goes if a space keeps its objects to itself.
+        held = not store.missing([both.root])
+        assert (done.payloads, done.freed_bytes > 10_000) == (2 if held else 3, True)
         assert sorted(done.hashes) == sorted(one.root.hex() for one in [shared, *over])
         assert {one.root for one in over} < gone
         assert gone.isdisjoint([lasting.root, without_end.root, both.root, rubbish.root])

@@ -226,7 +226,7 @@ class CollectionContract(Base):
         store.commit(SPACE, [old])
         beside = Beside(store, lambda: store.commit(SPACE, [top], [old.id]))
 
-        collect(cast("Store", beside), recent=1)
+        collect(cast("ObjectStore", beside), recent=1)
 
         if store.missing([top.id]):
             with pytest.raises(MissingObjects):
