@@ -27,17 +27,22 @@ class FileContract(StoreContract):
 
     def damage(self, store: Store, id: ObjectId) -> bool:
         assert isinstance(store, FileStore)
-        path = object_path(store.path / OBJECTS, id)
-        if path.exists():
-            flip(path, -1)
-        else:
-            damage_record(store.path, id)
+        damage(store.path, id)
         return True
 
     def lose(self, store: Store, id: ObjectId) -> bool:
         assert isinstance(store, FileStore)
         lose(store.path, id)
         return True
+
+
+def damage(folder: Path, id: ObjectId) -> None:
+    """Change a bit of a shared object, or of the record or segment that brings a node."""
+    path = object_path(folder / OBJECTS, id)
+    if path.exists():
+        flip(path, -1)
+    else:
+        damage_record(folder, id)
 
 
 def lose(folder: Path, id: ObjectId) -> None:

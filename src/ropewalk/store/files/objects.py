@@ -51,13 +51,14 @@ class Objects:
         """Those of the ids whose files are there and not empty."""
         return {id for id in ids if self._size(id)}
 
-    def leading(self, ids: Iterable[ObjectId]) -> Iterator[tuple[ObjectId, bytes]]:
-        """The files of those of the objects that lead to others, one after another."""
+    def leading(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
+        """Those of the objects that may lead to others: all but parts of texts."""
+        found: set[ObjectId] = set()
         for id in ids:
             with suppress(FileNotFoundError), open(object_path(self._folder, id), "rb") as file:
-                kind = file.read(1)
-                if kind != _CHUNK:
-                    yield id, kind + file.read()
+                if file.read(1) != _CHUNK:
+                    found.add(id)
+        return found
 
     def scan(self) -> Iterator[Stored]:
         """Every object whose file says what it is."""

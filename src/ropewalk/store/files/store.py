@@ -46,7 +46,7 @@ from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
 from ropewalk.store.files.objects import Objects, frame_of
 from ropewalk.store.files.space import Space, commit_name, key_name
 from ropewalk.store.files.spaces import Spaces
-from ropewalk.store.log import Append, LogStore, Moved, Row, shared_object
+from ropewalk.store.log import Append, LogStore, Moved, Row
 from ropewalk.store.record import GROUP, Place, Record, same_group
 from ropewalk.store.segment import Packed
 from ropewalk.store.usage import Usage, folder_bytes
@@ -484,6 +484,10 @@ class FileStore(LogStore):
             self._expect_there()
             return self._objects.present(ids)
 
+    def _leading_shared(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
+        with system_errors(self.path):
+            return self._objects.leading(ids)
+
     def _scan_shared(self) -> Iterator[Stored]:
         with system_errors(self.path):
             self._expect_there()
@@ -515,8 +519,9 @@ class FileStore(LogStore):
         pending = there.keys() - free.keys()
         while free and pending:
             below: set[ObjectId] = set()
-            for id, frame in self._objects.leading(pending):
-                below.update(links(shared_object(id, frame)))
+            for id in self._objects.leading(pending):
+                for one in self._shared_objects([id]).values():
+                    below.update(links(one))
             pending = below & free.keys()
             for id in pending:
                 del free[id]
