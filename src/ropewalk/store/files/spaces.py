@@ -368,17 +368,18 @@ class _Known:
 
 def _name_of(folder: Path) -> str | None:
     """The name of the space of a folder; None if it has no operations."""
-    found = documents.name_in(folder / STATE) or documents.name_in(folder / SPACE)
-    if found is not None:
-        return found
+    for file in (STATE, SPACE):
+        found = documents.name_in(folder / file)
+        if found is not None and space_folder(folder.parent.parent, found) == folder:
+            return found
     if (folder / STATE).exists():
-        return plain_space(folder)  # Who asks for it is told what is wrong.
+        return _told_by(folder)
     path = folder / LOG
     try:
-        with open(path, "rb", buffering=0) as file:
-            data = file.read(_FIRST_LINES)
+        with open(path, "rb", buffering=0) as opened:
+            data = opened.read(_FIRST_LINES)
     except FileNotFoundError:
-        return plain_space(folder)  # There was a log: who asks for it is told so.
+        return _told_by(folder)
     first = data.find(b"\n") + 1
     start = entry.unseal(data[:first])
     name = start.get("space") if start else plain_space(folder)
@@ -389,3 +390,11 @@ def _name_of(folder: Path) -> str | None:
             raise damaged(path, broken.place) from broken
         return name  # There were operations: who asks for them is told what is wrong.
     return name if found_lines else None
+
+
+def _told_by(folder: Path) -> str:
+    """The name of a space of which little is left: who asks for it is told what is wrong."""
+    name = plain_space(folder)
+    if name is None:
+        raise documents.damaged(folder / SPACE)
+    return name
