@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ropewalk.errors import Conflict, MissingObjects
+from ropewalk.errors import Conflict, Corrupt, MissingObjects
 from ropewalk.store._collecting import Collected, Progress
 from ropewalk.store._contents import hash_of
 from ropewalk.store._own import CONTENT_SPACE, NEVER_UNDONE
@@ -111,8 +111,16 @@ def sweep(
     for _ in range(_ATTEMPTS):
         if not dry_run:
             pack(store, space, whole=True)
-        found = look(store, space, recent, rewrite=not dry_run)
-        _expect_shared(store, found.named, sound)
+        epoch = store._epoch(space)
+        if store._space(space).epoch != epoch:
+            store._forget_space(space)
+        try:
+            found = look(store, space, recent, rewrite=not dry_run)
+            _expect_shared(store, found.named, sound)
+        except (Corrupt, MissingObjects):
+            if store._epoch(space) == epoch:
+                raise
+            continue  # Another collection was at work meanwhile, and took what was let go.
         if dry_run or (not found.dead and not store._names_more(space, found.named)):
             return found
         if grace:
@@ -180,7 +188,9 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
                 if dead[record.sequence] >> position_of(place) & 1
             ]
             replaced.append(_without_dead(records, dead))
-    return Sweep(last, view.epoch, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named)
+    return Sweep(
+        last, view.epoch, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named
+    )
 
 
 def carried(store: LogStore, space: str, ids: list[ObjectId]) -> Iterator[list[Object]]:
