@@ -15,6 +15,7 @@ import pytest
 
 import ropewalk
 from ropewalk.errors import InvalidInput, RefMoved, StoreFull
+from ropewalk.history import History
 from ropewalk.store import FileStore, Move, ref_name, space_name
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store.files.paths import folder_name
@@ -341,6 +342,21 @@ def test_what_one_space_still_names_is_kept(store: FileStore) -> None:
     store.commit(other, moves=[Move(MAIN, text.id, None)])
     assert store.gc(recent=0).freed == 1
     assert files(store.path / "objects") == []
+
+
+def test_what_came_after_a_collection_looked_keeps_what_it_leads_to(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    History(store, SPACE).open().commit({"text": noise(100_000).hex()})
+    scan = store._scan_shared
+    monkeypatch.setattr(
+        store, "_scan_shared", lambda: (one for one in scan() if one.kind == Kind.CHUNK)
+    )
+    assert len(list(store._scan_shared())) > 1
+
+    assert store.gc(recent=0).freed == 0
+
+    assert store.check(read_data=True).ok
 
 
 # Limits.

@@ -516,15 +516,17 @@ class FileStore(LogStore):
     ) -> dict[ObjectId, int]:
         """Shared objects to which nothing leads that a space names, and their sizes."""
         free = {id: size for id, size in there.items() if id not in named}
-        pending = there.keys() - free.keys()
+        # Some may have come since it was looked what is there.
+        seen, pending = set[ObjectId](), set(named)
         while free and pending:
+            seen |= pending
             below: set[ObjectId] = set()
             for id in self._objects.leading(pending):
                 for one in self._shared_objects([id]).values():
                     below.update(links(one))
-            pending = below & free.keys()
-            for id in pending:
-                del free[id]
+            for id in below:
+                free.pop(id, None)
+            pending = below - seen
         return free
 
     def _discard(self, ids: Sequence[ObjectId]) -> None:
