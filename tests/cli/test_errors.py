@@ -179,14 +179,19 @@ def test_a_folder_that_may_not_be_written_is_said(
     # Not in the folder of the test, which another user cannot even enter.
     with tempfile.TemporaryDirectory() as name:
         shutil.copytree(written, Path(name) / "page")
+        shutil.copytree(written, Path(name) / "loaded")
+        monkeypatch.chdir(Path(name) / "loaded")  # Loads what another user may not even read.
+        for command in (("tag", "x"), ("init",), ("log",), ("check",)):
+            here(*command)
         monkeypatch.chdir(Path(name) / "page")
         everything = [Path(name), *Path(name).rglob("*")]
         for path in everything:
             path.chmod(0o555 if path.is_dir() else 0o444)
 
         assert code_for_nobody("tag", "x") == "Code9"
-        assert code_for_nobody("init") == "Code9"
+        assert code_for_nobody("init") == "Code0"  # It is there.
         assert code_for_nobody("demo") == "Code9"
+        assert code_for_nobody("log") == code_for_nobody("check") == "Code0"
 
         for path in everything:
             path.chmod(0o755 if path.is_dir() else 0o644)

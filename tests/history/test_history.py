@@ -198,8 +198,7 @@ def test_steps_are_what_one_branch_did(history: History) -> None:
 
 def test_the_merge_base_is_the_nearest_common_ancestor(history: History) -> None:
     start, left, right, merged = forked(history)
-    stranger = History(history.store, "test/other")
-    other = commit(stranger, "other")
+    other = commit(history, "other", branch="unrelated")
 
     assert history.merge_base(left, right) == start
     assert history.merge_base(merged, right) == right
@@ -323,7 +322,7 @@ def test_a_pin_keeps_a_value_that_no_branch_needs(history: History) -> None:
     history.store.gc(recent=1)
 
     assert history.pins() == [Pin("kept", root, None)]
-    assert load(root, history.store.read) == ["large"] * 1000
+    assert load(root, history.read) == ["large"] * 1000
 
 
 def test_a_pin_takes_the_place_of_the_one_before(history: History) -> None:

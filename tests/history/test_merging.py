@@ -68,8 +68,7 @@ def test_mergers_settle_what_both_changed(history: History) -> None:
 
 def test_what_has_no_common_ancestor_can_be_merged(history: History) -> None:
     commit(history, {"a": 1})
-    other = History(history.store, "test/other")
-    foreign = commit(other, {"b": 2})
+    foreign = commit(history, {"b": 2}, branch="unrelated")
 
     merged = history.merge(foreign)
 

@@ -89,8 +89,8 @@ def test_a_header_comes_back() -> None:
 def test_a_newer_format_is_refused() -> None:
     header = Header(b"0123456789abcdef")
 
-    with pytest.raises(NewerFormat, match="format 2"):
-        decode_header(encode_header(replace(header, format=2)))
+    with pytest.raises(NewerFormat, match="format 3"):
+        decode_header(encode_header(replace(header, format=3)))
     with pytest.raises(NewerFormat, match="blake3"):
         decode_header(encode_header(replace(header, algorithm="blake3")))
 

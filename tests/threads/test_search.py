@@ -41,7 +41,7 @@ class Thread:
     @property
     def messages(self) -> Map:
         assert self.root is not None
-        return Map(self.root, self.store.read)
+        return Map(self.root, self.store.reader(SPACE))
 
     def say(self, *texts: str) -> None:
         start = max(self.plain, default=-1) + 1
@@ -247,7 +247,7 @@ def test_the_first_hits_read_few_messages(thread: Thread) -> None:
 
     def counted(ids: Any) -> Any:
         read.extend(ids)
-        return thread.store.read(ids)
+        return thread.store.reader(SPACE)(ids)
 
     messages = Map(thread.messages.root, counted)
     searcher = Searcher(thread.index, SPACE, messages, lambda message: str(message["text"]))

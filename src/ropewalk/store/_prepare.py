@@ -80,7 +80,7 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
         check_write_id(write_id)
     if step is not None and not isinstance(step, Commit):
         expect(False, "a step is a Commit", step)
-    metadata = check_metadata(operation) if operation else {}
+    metadata = {} if operation is None else check_metadata(operation)
     needed = frozenset(needs)
     for id in needed:
         if type(id) is not bytes or len(id) != ID_SIZE:

@@ -28,6 +28,7 @@ from ropewalk.store.record import (
     Record,
     ids_in_header,
     moved_in,
+    moves_back,
     place_of,
     position_of,
     read_hints,
@@ -49,6 +50,9 @@ _PORTION: Final = 4 << 20
 class Sweep(NamedTuple):
     """What a look at a space found."""
 
+    epoch: int
+    packed: int
+    """The last record in a segment; what is behind it was left as it is."""
     last: int
     """The last record that was looked at."""
     epoch: int
@@ -111,16 +115,15 @@ def sweep(
     for _ in range(_ATTEMPTS):
         if not dry_run:
             pack(store, space, whole=True)
-        epoch = store._epoch(space)
-        if store._space(space).epoch != epoch:
-            store._forget_space(space)
+        moment = store._view(space, "")
         try:
             found = look(store, space, recent, rewrite=not dry_run)
             _expect_shared(store, found.named, sound)
-        except (Corrupt, MissingObjects):
-            if store._epoch(space) == epoch:
+        except (MissingObjects, Corrupt):
+            now = store._view(space, "")
+            if (now.sequence, now.epoch) == (moment.sequence, moment.epoch):
                 raise
-            continue  # Another collection was at work meanwhile, and took what was let go.
+            continue  # Another collection took what was dropped meanwhile.
         if dry_run or (not found.dead and not store._names_more(space, found.named)):
             return found
         if grace:
@@ -148,6 +151,7 @@ def _expect_shared(store: LogStore, named: set[ObjectId], sound: set[ObjectId]) 
 
 def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
     """What is reached in a space, and its segments without the rest."""
+    store._forget_space(space)  # Another process may have collected it.
     packed, _ = store._span(space)
     view = store._view(space, "")
     last = view.sequence
@@ -189,7 +193,7 @@ def look(store: LogStore, space: str, recent: int, *, rewrite: bool) -> Sweep:
             ]
             replaced.append(_without_dead(records, dead))
     return Sweep(
-        last, view.epoch, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named
+        view.epoch, packed, last, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named
     )
 
 
@@ -271,6 +275,8 @@ def _mark(
             named.add(id)
         else:
             node = store._node(space, id, place)  # That it is what it should be.
+            if node is None and strict:
+                raise MissingObjects([id])
             if node is not None:
                 alive[sequence_of(place)] = alive.get(sequence_of(place), 0) | (
                     1 << position_of(place)
@@ -335,7 +341,8 @@ def touches(records: Iterable[Record], dead: dict[int, int], gone: set[ObjectId]
                 for place in read_hints(piece.hints, record.sequence):
                     if dead.get(sequence_of(place), 0) >> position_of(place) & 1:
                         return True
-        if not gone.isdisjoint(ids_in_header(record.header)):
+        # A ref that was moved to an older node brings it back; that is rare.
+        if moves_back(record.header) or not gone.isdisjoint(ids_in_header(record.header)):
             return True
     return False
 

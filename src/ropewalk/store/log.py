@@ -665,11 +665,13 @@ class LogStore(Store):
         for record in latest:
             if write_id_of(record.header) == batch.write_id:
                 operation = self._operation(batch.space, record)
-                objects = {node.id for node in record.nodes() if node is not None}
+                nodes = record.nodes()
+                # Of what was collected since, nothing is known.
+                known = None if None in nodes else {node.id for node in nodes if node is not None}
                 if (
                     operation.moves == batch.moves
                     and operation.metadata == batch.metadata
-                    and objects.issuperset([one.id for one in batch.objects])
+                    and (known is None or known.issuperset([one.id for one in batch.objects]))
                 ):
                     return operation
                 raise WriteIdReused(

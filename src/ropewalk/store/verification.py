@@ -88,7 +88,7 @@ class Checker:
         self._tell("checking", self.objects)
 
     def check_shared(self) -> None:
-        """What shared objects lead to that records lead to; all of them, if bytes are to be read."""
+        """What shared objects lead to; of those that records lead to, if no bytes are read."""
         if not self._read_data:
             while self.named:
                 some = [self.named.pop() for _ in range(min(len(self.named), _BATCH))]

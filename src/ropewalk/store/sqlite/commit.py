@@ -17,6 +17,7 @@ from ropewalk.store.sqlite.rows import (
     MARKS,
     damaged_space,
     expect_ref,
+    expect_unknown,
     find_end,
     insert_space,
     mark,
@@ -60,6 +61,7 @@ def append(  # noqa: C901, PLR0912 - one story, from the look to the last row
     moves, space = batch.moves, batch.space
     row = db.execute(LOOK, (moves[0].name if moves else "", space)).fetchone()
     if row is None:
+        expect_unknown(db, space)
         number, epoch, last, digest, key, target, marked = next_number(db), 1, 0, 0, None, None, 0
     else:
         number, epoch, space_mark, key, digest, target, moved, marked = row

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ropewalk.errors import FormatError
+from ropewalk.errors import Corrupt, FormatError
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress
@@ -159,7 +159,12 @@ def scan(db: sqlite3.Connection, after: ObjectId) -> list[Stored]:
     rows = db.execute(
         "SELECT id, kind, length, size FROM shared WHERE id > ? ORDER BY id LIMIT 1000", (after,)
     )
-    return [Stored(id, Kind(kind), length, size, None, False) for id, kind, length, size in rows]
+    try:
+        return [
+            Stored(id, Kind(kind), length, size, None, False) for id, kind, length, size in rows
+        ]
+    except ValueError as error:
+        raise Corrupt(f"a row of the list of shared objects is damaged: {error}") from error
 
 
 def unreached(

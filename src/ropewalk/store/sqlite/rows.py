@@ -37,6 +37,7 @@ def number_of(db: sqlite3.Connection, space: str) -> int | None:
     """The number of a space, if it has one."""
     row = db.execute("SELECT number, mark FROM spaces WHERE name = ?", (space,)).fetchone()
     if row is None:
+        expect_unknown(db, space)
         return None
     number: int = row[0]
     if row[1] != mark(number, space):
@@ -52,7 +53,14 @@ def next_number(db: sqlite3.Connection) -> int:
 
 def insert_space(db: sqlite3.Connection, number: int, space: str) -> None:
     """Add a space at its first epoch."""
-    db.execute("INSERT INTO spaces VALUES (?, ?, 1, 0, ?)", (number, space, mark(number, space)))
+    row = (number, space, mark(space), mark(number, space))
+    db.execute("INSERT INTO spaces VALUES (?, ?, ?, 1, 0, ?)", row)
+
+
+def expect_unknown(db: sqlite3.Connection, space: str) -> None:
+    """Raise `Corrupt` if a space that is not found by its name was there under it."""
+    if db.execute("SELECT 1 FROM spaces WHERE probe = ?", (mark(space),)).fetchone():
+        raise damaged_space(space)
 
 
 def find_end(

@@ -13,6 +13,7 @@ packs     frames of shared objects; a large one is a file, which is named here
 leases    what was granted and not given back
 facts     one row: the header
 
+`probe` is a hash of a space's name: a name that is not found, but whose hash is, was changed.
 The key of a record is its space's number, and in the low bits its own. `mark` is a checksum of a
 row; `tail.refs` is the sum of the marks of all refs of the space at that moment, so that a row
 that is gone is noticed. The views are for people: see docs/in-depth/embedded.md.
@@ -47,8 +48,8 @@ STEP_COLUMNS: Final = "id, parent, time, branch, status, agent, step, descriptio
 _TABLES: Final = f"""
 CREATE TABLE facts (header BLOB NOT NULL);
 CREATE TABLE spaces (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, epoch INTEGER NOT NULL,
-    tokens INTEGER NOT NULL, mark INTEGER NOT NULL
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, probe INTEGER NOT NULL UNIQUE,
+    epoch INTEGER NOT NULL, tokens INTEGER NOT NULL, mark INTEGER NOT NULL
 );
 CREATE TABLE refs (
     space INTEGER NOT NULL, name TEXT NOT NULL, target BLOB NOT NULL, sequence INTEGER NOT NULL,

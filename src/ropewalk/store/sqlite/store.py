@@ -41,6 +41,7 @@ from ropewalk.store.sqlite.rows import (
     damaged_space,
     expect_ref,
     expect_refs,
+    expect_unknown,
     find_end,
     insert_space,
     lease_record,
@@ -423,6 +424,7 @@ class SqliteStore(LogStore):
         def ask(db: sqlite3.Connection) -> View:
             row = db.execute(LOOK, (prefix, space)).fetchone()
             if row is None:
+                expect_unknown(db, space)
                 return View(0, 1, ())
             number, epoch, marked, key, digest, target, moved, ref_mark = row
             if marked != mark(number, space):
@@ -579,12 +581,13 @@ class SqliteStore(LogStore):
             number = number_of(db, space)
             if number is None:
                 return False
-            packed = db.execute(
-                "SELECT max(key) FROM segments WHERE key BETWEEN ? AND ?",
-                (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
-            ).fetchone()[0]
-            if (packed or 0) & LAST != found.last:
-                return False  # Not all was packed; or what came since was, and is not looked at.
+            epoch, packed = db.execute(
+                "SELECT epoch, (SELECT max(key) FROM segments WHERE key BETWEEN ? AND ?) "
+                "FROM spaces WHERE number = ?",
+                (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST, number),
+            ).fetchone()
+            if ((packed or 0) & LAST, epoch) != (found.packed, found.epoch):
+                return False  # Somebody packed or collected since.
             rows = tail_rows(db, number, found.last + 1, LAST)
             since = self._decode(space, rows)
             if touches(since, found.dead, gone):
