@@ -55,8 +55,6 @@ class Sweep(NamedTuple):
     """The last record in a segment; what is behind it was left as it is."""
     last: int
     """The last record that was looked at."""
-    epoch: int
-    """The epoch of the space then."""
     kept: int
     kept_bytes: int
     freed: int
