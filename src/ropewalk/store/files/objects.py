@@ -15,10 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from ropewalk.errors import FormatError, RopewalkError
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress, read_varint
 from ropewalk.store.files.paths import NEW, OBJECTS, object_path, temporary
+from ropewalk.store.log import shared_object
+from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 
 T = TypeVar("T")
@@ -100,15 +103,22 @@ class Objects:
 
     def install(self, objects: Iterable[Object], staged: Mapping[ObjectId, Path]) -> None:
         """Give objects their names, durably; those that are not staged are written now."""
-        folders: set[Path] = set()
-        for one in objects:
-            path = object_path(self._folder, one.id)
-            self._make_folder(path.parent)
-            if not self._rename(staged.get(one.id), path):
-                # Its file was collected since we looked, or taken for a forgotten one.
-                self._rename(self.stage([(one.id, frame_of(one))])[one.id], path)
-            folders.add(path.parent)
-        self._sync(folders)
+        waiting = {one.id: one for one in objects}
+        below = {id: waiting.keys() & _links(one) for id, one in waiting.items()}
+        while waiting:
+            # What one leads to is durable before it, so that what is there is whole.
+            ready = [one for id, one in waiting.items() if not below[id] & waiting.keys()]
+            for one in ready:
+                del waiting[one.id]
+                self._install(one, staged.get(one.id))
+            self._sync({object_path(self._folder, one.id).parent for one in ready})
+
+    def _install(self, one: Object, staged: Path | None) -> None:
+        path = object_path(self._folder, one.id)
+        self._make_folder(path.parent)
+        if not self._rename(staged, path):
+            # Its file was collected since we looked, or taken for a forgotten one.
+            self._rename(self.stage([(one.id, frame_of(one))])[one.id], path)
 
     def _rename(self, staged: Path | None, path: Path) -> bool:
         if staged is None:
@@ -130,7 +140,27 @@ class Objects:
         self._sync(self._folders())
 
     def remove(self, ids: Iterable[ObjectId]) -> None:
-        """Remove objects to which nothing leads."""
+        """Remove objects to which nothing else leads, those that lead to others first."""
+        parts = set(ids)
+        leading = self.leading(parts)
+        parts -= leading
+        below = {id: self._below(id) & leading for id in leading}
+        while leading:
+            ready = leading.difference(*[below[id] for id in leading])
+            self.discard(ready)
+            self._sync({object_path(self._folder, id).parent for id in ready})
+            leading -= ready
+        self.discard(parts)
+
+    def _below(self, id: ObjectId) -> set[ObjectId]:
+        found: set[ObjectId] = set()
+        with suppress(RopewalkError):  # One that is damaged leads nowhere.
+            for frame in self.frames([id]).values():
+                found = _links(shared_object(id, frame))
+        return found
+
+    def discard(self, ids: Iterable[ObjectId]) -> None:
+        """Remove objects, whatever leads to them."""
         for id in ids:
             with suppress(FileNotFoundError):
                 self._disk.remove(object_path(self._folder, id))
@@ -166,6 +196,14 @@ def _stored(id: ObjectId, path: Path) -> Stored:
     except (ValueError, IndexError):  # A `FormatError` is one too.
         kind, length = Kind.CHUNK, size
     return Stored(id, kind, length, size, None, False)
+
+
+def _links(one: Object) -> set[ObjectId]:
+    """What an object leads to; nothing if it is none of ours."""
+    try:
+        return set(links(one))
+    except FormatError:
+        return set()
 
 
 def frame_of(one: Object) -> bytes:

@@ -531,7 +531,7 @@ class FileStore(LogStore):
 
     def _discard(self, ids: Sequence[ObjectId]) -> None:
         with self._lock.using(), self._writing():
-            self._objects.remove(ids)
+            self._objects.discard(ids)
 
     def _named(self) -> set[ObjectId]:
         """The shared objects to which spaces lead."""
