@@ -371,7 +371,8 @@ class Branch:
         """Go on from a value that is in the store."""
         went_on = self._writer.root is not None
         self._writer.accept(written)
-        self._recent.remember(written.objects)
+        if len(written.objects) > 1:  # Nobody reads a small value piece by piece.
+            self._recent.remember(written.objects)
         if went_on and self._epoch != self._head.epoch:
             # There was a collection. What only older versions hold may be gone.
             self._writer.trim()

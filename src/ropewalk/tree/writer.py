@@ -251,9 +251,10 @@ class TreeWriter:
             )
         self._since = object()
         self._root, self._part = written.root, written._part
-        self._small = not may_hold_links(written._part)
+        fresh_node = written._builder is None and bool(written._below)
+        self._small = fresh_node or not may_hold_links(written._part)
         if not written._below and written._builder is None:
-            return  # It is one node, which was there before.
+            return  # It was there before.
         self._below.update(written._below)
         self._nodes += _NODE * len(written._below)
         if self._source is None:

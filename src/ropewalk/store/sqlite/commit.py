@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Final
 
-from ropewalk.errors import MissingObjects, RefMoved
+import ormsgpack
+
+from ropewalk.errors import Corrupt, MissingObjects, RefMoved
 from ropewalk.store._decide import fenced_off
 from ropewalk.store._records import Operation
 from ropewalk.store._room import expect_room
 from ropewalk.store.log import Append, Moved
 from ropewalk.store.record import same_group
 from ropewalk.store.sqlite import packs
-from ropewalk.store.sqlite.rows import (
-    MARKS,
-    damaged_space,
-    expect_ref,
-    expect_unknown,
-    find_end,
-    insert_space,
-    mark,
-    next_number,
-)
 from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS, used_bytes
 from ropewalk.tree.objects import ObjectId
+
+MARKS: Final = 1 << 56
+"""Sums of marks are modulo this."""
 
 LOOK: Final = f"""
 SELECT spaces.number, spaces.epoch, spaces.mark, tail.key, tail.refs, refs.target, refs.sequence,
@@ -196,4 +192,65 @@ def _add_shared(
             packs.insert(db, packs.prepare([batch.shared[id] for id in absent - sent]), absent)
     db.executemany(
         "INSERT OR IGNORE INTO named VALUES (?, ?)", [(id, number) for id in sorted(batch.names)]
+    )
+
+
+# Spaces and refs.
+
+
+def mark(*row: object) -> int:
+    """The checksum of a row."""
+    return int.from_bytes(sha256(ormsgpack.packb(row)).digest()[:7], "big")
+
+
+def next_number(db: sqlite3.Connection) -> int:
+    """The number of the next new space: there are no gaps, so that one that is lost is noticed."""
+    found: int = db.execute("SELECT coalesce(max(number), 0) + 1 FROM spaces").fetchone()[0]
+    return found
+
+
+def insert_space(db: sqlite3.Connection, number: int, space: str) -> None:
+    """Add a space at its first epoch."""
+    row = (number, space, mark(space), mark(number, space))
+    db.execute("INSERT INTO spaces VALUES (?, ?, ?, 1, 0, ?)", row)
+
+
+def expect_unknown(db: sqlite3.Connection, space: str) -> None:
+    """Raise `Corrupt` if a space that is not found by its name was there under it."""
+    if db.execute("SELECT 1 FROM spaces WHERE probe = ?", (mark(space),)).fetchone():
+        raise damaged_space(space)
+
+
+def find_end(
+    db: sqlite3.Connection, number: int, key: int | None, digest: int | None
+) -> tuple[int, int]:
+    """The last record of a space, and the sum of the marks of its refs then.
+
+    `key` and `digest` are those of the last row of its tail.
+    """
+    if key is not None and digest is not None:
+        return key & LAST, digest
+    row = db.execute(
+        "SELECT key, refs FROM segments WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
+        (number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST),
+    ).fetchone()
+    return (0, 0) if row is None else (row[0] & LAST, row[1])
+
+
+def expect_ref(
+    space: str, number: int, last: int, name: str, target: object, moved: object, marked: object
+) -> None:
+    """Raise `Corrupt` unless a row of refs is as it was written, and its record is there."""
+    if type(moved) is not int or moved > last or marked != mark(number, name, target, moved):
+        raise Corrupt(
+            f"ref {name} of {space!r} is damaged, or records that it was moved by are lost. "
+            "Restore the store from a copy; other spaces are not affected."
+        )
+
+
+def damaged_space(space: str) -> Corrupt:
+    """The error for a row of spaces that is not as it was written."""
+    return Corrupt(
+        f"the row of {space!r} in the list of spaces is damaged. Restore the store from a copy; "
+        "other spaces are not affected."
     )

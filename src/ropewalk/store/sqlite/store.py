@@ -34,20 +34,23 @@ from ropewalk.store.log import Append, LogStore, Row
 from ropewalk.store.record import GROUP, Place, Record, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal
-from ropewalk.store.sqlite.commit import LOOK, append
-from ropewalk.store.sqlite.database import DATABASE, Database
-from ropewalk.store.sqlite.errors import translated
-from ropewalk.store.sqlite.rows import (
+from ropewalk.store.sqlite.commit import (
+    LOOK,
+    append,
     damaged_space,
     expect_ref,
-    expect_refs,
     expect_unknown,
     find_end,
     insert_space,
-    lease_record,
-    load,
     mark,
     next_number,
+)
+from ropewalk.store.sqlite.database import DATABASE, Database
+from ropewalk.store.sqlite.errors import translated
+from ropewalk.store.sqlite.rows import (
+    expect_refs,
+    lease_record,
+    load,
     number_of,
     prefix,
     read_lease,
