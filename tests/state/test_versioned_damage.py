@@ -34,6 +34,7 @@ def flip(store: Store, id: ObjectId) -> None:
     if isinstance(store, SqliteStore):
         sqlite.damage(store.path, id)
     else:
+        assert isinstance(store, FileStore)
         files.damage(store.path, id)
 
 
@@ -42,6 +43,7 @@ def lose(store: Store, id: ObjectId) -> None:
     if isinstance(store, SqliteStore):
         sqlite.lose(store.path, id)
     else:
+        assert isinstance(store, FileStore)
         files.lose(store.path, id)
 
 
