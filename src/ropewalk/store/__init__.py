@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from ropewalk.store._checking import Problem, Report
     from ropewalk.store._collecting import Collected, Progress
     from ropewalk.store._contents import Content, Pruned
-    from ropewalk.store._files import FileStore
+    from ropewalk.store.files import FileStore
     from ropewalk.store._key_value import KVStore
     from ropewalk.store._key_value_store import KeyValueStore
     from ropewalk.store._postgres import PostgresStore
@@ -195,7 +195,7 @@ _HOMES = {
     "CachedStore": "_cached",
     "Collected": "_collecting",
     "Content": "_contents",
-    "FileStore": "_files",
+    "FileStore": "files",
     "Migrated": "migration",
     "PostgresStore": "_postgres",
     "Problem": "_checking",
