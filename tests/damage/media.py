@@ -16,6 +16,7 @@ import redis
 from ropewalk.store import CachedStore, FileStore, PostgresStore, RedisStore, SqliteStore, Store
 from tests.damage.harm import LOG_FRAME, log_ends
 from tests.damage.sample import MOST_BYTES, fill
+from tests.store.files.contract import EagerFileStore
 from tests.store.s3_memory import MemoryBucket, MemoryS3Store
 from tests.store.sqlite.contract import EagerStore
 
@@ -322,6 +323,8 @@ def media(name: str, folder: Path, url: Callable[[str], str]) -> Medium:
             return KilledWriter(folder)
         case "files":
             return Files(FileStore, folder, lambda name: not name.startswith("lock"))
+        case "packed files":
+            return Files(EagerFileStore, folder, lambda name: not name.startswith("lock"))
         case "cache before files":
             return Files(
                 lambda path: CachedStore(FileStore(path)), folder, lambda name: len(name) == 62
@@ -343,6 +346,7 @@ MEDIA = (
     "sqlite",
     "sqlite, killed writer",
     "files",
+    "packed files",
     "cache before files",
     "bucket",
     "sqlite rows",

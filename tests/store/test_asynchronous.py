@@ -12,7 +12,7 @@ import pytest
 
 from ropewalk.store import MemoryStore, SqliteStore, Store
 from ropewalk.testing._stores._base import PATIENCE, SPACE, point, value
-from tests.store.test_files import fork
+from tests.store.files.test_store import fork
 
 
 async def look(store: Store, times: int) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from ropewalk.errors import RopewalkError
 from ropewalk.store import FileStore, SqliteStore, log, packer
-from ropewalk.store import _file_spaces as spaces
 from ropewalk.store.sqlite import database, packs
 from ropewalk.testing import Journal, RecordingFilesystem, crash_states, recording
 from ropewalk.testing._crashes._journal import Removed, Synced
@@ -37,11 +36,10 @@ VARIANTS = [
 
 @pytest.fixture(autouse=True)
 def what_is_rare_is_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints, packing and snapshots are part of many states."""
+    """Checkpoints and packing are part of many states."""
     monkeypatch.setattr(database, "CHECKPOINT_BYTES", 30 * 1024)
     monkeypatch.setattr(log, "TAIL_RECORDS", 16)
     monkeypatch.setattr(packer, "SEGMENT_RECORDS", 16)
-    monkeypatch.setattr(spaces, "_SNAPSHOT_BYTES", 5000)
 
 
 def campaign(
@@ -154,15 +152,6 @@ def test_the_campaign_finds_files_that_are_removed_too_early(
 
     with pytest.raises((AssertionError, RopewalkError)):
         campaign(SqliteStore, "relaxed", Work, 0, 200, memory_folder)
-
-
-def test_the_campaign_finds_a_relaxed_collection_that_does_not_sync_logs(
-    memory_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FileStore, "_sync_logs", lambda self: None)
-
-    with pytest.raises((AssertionError, RopewalkError)):
-        campaign(FileStore, "relaxed", Work, 1, 200, memory_folder)
 
 
 class ForgetsToSyncNewFiles(RecordingFilesystem):

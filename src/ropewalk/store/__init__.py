@@ -88,13 +88,13 @@ if TYPE_CHECKING:
     from ropewalk.store._checking import Problem, Report
     from ropewalk.store._collecting import Collected, Progress
     from ropewalk.store._contents import Content, Pruned
-    from ropewalk.store._files import FileStore
     from ropewalk.store._key_value import KVStore
     from ropewalk.store._key_value_store import KeyValueStore
     from ropewalk.store._postgres import PostgresStore
     from ropewalk.store._redis import RedisStore
     from ropewalk.store._s3 import S3Store
     from ropewalk.store._statistics import KeyStats, RefStats, SpaceStats, Stats
+    from ropewalk.store.files import FileStore
     from ropewalk.store.migration import Migrated, amigrate, migrate
     from ropewalk.store.sqlite import SqliteStore
 
@@ -195,7 +195,7 @@ _HOMES = {
     "CachedStore": "_cached",
     "Collected": "_collecting",
     "Content": "_contents",
-    "FileStore": "_files",
+    "FileStore": "files",
     "Migrated": "migration",
     "PostgresStore": "_postgres",
     "Problem": "_checking",

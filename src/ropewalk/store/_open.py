@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from os import PathLike, fspath
 from typing import Literal, TypedDict
 
 from ropewalk.errors import InvalidInput
 from ropewalk.store._contract import Store
-from ropewalk.store._file_paths import is_file_store
 from ropewalk.store._memory import MemoryStore
 
 DEFAULT_FOLDER = ".ropewalk"
@@ -97,8 +97,8 @@ def open(
         )
     if "\0" in place:
         raise InvalidInput(f"{place!r:.200} names no folder")
-    if is_file_store(place):
-        from ropewalk.store._files import FileStore
+    if os.path.isfile(os.path.join(place, "ropewalk.json")):
+        from ropewalk.store.files import FileStore
 
         return FileStore(place, **_embedded(options))
     from ropewalk.store.sqlite import SqliteStore
@@ -134,7 +134,7 @@ def _open_bucket(url: str, options: _Options) -> Store:
 def _open_files(url: str, rest: str, options: _Options) -> Store:
     from urllib.parse import unquote
 
-    from ropewalk.store._files import FileStore
+    from ropewalk.store.files import FileStore
 
     host, slash, _ = rest.partition("/")
     if "?" in rest or "#" in rest:

@@ -35,7 +35,11 @@ class Room:
                 now = {space: store.view(space).sequence for space in store.spaces()}
                 if now == self._in_vain:
                     return False
-                freed = store.gc().freed_bytes or store.gc(recent=1).freed_bytes
+                before = store._disk_bytes() or 0
+                freed = store.gc().freed_bytes
+                # What was packed takes less room, too.
+                freed = freed or max(before - (store._disk_bytes() or 0), 0)
+                freed = freed or store.gc(recent=1).freed_bytes
             except RopewalkError:
                 return False  # The caller is told that the store is full, which is true.
             self._in_vain = None if freed else now

@@ -14,7 +14,6 @@ from typing import ClassVar, Final, Literal
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, NotAllowed
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._decide import Batch
-from ropewalk.store._file_usage import folder_bytes
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._listeners import Listeners
 from ropewalk.store._records import (
@@ -63,6 +62,7 @@ from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS
 from ropewalk.store.sqlite.scratch import SqliteScratch
 from ropewalk.store.sqlite.search_index import SqliteTextIndex
 from ropewalk.store.sqlite.side import SideFile
+from ropewalk.store.usage import folder_bytes
 from ropewalk.tree.objects import ObjectId
 
 RELAXED: Final = "store.relaxed"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from hashlib import sha256
 from os import urandom
@@ -11,18 +10,15 @@ from pathlib import Path
 from ropewalk.tree.objects import ObjectId
 
 HEADER = "ropewalk.json"
-EPOCH = "epoch.json"
 OBJECTS = "objects"
-COLLECTIONS = "collections"
 SPACES = "spaces"
 NEW = "new"
 
 LOG = "log"
+STATE = "state.json"
 SPACE = "space.json"
-SNAPSHOT = "snapshot.json"
 LEASES = "leases.json"
-
-CONDEMNED = ".condemned."
+SEGMENTS = "segments"
 
 _LONGEST = 100
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
@@ -31,26 +27,15 @@ _PLAIN = re.compile(r"[a-z0-9_~-](?:[a-z0-9._~-]*[a-z0-9_~-])?")
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?")
 
 
-def is_file_store(folder: str) -> bool:
-    """Whether a folder holds a store of plain files."""
-    return os.path.isfile(os.path.join(folder, HEADER))
-
-
 def temporary(root: Path) -> Path:
     """A new name for a file that gets its real one later."""
     return root / NEW / urandom(16).hex()
 
 
 def object_path(objects: Path, id: ObjectId) -> Path:
-    """The file of a living object."""
+    """The file of a shared object."""
     name = id.hex()
     return objects / name[:2] / name[2:]
-
-
-def condemned_path(objects: Path, id: ObjectId, collection: int) -> Path:
-    """The file of an object that a collection condemned."""
-    name = id.hex()
-    return objects / name[:2] / f"{name[2:]}{CONDEMNED}{collection}"
 
 
 def space_folder(spaces: Path, space: str) -> Path:

@@ -1,4 +1,4 @@
-"""The store of plain files: the contract, its files, and what it does with threads and forks."""
+"""The store of plain files: its files, and what it does with threads, forks and limits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import warnings
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,53 +15,25 @@ import pytest
 
 import ropewalk
 from ropewalk.errors import InvalidInput, RefMoved, StoreFull
-from ropewalk.store import FileStore, Move, Store, ref_name, space_name
-from ropewalk.store import _file_objects as objects
-from ropewalk.store import _file_spaces as spaces
-from ropewalk.store._file_paths import OBJECTS, condemned_path, folder_name, object_path
-from ropewalk.store._file_usage import folder_bytes
+from ropewalk.history import History
+from ropewalk.store import FileStore, Move, ref_name, space_name
 from ropewalk.store._filesystem import Filesystem
-from ropewalk.testing import ObjectStoreContract
-from ropewalk.testing._stores._base import (
-    MAIN,
-    SPACE,
-    Opener,
-    growing,
-    in_threads,
-    noise,
-    point,
-    value,
-)
-from ropewalk.tree import ObjectId
-
-
-class FileContract(ObjectStoreContract):
-    def damage(self, store: Store, id: ObjectId) -> bool:
-        assert isinstance(store, FileStore)
-        path = object_path(store.path / OBJECTS, id)
-        changed = bytearray(path.read_bytes())
-        changed[-1] ^= 1
-        path.write_bytes(changed)
-        return True
-
-
-class TestFileStore(FileContract):
-    @pytest.fixture
-    def open_store(self, tmp_path: Path) -> Opener:
-        return lambda clock: FileStore(tmp_path / "store", clock=clock)
-
-
-class TestRelaxedFileStoreWithManySnapshots(FileContract):
-    @pytest.fixture
-    def open_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
-        monkeypatch.setattr(spaces, "_SNAPSHOT_BYTES", 0)
-        return lambda clock: FileStore(tmp_path / "store", durability="relaxed", clock=clock)
+from ropewalk.store.files.paths import folder_name
+from ropewalk.store.usage import folder_bytes
+from ropewalk.testing._stores._base import MAIN, SPACE, in_threads, noise, point, read, value
+from ropewalk.tree import Kind, Object, make_object
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[FileStore]:
     with FileStore(tmp_path / "store") as opened:
         yield opened
+
+
+def large(size: int, seed: int = 0) -> Object:
+    """A chunk that is shared, and so has a file of its own."""
+    assert size >= 32 * 1024
+    return make_object(Kind.CHUNK, noise(size, seed))
 
 
 def files(folder: Path) -> list[str]:
@@ -125,60 +98,51 @@ def test_durability_is_a_word_that_exists(tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_folder_can_be_looked_at(store: FileStore) -> None:
-    one = value("one")
-    point(store, one)
+    one, text = value("one"), large(40_000)
+    moves = [Move(MAIN, None, one.id), Move(ref_name("branch", "text"), None, text.id)]
+    store.commit(SPACE, [one, text], moves=moves, operation={"by": "me"})
     store.acquire(SPACE, ref_name("lease", "x"), "me", 10.0)
     store.close()
 
     assert files(store.path) == [
-        "epoch.json", "lock", "lock.turn",
-        f"objects/{one.id.hex()[:2]}/{one.id.hex()[2:]}", "ropewalk.json",
+        "lock", "lock.turn", f"objects/{text.id.hex()[:2]}/{text.id.hex()[2:]}", "ropewalk.json",
         "spaces/test/one/leases.json", "spaces/test/one/log", "spaces/test/one/space.json",
     ]  # fmt: skip
     lines = (store.path / "spaces" / "test" / "one" / "log").read_text("utf-8").splitlines()
-    start, operation, witness = map(json.loads, lines)
+    start, record, witness = map(json.loads, lines)
     assert start["space"] == SPACE
-    assert operation["moves"] == [[MAIN, None, one.id.hex()]]
+    assert record["moves"][0] == [MAIN, None, one.id.hex()]
+    assert record["names"] == [text.id.hex()]
+    assert record["operation"] == {"by": "me"}
+    assert len(b64decode(record["frame"])) == record["length"]
     assert witness == {"synced": 1}
 
 
 def test_a_copy_of_the_folder_is_the_store(store: FileStore, tmp_path: Path) -> None:
+    text = large(40_000)
     point(store, value("one"))
+    store.commit(SPACE, [text])
     shutil.copytree(store.path, tmp_path / "copy")
-    for name in ("collections", "new"):  # As a tool does that leaves out empty folders.
-        shutil.rmtree(tmp_path / "copy" / name)
+    shutil.rmtree(tmp_path / "copy" / "new")  # As a tool does that leaves out empty folders.
 
     with FileStore(tmp_path / "copy") as copy:
-        assert copy.read([value("one").id]) == [value("one")]
         assert copy.header == store.header
-        point(copy, value("two"), expected=value("one").id)
-        assert copy.condemn([value("one").id]) == [value("one").id]
+        assert read(copy, [value("one").id, text.id]) == [value("one"), text]
+        copy.commit(SPACE, [large(40_000, 2)])
+        assert copy.gc(recent=0).freed == 2
+        assert copy.check().ok
 
 
-def test_many_may_make_one_store_at_once(tmp_path: Path) -> None:
-    opened: list[FileStore] = []
-    in_threads(6, lambda number: opened.append(FileStore(tmp_path / "store")))
-
-    assert len({store.header.store_id for store in opened}) == 1
-    for store in opened:
-        store.commit(SPACE)
-    assert opened[0].view(SPACE).sequence == 6
-    for store in opened:
-        store.close()
-
-
-def test_closing_waits_for_a_commit_that_was_begun(
-    store: FileStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_waits_for_a_commit_that_was_begun(tmp_path: Path) -> None:
     inside, go_on, closed = threading.Event(), threading.Event(), threading.Event()
-    stage = store._objects.stage
 
-    def slow(frames: object) -> dict[ObjectId, Path]:
-        inside.set()
-        go_on.wait(30)
-        return stage(frames)  # type: ignore[arg-type]
+    class Slow(Filesystem):
+        def append(self, path: Path, data: bytes, *, sync: bool) -> None:
+            inside.set()
+            go_on.wait(30)
+            super().append(path, data, sync=sync)
 
-    monkeypatch.setattr(store._objects, "stage", slow)
+    store = type("Tested", (FileStore,), {"_disk": Slow()})(tmp_path / "store")
     writer = threading.Thread(target=point, args=(store, value("one")))
     writer.start()
     inside.wait(30)
@@ -196,6 +160,18 @@ def test_closing_waits_for_a_commit_that_was_begun(
 
     with FileStore(store.path) as again:
         assert again.ref(SPACE, MAIN) == (MAIN, value("one").id, 1)
+
+
+def test_many_may_make_one_store_at_once(tmp_path: Path) -> None:
+    opened: list[FileStore] = []
+    in_threads(6, lambda number: opened.append(FileStore(tmp_path / "store")))
+
+    assert len({store.header.store_id for store in opened}) == 1
+    for store in opened:
+        store.commit(SPACE)
+    assert opened[0].view(SPACE).sequence == 6
+    for store in opened:
+        store.close()
 
 
 # Names.
@@ -223,49 +199,7 @@ def test_a_space_of_the_longest_name_is_found(store: FileStore) -> None:
         assert again.view(space).sequence == 1
 
 
-# Logs and snapshots.
-
-
-def test_a_new_process_reads_a_snapshot_and_what_is_behind_it(
-    store: FileStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spaces, "_SNAPSHOT_BYTES", 20_000)
-    names = [ref_name("branch", str(number)) for number in range(7)]
-    before: dict[str, ObjectId | None] = dict.fromkeys(names)
-    for step in range(300):
-        name, one = names[step % 7], value(f"step {step}")
-        move = Move(name, before[name], one.id)
-        store.commit(SPACE, [one], moves=[move], operation={"turn": step}, write_id=f"w{step}")
-        before[name] = one.id
-    log = store.path / "spaces" / "test" / "one" / "log"
-    assert (log.parent / "snapshot.json").is_file()
-
-    with FileStore(store.path) as again:
-        with again._log.looking(SPACE) as state:
-            assert 0 < state.snapshot_end < state.end
-        assert again.view(SPACE) == store.view(SPACE)
-        assert [one.metadata["turn"] for one in again.operations(SPACE, 100, 130)] == list(
-            range(100, 230)
-        )
-        last = value("step 299")
-        move = Move(names[299 % 7], value("step 292").id, last.id)
-        repeated = again.commit(
-            SPACE, [last], moves=[move], operation={"turn": 299}, write_id="w299"
-        )
-        assert repeated.sequence == 300
-
-
-def test_a_garbage_snapshot_is_passed_over(
-    store: FileStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spaces, "_SNAPSHOT_BYTES", 0)
-    for number in range(3):
-        store.commit(SPACE, operation={"number": number})
-    snapshot = store.path / "spaces" / "test" / "one" / "snapshot.json"
-    snapshot.write_bytes(noise(100))
-
-    with FileStore(store.path) as again:
-        assert again.commit(SPACE).sequence == 4
+# Logs.
 
 
 def test_metadata_comes_back_as_it_was(store: FileStore) -> None:
@@ -320,7 +254,7 @@ def test_readers_do_not_wait_for_a_writer(store: FileStore) -> None:
     point(store, value("one"))
     with FileStore(store.path) as other, other._writing():
         assert store.refs(SPACE)[0].target == value("one").id
-        assert store.read([value("one").id]) == [value("one")]
+        assert read(store, [value("one").id]) == [value("one")]
         assert len(store.operations(SPACE)) == 1
 
 
@@ -341,15 +275,17 @@ def test_a_lock_file_that_was_removed_is_made_anew(store: FileStore) -> None:
     assert store.commit(SPACE).sequence == 2
 
 
-# Objects and collection.
+# Shared objects and collection.
 
 
 def test_a_commit_that_changes_nothing_leaves_no_file(store: FileStore) -> None:
     point(store, value("one"))
     before = files(store.path)
 
-    with pytest.raises(RefMoved):
-        point(store, value("two"))
+    for write_id in (None, "mine"):
+        move = Move(MAIN, None, value("two").id)
+        with pytest.raises(RefMoved):
+            store.commit(SPACE, [value("two"), large(40_000)], moves=[move], write_id=write_id)
 
     assert files(store.path) == before
 
@@ -357,19 +293,17 @@ def test_a_commit_that_changes_nothing_leaves_no_file(store: FileStore) -> None:
 def test_a_writer_that_slept_until_its_file_was_removed_loses_nothing(
     store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = store._objects.stage
+    held, text = store._lock.held, large(40_000)
 
-    def lost(frames: object) -> dict[ObjectId, Path]:
-        staged = stage(frames)  # type: ignore[arg-type]
-        monkeypatch.setattr(store._objects, "stage", stage)
-        for path in staged.values():
+    def late() -> object:
+        for path in (store.path / "new").iterdir():
             path.unlink()
-        return staged
+        return held()
 
-    monkeypatch.setattr(store._objects, "stage", lost)
-    point(store, value("one"))
+    monkeypatch.setattr(store._lock, "held", late)
+    store.commit(SPACE, [text])
 
-    assert store.read([value("one").id]) == [value("one")]
+    assert store.read([text.id]) == [text]
 
 
 def test_only_old_temporary_files_are_removed(store: FileStore) -> None:
@@ -378,81 +312,12 @@ def test_only_old_temporary_files_are_removed(store: FileStore) -> None:
         path.write_bytes(b"left by somebody who was killed")
     os.utime(old, (1, 1))
 
-    store.delete([])
+    store.gc()
 
     assert files(store.path / "new") == ["fresh"]
 
 
-def test_a_large_collection_goes_in_portions(
-    store: FileStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ropewalk.store._files._CHANGED_AT_A_TIME", 7)
-    many = [value(f"number {number}") for number in range(30)]
-    store.commit(SPACE, many)
-    ids = [one.id for one in many]
-
-    assert store.condemn(ids) == ids
-    store.revive(ids[:10])
-    assert store.delete(ids) == ids[10:]
-
-    assert {one.id for one in store.scan()} == set(ids[:10])
-    assert files(store.path / "collections") == []
-
-
-def test_what_stands_beside_a_living_object_is_not_the_object(store: FileStore) -> None:
-    one = value(noise(300))
-    store.commit(SPACE, [one])
-    stale = condemned_path(store.path / OBJECTS, one.id, 7)
-    stale.write_bytes(b"what a power loss left")
-    (store.path / "collections" / "7").touch()
-
-    assert store.read([one.id]) == [one]
-    assert store.missing([one.id]) == []
-    assert [stored.condemned for stored in store.scan()] == [False]
-    assert store.delete([one.id], collection=7) == []
-    assert store.read([one.id]) == [one]
-    assert not stale.exists()
-
-
-def test_an_older_mark_does_not_come_back(store: FileStore) -> None:
-    one = value(noise(300))
-    store.commit(SPACE, [one])
-    stale = condemned_path(store.path / OBJECTS, one.id, 3)
-    stale.write_bytes(b"what a power loss left")
-    (store.path / "collections" / "3").touch()
-
-    assert store.condemn([one.id], collection=7) == [one.id]
-
-    assert store.read([one.id]) == [one]
-    assert store.delete([one.id], collection=7) == [one.id]
-    assert list(store.scan()) == []
-    assert files(store.path / "objects") == []
-
-
-def test_a_chain_is_deleted_from_its_end(store: FileStore) -> None:
-    versions = growing(6)
-    for version in versions:
-        store.commit(SPACE, [version])
-    depths = {one: store._presence([one.id])[one.id].depth for one in versions}
-    removed: list[Path] = []
-
-    class Watching(Filesystem):
-        def remove(self, path: Path) -> None:
-            removed.append(path)
-            super().remove(path)
-
-    store._objects._disk = Watching()
-    ids = [one.id for one in versions]
-    store.condemn(ids)
-    store.delete(ids)
-
-    order = [condemned_path(store.path / OBJECTS, one.id, 1) for one in versions]
-    assert [depths[versions[order.index(path)]] for path in removed if path in order] == sorted(
-        depths.values(), reverse=True
-    )
-
-
-def test_many_objects_are_written_on_several_threads(store: FileStore) -> None:
+def test_many_objects_are_written_on_several_threads(tmp_path: Path) -> None:
     used: set[int] = set()
 
     class Watching(Filesystem):
@@ -460,11 +325,38 @@ def test_many_objects_are_written_on_several_threads(store: FileStore) -> None:
             used.add(threading.get_ident())
             super().create(path, data, sync=sync)
 
-    store._objects._disk = Watching()
-    store.commit(SPACE, [value(noise(100, seed)) for seed in range(64)])
+    with type("Tested", (FileStore,), {"_disk": Watching()})(tmp_path / "store") as store:
+        store.commit(SPACE, [value(noise(100, seed)) for seed in range(64)], share=True)
 
-    assert len(used) > 1
-    assert len(used) <= objects._SYNCED_AT_ONCE
+    assert 2 < len(used) <= 5
+
+
+def test_what_one_space_still_names_is_kept(store: FileStore) -> None:
+    text, other = large(40_000), space_name("test", "two")
+    for space in (SPACE, other):
+        store.commit(space, [text], moves=[Move(MAIN, None, text.id)])
+    store.commit(SPACE, moves=[Move(MAIN, text.id, None)])
+
+    assert store.gc(recent=0).freed == 0
+    assert store.read([text.id]) == [text]
+    store.commit(other, moves=[Move(MAIN, text.id, None)])
+    assert store.gc(recent=0).freed == 1
+    assert files(store.path / "objects") == []
+
+
+def test_what_came_after_a_collection_looked_keeps_what_it_leads_to(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    History(store, SPACE).open().commit({"text": noise(100_000).hex()})
+    scan = store._scan_shared
+    monkeypatch.setattr(
+        store, "_scan_shared", lambda: (one for one in scan() if one.kind == Kind.CHUNK)
+    )
+    assert len(list(store._scan_shared())) > 1
+
+    assert store.gc(recent=0).freed == 0
+
+    assert store.check(read_data=True).ok
 
 
 # Limits.
@@ -473,28 +365,30 @@ def test_many_objects_are_written_on_several_threads(store: FileStore) -> None:
 def test_a_store_keeps_within_its_limit(tmp_path: Path) -> None:
     limit = 100_000
     with FileStore(tmp_path / "store", size_limit=limit) as store:
-        kept = value(noise(60_000, 1))
+        kept = large(60_000, 1)
         point(store, kept)
-        before = files(store.path)
+        before = files(store.path / "objects"), store.operations(SPACE)
 
         with pytest.raises(StoreFull, match="size_limit of 100000"):
-            store.commit(SPACE, [value(noise(60_000, 2))])
+            store.commit(SPACE, [large(60_000, 2)])
 
-        assert files(store.path) == before
+        assert (files(store.path / "objects"), store.operations(SPACE)) == before
+        assert files(store.path / "new") == []
         assert store.read([kept.id]) == [kept]
         assert store.commit(SPACE, [value("small")]).sequence == 2
-        store.delete(store.condemn([kept.id]))
-        assert store.commit(SPACE, [value(noise(60_000, 2))]).sequence == 3
+        store.commit(SPACE, moves=[Move(MAIN, kept.id, None)])
+        store.gc(recent=0)
+        assert store.commit(SPACE, [large(60_000, 2)]).sequence == 4
         assert folder_bytes(store.path) <= limit
 
 
 def test_what_others_wrote_counts_before_a_commit_is_refused(tmp_path: Path) -> None:
     limited = FileStore(tmp_path / "store", size_limit=100_000)
-    point(limited, value(noise(60_000, 1)))
+    limited.commit(SPACE, [large(60_000, 1)])
     with FileStore(tmp_path / "store") as other:
-        other.delete(other.condemn([value(noise(60_000, 1)).id]))
+        other.gc(recent=0)
 
-    limited.commit(SPACE, [value(noise(60_000, 2))])
+    limited.commit(SPACE, [large(60_000, 2)])
 
     assert folder_bytes(limited.path) < 100_000
     limited.close()

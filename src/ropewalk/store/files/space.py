@@ -1,0 +1,400 @@
+"""What the files of a space come to: its refs, its last record, and where records are.
+
+A space follows its log: it reads only what was appended since it last looked. `state.json` says
+up to where the log is packed, what the refs were then, and which file the tail is; it is swapped
+as a whole. Beside it are three files to which there is only added, of which as much counts as
+`state.json` says:
+
+    catalog   a line for each segment: its first and last record, its file, a crc32 of its head
+    lookup    24 bytes for each commit and each key of a packed record: what it is (1 byte, 0 or
+              the length of the key), 16 bytes of it, the record (7 bytes). Without it, what it
+              finds is looked for in all records.
+    names     a line for each shared object that packed records lead to
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from errno import ENOENT
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from ropewalk.errors import Corrupt, FormatError
+from ropewalk.store._records import Ref
+from ropewalk.store.files import documents, entry
+from ropewalk.store.files.documents import Extent
+from ropewalk.store.files.entry import Broken, Entry
+from ropewalk.store.files.paths import HEADER, LOG, SEGMENTS, SPACE, STATE
+from ropewalk.store.log import Row
+from ropewalk.store.segment import Packed
+from ropewalk.tree.objects import ObjectId
+
+_LOOKS: Final = 3  # A writer may cut a torn end, or a packer swap the log, while it is read.
+_KEPT: Final = 1 << 20  # Files of at most so many bytes are kept in memory.
+_SEQUENCE: Final = 7
+_NAME: Final = 16
+_INDEX_ROW: Final = 1 + _NAME + _SEQUENCE
+_CATALOG_ROW: Final = 12 + 1 + 12 + 1 + 16 + 1 + 8 + 1
+
+_Signature = tuple[int, int, int, int] | None
+_NOT_LOOKED: Final = (-1, -1, -1, -1)
+
+
+class Listed(NamedTuple):
+    """A segment, as the catalog lists it."""
+
+    first: int
+    last: int
+    name: str
+    crc: int
+
+    @property
+    def file(self) -> str:
+        """Its file, in the folder of the space."""
+        return f"{SEGMENTS}/{self.first}-{self.last}.{self.name}"
+
+
+class Tail(NamedTuple):
+    """Where the next record of a space goes."""
+
+    name: str
+    packing: documents.Packing
+    log: Path
+    sequence: int
+    synced: int
+    """The last record that is known to be durable."""
+    end: int
+    """Where the sound part of the log ends."""
+    size: int
+    """How long the log is; more than `end` if its end is torn."""
+
+
+class Space:
+    """One space, as far as its files were read. For one thread at a time: hold its `lock`."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.lock = threading.Lock()
+        self._state = folder / STATE
+        self.forget()
+
+    def forget(self) -> None:
+        """Read everything anew at the next look."""
+        self._signature: tuple[_Signature, _Signature] = _NOT_LOOKED, _NOT_LOOKED
+        self._contents: dict[Extent, bytes] = {}
+        self._begin(documents.unpacked(LOG))
+
+    def _begin(self, packing: documents.Packing) -> None:
+        self.packing = packing
+        self.log = self.folder / packing.log
+        self.refs = {ref.name: ref for ref in packing.refs}
+        self.sequence = packing.packed
+        self.synced = packing.packed
+        """The last record that is known to be durable."""
+        self.entries: list[Entry] = []
+        """Those in the tail."""
+        self.end = 0
+        """Where the sound part of the log ends."""
+        self.size = 0
+        """How long the log was; more than `end` if its end is torn."""
+        self._last = (0, b"")
+
+    # Following.
+
+    def refresh(self) -> None:
+        """Read what changed; `Corrupt` if the files are not what they were."""
+        for look in range(_LOOKS):
+            stated, logged = _sign(self._state), _sign(self.log)
+            if (stated, logged) == self._signature:
+                return
+            try:
+                if stated != self._signature[0]:
+                    self._restart(stated)
+                    logged = _sign(self.log)
+                if logged is None:
+                    self._expect_nothing()
+                else:
+                    self._follow()
+            except (Broken, FileNotFoundError) as error:
+                if isinstance(error, FileNotFoundError):
+                    self._expect_store()
+                log = self.log
+                self.forget()
+                if look + 1 == _LOOKS:
+                    raise damaged(log, getattr(error, "place", 0)) from error
+            except FormatError:
+                self.forget()
+                raise
+            else:
+                self._signature = stated, logged
+                return
+
+    def _restart(self, stated: _Signature) -> None:
+        known = self.packing.generation
+        if stated is not None:
+            self._begin(documents.read_packing(self._state, self.name))
+        elif known:
+            self._expect_store()
+            raise Broken(0)
+        else:
+            self._begin(documents.unpacked(LOG))
+
+    def _expect_store(self) -> None:
+        root = self.folder.parents[2]
+        if not (root / HEADER).exists():
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(root))  # All of it is away.
+
+    def _expect_nothing(self) -> None:
+        """There is no log: so there never was one."""
+        if self.sequence:
+            self._expect_store()
+        if self.sequence or self.packing.generation:
+            raise Broken(0)
+        self._expect_none_synced()
+        if any(name.startswith(f"{LOG}.") for name in _listed(self.folder)):
+            raise Broken(0)  # One that followed upon it.
+
+    def _expect_none_synced(self) -> None:
+        """A log in which nothing is sound has a torn end, unless it was synced before."""
+        if self.packing.generation or (self.folder / SPACE).exists():
+            raise Broken(0)
+
+    def _follow(self) -> None:
+        place, last = self._last
+        with open(self.log, "rb", buffering=0) as file:
+            file.seek(place)
+            data = file.read()
+        self.size = place + len(data)
+        if not data.startswith(last):
+            raise Broken(place)
+        begin = len(last)
+        if self.end == 0:
+            begin = self._read_start(data)
+            if begin == 0:
+                return
+            self.end = begin
+        found = entry.read_lines(data[begin:], place + begin, self.sequence)
+        for one in found.entries:
+            self._add(one)
+        if found.entries:
+            line = found.entries[-1]
+            self._last = (line.start, data[line.start - place : line.end - place])
+        self.synced = max(self.synced, found.synced)
+        self.end = max(self.end, found.end)
+
+    def _read_start(self, data: bytes) -> int:
+        first = data.find(b"\n") + 1
+        if entry.unseal(data[:first]) is None:
+            entry.read_lines(data, 0, 0)  # Broken, unless all of it is torn.
+            self._expect_none_synced()
+            return 0
+        entry.read_start(data[:first], self.name, self.packing.packed)
+        self._last = (0, data[:first])
+        return first
+
+    def _add(self, one: Entry) -> None:
+        self.sequence = one.sequence
+        self.entries.append(one)
+        move_refs(self.refs, one)
+
+    # The tail.
+
+    def tail(self) -> Tail:
+        """Where the next record goes."""
+        return Tail(
+            self.name, self.packing, self.log, self.sequence, self.synced, self.end, self.size
+        )
+
+    def rows(self, first: int, last: int) -> list[Row]:
+        """Records of the tail."""
+        before = self.packing.packed
+        some = self.entries[max(first - before - 1, 0) : max(last - before, 0)]
+        if not some:
+            return []
+        begin = some[0].start
+        data = self._read_log(begin, some[-1].end)
+        return [entry.read_row(data[one.start - begin : one.end - begin], one) for one in some]
+
+    def lines_after(self, sequence: int) -> bytes:
+        """The lines of records behind a number."""
+        some = self.entries[sequence - self.packing.packed :]
+        lines = [self._read_log(one.start, one.end) for one in some]
+        for one, line in zip(some, lines, strict=True):
+            entry.read_row(line, one)
+        return b"".join(lines)
+
+    def refs_at(self, sequence: int) -> tuple[Ref, ...]:
+        """What the refs were after a record of the tail."""
+        refs = {ref.name: ref for ref in self.packing.refs}
+        for one in self.entries[: sequence - self.packing.packed]:
+            move_refs(refs, one)
+        return tuple(sorted(refs.values()))
+
+    def _read_log(self, start: int, end: int) -> bytes:
+        with open(self.log, "rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(end - start)
+
+    # What is packed.
+
+    def read(self, extent: Extent) -> bytes:
+        """What counts of a file; `FormatError` if it is not as it was written."""
+        if not extent.size:
+            return b""
+        found = self._contents.get(extent)
+        if found is None:
+            path = self.folder / extent.file
+            with open(path, "rb", buffering=0) as file:
+                found = file.read(extent.size)
+            if len(found) != extent.size or crc32(found) != extent.crc:
+                raise documents.damaged(path)
+            if extent.size <= _KEPT:
+                for known in [one for one in self._contents if one.file == extent.file]:
+                    del self._contents[known]
+                self._contents[extent] = found
+        return found
+
+    def segments(self) -> list[Listed]:
+        """All segments, in order."""
+        rows = self.read(self.packing.segments)
+        return [_listed_at(rows, at) for at in range(0, len(rows), _CATALOG_ROW)]
+
+    def segment(self, sequence: int) -> Packed | None:
+        """The segment that holds a record."""
+        if sequence > self.packing.packed:
+            return None
+        rows = self.read(self.packing.segments)
+        count = len(rows) // _CATALOG_ROW
+        at = bisect_left(
+            range(count), sequence, key=lambda at: _listed_at(rows, at * _CATALOG_ROW).last
+        )
+        if at == count:
+            return None
+        return read_segment(self.folder, self.name, _listed_at(rows, at * _CATALOG_ROW))
+
+    def indexed(self, names: Iterable[bytes]) -> list[list[int]]:
+        """The packed records that bring commits or have keys: see `commit_name`, `key_name`.
+
+        There may be others among them. Raises `FormatError` if `lookup` is damaged.
+        """
+        rows = self.read(self.packing.lookup)
+        return [[one for one in _find(rows, name) if one <= self.packing.packed] for name in names]
+
+    def packed_names(self) -> set[ObjectId]:
+        """Shared objects that are noted of packed records."""
+        rows = self.read(self.packing.names)
+        return {bytes.fromhex(one) for one in rows.decode("ascii").split()}
+
+    def names(self) -> set[ObjectId]:
+        """Shared objects to which the space leads, as far as is noted."""
+        return self.packed_names().union(*[one.names for one in self.entries])
+
+
+def move_refs(refs: dict[str, Ref], one: Entry) -> None:
+    """Move refs as a record does."""
+    for name, _, target in one.moves:
+        if target is None:
+            refs.pop(name, None)
+        else:
+            refs[name] = Ref(name, target, one.sequence)
+
+
+# Segments.
+
+
+def encode_segment(space: str, packed: Packed) -> bytes:
+    """The file of a segment: a line that says what it is, its head, and its blocks."""
+    said = {
+        "space": space, "first": packed.first, "last": packed.last,
+        "head": len(packed.head), "data": len(packed.data),
+    }  # fmt: skip
+    return entry.seal(said) + packed.head + packed.data
+
+
+def read_segment(folder: Path, space: str, listed: Listed) -> Packed:
+    """A segment from its file; `FormatError` if it is another."""
+    path = folder / listed.file
+    data = path.read_bytes()
+    start = data.find(b"\n") + 1
+    match entry.unseal(data[:start]):
+        case {"space": str(name), "first": int(first), "last": int(last), "head": int(size)} if (
+            name,
+            first,
+            last,
+        ) == (space, listed.first, listed.last):
+            head = data[start : start + size]
+            if crc32(head) == listed.crc:
+                return Packed(first, last, head, data[start + size :])
+    raise documents.damaged(path)
+
+
+def catalog_row(listed: Listed) -> bytes:
+    """A segment as the catalog lists it."""
+    return b"%012d %012d %s %08x\n" % (
+        listed.first, listed.last, listed.name.encode(), listed.crc,
+    )  # fmt: skip
+
+
+def _listed_at(rows: bytes, at: int) -> Listed:
+    first, last, name, crc = rows[at : at + _CATALOG_ROW].split()
+    return Listed(int(first), int(last), name.decode(), int(crc, 16))
+
+
+# What records are looked up by.
+
+
+def commit_name(id: ObjectId) -> bytes:
+    """What a commit is found by."""
+    return b"\0" + id[:_NAME]
+
+
+def key_name(key: bytes) -> bytes:
+    """What the key of an operation is found by."""
+    return bytes((len(key),)) + key.ljust(_NAME, b"\0")
+
+
+def index_row(name: bytes, sequence: int) -> bytes:
+    """That a record brings this."""
+    return name + sequence.to_bytes(_SEQUENCE, "big")
+
+
+def _find(rows: bytes, name: bytes) -> list[int]:
+    found: list[int] = []
+    at = rows.find(name)
+    while at >= 0:
+        if at % _INDEX_ROW == 0:
+            found.append(int.from_bytes(rows[at + len(name) : at + _INDEX_ROW], "big"))
+        at = rows.find(name, at + 1)
+    return found
+
+
+def names_rows(ids: Iterable[ObjectId]) -> bytes:
+    """Shared objects as they are noted."""
+    return b"".join([b"%s\n" % id.hex().encode() for id in sorted(ids)])
+
+
+def _sign(path: Path) -> _Signature:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _listed(folder: Path) -> Sequence[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def damaged(path: Path, place: int) -> Corrupt:
+    """What is said of a log that lost something."""
+    return Corrupt(
+        f"the log {path} is damaged from byte {place} on: operations that were acknowledged are "
+        "missing. Restore the file from a copy; other spaces are not affected."
+    )

@@ -1,0 +1,400 @@
+"""Spaces as folders: each with a log, segments, what it is without them, and its leases."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from os import urandom
+from pathlib import Path
+from typing import Final, TypeVar
+from zlib import crc32
+
+from ropewalk.errors import FormatError, Unavailable
+from ropewalk.store._filesystem import Filesystem
+from ropewalk.store._records import Durability
+from ropewalk.store.files import documents, entry
+from ropewalk.store.files.documents import Extent, Packing, replace_file
+from ropewalk.store.files.paths import (
+    LEASES,
+    LOG,
+    SEGMENTS,
+    SPACE,
+    SPACES,
+    STATE,
+    plain_space,
+    space_folder,
+)
+from ropewalk.store.files.space import (
+    Listed,
+    Space,
+    Tail,
+    catalog_row,
+    commit_name,
+    damaged,
+    encode_segment,
+    index_row,
+    key_name,
+    names_rows,
+)
+from ropewalk.store.log import Append
+from ropewalk.store.record import GROUP, Place, sequence_of
+from ropewalk.store.segment import Packed
+from ropewalk.tree.objects import ObjectId
+
+T = TypeVar("T")
+
+_SPACES: Final = 256  # That are kept in memory.
+_LOOKS: Final = 3
+_FIRST_LINES: Final = 512 * 1024
+_FORGOTTEN: Final = 3600.0  # Seconds after which a file that nothing names is nobody's.
+
+
+class Spaces:
+    """The spaces of one store. What changes them needs the right to write."""
+
+    def __init__(self, root: Path, disk: Filesystem, durability: Durability) -> None:
+        self._root, self._disk, self._durability = root, disk, durability
+        self._folder = root / SPACES
+        self._processes: dict[int, _Known] = {}
+        self._unsynced: set[str] = set()
+
+    # Reading. Needs no right, and waits for nobody who writes.
+
+    @contextmanager
+    def looking(self, name: str) -> Iterator[Space]:
+        """A space as it is now."""
+        space = self._here().get(name, self._folder)
+        with space.lock:
+            space.refresh()
+            yield space
+
+    def ask(self, name: str, question: Callable[[Space], T]) -> T:
+        """What a space says; it is read anew if its files are changed meanwhile."""
+        for look in range(_LOOKS):
+            with self.looking(name) as space:
+                try:
+                    return question(space)
+                except (entry.Broken, FileNotFoundError, FormatError) as error:
+                    space.forget()
+                    if look + 1 < _LOOKS:
+                        continue
+                    if isinstance(error, FormatError):
+                        raise
+                    if isinstance(error, entry.Broken):
+                        raise damaged(space.log, error.place) from error
+                    raise documents.damaged(Path(str(error.filename))) from error
+        raise AssertionError
+
+    def names(self, prefix: str) -> list[str]:
+        """The spaces that have operations."""
+        files = (path for name in (LOG, SPACE, STATE) for path in self._folder.glob(f"*/*/{name}"))
+        found = [_name_of(folder) for folder in {path.parent for path in files}]
+        return sorted({name for name in found if name is not None and name.startswith(prefix)})
+
+    def leases(self, name: str) -> documents.Leases:
+        """The leases of a space."""
+        return documents.read_leases(space_folder(self._folder, name) / LEASES, name)
+
+    def examine(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with leases, and with what is noted of packed records."""
+        for path in sorted(self._folder.glob(f"*/*/{LEASES}")):
+            try:
+                documents.read_leases(path)
+            except FormatError as error:
+                yield str(path), str(error)
+        for name in self.names(""):
+            for look in (lambda space: space.indexed(()), lambda space: space.names()):
+                try:
+                    self.ask(name, look)
+                except FormatError as error:
+                    yield name, str(error)
+
+    def _here(self) -> _Known:
+        pid = os.getpid()
+        return self._processes.get(pid) or self._processes.setdefault(pid, _Known())
+
+    # Appending.
+
+    def append(self, tail: Tail, append: Append, dictionary: int | None, frame: bytes) -> int:
+        """Add a record to a log: the moment at which a commit happens. The bytes of its line."""
+        name, packing, path, end = tail.name, tail.packing, tail.log, tail.end
+        sequence = tail.sequence + 1
+        if tail.size > end:
+            self._disk.truncate(path, end)
+        full = self._durability == "full"
+        if end == 0:
+            self._make_folders(path.parent)
+        elif full and tail.synced < tail.sequence:
+            # Nothing durable may stand behind what is not.
+            self.sync(name)
+        line = entry.encode_line(
+            append, sequence, packing.epoch, dictionary, frame, self._durability
+        )
+        data = line if end else entry.encode_start(name, packing.packed) + line
+        try:
+            self._disk.append(path, data, sync=full)
+            if full and end == 0:
+                self._sync_names(path.parent)
+        except OSError as error:
+            self._take_back(path, end, error)
+            raise
+        if full:
+            self._witness(path, name, sequence, begins=end == 0)
+        else:
+            self._unsynced.add(name)
+        return len(line)
+
+    def sync(self, name: str) -> None:
+        """Make durable what a log says, and its name."""
+        with self.looking(name) as space:
+            path = space.log
+        if path.exists():
+            self._disk.append(path, b"", sync=True)
+        if path.parent.is_dir():
+            self._sync_names(path.parent)
+
+    def sync_relaxed(self) -> None:
+        """Make durable what this store object wrote without syncing it."""
+        for name in sorted(self._unsynced):
+            self.sync(name)
+            with self.looking(name) as space:
+                path, sequence, sound = space.log, space.sequence, space.size == space.end
+                known = space.synced
+            if sound and known < sequence:
+                self._witness(path, name, sequence, begins=not (path.parent / SPACE).exists())
+        self._unsynced.clear()
+
+    def _take_back(self, path: Path, end: int, error: OSError) -> None:
+        """Cut off what a failed append left, so that it has not happened."""
+        try:
+            if path.exists():
+                self._disk.truncate(path, end)
+        except OSError:
+            raise Unavailable(
+                f"{path} could not be written ({error.strerror}), and not be cut either. The "
+                "commit may have happened: send it again with the same write id."
+            ) from error
+
+    def _witness(self, path: Path, name: str, sequence: int, *, begins: bool) -> None:
+        """Note what is durable: in the log, and of a log that begins also beside it."""
+        # It only helps to tell damage from a power loss.
+        with suppress(OSError):
+            self._disk.append(path, entry.encode_witness(sequence), sync=False)
+            if begins:
+                self._disk.append(path.parent / SPACE, entry.encode_start(name, 0), sync=False)
+
+    def write_leases(self, name: str, leases: documents.Leases, *, sync: bool) -> None:
+        """Put leases in the place of those before."""
+        path = space_folder(self._folder, name) / LEASES
+        fresh = not path.exists()
+        if fresh:
+            self._make_folders(path.parent)
+        data = documents.encode_leases(name, leases)
+        replace_file(self._disk, self._root, path, data, sync=sync and not fresh)
+        if fresh:
+            self._sync_names(path.parent)
+
+    def _make_folders(self, folder: Path) -> None:
+        if not folder.is_dir():
+            for one in (self._folder, folder.parent, folder):
+                self._disk.make_folder(one)
+
+    def _sync_names(self, folder: Path) -> None:
+        for one in (folder, folder.parent, self._folder):
+            self._disk.sync_folder(one)
+
+    # Segments.
+
+    def write_segment(self, name: str, packed: Packed) -> Listed:
+        """Write a segment that nothing names yet, durably. Needs no right."""
+        listed = Listed(packed.first, packed.last, urandom(8).hex(), crc32(packed.head))
+        folder = space_folder(self._folder, name)
+        path = folder / listed.file
+        try:
+            self._disk.make_folder(folder / SEGMENTS)
+            self._disk.create(path, encode_segment(name, packed), sync=True)
+            self._disk.sync_folder(folder / SEGMENTS)
+        except BaseException:
+            self._disk.discard([path])
+            raise
+        return listed
+
+    def discard(self, name: str, segments: Iterable[Listed]) -> None:
+        """Remove segments that nothing names."""
+        folder = space_folder(self._folder, name)
+        self._disk.discard([folder / one.file for one in segments])
+
+    def pack(self, name: str, listed: Listed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
+        """Put a segment in the place of its records, in one step; False if somebody else did."""
+        folder = space_folder(self._folder, name)
+        with self.looking(name) as space:
+            now, entries, sequence = space.packing, list(space.entries), space.sequence
+            if now.packed + 1 != listed.first or sequence < listed.last:
+                return False
+            if listed.last % GROUP and sequence > listed.last:
+                return False  # It may lean on what would go.
+            if not (folder / listed.file).exists():
+                return False  # Whoever wrote it slept until it was taken for nobody's.
+            lines, refs = space.lines_after(listed.last), space.refs_at(listed.last)
+            done = entries[: listed.last - now.packed]
+            named = {id for one in done for id in one.names}
+            if named:
+                named -= space.packed_names()
+        rows = [index_row(commit_name(id), sequence_of(place)) for id, place in commits]
+        rows += [index_row(key_name(one.key), one.sequence) for one in done if one.key is not None]
+        generation = now.generation + 1
+        fresh = now._replace(
+            generation=generation,
+            packed=listed.last,
+            log=f"{LOG}.{generation}",
+            refs=refs,
+            segments=self._extended(folder, now.segments, catalog_row(listed)),
+            lookup=self._extended(folder, now.lookup, b"".join(rows), cache=True),
+            names=self._extended(folder, now.names, names_rows(named)),
+        )
+        start = entry.encode_start(name, listed.last) + lines
+        if lines:
+            start += entry.encode_witness(sequence)
+        self._write(folder / fresh.log, start)
+        self._swap(name, folder, fresh)
+        self._disk.discard([folder / now.log])
+        return True
+
+    def replace(
+        self, name: str, epoch: int, replaced: Sequence[Listed], named: set[ObjectId]
+    ) -> bool:
+        """Swap segments for others, and raise the epoch; False if another one did."""
+        folder = space_folder(self._folder, name)
+        with self.looking(name) as space:
+            now = space.packing
+            if now.epoch != epoch:
+                return False
+            before = space.segments() if replaced else []
+            noted = space.packed_names()
+        if not all((folder / one.file).exists() for one in replaced):
+            return False
+        changed = {one.last: one for one in replaced}
+        old = [one for one in before if one.last in changed]
+        if {(one.first, one.last) for one in old} != {(one.first, one.last) for one in replaced}:
+            return False
+        generation = now.generation + 1
+        fresh = now._replace(generation=generation, epoch=epoch + 1)
+        if replaced:
+            catalog = b"".join([catalog_row(changed.get(one.last, one)) for one in before])
+            fresh = fresh._replace(segments=self._anew(folder, "catalog", generation, catalog))
+        if not noted <= named:
+            rows = names_rows(noted & named)
+            fresh = fresh._replace(names=self._anew(folder, "names", generation, rows))
+        self._swap(name, folder, fresh)
+        left = {now.segments.file, now.names.file} - {fresh.segments.file, fresh.names.file}
+        self._disk.discard([folder / one for one in left])
+        self.discard(name, old)
+        return True
+
+    def remove_orphans(self, name: str) -> None:
+        """Remove what killed packers and collections left of a space."""
+        folder = space_folder(self._folder, name)
+        with self.looking(name) as space:
+            now, segments = space.packing, [one.file for one in space.segments()]
+        ours = {now.log, now.segments.file, now.lookup.file, now.names.file, *segments}
+        for inside, begins in (
+            (folder, ("log", "catalog.", "lookup.", "names.")),
+            (folder / SEGMENTS, ("",)),
+        ):
+            with suppress(FileNotFoundError), os.scandir(inside) as files:
+                for one in files:
+                    path = Path(one.path)
+                    if (
+                        one.name.startswith(begins)
+                        and path.relative_to(folder).as_posix() not in ours
+                        and time.time() - one.stat().st_mtime > _FORGOTTEN
+                    ):
+                        self._disk.discard([path])
+
+    def _extended(self, folder: Path, extent: Extent, data: bytes, cache: bool = False) -> Extent:
+        """Add to a file behind what counts of it, durably."""
+        if not data:
+            return extent
+        path = folder / extent.file
+        size = os.stat(path).st_size if path.exists() else 0
+        if size > extent.size:
+            self._disk.truncate(path, extent.size)
+        elif size < extent.size:
+            if cache:
+                return extent  # It stays what it is: damaged, and not needed.
+            raise documents.damaged(path)
+        self._disk.append(path, data, sync=True)
+        return Extent(extent.file, extent.size + len(data), crc32(data, extent.crc))
+
+    def _anew(self, folder: Path, kind: str, generation: int, data: bytes) -> Extent:
+        file = f"{kind}.{generation}"
+        self._write(folder / file, data)
+        return Extent(file, len(data), crc32(data))
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Make a file, in the place of what a killed packer left."""
+        self._disk.discard([path])
+        self._disk.create(path, data, sync=True)
+
+    def _swap(self, name: str, folder: Path, packing: Packing) -> None:
+        """Name what was written, in one step. It is durable before anything else is removed."""
+        self._disk.sync_folder(folder)
+        data = documents.encode_packing(name, packing)
+        replace_file(self._disk, self._root, folder / STATE, data)
+
+
+class _Known:
+    """The spaces that one process keeps in memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spaces: OrderedDict[str, Space] = OrderedDict()
+
+    def get(self, name: str, folder: Path) -> Space:
+        with self._lock:
+            found = self._spaces.get(name)
+            if found is None:
+                found = self._spaces[name] = Space(space_folder(folder, name), name)
+                if len(self._spaces) > _SPACES:
+                    self._spaces.popitem(last=False)
+            else:
+                self._spaces.move_to_end(name)
+            return found
+
+
+def _name_of(folder: Path) -> str | None:
+    """The name of the space of a folder; None if it has no operations."""
+    for file in (STATE, SPACE):
+        found = documents.name_in(folder / file)
+        if found is not None and space_folder(folder.parent.parent, found) == folder:
+            return found
+    if (folder / STATE).exists():
+        return _told_by(folder)
+    path = folder / LOG
+    try:
+        with open(path, "rb", buffering=0) as opened:
+            data = opened.read(_FIRST_LINES)
+    except FileNotFoundError:
+        return _told_by(folder)
+    first = data.find(b"\n") + 1
+    start = entry.unseal(data[:first])
+    name = start.get("space") if start else plain_space(folder)
+    try:
+        found_lines = entry.read_lines(data[first if start else 0 :], first, 0).entries
+    except entry.Broken as broken:
+        if not isinstance(name, str):
+            raise damaged(path, broken.place) from broken
+        return name  # There were operations: who asks for them is told what is wrong.
+    return name if found_lines else None
+
+
+def _told_by(folder: Path) -> str:
+    """The name of a space of which little is left: who asks for it is told what is wrong."""
+    name = plain_space(folder)
+    if name is None:
+        raise documents.damaged(folder / SPACE)
+    return name

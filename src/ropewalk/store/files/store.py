@@ -1,0 +1,556 @@
+"""A store of plain files in a folder: easy to look at, easy to copy.
+
+ropewalk.json            which store it is
+lock                     who may write
+objects/ab/cdef...       shared objects, by their hash
+spaces/TENANT/NAME/      a space: its log, its segments, its leases
+new/                     files that have no name of their own yet
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from os import PathLike
+from pathlib import Path
+from typing import ClassVar, Final, Literal, TypeVar
+
+from ropewalk.errors import (
+    Corrupt,
+    FormatError,
+    InvalidInput,
+    MissingObjects,
+    RefMoved,
+    RopewalkError,
+)
+from ropewalk.store._decide import Batch, fenced_off
+from ropewalk.store._filesystem import Filesystem
+from ropewalk.store._listeners import Listeners
+from ropewalk.store._records import (
+    REMEMBERED_WRITES,
+    Capabilities,
+    Durability,
+    Header,
+    LeaseRecord,
+    Operation,
+    Ref,
+    Stored,
+    View,
+)
+from ropewalk.store._system_errors import no_store, system_errors
+from ropewalk.store.collection import Sweep, names_of, touches
+from ropewalk.store.files import documents, paths
+from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
+from ropewalk.store.files.objects import Objects, frame_of
+from ropewalk.store.files.space import Space, commit_name, key_name
+from ropewalk.store.files.spaces import Spaces
+from ropewalk.store.log import Append, LogStore, Moved, Row
+from ropewalk.store.record import GROUP, Place, Record, same_group
+from ropewalk.store.segment import Packed
+from ropewalk.store.usage import Usage, folder_bytes
+from ropewalk.tree.nodes import links
+from ropewalk.tree.objects import Object, ObjectId
+
+T = TypeVar("T")
+
+_LINE_BYTES: Final = 512  # About what a record takes in its log, beside its frame.
+_OURS: Final = {
+    LOCK, TURN, paths.HEADER, paths.OBJECTS, paths.SPACES, paths.NEW,
+}  # fmt: skip
+
+
+class FileStore(LogStore):
+    """A store of plain files in a folder, for several processes and threads at once.
+
+    The folder is made if it is not there; the one that it is in must exist. With
+    `create=False` nothing is made, and `NotFound` says that there is no store. With
+    `durability="full"` a commit that returned survives a power loss. With `"relaxed"`
+    the last moments before a power loss may be gone, but nothing is ever half there;
+    the end of a process, even a killed one, takes nothing in either case.
+
+    A commit that would make the folder larger than `size_limit` bytes is `StoreFull`, with
+    nothing written. One that waited `busy_seconds` for other writers is `Unavailable`.
+    Reading waits for nobody.
+    """
+
+    capabilities = Capabilities(persists=True, shared=True, wakes=False)
+    poll_seconds: ClassVar[float | None] = 0.02
+
+    # What tests of crashes put their own in the place of.
+    _disk: ClassVar[Filesystem] = Filesystem()
+
+    def __init__(  # noqa: PLR0913 - each has a default
+        self,
+        path: str | PathLike[str],
+        *,
+        durability: Literal["full", "relaxed"] = "full",
+        size_limit: int | None = None,
+        busy_seconds: float = 30.0,
+        backend_id: str = "file",
+        backend_aliases: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        threads: int = 16,
+        create: bool = True,
+        default_ttl_seconds: float | None = None,
+    ) -> None:
+        super().__init__(
+            backend_id=backend_id,
+            backend_aliases=backend_aliases,
+            clock=clock,
+            threads=threads,
+            size_limit=size_limit,
+            default_ttl_seconds=default_ttl_seconds,
+        )
+        if durability not in ("full", "relaxed"):
+            raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r}")
+        self.path = Path(path).absolute()
+        self._durability: Durability = durability
+        self._listeners = Listeners()
+        self._lock = WriteLock(self.path, busy_seconds)
+        self._objects = Objects(self.path, self._disk)
+        self._log = Spaces(self.path, self._disk, durability)
+        self._usage = Usage(self.path, size_limit)
+        self._place: tuple[int, int, int] | None = None
+        """Which file the header is."""
+        try:
+            with system_errors(self.path):
+                self._header = self._open(create)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    @property
+    def header(self) -> Header:
+        """The store's id, format and algorithm."""
+        return self._header
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged commit survives."""
+        return self._durability
+
+    # Opening and closing.
+
+    def _open(self, create: bool) -> Header:
+        if self.path.exists() and not self.path.is_dir():
+            raise FormatError(f"{self.path} is a file. A store is a folder; choose another name.")
+        if not (self.path / paths.HEADER).exists():
+            if not create:
+                raise no_store(self.path)
+            self._disk.make_folder(self.path)
+            self._expect_ours()
+            with self._lock.held() as lock:
+                if not (self.path / paths.HEADER).exists():
+                    with self._changing(lock):
+                        self._create()
+        return documents.read_header(self.path / paths.HEADER)
+
+    def _expect_ours(self) -> None:
+        others = sorted(set(os.listdir(self.path)) - _OURS)
+        if others:
+            raise FormatError(
+                f"{self.path} is not a store of plain files: it holds {others[0]!r}. Nothing was "
+                "changed; choose an empty folder, or a name that is free."
+            )
+
+    def _create(self) -> None:
+        """Make an empty store; the header comes last, when all else is durable."""
+        for name in (paths.OBJECTS, paths.SPACES, paths.NEW):
+            self._disk.make_folder(self.path / name)
+        self._disk.sync_folder(self.path)
+        header = self.path / paths.HEADER
+        documents.replace_file(self._disk, self.path, header, documents.encode_header())
+        self._sync_own_name()
+
+    def _close(self) -> None:
+        self._close_packer()
+        # What cannot be synced now may be lost with the power, as `relaxed` says.
+        with suppress(RopewalkError, OSError):
+            if self._durability == "relaxed":
+                with self._writing():
+                    self._log.sync_relaxed()
+        self._lock.close()
+
+    # The right to write.
+
+    @contextmanager
+    def _writing(self) -> Iterator[Lock]:
+        """Be the only one who changes the folder, after all that was begun is settled."""
+        with system_errors(self.path):
+            self._expect_there()
+        with system_errors(self.path), self._lock.held() as lock:
+            unfinished = lock.unfinished()
+            if unfinished is not None:
+                self._finish(unfinished)
+                lock.done()
+            yield lock
+
+    def _finish(self, space: str) -> None:
+        """Make durable what somebody named and wrote who was killed, or met an error."""
+        self._sync_own_name()
+        self._disk.sync_folder(self.path)
+        self._objects.sync_all()
+        if space:
+            self._log.sync(space)
+
+    def _sync_own_name(self) -> None:
+        with suppress(PermissionError):  # Then somebody else made the folder for us.
+            self._disk.sync_folder(self.path.parent)
+
+    @contextmanager
+    def _changing(self, lock: Lock, space: str = "") -> Iterator[None]:
+        """Note that names change, until they are durable. After an error the note stays."""
+        lock.begin(space)
+        yield
+        lock.done()
+
+    def _expect_there(self) -> None:
+        """Raise if the folder is away, or that of another store by now."""
+        header = self.path / paths.HEADER
+        found = os.stat(header)
+        place = found.st_dev, found.st_ino, found.st_mtime_ns
+        if place == self._place:
+            return
+        if documents.read_header(header).store_id != self._header.store_id:
+            raise Corrupt(
+                f"the folder {self.path} holds another store than when it was opened. Nothing was "
+                "written: open the store anew to use what is there now."
+            )
+        self._place = place
+
+    # Committing.
+
+    def _commit(self, batch: Batch) -> Operation:
+        assert isinstance(batch, Append)
+        with self._lock.using(), system_errors(self.path):
+            staged = self._stage(batch) if batch.shared else {}
+            cache = self._space(batch.space)
+            dictionary, known = cache.dictionary()
+            frame = batch.frame(known)
+            try:
+                with self._writing() as lock:
+                    operation, size = self._append(batch, dictionary, frame, staged, lock)
+            finally:
+                self._disk.discard([path for path in staged.values() if path.exists()])
+        if batch.recorded is None:
+            self._landed(batch, operation.sequence)
+            if self._listeners.wakes:
+                self._listeners.wake(batch.space)
+            self._watch_tail(cache, batch.space, operation.sequence, size)
+        return operation
+
+    def _stage(self, batch: Append) -> Mapping[ObjectId, Path]:
+        """Write what is shared and not there, before anybody has to wait for it."""
+        if batch.fresh:  # This spares others a wait for what would be refused anyway.
+            with self._space_at(batch.space) as space:
+                _expect_refs(batch, space.refs)
+        there = self._objects.present(batch.shared)
+        absent = [(id, frame_of(one)) for id, one in batch.shared.items() if id not in there]
+        self._usage.take(sum([len(frame) for _, frame in absent]))
+        return self._objects.stage(absent)
+
+    def _append(
+        self,
+        batch: Append,
+        dictionary: int | None,
+        frame: bytes,
+        staged: Mapping[ObjectId, Path],
+        lock: Lock,
+    ) -> tuple[Operation, int]:
+        """Append a record with the right to write: look, decide, write."""
+        with self._log.looking(batch.space) as space:
+            tail = space.tail()
+            refs = {move.name: space.refs[move.name] for move in batch.moves
+                    if move.name in space.refs}  # fmt: skip
+        recorded = None
+        if not batch.fresh:
+            after = max(tail.sequence - REMEMBERED_WRITES, 0)
+            latest = self._newest_first(batch.space, after, tail.sequence)
+            recorded = self._find_write(batch, latest)
+        if recorded is not None:
+            if self._durability == "full":
+                self._log.sync(batch.space)
+            batch.recorded = recorded
+            return recorded, 0
+        if batch.fences:
+            leases = self._log.leases(batch.space).records
+            for fence in batch.fences:
+                held = leases.get(fence.name)
+                if (0 if held is None else held.token) != fence.token:
+                    raise fenced_off(batch.space, fence)
+        _expect_refs(batch, refs)
+        packing = tail.packing
+        if packing.epoch != batch.known_epoch:
+            raise Moved(packing.epoch)
+        if batch.missing:
+            raise MissingObjects(sorted(batch.missing))
+        absent = self._absent(batch)
+        sequence = tail.sequence + 1
+        if dictionary is not None and not (
+            same_group(sequence, dictionary) and packing.packed < dictionary < sequence
+        ):  # It was packed, or is of another group.
+            dictionary, frame = None, batch.frame(None)
+        if batch.objects:  # Without any, a commit may be what makes room.
+            self._usage.take(len(frame) * 4 // 3 + _LINE_BYTES)
+        names_change = bool(absent) or tail.end == 0
+        with self._changing(lock, batch.space) if names_change else nullcontext():
+            if absent:
+                self._objects.install(absent, staged)
+            size = self._log.append(tail, batch, dictionary, frame)
+        done = Operation(
+            batch.space, sequence, batch.moves, batch.write_id, batch.time, packing.epoch,
+            batch.metadata,
+        )  # fmt: skip
+        return done, size
+
+    def _absent(self, batch: Append) -> list[Object]:
+        """What is shared and not there; raises `MissingObjects` for what is only led to."""
+        if not batch.names and not batch.shared:
+            return []
+        there = self._objects.present(batch.names.union(batch.shared))
+        if gone := batch.names.difference(batch.shared) - there:
+            raise MissingObjects(sorted(gone))
+        return [one for id, one in batch.shared.items() if id not in there]
+
+    # The log.
+
+    @contextmanager
+    def _space_at(self, name: str) -> Iterator[Space]:
+        with system_errors(self.path):
+            self._expect_there()
+            with self._log.looking(name) as space:
+                yield space
+
+    def _ask(self, name: str, question: Callable[[Space], T]) -> T:
+        with system_errors(self.path):
+            self._expect_there()
+            return self._log.ask(name, question)
+
+    def _epoch(self, space: str) -> int:
+        with self._space_at(space) as found:
+            return found.packing.epoch
+
+    def _span(self, space: str) -> tuple[int, int]:
+        with self._space_at(space) as found:
+            return found.packing.packed, found.sequence
+
+    def _rows(self, space: str, first: int, last: int) -> list[Row]:
+        return self._ask(space, lambda found: found.rows(first, last))
+
+    def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
+        first = (sequence - 1) // GROUP * GROUP + 1
+
+        def question(found: Space) -> list[Row] | Packed | None:
+            if sequence > found.packing.packed:
+                return found.rows(first, sequence)
+            return found.segment(sequence)
+
+        return self._ask(space, question)
+
+    def _segment(self, space: str, sequence: int) -> Packed | None:
+        return self._ask(space, lambda found: found.segment(sequence))
+
+    def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
+        names = [commit_name(id) for id in ids]
+        try:
+            found = self._ask(space, lambda found: found.indexed(names))
+        except FormatError:
+            return {}  # Then all records are looked through.
+        return {id: some[-1] for id, some in zip(ids, found, strict=True) if some}
+
+    def _find(self, space: str, key: bytes) -> list[int]:
+        def question(found: Space) -> list[int]:
+            (packed,) = found.indexed([key_name(key)])
+            return packed + [one.sequence for one in found.entries if one.key == key]
+
+        try:
+            return self._ask(space, question)
+        except FormatError:
+            return super()._find(space, key)  # By looking through all records.
+
+    # Spaces.
+
+    def _ref(self, space: str, name: str) -> Ref | None:
+        with self._space_at(space) as found:
+            return found.refs.get(name)
+
+    def _view(self, space: str, prefix: str) -> View:
+        with self._space_at(space) as found:
+            refs = [ref for ref in found.refs.values() if ref.name.startswith(prefix)]
+            return View(found.sequence, found.packing.epoch, tuple(sorted(refs)))
+
+    def _spaces(self, prefix: str) -> list[str]:
+        with system_errors(self.path):
+            self._expect_there()
+            return self._log.names(prefix)
+
+    def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Wakes for what this store object commits; what others commit is looked for."""
+        return self._listeners.add(space, wake)
+
+    # Leases.
+
+    def _lease(self, space: str, name: str) -> LeaseRecord | None:
+        with system_errors(self.path):
+            self._expect_there()
+            return self._log.leases(space).records.get(name)
+
+    def _leases(self, space: str, prefix: str) -> list[LeaseRecord]:
+        with system_errors(self.path):
+            self._expect_there()
+            records = self._log.leases(space).records
+        return sorted(one for name, one in records.items() if name.startswith(prefix))
+
+    def _grant_lease(
+        self, space: str, name: str, expected: LeaseRecord | None, holder: str, duration: float
+    ) -> LeaseRecord | None:
+        with self._lock.using(), self._writing() as lock:
+            leases = self._log.leases(space)
+            if leases.records.get(name) != expected:
+                return None
+            granted = LeaseRecord(name, holder, leases.tokens + 1, 0, duration)
+            changed = documents.Leases(granted.token, {**leases.records, name: granted})
+            with self._changing(lock, space):
+                # A token is never given twice, so it is durable before it is given.
+                self._log.write_leases(space, changed, sync=True)
+            return granted
+
+    def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
+        with self._lock.using(), self._writing():
+            leases = self._log.leases(space)
+            if leases.records.get(expected.name) != expected:
+                return False
+            records = dict(leases.records)
+            del records[expected.name]
+            if record is not None:
+                records[record.name] = record
+            changed = documents.Leases(leases.tokens, records)
+            self._log.write_leases(space, changed, sync=False)
+            return True
+
+    # Segments and collection. A segment is written before anybody has to wait for it, and named
+    # with the right to write. What is written and not named then is removed later.
+
+    def _settle(
+        self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]
+    ) -> bool:
+        with self._lock.using(), system_errors(self.path):
+            self._expect_there()
+            segment = self._log.write_segment(space, packed)
+            with self._writing() as lock, self._changing(lock, space):
+                done = self._log.pack(space, segment, commits)
+            if not done:
+                self._log.discard(space, [segment])
+        return done
+
+    def _replace(self, space: str, found: Sweep) -> bool:
+        gone = {id for id, _ in found.gone}
+        with self._lock.using(), system_errors(self.path):
+            self._expect_there()
+            segments = [self._log.write_segment(space, one) for one in found.replaced]
+            with self._writing() as lock, self._changing(lock, space):
+                since = self._records_after(space, found.last)
+                done = not touches(since, found.dead, gone) and self._log.replace(
+                    space, found.epoch, segments, found.named | names_of(since)
+                )
+            if not done:
+                self._log.discard(space, segments)
+        return done
+
+    def _records_after(self, space: str, sequence: int) -> list[Record]:
+        found: list[Record] = []
+        last = self._span(space)[1]
+        while sequence < last:
+            found += [one for one in self._stretch(space, last) if one.sequence > sequence]
+            last = min([one.sequence for one in found]) - 1
+        return found
+
+    def _names_more(self, space: str, named: set[ObjectId]) -> bool:
+        return self._ask(space, lambda found: not found.packed_names() <= named)
+
+    # Shared objects.
+
+    def _read_shared(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
+        with system_errors(self.path):
+            found = self._objects.frames(ids)
+            if len(found) < len(ids):
+                self._expect_there()
+            return found
+
+    def _present_shared(self, ids: Sequence[ObjectId]) -> set[ObjectId]:
+        with system_errors(self.path):
+            self._expect_there()
+            return self._objects.present(ids)
+
+    def _leading_shared(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
+        with system_errors(self.path):
+            return self._objects.leading(ids)
+
+    def _scan_shared(self) -> Iterator[Stored]:
+        with system_errors(self.path):
+            self._expect_there()
+            yield from self._objects.scan()
+
+    def _count_shared(self) -> tuple[int, int]:
+        sizes = [one.stored for one in self._scan_shared()]
+        return len(sizes), sum(sizes)
+
+    def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
+        there = {one.id: one.stored for one in self._scan_shared()}
+        doomed = self._unreached(there, self._named() if named is None else named)
+        if named is None:
+            with self._lock.using(), self._writing():
+                if doomed:  # Somebody may have come to name some of them.
+                    doomed = self._unreached(there, self._named())
+                self._objects.remove(doomed)
+                self._objects.remove_orphans()
+            for space in self._spaces(""):
+                with self._lock.using(), self._writing():
+                    self._log.remove_orphans(space)
+        return len(doomed), sum(doomed.values())
+
+    def _unreached(
+        self, there: Mapping[ObjectId, int], named: set[ObjectId]
+    ) -> dict[ObjectId, int]:
+        """Shared objects to which nothing leads that a space names, and their sizes."""
+        free = {id: size for id, size in there.items() if id not in named}
+        # Some may have come since it was looked what is there.
+        seen, pending = set[ObjectId](), set(named)
+        while free and pending:
+            seen |= pending
+            below: set[ObjectId] = set()
+            for id in self._objects.leading(pending):
+                for one in self._shared_objects([id]).values():
+                    below.update(links(one))
+            for id in below:
+                free.pop(id, None)
+            pending = below - seen
+        return free
+
+    def _discard(self, ids: Sequence[ObjectId]) -> None:
+        with self._lock.using(), self._writing():
+            self._objects.discard(ids)
+
+    def _named(self) -> set[ObjectId]:
+        """The shared objects to which spaces lead."""
+        return set[ObjectId]().union(*[self._ask(space, Space.names) for space in self._spaces("")])
+
+    # Care.
+
+    def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
+        with system_errors(self.path):
+            yield from self._log.examine()
+
+    def _disk_bytes(self) -> int:
+        return folder_bytes(self.path)
+
+
+def _expect_refs(batch: Append, refs: Mapping[str, Ref]) -> None:
+    """Raise `RefMoved` if a ref is not where a batch expects it."""
+    for name, expected, _ in batch.moves:
+        ref = refs.get(name)
+        actual = None if ref is None else ref.target
+        if actual != expected:
+            raise RefMoved(name, expected, actual)
