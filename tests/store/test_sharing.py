@@ -9,20 +9,24 @@ from pathlib import Path
 import pytest
 
 from ropewalk import AgentState, Externalized, Timeline, create_runtime
-from ropewalk.store import SqliteStore
+from ropewalk.store import FileStore, SqliteStore, Store
 
 DOCUMENT = random.Random(7).randbytes(300_000).hex()
 TAKEN = 310_000
 """About what it takes once: random digits are halved."""
 
 
+class Notes(AgentState):
+    notes: Externalized[dict[str, str]]
+
+
 class State(AgentState):
     document: Externalized[str]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore(tmp_path / "store", durability="relaxed") as opened:
+@pytest.fixture(params=[SqliteStore, FileStore])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with request.param(tmp_path / "store", durability="relaxed") as opened:
         yield opened
 
 
@@ -31,7 +35,7 @@ def forget(timeline: Timeline) -> None:
         timeline._history.delete_branch(branch.name)
 
 
-def test_a_document_that_many_hold_is_stored_once(store: SqliteStore) -> None:
+def test_a_document_that_many_hold_is_stored_once(store: Store) -> None:
     agents = [Timeline(f"agent {number}", store) for number in range(20)]
     for number, agent in enumerate(agents):
         agent.checkpoint({"document": DOCUMENT, "number": number})
@@ -46,7 +50,7 @@ def test_a_document_that_many_hold_is_stored_once(store: SqliteStore) -> None:
     assert store.check(read_data=True).ok
 
 
-def test_a_collection_of_one_holder_leaves_the_others_whole(store: SqliteStore) -> None:
+def test_a_collection_of_one_holder_leaves_the_others_whole(store: Store) -> None:
     first, second = Timeline("first", store), Timeline("second", store)
     first.checkpoint({"document": DOCUMENT})
     second.checkpoint({"document": DOCUMENT, "n": 2})
@@ -66,7 +70,7 @@ def test_a_collection_of_one_holder_leaves_the_others_whole(store: SqliteStore) 
     assert store.stats().stored < TAKEN + 3000
 
 
-def test_what_nobody_holds_any_more_is_freed(store: SqliteStore) -> None:
+def test_what_nobody_holds_any_more_is_freed(store: Store) -> None:
     agents = [Timeline(name, store) for name in ("one", "two")]
     for agent in agents:
         agent.checkpoint({"document": DOCUMENT})
@@ -80,7 +84,7 @@ def test_what_nobody_holds_any_more_is_freed(store: SqliteStore) -> None:
 
 
 def test_a_fork_of_a_long_timeline_has_all_its_steps(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ropewalk.store.collection._PORTION", 2000)
     agent = Timeline("agent", store)
@@ -99,3 +103,15 @@ def test_a_fork_of_a_long_timeline_has_all_its_steps(
     store.gc(recent=0)
     assert forked.history(limit=None)[-1].state["turn"] == 0
     assert store.check(read_data=True).ok
+
+
+def test_the_inside_of_a_content_stays_as_long_as_its_pin(store: Store) -> None:
+    notes = {f"key {at}": random.Random(at).randbytes(3000).hex() for at in range(8)}
+    state = Notes(runtime=create_runtime(backend=store), notes=notes)
+    kept = state.to_checkpoint_dict()
+
+    store.gc(recent=0)
+
+    assert store.check(read_data=True).ok
+    read = Notes.from_checkpoint_dict(kept, runtime=create_runtime(backend=store))
+    assert read.notes == notes
