@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pty
-import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,13 +132,14 @@ def terminal(*arguments: str, cwd: Path, **env: str) -> tuple[int, str]:
 
 
 def damage(page: Path) -> None:
-    """Change a byte in an object of a store of plain files that takes the place of the page's."""
-    here("migrate", "file://plain")
-    shutil.rmtree(page / ".ropewalk")
-    (page / "plain").rename(page / ".ropewalk")
-    found = [file for file in (page / ".ropewalk/objects").rglob("*") if file.is_file()]
-    largest = max(found, key=lambda file: file.stat().st_size)
-    largest.chmod(0o644)
-    data = bytearray(largest.read_bytes())
-    data[-1] ^= 0xFF
-    largest.write_bytes(data)
+    """Change a byte in the largest record of the page's store."""
+    with closing(sqlite3.connect(page / ".ropewalk/store.db")) as db:
+        rows = [
+            (table, column, key, data)
+            for table, column in (("tail", "frame"), ("segments", "data"))
+            for key, data in db.execute(f"SELECT key, {column} FROM {table}")
+        ]
+        table, column, key, data = max(rows, key=lambda row: len(row[3]))
+        changed = data[:-1] + bytes([data[-1] ^ 0xFF])
+        db.execute(f"UPDATE {table} SET {column} = ? WHERE key = ?", (changed, key))
+        db.commit()

@@ -194,7 +194,7 @@ def look(store: LogStore, space: str, recent: int, spared: int, *, rewrite: bool
                 for id, place in commits_in(record)
                 if dead[record.sequence] >> position_of(place) & 1
             ]
-            replaced.append(_without_dead(records, dead))
+            replaced.append(_without_dead(space, records, dead))
     return Sweep(
         last, view.epoch, kept, kept_bytes, freed, freed_bytes, replaced, dead, gone, named
     )
@@ -322,7 +322,7 @@ def _follow(
     return mask
 
 
-def _without_dead(records: list[Record], dead: dict[int, int]) -> Packed:
+def _without_dead(space: str, records: list[Record], dead: dict[int, int]) -> Packed:
     kept: list[Record] = []
     for record in records:
         mask = dead.get(record.sequence, 0)
@@ -333,7 +333,7 @@ def _without_dead(records: list[Record], dead: dict[int, int]) -> Packed:
         kept.append(
             without(record, header, lambda place, mask=mask: not mask >> position_of(place) & 1)  # type: ignore[misc]
         )
-    return build(kept, heads_of(kept))
+    return build(space, kept, heads_of(kept))
 
 
 def touches(records: Iterable[Record], dead: dict[int, int], gone: set[ObjectId]) -> bool:

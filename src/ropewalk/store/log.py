@@ -88,6 +88,15 @@ class Row(NamedTuple):
     """With a crc32 in front."""
 
 
+def seal(space: str, sequence: int, frame: bytes) -> bytes:
+    """A frame with a crc32 in front, which also tells whose record it is."""
+    return _checksum(space, sequence, frame) + frame
+
+
+def _checksum(space: str, sequence: int, frame: bytes) -> bytes:
+    return crc32(frame, crc32(f"{space} {sequence}".encode())).to_bytes(_CRC, "little")
+
+
 class Moved(Exception):
     """The space is at another epoch, so what was known of it is looked up anew; nothing was
     written."""
@@ -118,8 +127,7 @@ class Append(Batch):
 
     def frame(self, dictionary: bytes | None) -> bytes:
         """The body as it is stored."""
-        frame = compress(self.body, dictionary)
-        return crc32(frame).to_bytes(_CRC, "little") + frame
+        return compress(self.body, dictionary)
 
 
 class SpaceCache:
@@ -417,7 +425,7 @@ class LogStore(Store):
         records: list[Record] = []
         for sequence, dictionary, frame in rows:
             try:
-                if crc32(frame[_CRC:]).to_bytes(_CRC, "little") != frame[:_CRC]:
+                if _checksum(space, sequence, frame[_CRC:]) != frame[:_CRC]:
                     raise FormatError("it does not match its checksum")
                 known = None if dictionary is None else bodies.get(dictionary)
                 body = bodies[sequence] = expand(

@@ -88,7 +88,7 @@ def pack(store: LogStore, space: str, *, whole: bool = False) -> int:
             return done  # Another process is faster.
         records = store._decode(space, rows)
         found = [one for record in records for one in commits_in(record)]
-        if not store._settle(space, build(records, heads_of(records)), found):
+        if not store._settle(space, build(space, records, heads_of(records)), found):
             return done
         done += len(rows)
         packed = stop

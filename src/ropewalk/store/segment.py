@@ -60,8 +60,8 @@ class Spot(NamedTuple):
     start: int
 
 
-def build(records: Sequence[Record], heads: Iterable[Place]) -> Packed:
-    """Pack records that follow each other; `heads` are where the branches are."""
+def build(space: str, records: Sequence[Record], heads: Iterable[Place]) -> Packed:
+    """Pack records of a space that follow each other; `heads` are where its branches are."""
     first = records[0].sequence
     alive = reached(heads, {one.sequence: one for one in records})
     live: list[tuple[int, Place, Piece]] = []
@@ -93,9 +93,14 @@ def build(records: Sequence[Record], heads: Iterable[Place]) -> Packed:
     return Packed(
         first,
         records[-1].sequence,
-        crc32(head).to_bytes(_CRC, "little") + head,
+        _checksum(space, head) + head,
         b"".join(packed),
     )
+
+
+def _checksum(space: str, head: bytes) -> bytes:
+    """The crc32 of a head, which also tells whose segment it is."""
+    return crc32(head, crc32(space.encode())).to_bytes(_CRC, "little")
 
 
 def _lay(
@@ -161,7 +166,7 @@ class Segment:
         self._stored = len(head) + len(data)
         self._scale: float | None = None
         try:
-            if crc32(head[_CRC:]).to_bytes(_CRC, "little") != head[:_CRC]:
+            if _checksum(space, head[_CRC:]) != head[:_CRC]:
                 raise FormatError("its head does not match its checksum")
             self._read_head(expand(head[_CRC:]))
         except FormatError as error:

@@ -40,7 +40,7 @@ from ropewalk.store.files.space import (
     key_name,
     names_rows,
 )
-from ropewalk.store.log import Append
+from ropewalk.store.log import Append, seal
 from ropewalk.store.record import GROUP, Place, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.tree.objects import ObjectId
@@ -132,7 +132,12 @@ class Spaces:
             # Nothing durable may stand behind what is not.
             self.sync(name)
         line = entry.encode_line(
-            append, sequence, packing.epoch, dictionary, frame, self._durability
+            append,
+            sequence,
+            packing.epoch,
+            dictionary,
+            seal(append.space, sequence, frame),
+            self._durability,
         )
         data = line if end else entry.encode_start(name, packing.packed) + line
         try:

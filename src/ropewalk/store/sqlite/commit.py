@@ -13,7 +13,7 @@ from ropewalk.errors import Corrupt, MissingObjects, RefMoved
 from ropewalk.store._decide import fenced_off
 from ropewalk.store._records import Operation
 from ropewalk.store._room import expect_room
-from ropewalk.store.log import Append, Moved
+from ropewalk.store.log import Append, Moved, seal
 from ropewalk.store.record import same_group
 from ropewalk.store.sqlite import packs
 from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS, used_bytes
@@ -115,7 +115,7 @@ def append(  # noqa: C901, PLR0912 - one story, from the look to the last row
         _INSERT,
         (
             number << SEQUENCE_BITS | sequence, dictionary, digest % MARKS, *said,
-            about.get("action"), about.get("key"), frame,
+            about.get("action"), about.get("key"), seal(space, sequence, frame),
         ),
     )  # fmt: skip
     return Operation(space, sequence, moves, batch.write_id, batch.time, epoch, about)

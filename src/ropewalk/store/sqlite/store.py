@@ -350,6 +350,15 @@ class SqliteStore(LogStore):
         )
         return 1 if row is None else row[0]
 
+    def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
+        def expect_end(db: sqlite3.Connection) -> None:
+            number = number_of(db, space)
+            if number is not None:
+                expect_refs(db, space, number)
+
+        self._database.read(expect_end)  # That the last record is there, which moved a ref.
+        return super()._operations(space, after, limit)
+
     def _span(self, space: str) -> tuple[int, int]:
         def ask(db: sqlite3.Connection) -> tuple[int, int]:
             number = number_of(db, space)
