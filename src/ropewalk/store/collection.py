@@ -29,14 +29,13 @@ from ropewalk.store.record import (
     Record,
     ids_in_header,
     moved_in,
-    moves_back,
     place_of,
     position_of,
     read_hints,
     sequence_of,
     settled_header,
 )
-from ropewalk.store.segment import Packed, build, commits_in, without
+from ropewalk.store.segment import Packed, build, without
 from ropewalk.tree.nodes import links
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Sweep(NamedTuple):
     dead: dict[int, int]
     """By record, the positions of dead nodes as bits."""
     gone: list[tuple[ObjectId, int]]
-    """Commits that are dead, with their records."""
+    """The ids of dead nodes, with their records."""
     named: set[ObjectId]
     """Shared objects that living nodes lead to."""
 
@@ -188,11 +187,11 @@ def look(store: LogStore, space: str, recent: int, spared: int, *, rewrite: bool
                     thin = True
         if thin and rewrite:
             gone += [
-                (id, sequence_of(place))
+                (node.id, record.sequence)
                 for record in records
                 if record.sequence in dead
-                for id, place in commits_in(record)
-                if dead[record.sequence] >> position_of(place) & 1
+                for at, node in enumerate(record.nodes())
+                if node is not None and dead[record.sequence] >> at & 1
             ]
             replaced.append(_without_dead(space, records, dead))
     return Sweep(
@@ -344,8 +343,7 @@ def touches(records: Iterable[Record], dead: dict[int, int], gone: set[ObjectId]
                 for place in read_hints(piece.hints, record.sequence):
                     if dead.get(sequence_of(place), 0) >> position_of(place) & 1:
                         return True
-        # A ref that was moved to an older node brings it back; that is rare.
-        if moves_back(record.header) or not gone.isdisjoint(ids_in_header(record.header)):
+        if not gone.isdisjoint(ids_in_header(record.header)):
             return True
     return False
 

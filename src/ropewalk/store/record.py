@@ -337,11 +337,6 @@ def moved_in(record: Record) -> list[tuple[str, int]]:
     ]
 
 
-def moves_back(header: bytes) -> bool:
-    """Whether an operation moved a ref to a node of another record."""
-    return any(type(target) is bytes for _, _, target in ormsgpack.unpackb(header)[3])
-
-
 def ids_in_header(header: bytes) -> list[ObjectId]:
     """The ids that stand in an operation: those of nodes of other records."""
     _, _, _, moves, metadata = ormsgpack.unpackb(header)
