@@ -60,7 +60,7 @@ def lose(folder: Path, id: ObjectId) -> None:
         records[records.index(one)] = without(
             one, header, lambda place: place != place_of(sequence, at)
         )
-        listed = looking._log.write_segment(space, build(records, heads_of(records)))
+        listed = looking._log.write_segment(space, build(space, records, heads_of(records)))
         with looking._writing():
             assert looking._log.replace(
                 space, looking._epoch(space), [listed], looking._ask(space, Space.names)

@@ -102,7 +102,7 @@ def lose(folder: Path, id: ObjectId) -> None:
             records[records.index(one)] = without(
                 one, header, lambda place: place != place_of(sequence, at)
             )
-        packed = build(records, heads_of(records))
+        packed = build(space, records, heads_of(records))
         db.execute(
             "UPDATE segments SET head = ?, data = ? WHERE key = ?",
             (packed.head, packed.data, _key(db, space, packed.last)),
