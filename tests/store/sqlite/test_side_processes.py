@@ -13,7 +13,7 @@ from ropewalk.store import SqliteStore, Within
 from tests.conftest import SOAK
 from tests.store.side_workers import SCOPE
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 ROUNDS = 100 if SOAK else 8
 
 
