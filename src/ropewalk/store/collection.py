@@ -20,7 +20,7 @@ from ropewalk.errors import Conflict, Corrupt, MissingObjects
 from ropewalk.store._collecting import Collected, Progress
 from ropewalk.store._contents import hash_of
 from ropewalk.store._own import CONTENT_SPACE, NEVER_UNDONE
-from ropewalk.store.packer import heads_of, pack
+from ropewalk.store.packer import heads_of, pack_whole
 from ropewalk.store.record import (
     BY_HASH,
     GROUP,
@@ -113,7 +113,7 @@ def sweep(
         # Busy writers go on to build on what was written and left a moment ago: spare that.
         spared = GROUP << attempt if attempt else 0
         if not dry_run:
-            pack(store, space, whole=True)
+            pack_whole(store, space)
         moment = store._view(space, "")
         try:
             found = look(store, space, recent, spared, rewrite=not dry_run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,8 @@ TAIL_BYTES: Final = 256 * 1024
 """A tail of so many records, or bytes, is packed."""
 SEGMENT_RECORDS: Final = 128
 FEWEST_AT_CLOSE: Final = 16
+
+_TRIES: Final = 8
 
 _log = logging.getLogger("ropewalk.store")
 
@@ -93,6 +96,16 @@ def pack(store: LogStore, space: str, *, whole: bool = False) -> int:
         done += len(rows)
         packed = stop
     return done
+
+
+def pack_whole(store: LogStore, space: str) -> None:
+    """Pack all of a tail, as far as others who pack or write let it come to an end."""
+    for attempt in range(_TRIES):
+        pack(store, space, whole=True)
+        packed, last = store._span(space)
+        if packed == last:
+            return
+        time.sleep(0.001 * attempt)  # The packer of this or another process is at work.
 
 
 def heads_of(records: Sequence[Record]) -> list[Place]:
