@@ -25,7 +25,7 @@ import os
 import sqlite3
 from typing import Final
 
-from ropewalk.errors import Corrupt, FormatError, NewerFormat
+from ropewalk.errors import Corrupt, FormatError, NewerFormat, NotAllowed
 from ropewalk.store._records import Header, decode_header, encode_header
 
 APPLICATION_ID: Final = 0x52574442  # "RWDB", in the file's own header.
@@ -123,7 +123,7 @@ def is_new(db: sqlite3.Connection) -> bool:
                 "Install a newer Ropewalk."
             )
         if layout < LAYOUT:
-            raise FormatError(
+            raise NotAllowed(
                 f"the store has format {layout}, from before the first release, which this version "
                 "does not read: choose another folder, or remove this one to begin anew."
             )
