@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ropewalk.cli._replaying import INVARIANTS
-from ropewalk.coherence._logs import _rules as rules
-from ropewalk.coherence._logs._logs import Logs, record_to
+from ropewalk.coherence.logs import Logs, record_to
+from ropewalk.coherence.replay import INVARIANTS as RULES
 from tests.cli.support import here, process
 
 FINDING = "invariant space artifact agent instance_id version message certain at"
@@ -146,7 +146,7 @@ def test_several_files_are_one_run(tmp_path: Path) -> None:
 
 
 def test_the_help_names_every_invariant_that_there_is() -> None:
-    assert list(rules.INVARIANTS) == INVARIANTS
+    assert list(RULES) == INVARIANTS
 
 
 @pytest.mark.parametrize(

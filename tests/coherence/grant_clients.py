@@ -4,44 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.coherence._grants._grant import Grant
-from ropewalk.coherence._grants._grants import Grants
-from ropewalk.coherence._grants._hooks import Hooks
-from ropewalk.coherence._grants._recovery import CrashRecoveryConfig, Reclaim
+from ropewalk.codec import Codec
+from ropewalk.coherence.grants import Grant, Grants, Hooks
+from ropewalk.coherence.leases import CrashRecoveryConfig, Reclaim
+from ropewalk.coherence.store_authority import StoredAuthority
 from ropewalk.errors import LeaseHeld, LeaseLost
-from ropewalk.store import Fence, Lease, LeaseRecord, Store, ref_name, space_name, split_name
+from ropewalk.store import Fence, Store, ref_name, space_name
 from ropewalk.testing._stores._base import Clock
 
 SPACE = space_name("coherence", "shared")
 TIMEOUT = 9.0
-
-
-class Leases:
-    """The leases of artifacts in a store."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def acquire(self, artifact: str, holder: str, duration: float) -> Lease:
-        return self._store.acquire(SPACE, ref_name("grant", artifact), holder, duration)
-
-    def renew(self, lease: Lease) -> Lease:
-        return self._store.renew(lease)
-
-    def release(self, lease: Lease) -> bool:
-        return self._store.release(lease)
-
-    def seize(self, record: LeaseRecord, holder: str, duration: float) -> Lease | None:
-        return self._store.seize(SPACE, record, holder, duration)
-
-    def leases(self) -> list[LeaseRecord]:
-        return self._store.leases(SPACE, "grant/")
-
-    def lease_name(self, artifact: str) -> str:
-        return ref_name("grant", artifact)
-
-    def leased(self, record: LeaseRecord) -> str | None:
-        return split_name(record.name)[1]
 
 
 class Client:
@@ -61,7 +33,7 @@ class Client:
         self.reclaimed: list[Reclaim] = []
         config = {"heartbeat_timeout_ticks": int(TIMEOUT), "max_hold_ticks": 100, **config}
         self.grants = Grants(
-            Leases(store),
+            StoredAuthority(store, "shared", Codec()),
             CrashRecoveryConfig(**config),
             instance_id=instance,
             clock=clock,

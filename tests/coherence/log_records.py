@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ropewalk.coherence._logs._logs import Logs
+from ropewalk.coherence.logs import Logs
 
 WAIT = 30.0
 

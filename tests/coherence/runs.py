@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ropewalk.coherence._logs._replaying import Replay, replay
+from ropewalk.coherence.replay import Replay, replay
 
 SECOND = 1_000_000
 

@@ -23,7 +23,7 @@ from ropewalk.coherence import (
     space_topic,
     topic_of,
 )
-from ropewalk.coherence._buses._choosing import Handle
+from ropewalk.coherence.bus import Handle
 from ropewalk.store import CachedStore, MemoryStore, PostgresStore, Store, space_name
 from ropewalk.testing import BusContract
 from ropewalk.testing._buses._contract import PATIENCE, BusOpener, Inbox, ready

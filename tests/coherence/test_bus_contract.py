@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from ropewalk.coherence._buses._bus import Bus
-from ropewalk.coherence._buses._local import InProcessBus
-from ropewalk.coherence._buses._nats import NatsBus
-from ropewalk.coherence._buses._postgres import PostgresBus
-from ropewalk.coherence._buses._redis import RedisBus
+from ropewalk.coherence.bus import Bus
+from ropewalk.coherence.local_bus import InProcessBus
+from ropewalk.coherence.nats_bus import NatsBus
+from ropewalk.coherence.postgres_bus import PostgresBus
+from ropewalk.coherence.redis_bus import RedisBus
 from ropewalk.testing import BusContract, FaultyBus, RemoteBusContract
 from ropewalk.testing._buses._contract import BusOpener
 from tests.coherence.buses import cut, proxied

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from ropewalk.coherence import Bus, CoherenceCore, InProcessBus, Subscription
-from ropewalk.coherence._buses._bus import place_of, topic_of
+from ropewalk.coherence.bus import place_of, topic_of
 from ropewalk.errors import InvalidInput
 from ropewalk.store import MemoryStore, space_name
 from ropewalk.testing import FaultyBus

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.coherence import Invalidation, Receiver, space_topic, topic_of
-from ropewalk.coherence._buses._bus import MAX_MESSAGE_BYTES
+from ropewalk.coherence.bus import MAX_MESSAGE_BYTES
 from ropewalk.errors import FormatError, InvalidName
 from ropewalk.store import space_name
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ropewalk.coherence import CoherenceCore
-from ropewalk.coherence._protocol import Directory, Version
+from ropewalk.coherence.directory import Directory
+from ropewalk.coherence.protocol import Version
 from ropewalk.errors import NotFound
 from ropewalk.store import MemoryStore
 

@@ -17,11 +17,12 @@ import redis
 import ropewalk
 from ropewalk.codec import Codec
 from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig
-from ropewalk.coherence._authorities._stored import StoredAuthority
-from ropewalk.coherence._buses._bus import Invalidation
-from ropewalk.coherence._hearing import Follower
-from ropewalk.coherence._protocol import Directory, Entry, Version
-from ropewalk.coherence._steady import steady
+from ropewalk.coherence.bus import Invalidation
+from ropewalk.coherence.directory import Directory
+from ropewalk.coherence.invalidation import Follower
+from ropewalk.coherence.protocol import Entry, Version
+from ropewalk.coherence.store_authority import StoredAuthority
+from ropewalk.coherence.timers import steady
 from ropewalk.errors import ArtifactHeld, Rewound
 from ropewalk.store import MemoryStore
 from ropewalk.testing._stores._base import PATIENCE, Clock

@@ -15,7 +15,7 @@ from ropewalk.coherence import (
     space_topic,
     topic_of,
 )
-from ropewalk.coherence._buses._fanout import Fanout
+from ropewalk.coherence.invalidation import Fanout
 from ropewalk.store import space_name
 
 SPACE = space_name("coherence", "fanout")

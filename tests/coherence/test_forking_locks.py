@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig, State
-from ropewalk.coherence._logs._streams import _end_all
+from ropewalk.coherence.logs import _end_all
 from tests.coherence.conftest import OpenCore
 from tests.forks import PATIENCE, code_of_child, held, locks_of
 

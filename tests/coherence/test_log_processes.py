@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.coherence._logs._logs import Logs
+from ropewalk.coherence.logs import Logs
 from tests.coherence.log_records import fetched, happened, records_in
 
 
@@ -23,7 +23,7 @@ def test_what_is_queued_is_written_when_the_interpreter_ends(tmp_path: Path) -> 
     path = tmp_path / "state.jsonl"
     run(
         "import sys\n"
-        "from ropewalk.coherence._logs._logs import Logs\n"
+        "from ropewalk.coherence.logs import Logs\n"
         "logs = Logs(sys.argv[1])\n"
         "for n in range(1000): logs.transition('a', 'x', 'INVALID', 'SHARED', 'fetch', n)\n",
         str(path),
@@ -62,7 +62,7 @@ def test_a_forked_child_numbers_an_instance_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "state.jsonl"
     run(
         "import os, sys\n"
-        "from ropewalk.coherence._logs._logs import Logs\n"
+        "from ropewalk.coherence.logs import Logs\n"
         "logs = Logs(sys.argv[1], instance_id='one')\n"
         "logs.transition('a', 'parent', 'INVALID', 'SHARED', 'fetch', 1)\n"
         "logs.flush(10)\n"
@@ -84,7 +84,7 @@ def test_processes_that_share_a_file_do_not_mix_their_lines(tmp_path: Path) -> N
     path = tmp_path / "state.jsonl"
     program = (
         "import sys\n"
-        "from ropewalk.coherence._logs._logs import Logs\n"
+        "from ropewalk.coherence.logs import Logs\n"
         "with Logs(sys.argv[1]) as logs:\n"
         "    for n in range(2000): logs.transition('a', 'x', 'INVALID', 'SHARED', 'fetch', n)\n"
     )

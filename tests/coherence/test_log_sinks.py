@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.coherence._logs._logs import Logs
+from ropewalk.coherence.logs import Logs
 from tests.coherence.log_records import WAIT, fetched, read, records_in
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ropewalk.coherence._logs._logs import Logs, record_to
-from ropewalk.coherence._logs._records import (
+from ropewalk.coherence.logs import Logs, record_to
+from ropewalk.coherence.records import (
     CONTENT_AUDIT_FIELDS,
     METRIC_FIELDS,
     STATE_LOG_FIELDS,

@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from ropewalk.coherence import CoherenceCore, record_to, replay, validate_log
-from ropewalk.coherence._protocol import Version
-from ropewalk.coherence._reading import Reading
-from ropewalk.coherence._rebasing import Rebasing
-from ropewalk.coherence._wishes import Wanted
+from ropewalk.coherence.protocol import Version
+from ropewalk.coherence.read_path import Reading
+from ropewalk.coherence.write_path import Rebasing, Wanted
 from ropewalk.errors import NotFound, VersionConflict
 from ropewalk.store import MemoryStore
 from tests.coherence.outages import AwayStore
@@ -336,7 +335,7 @@ def test_agents_that_hold_an_artifact_by_turns_break_nothing(tmp_path: Path, whe
 HOLDER = """
 import os, signal, sys
 from ropewalk.coherence import CoherenceCore, record_to
-from ropewalk.coherence._grants._recovery import CrashRecoveryConfig
+from ropewalk.coherence.leases import CrashRecoveryConfig
 
 config = CrashRecoveryConfig(heartbeat_timeout_ticks=1)
 core = CoherenceCore(sys.argv[1], crash_recovery=config, tick_seconds=1.0, **record_to(sys.argv[2]))

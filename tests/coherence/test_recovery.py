@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.coherence._grants._recovery import CrashRecoveryConfig, Sightings, silence_of
+from ropewalk.coherence.leases import CrashRecoveryConfig, Sightings, silence_of
 from ropewalk.errors import InvalidInput
 from ropewalk.store import LeaseRecord
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ropewalk.coherence import CoherenceCore
-from ropewalk.coherence._logs._logs import Logs, record_to
-from ropewalk.coherence._logs._replaying import replay
+from ropewalk.coherence.logs import Logs, record_to
+from ropewalk.coherence.replay import replay
 from ropewalk.errors import InvalidInput, NotFound
 from tests.coherence.runs import Run, found_in
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ropewalk.coherence._logs._replaying import replay
+from ropewalk.coherence.replay import replay
 from tests.coherence.runs import Run, found_in
 
 # Several writers.

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ropewalk.coherence import STRATEGIES, Bound, CoherenceCore, Strategy, build_strategy
-from ropewalk.coherence._protocol import Entry
-from ropewalk.coherence._strategies import Lease
+from ropewalk.coherence.protocol import Entry
+from ropewalk.coherence.strategies import Lease
 from ropewalk.errors import InvalidInput
 from ropewalk.store import MemoryStore
 

@@ -10,9 +10,9 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
 from ropewalk.coherence import CoherenceCore
-from ropewalk.coherence._logs._logs import Logs
-from ropewalk.coherence._logs._records import StoreMetricEvent
-from ropewalk.coherence._logs._telemetry import OpenTelemetryExporter, build_telemetry
+from ropewalk.coherence.logs import Logs
+from ropewalk.coherence.records import StoreMetricEvent
+from ropewalk.coherence.telemetry import OpenTelemetryExporter, build_telemetry
 from ropewalk.errors import InvalidInput
 
 

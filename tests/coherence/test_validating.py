@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.coherence import CoherenceCore
-from ropewalk.coherence._logs._logs import Logs
-from ropewalk.coherence._logs._validating import Gap, SchemaMismatch, validate_log
+from ropewalk.coherence.logs import Logs
+from ropewalk.coherence.records import Gap, SchemaMismatch, validate_log
 from ropewalk.errors import InvalidInput
 
 

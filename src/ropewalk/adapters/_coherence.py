@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ropewalk.coherence import Artifact, CoherenceCore
-from ropewalk.coherence._grants._waiting import Patience
-from ropewalk.coherence._outages._reconciling import PATIENCE
-from ropewalk.coherence._protocol import Base, Version
+from ropewalk.coherence.outages import PATIENCE
+from ropewalk.coherence.protocol import Base, Version
+from ropewalk.coherence.timers import Patience
 from ropewalk.errors import ArtifactHeld, InvalidInput, Unavailable
 from ropewalk.store import Store
 from ropewalk.store._checks import expect

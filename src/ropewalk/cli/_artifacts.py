@@ -15,7 +15,7 @@ from ropewalk.errors import NotFound, RopewalkError
 from ropewalk.store import Store, split_name
 
 if TYPE_CHECKING:
-    from ropewalk.coherence._protocol import Version
+    from ropewalk.coherence.protocol import Version
     from ropewalk.timeline import Timeline
 
 SHARED = "coherence"
@@ -51,7 +51,7 @@ def sets_in(store: Store) -> list[str]:
 
 def artifacts_in(store: Store, set_name: str) -> dict[str, Version]:
     """The newest versions of the artifacts of a set, by name."""
-    from ropewalk.coherence._authorities._stored import StoredAuthority
+    from ropewalk.coherence.store_authority import StoredAuthority
 
     return StoredAuthority(store, set_name, inspection_codec).names()
 
@@ -71,7 +71,7 @@ def artifact_timeline(
     store: Store, artifact: str, set_name: str | None, branch: str | None
 ) -> Timeline:
     """The timeline of an artifact; raises `NotFound`, or `Usage` if it cannot be chosen."""
-    from ropewalk.coherence._authorities._timeline import ArtifactTimeline
+    from ropewalk.coherence.history import ArtifactTimeline
 
     if not artifact:
         raise Usage("--artifact is empty: name an artifact")
@@ -147,6 +147,6 @@ def told_sets(names: list[str]) -> str:
 
 def artifact_at(store: Store, space: str, ref: str) -> str:
     """The artifact that a ref of a set is about."""
-    from ropewalk.coherence._authorities._timeline import artifact_of
+    from ropewalk.coherence.history import artifact_of
 
     return artifact_of(store, space, ref)

@@ -5,41 +5,39 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.coherence._artifact import Artifact
-from ropewalk.coherence._authorities._authority import ArtifactChange
-from ropewalk.coherence._buses._bus import (
+from ropewalk.coherence.artifact import Artifact
+from ropewalk.coherence.authority import ArtifactChange
+from ropewalk.coherence.bus import (
     Bus,
     Invalidation,
     Receiver,
     Subscription,
+    choose_bus,
     place_of,
     space_topic,
     topic_of,
 )
-from ropewalk.coherence._buses._choosing import choose_bus
-from ropewalk.coherence._buses._local import InProcessBus
-from ropewalk.coherence._buses._log import LogBus
-from ropewalk.coherence._core import CoherenceCore
-from ropewalk.coherence._grants._grant import Grant
-from ropewalk.coherence._grants._recovery import CrashRecoveryConfig, Reclaim
-from ropewalk.coherence._logs._logs import record_to
-from ropewalk.coherence._logs._records import StoreMetricEvent
-from ropewalk.coherence._logs._replaying import Replay, replay
-from ropewalk.coherence._logs._rules import Finding
-from ropewalk.coherence._logs._telemetry import (
+from ropewalk.coherence.core import CoherenceCore
+from ropewalk.coherence.grants import Grant
+from ropewalk.coherence.leases import CrashRecoveryConfig, Reclaim
+from ropewalk.coherence.local_bus import InProcessBus
+from ropewalk.coherence.log_bus import LogBus
+from ropewalk.coherence.logs import record_to
+from ropewalk.coherence.outages import CoherenceDegradedWarning, KeptWrite, Reconciled
+from ropewalk.coherence.protocol import State
+from ropewalk.coherence.records import Gap, SchemaMismatch, StoreMetricEvent, validate_log
+from ropewalk.coherence.replay import Finding, Replay, replay
+from ropewalk.coherence.strategies import STRATEGIES, Bound, Strategy, build_strategy
+from ropewalk.coherence.telemetry import (
     LangSmithExporter,
     OpenTelemetryExporter,
     TelemetryExporter,
 )
-from ropewalk.coherence._logs._validating import Gap, SchemaMismatch, validate_log
-from ropewalk.coherence._outages._kept import CoherenceDegradedWarning, KeptWrite, Reconciled
-from ropewalk.coherence._protocol import State
-from ropewalk.coherence._strategies import STRATEGIES, Bound, Strategy, build_strategy
 
 if TYPE_CHECKING:
-    from ropewalk.coherence._buses._nats import NatsBus
-    from ropewalk.coherence._buses._postgres import PostgresBus
-    from ropewalk.coherence._buses._redis import RedisBus
+    from ropewalk.coherence.nats_bus import NatsBus
+    from ropewalk.coherence.postgres_bus import PostgresBus
+    from ropewalk.coherence.redis_bus import RedisBus
 
 __all__ = [
     "STRATEGIES",
@@ -83,7 +81,7 @@ __all__ = [
 ]
 
 # Buses over a server are loaded when they are asked for.
-_HOMES = {"NatsBus": "_buses._nats", "PostgresBus": "_buses._postgres", "RedisBus": "_buses._redis"}
+_HOMES = {"NatsBus": "nats_bus", "PostgresBus": "postgres_bus", "RedisBus": "redis_bus"}
 
 
 def __getattr__(name: str) -> Any:

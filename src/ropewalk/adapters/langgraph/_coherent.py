@@ -34,17 +34,16 @@ from ropewalk.adapters.langgraph._store_records import StoreItem
 from ropewalk.adapters.langgraph.classes import GraphTypes
 from ropewalk.codec import Classes, Codec
 from ropewalk.coherence import CoherenceCore, Grant
-from ropewalk.coherence._grants._waiting import edited
-from ropewalk.coherence._outages._degrading import DegradedWrites, OnError
-from ropewalk.coherence._strategies import strategy_for
-from ropewalk.coherence._wishes import EDIT_SECONDS, OnConflict, expect_change
+from ropewalk.coherence.outages import DegradedWrites, OnError
+from ropewalk.coherence.strategies import strategy_for
+from ropewalk.coherence.write_path import EDIT_SECONDS, OnConflict, edited, expect_change
 from ropewalk.errors import InvalidInput
 from ropewalk.store import Store
 from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.tree import ABSENT
 
 if TYPE_CHECKING:
-    from ropewalk.coherence._authorities._timeline import ArtifactTimeline
+    from ropewalk.coherence.history import ArtifactTimeline
     from ropewalk.store import KVStore
 
 _MOST_PLACES: Final = 1 << 16

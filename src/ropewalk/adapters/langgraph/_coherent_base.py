@@ -31,11 +31,10 @@ from ropewalk.adapters.langgraph._store_reading import matches, page_of_namespac
 from ropewalk.adapters.langgraph._store_records import StoreItem, StoreSearchItem, to_datetime
 from ropewalk.codec import Codec
 from ropewalk.coherence import CoherenceCore
-from ropewalk.coherence._content import Content
-from ropewalk.coherence._logs._logs import now as moment_now
-from ropewalk.coherence._merging import merge_contents, merge_put
-from ropewalk.coherence._outages._reconciling import PATIENCE
-from ropewalk.coherence._wishes import EDIT_SECONDS
+from ropewalk.coherence.artifact import Content
+from ropewalk.coherence.outages import PATIENCE
+from ropewalk.coherence.timers import timestamp
+from ropewalk.coherence.write_path import EDIT_SECONDS, merge_contents, merge_put
 from ropewalk.errors import (
     ArtifactHeld,
     MergeConflict,
@@ -113,7 +112,7 @@ class OnBase:
     ) -> StoreItem | None:
         """An item as an agent may see it; None if there is none."""
         self._core._expect_agent(agent)
-        began = moment_now()
+        began = timestamp()
         given = self._found(agent, artifact, refresh)
         self._telling.gave(agent, artifact, given, began)
         return _item(given, namespace, key)
@@ -130,7 +129,7 @@ class OnBase:
         """What the other store finds, with versions."""
         agent, _ = self._convention.range(asked)
         self._core._expect_agent(agent)
-        began, moment = moment_now(), self._keeping.clock()
+        began, moment = timestamp(), self._keeping.clock()
         home = self._convention.home(self._convention.scope(asked))
         (found,) = self._base.batch([search.op._replace(namespace_prefix=home)])
         items = {

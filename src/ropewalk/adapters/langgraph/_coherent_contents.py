@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from ropewalk.adapters.langgraph._coherent_names import Scope
 from ropewalk.adapters.langgraph._store_ops import Search
 from ropewalk.adapters.langgraph._store_records import StoreItem, StoreSearchItem
-from ropewalk.coherence._wishes import EDIT_SECONDS
+from ropewalk.coherence.write_path import EDIT_SECONDS
 
 
 class Asked(NamedTuple):

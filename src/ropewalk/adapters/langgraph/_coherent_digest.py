@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ropewalk.codec import Codec
 from ropewalk.coherence import Artifact
-from ropewalk.coherence._content import Content
+from ropewalk.coherence.artifact import Content
 
 _DIGEST: Final = "digest"
 _PLAIN: Final = (str, int, type(None))

@@ -18,9 +18,9 @@ from ropewalk.adapters.langgraph._store_ops import Search
 from ropewalk.adapters.langgraph._store_reading import matches, page_of_namespaces
 from ropewalk.adapters.langgraph._store_records import StoreItem, StoreSearchItem, to_datetime
 from ropewalk.coherence import Artifact, CoherenceCore
-from ropewalk.coherence._content import Content
-from ropewalk.coherence._protocol import Base, Version
-from ropewalk.coherence._wishes import EDIT_SECONDS, Unwritten
+from ropewalk.coherence.artifact import Content
+from ropewalk.coherence.protocol import Base, Version
+from ropewalk.coherence.write_path import EDIT_SECONDS, Unwritten
 from ropewalk.errors import NotFound, VersionConflict
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import ABSENT

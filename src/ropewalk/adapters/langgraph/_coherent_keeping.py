@@ -14,7 +14,7 @@ from typing import Final
 from ropewalk.adapters.langgraph._coherent_lines import Forgotten, Lines
 from ropewalk.adapters.langgraph._store_records import EPOCH
 from ropewalk.coherence import Bound
-from ropewalk.coherence._content import Content
+from ropewalk.coherence.artifact import Content
 from ropewalk.store.forking import freed_after_fork
 
 _MOST: Final = 10_000

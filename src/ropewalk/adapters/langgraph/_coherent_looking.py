@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ropewalk.coherence import Artifact, CoherenceCore
-from ropewalk.coherence._client import Client
-from ropewalk.coherence._protocol import Version
-from ropewalk.coherence._reading import Reading
+from ropewalk.coherence.protocol import Version
+from ropewalk.coherence.read_path import Client, Reading
 from ropewalk.errors import MissingObjects, NotFound
 
 _TRIES: Final = 8

@@ -17,10 +17,9 @@ from ropewalk.adapters.langgraph._coherent_puts import PutGrants, Waits
 from ropewalk.adapters.langgraph._coherent_telling import Adopting, Given, ValueTelling
 from ropewalk.codec import Codec
 from ropewalk.coherence import Artifact, CoherenceCore
-from ropewalk.coherence._content import Content
-from ropewalk.coherence._grants._recovery import RECLAIM_HEARTBEAT
-from ropewalk.coherence._wishes import Proposed
-from ropewalk.coherence._writing import Writing
+from ropewalk.coherence.artifact import Content
+from ropewalk.coherence.leases import RECLAIM_HEARTBEAT
+from ropewalk.coherence.write_path import Proposed, Writing
 from ropewalk.errors import Conflict, GrantLost, VersionConflict
 
 _GLANCE: Final = 0.25

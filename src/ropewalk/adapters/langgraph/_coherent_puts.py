@@ -14,11 +14,9 @@ from typing import Final
 
 from ropewalk.adapters.langgraph._coherent_identity import NOBODY
 from ropewalk.coherence import CoherenceCore
-from ropewalk.coherence._grants._grants import Grants
-from ropewalk.coherence._grants._hooks import Hooks
-from ropewalk.coherence._grants._reclaiming import holder_of
-from ropewalk.coherence._grants._recovery import Reclaim, silence_of
-from ropewalk.coherence._grants._waiting import Patience
+from ropewalk.coherence.grants import Grants, Hooks
+from ropewalk.coherence.leases import Reclaim, holder_of, silence_of
+from ropewalk.coherence.timers import Patience
 from ropewalk.errors import ArtifactHeld, LeaseHeld, LeaseLost, RopewalkError
 from ropewalk.store import LeaseRecord
 

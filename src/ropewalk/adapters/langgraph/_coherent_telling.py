@@ -8,10 +8,9 @@ from typing import NamedTuple
 from ropewalk.adapters.langgraph._coherent_digest import Record
 from ropewalk.adapters.langgraph._coherent_keeping import Seen
 from ropewalk.coherence import Artifact, State
-from ropewalk.coherence._artifact import Source
-from ropewalk.coherence._content import Content
-from ropewalk.coherence._protocol import Transition, Version
-from ropewalk.coherence._telling import Telling, Wrote
+from ropewalk.coherence.artifact import Content, Source
+from ropewalk.coherence.logs import Telling, Wrote
+from ropewalk.coherence.protocol import Transition, Version
 
 
 class Given(NamedTuple):

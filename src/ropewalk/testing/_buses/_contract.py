@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 import pytest
 
-from ropewalk.coherence._buses._bus import Bus, topic_of
+from ropewalk.coherence.bus import Bus, topic_of
 from ropewalk.store import space_name
 
 BusOpener: TypeAlias = Callable[[], Bus]

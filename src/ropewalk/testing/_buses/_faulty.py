@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from ropewalk.coherence._buses._bus import Bus, Subscription
+from ropewalk.coherence.bus import Bus, Subscription
 from ropewalk.store._checks import expect
 
 Receive = Callable[[bytes], None]

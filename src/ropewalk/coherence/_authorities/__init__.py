@@ -1,1 +1,0 @@
-"""What knows the newest version of every artifact: a store, or the memory of a process."""

@@ -1,1 +1,0 @@
-"""Buses: what carries hints from one client to another."""

@@ -1,1 +1,0 @@
-"""The methods of `CoherenceCore`, by subject."""

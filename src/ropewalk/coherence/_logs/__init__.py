@@ -1,1 +1,0 @@
-"""What happened, for who looks on: logs, their validation and replay, telemetry."""

@@ -1,1 +1,0 @@
-"""What is read and written while the engine is away."""

@@ -1,0 +1,208 @@
+"""Versions as agents get them, and the immutable content behind them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, Final, Literal, TypeAlias
+
+import ormsgpack
+
+from ropewalk.codec import Codec, check_canonical
+from ropewalk.coherence.protocol import State, Version
+from ropewalk.errors import NotStorable
+from ropewalk.tree import ObjectId, TreeWriter
+
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes})
+
+
+class Content:
+    """A value that nobody can change.
+
+    `fresh` gives a copy. A value of plain leaves, or a dict of such, needs no decoding.
+    """
+
+    __slots__ = ("_codec", "_flat", "_plain", "_root", "encoded", "hearsay")
+
+    def __init__(
+        self, encoded: bytes, codec: Codec, flat: Any = None, *, hearsay: bool = False
+    ) -> None:
+        self.encoded = encoded
+        self.hearsay = hearsay
+        """Whether it came with a message, and nobody has compared it with the store yet."""
+        self._codec = codec
+        self._flat = flat
+        self._plain: bool | None = None
+        self._root: ObjectId | None = None
+
+    @classmethod
+    def of(cls, value: Any, codec: Codec) -> Content:
+        """What a caller handed over; raises `NotStorable`."""
+        if type(value) is dict:
+            # The copy is what is encoded too: another thread may change the value meanwhile.
+            flat = value.copy()
+            if _PLAIN.issuperset(map(type, flat.values())) and _PLAIN.issuperset(map(type, flat)):
+                return cls(codec.encode(flat), codec, flat)
+        return cls(codec.encode(value), codec)
+
+    def fresh(self) -> Any:
+        """The value, which is the caller's own to change."""
+        if self._flat is not None:
+            return self._flat.copy()
+        if self._plain is None:
+            self._plain = self._is_plain()
+        if self._plain:
+            return ormsgpack.unpackb(self.encoded)
+        return self._codec.decode(self.encoded)
+
+    def holds(self, value: Any) -> bool:
+        """Whether it is exactly this value."""
+        try:
+            return self._codec.encode(value) == self.encoded
+        except NotStorable:
+            return False
+
+    def check(self) -> None:
+        """Raise `FormatError` unless the bytes are the one encoding of a value."""
+        check_canonical(self.encoded)
+
+    def root(self) -> ObjectId:
+        """The root of the value's tree: equal values have equal roots."""
+        if self._root is None:
+            self._root = TreeWriter(self._codec).write_encoded(self.encoded, self.fresh).root
+        return self._root
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def _is_plain(self) -> bool:
+        """Whether the encoding says all, so that nothing of it needs a hook."""
+        try:
+            return self._codec.encode(ormsgpack.unpackb(self.encoded)) == self.encoded
+        except ValueError:
+            return False
+
+
+class Contents:
+    """Contents by the ids of their versions, up to so many bytes. Safe to share."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._held: OrderedDict[bytes, Content] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def after_fork(self) -> None:
+        """In a child: the lock may be held by nobody."""
+        self._lock = threading.Lock()
+
+    def get(self, id: bytes) -> Content | None:
+        """The content of a version, if it is here."""
+        with self._lock:
+            found = self._held.get(id)
+            if found is not None:
+                self._held.move_to_end(id)
+            return found
+
+    def put(self, id: bytes, content: Content) -> None:
+        """Keep a content, and let go of those that were not used for longest."""
+        with self._lock:
+            before = self._held.pop(id, None)
+            if before is not None:
+                self._bytes -= len(before) + 200
+            self._held[id] = content
+            self._bytes += len(content) + 200
+            while self._bytes > self._most and len(self._held) > 1:
+                _, gone = self._held.popitem(last=False)
+                self._bytes -= len(gone) + 200
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+Source: TypeAlias = Literal["cache_hit", "fetch", "broadcast", "write", "search"]
+"""Where what was read came from."""
+
+_UNREAD: Final = object()
+
+
+class Artifact:
+    """A version of an artifact, as one agent got it.
+
+    `value` is the caller's own: changing it changes nothing else.
+    """
+
+    __slots__ = (
+        "_content",
+        "_value",
+        "_version",
+        "degraded",
+        "merged",
+        "name",
+        "replaced",
+        "source",
+        "state",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        version: Version,
+        content: Content,
+        state: State,
+        source: Source,
+        degraded: bool = False,
+        merged: bool = False,
+        replaced: bool = False,
+    ) -> None:
+        self.name = name
+        self._value: Any = _UNREAD
+        self.state, self.source = state, source
+        self.degraded = degraded
+        """Whether the engine could not be asked: then this is the last value known."""
+        self.merged = merged
+        """Whether this write was merged with what others wrote, so that it holds more."""
+        self.replaced = replaced
+        """Whether this write took the place of what others wrote and its agent had not read."""
+        self._version, self._content = version, content
+
+    @property
+    def value(self) -> Any:
+        """What it holds. Made when first asked for: a writer rarely wants it back."""
+        if self._value is _UNREAD:
+            self._value = self._content.fresh()
+        return self._value
+
+    @property
+    def version(self) -> int:
+        """Its number: 1, 2, 3 and so on, never used again."""
+        return self._version.number
+
+    @property
+    def agent(self) -> str:
+        """Who wrote it."""
+        return self._version.agent
+
+    @property
+    def time(self) -> int:
+        """When it was written, in microseconds since 1970. Only for people."""
+        return self._version.time
+
+    @property
+    def created(self) -> int:
+        """When the artifact came to be, or came back after it was deleted; as `time`."""
+        return self._version.created
+
+    def holds(self, value: Any) -> bool:
+        """Whether its value is exactly this one, whatever became of the caller's copy."""
+        return self._content.holds(value)
+
+    @property
+    def content_hash(self) -> str:
+        """The root of the value's tree, in hex: equal values have equal hashes."""
+        return self._content.root().hex()
+
+    def __repr__(self) -> str:
+        mark = " degraded" if self.degraded else ""
+        told = f"{self.name!r} version {self.version} by {self.agent!r:.80}"
+        return f"<Artifact {told}{mark}: {self.value!r:.80}>"

@@ -1,0 +1,482 @@
+"""The authority: what knows the newest version of every artifact of a set.
+
+It is the engine of a store (`store_authority`), or, without one, the memory of this process
+(`LocalAuthority`). Nothing else decides what is newest: copies, messages and directories may
+all be lost or wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ropewalk.codec import Codec
+from ropewalk.coherence.artifact import Content
+from ropewalk.coherence.protocol import Version
+from ropewalk.errors import (
+    Conflict,
+    InvalidName,
+    LeaseHeld,
+    LeaseLost,
+    MissingObjects,
+    NotFound,
+    Rewound,
+)
+from ropewalk.history import new_write_id
+from ropewalk.store import Lease, LeaseRecord, ref_name
+from ropewalk.store._leases import LeaseKeeper
+from ropewalk.store.forking import whole_after_fork
+
+if TYPE_CHECKING:
+    from ropewalk.timeline import Timeline
+
+
+BRANCH: Final = "branch"
+GRANT: Final = "grant"
+NAME: Final = "artifact"
+"""Where a commit keeps the name of an artifact whose branch has a digest for one."""
+
+_LONGEST: Final = 300
+
+
+class Names(NamedTuple):
+    """What an artifact is called in its space."""
+
+    branch: str
+    """Its own name, or a digest where that is no name of a branch."""
+    ref: str
+    lease: str
+
+
+@lru_cache(maxsize=65536)
+def names_of(artifact: str) -> Names:
+    """What an artifact is called; raises `InvalidName` for what is no text."""
+    branch = branch_of(artifact)
+    return Names(branch, ref_name(BRANCH, branch), ref_name(GRANT, branch))
+
+
+def branch_of(artifact: str) -> str:
+    """The name of an artifact's branch: its own, or a digest where that cannot be one."""
+    try:
+        if len(ref_name(BRANCH, artifact)) <= _LONGEST and not artifact.startswith("~"):
+            return artifact
+    except InvalidName:
+        if not isinstance(artifact, str) or artifact == "":
+            raise
+    return "~" + sha256(artifact.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Change(NamedTuple):
+    """A new version that somebody wants."""
+
+    artifact: str
+    expected: Version | None
+    """What must be the newest version now; None: there is none."""
+    content: Content | None
+    """None for a deletion."""
+    token: int = 0
+    """The fencing token of the writer's grant; 0: nobody may hold the grant."""
+    replaced: bool = False
+    """Whether it takes the place of what its writer had not read."""
+
+
+class Sent(NamedTuple):
+    """What tells a commit that is sent again from another one."""
+
+    write_id: str
+    moment: int
+    """Microseconds since 1970, which its versions bear."""
+    again: bool = False
+    """Whether it was sent before, and was made then, perhaps."""
+
+    @classmethod
+    def now(cls) -> Sent:
+        """A commit that was not sent before."""
+        return cls(new_write_id(), time.time_ns() // 1000)
+
+
+class Committed(NamedTuple):
+    """What a commit made."""
+
+    versions: dict[str, Version]
+    sequence: int
+    """The number of the operation."""
+
+
+class Moved(Conflict):
+    """Artifacts are not at the versions that a change expects; `newest` has what they are at."""
+
+    def __init__(self, newest: Mapping[str, Version | None]) -> None:
+        super().__init__("artifacts have moved on")
+        self.newest = newest
+
+
+class ArtifactChange(NamedTuple):
+    """A version that came to be, as `watch` tells it."""
+
+    artifact: str
+    version: int
+    agent: str
+    sequence: int
+    """The number of the operation; several artifacts of one `publish` share it."""
+    deleted: bool
+
+
+class Authority(ABC):
+    """The one place that decides. Safe to share between threads."""
+
+    is_local: bool = False
+    """Whether asking costs a look into memory, and never waits."""
+
+    @abstractmethod
+    def after_fork(self) -> None:
+        """In a child of this process: locks may be held by nobody."""
+
+    @abstractmethod
+    def newest(self, artifact: str) -> Version | None:
+        """The newest version of an artifact; None if it never was. Perhaps a deletion."""
+
+    @abstractmethod
+    def newest_of(self, artifacts: Iterable[str]) -> dict[str, Version | None]:
+        """The newest versions of several artifacts, all at one moment."""
+
+    @abstractmethod
+    def version(self, artifact: str, number: int) -> Version | None:
+        """An older version; None if it is not kept."""
+
+    @abstractmethod
+    def content(self, artifact: str, version: Version) -> Content:
+        """What a version holds; raises `MissingObjects` if it was collected."""
+
+    def contents(self, versions: Sequence[Version]) -> list[Content]:
+        """What several versions hold."""
+        return [self.content("", version) for version in versions]
+
+    @abstractmethod
+    def is_content(self, version: Version, content: Content) -> bool:
+        """Whether a version holds exactly this."""
+
+    @abstractmethod
+    def commit(
+        self, changes: Sequence[Change], agent: str, action: str, sent: Sent | None = None
+    ) -> Committed:
+        """Make new versions: all or none.
+
+        What was sent before, and perhaps made although nobody said so, is made once.
+        Raises `Moved`; `LeaseHeld` if somebody else holds a grant; `LeaseLost` if a token is
+        no longer good.
+        """
+
+    @abstractmethod
+    def names(self, prefix: str = "") -> dict[str, Version]:
+        """The newest versions of all artifacts that are there, by name, at one moment."""
+
+    poll_seconds: float | None = None
+    """How often to look for changes although nobody said that there are any."""
+
+    @abstractmethod
+    def looking(self, after: int) -> Callable[[], tuple[list[ArtifactChange], int]]:
+        """What gives the next changes after an operation, each time that it is called.
+
+        And the number up to which they reach. Raises `Rewound` if the engine no longer has
+        the operation up to which it has looked.
+        """
+
+    @abstractmethod
+    def waking(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """While entered, `wake` is called when there may be changes."""
+
+    @abstractmethod
+    def sequence(self) -> int:
+        """The number of the last operation."""
+
+    @abstractmethod
+    def timeline(self, artifact: str) -> Timeline:
+        """The history of an artifact, to look at."""
+
+    # Grants: leases by the names of artifacts.
+
+    @abstractmethod
+    def acquire(self, artifact: str, holder: str, duration: float) -> Lease:
+        """Take the grant of an artifact; raises `LeaseHeld`."""
+
+    @abstractmethod
+    def renew(self, lease: Lease) -> Lease:
+        """Begin a grant's time again; raises `LeaseLost`."""
+
+    @abstractmethod
+    def release(self, lease: Lease) -> bool:
+        """Give a grant back; False if it was lost."""
+
+    @abstractmethod
+    def seize(self, record: LeaseRecord, holder: str, duration: float) -> Lease | None:
+        """Take a grant although its holder beats; None if it is another's by now."""
+
+    @abstractmethod
+    def leases(self) -> list[LeaseRecord]:
+        """The grants that are held."""
+
+    @abstractmethod
+    def lease_name(self, artifact: str) -> str:
+        """The name of the lease that is the grant of an artifact."""
+
+    @abstractmethod
+    def leased(self, record: LeaseRecord) -> str | None:
+        """The artifact that a lease is the grant of; None if that cannot be told."""
+
+
+KEPT_VERSIONS: Final = 100
+"""How many versions of each artifact are kept."""
+
+_KEPT_CHANGES: Final = 10_000
+
+
+class LocalAuthority(Authority):
+    """Artifacts as encoded bytes in a dict, under a lock. Versions are kept as they came."""
+
+    is_local = True
+
+    def __init__(self, name: str, codec: Codec, clock: Callable[[], float]) -> None:
+        self._name, self._codec = name, codec
+        self._lock = whole_after_fork(threading.RLock())
+        self._wakes: set[Callable[[], None]] = set()
+        self._newest: dict[str, Version] = {}
+        self._kept: dict[str, deque[Version]] = {}
+        self._changes: deque[ArtifactChange] = deque(maxlen=_KEPT_CHANGES)
+        self._sequence = 0
+        self._grants = _Grants()
+        self._keeper = LeaseKeeper(self._grants, clock)
+        self._life = os.urandom(8)
+
+    def after_fork(self) -> None:
+        """In a child, whose artifacts are its own from now on: who held one, is not here."""
+        self._wakes = set()
+        self._grants.records.clear()
+
+    def newest(self, artifact: str) -> Version | None:
+        """The newest version of an artifact."""
+        return self._newest.get(artifact)
+
+    def newest_of(self, artifacts: Iterable[str]) -> dict[str, Version | None]:
+        """The newest versions of several artifacts, all at one moment."""
+        with self._lock:
+            return {name: self._newest.get(name) for name in artifacts}
+
+    def version(self, artifact: str, number: int) -> Version | None:
+        """An older version, if it is kept."""
+        with self._lock:
+            newest = self._newest.get(artifact)
+            if newest is not None and newest.number == number:
+                return newest
+            kept = self._kept.get(artifact, ())
+            return next((one for one in kept if one.number == number), None)
+
+    def content(self, artifact: str, version: Version) -> Content:
+        """What a version holds."""
+        if version.content is None:
+            raise MissingObjects([version.id])  # Deleted meanwhile: there is a newer one.
+        return version.content
+
+    def is_content(self, version: Version, content: Content) -> bool:
+        """Whether a version holds exactly this."""
+        return version.content is not None and version.content.encoded == content.encoded
+
+    def commit(
+        self, changes: Sequence[Change], agent: str, action: str, sent: Sent | None = None
+    ) -> Committed:
+        """Make new versions: all or none."""
+        moment = time.time_ns() // 1000
+        with self._lock:
+            self._check(changes)
+            self._sequence += 1
+            made: dict[str, Version] = {}
+            for artifact, expected, content, _, replaced in changes:
+                number = 1 if expected is None else expected.number + 1
+                id = self._life + self._sequence.to_bytes(8, "big") + len(made).to_bytes(4, "big")
+                created = moment
+                if expected is not None and not expected.deleted:
+                    created = expected.created
+                made[artifact] = version = Version(
+                    number, id, agent, moment, content is None, content, created
+                )
+                version.replaced = replaced
+            # In one step: who is interrupted here, as by Ctrl-C, has written all or nothing.
+            self._newest.update(made)
+            for artifact, version in made.items():
+                self._keep(artifact, version)
+                self._changes.append(
+                    ArtifactChange(artifact, version.number, agent, self._sequence, version.deleted)
+                )
+            for wake in tuple(self._wakes):
+                wake()
+            return Committed(made, self._sequence)
+
+    def names(self, prefix: str = "") -> dict[str, Version]:
+        """The newest versions of all artifacts that are there."""
+        with self._lock:
+            return {
+                name: version
+                for name, version in self._newest.items()
+                if not version.deleted and name.startswith(prefix)
+            }
+
+    def looking(self, after: int) -> Callable[[], tuple[list[ArtifactChange], int]]:
+        """Look at the last changes; raises `NotFound` if those that come next are not kept."""
+        position = after
+
+        def look() -> tuple[list[ArtifactChange], int]:
+            nonlocal position
+            with self._lock:
+                self._expect_kept(position)
+                found, position = self._since(position), self._sequence
+            return found, position
+
+        return look
+
+    @contextmanager
+    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Call `wake` after each commit."""
+        with self._lock:
+            self._wakes.add(wake)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wakes.discard(wake)
+
+    def _expect_kept(self, after: int) -> None:
+        if after > self._sequence:
+            raise Rewound(
+                f"there is no operation {after}: without a store changes end with their process. "
+                "Watch from now on, or give the artifacts a store."
+            )
+        kept = self._changes[0].sequence if len(self._changes) == _KEPT_CHANGES else 1
+        if after + 1 < kept:
+            raise NotFound(
+                f"without a store only the last {_KEPT_CHANGES} changes are kept, and {after} is "
+                "before them. Watch from now on, or give the artifacts a store."
+            )
+
+    def _since(self, after: int) -> list[ArtifactChange]:
+        found = []
+        for change in reversed(self._changes):
+            if change.sequence <= after:
+                break
+            found.append(change)
+        return found[::-1]
+
+    def sequence(self) -> int:
+        """The number of the last operation."""
+        return self._sequence
+
+    def timeline(self, artifact: str) -> Timeline:
+        """The versions that are kept, as a timeline of their own; or a deletion alone."""
+        from ropewalk.coherence.history import timeline_of_versions
+
+        with self._lock:
+            newest = self._newest.get(artifact)
+            kept = self._kept.get(artifact) or ([] if newest is None else [newest])
+            # Taken together: a deletion takes away what older versions hold.
+            versions = [(one, one.content) for one in kept]
+        return timeline_of_versions(self._name, artifact, versions, self._codec)
+
+    # Grants.
+
+    def acquire(self, artifact: str, holder: str, duration: float) -> Lease:
+        """Take the grant of an artifact."""
+        with self._lock:
+            return self._keeper.acquire(self._name, artifact, holder, duration)
+
+    def renew(self, lease: Lease) -> Lease:
+        """Begin a grant's time again."""
+        with self._lock:
+            return self._keeper.renew(lease, None)
+
+    def release(self, lease: Lease) -> bool:
+        """Give a grant back."""
+        with self._lock:
+            return self._keeper.release(lease)
+
+    def seize(self, record: LeaseRecord, holder: str, duration: float) -> Lease | None:
+        """Take a grant although its holder beats."""
+        with self._lock:
+            return self._keeper.seize(self._name, record, holder, duration)
+
+    def leases(self) -> list[LeaseRecord]:
+        """The grants that are held."""
+        with self._lock:
+            found = list(self._grants.records.values())
+            for record in found:
+                self._keeper.saw(self._name, record)
+            return found
+
+    def lease_name(self, artifact: str) -> str:
+        """Leases are named as their artifacts."""
+        return artifact
+
+    def leased(self, record: LeaseRecord) -> str | None:
+        """The artifact that a lease is the grant of."""
+        return record.name
+
+    # Inside, under the lock.
+
+    def _check(self, changes: Sequence[Change]) -> None:
+        for artifact, _, _, token, _ in changes:
+            held = self._grants.records.get(artifact) if self._grants.records else None
+            actual = 0 if held is None else held.token
+            if token and token != actual:
+                raise LeaseLost(f"the grant of {artifact!r:.80} with token {token} is over")
+            if token != actual:
+                raise LeaseHeld(f"somebody holds the grant of artifact {artifact!r:.80}")
+        for artifact, expected, _, _, _ in changes:
+            if self._newest.get(artifact) is not expected:
+                names = [change.artifact for change in changes]
+                raise Moved({name: self._newest.get(name) for name in names})
+
+    def _keep(self, artifact: str, version: Version) -> None:
+        if version.deleted:
+            # Agents that read it still know of the version, but what it held is gone.
+            for one in self._kept.pop(artifact, ()):
+                one.content = None
+            return
+        kept = self._kept.get(artifact)
+        if kept is None:
+            kept = self._kept[artifact] = deque(maxlen=KEPT_VERSIONS)
+        kept.append(version)
+
+
+class _Grants:
+    """Leases in memory, for a `LeaseKeeper`. Under the authority's lock."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, LeaseRecord] = {}
+        self._tokens: defaultdict[str, int] = defaultdict(int)
+
+    def _lease(self, space: str, name: str) -> LeaseRecord | None:
+        return self.records.get(name)
+
+    def _grant_lease(
+        self, space: str, name: str, expected: LeaseRecord | None, holder: str, duration: float
+    ) -> LeaseRecord | None:
+        if self.records.get(name) != expected:
+            return None
+        self._tokens[name] += 1
+        made = self.records[name] = LeaseRecord(name, holder, self._tokens[name], 1, duration)
+        return made
+
+    def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
+        if self.records.get(expected.name) != expected:
+            return False
+        if record is None:
+            del self.records[expected.name]
+        else:
+            self.records[expected.name] = record
+        return True

@@ -1,0 +1,419 @@
+"""The bus inside one process, and the delivery to subscribers that all buses share.
+
+Each subscriber has a bounded queue; one that is slow or raises delays nobody. One thread calls
+all who are quick. A slow subscriber keeps the thread that called it, and another goes on with
+the rest. Threads end when there is nothing to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ropewalk.coherence.timers import tell_after_fork
+
+if TYPE_CHECKING:
+    from ropewalk.coherence.bus import Subscription
+
+QUEUE = 1024
+"""How many messages may wait for one subscriber."""
+
+_TURN = 32  # Messages that one subscriber gets before others have their turn.
+_PATIENCE = 0.05  # Seconds in one turn after which a subscriber is slow, if others wait.
+_SOONEST = 0.005
+_LINGERS = 2.0  # Seconds that a thread stays although nothing comes.
+_CLOSES = 0.25  # Seconds that closing waits for a call to end.
+
+_log = logging.getLogger("ropewalk.coherence")
+
+
+class Mailbox:
+    """What waits for one subscriber."""
+
+    __slots__ = (
+        "bell", "call", "closed", "limit", "lost", "name", "overflow", "queued", "raised", "waiting"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        call: Callable[[bytes], None],
+        overflow: Callable[[], None] | None,
+        *,
+        limit: int = QUEUE,
+        name: str = "",
+    ) -> None:
+        self.call = call
+        self.overflow = overflow
+        """Called, under the lock, when something had to be dropped."""
+        self.limit = limit
+        self.name = name
+        self.waiting: list[bytes] = []  # Most often empty, and then small.
+        self.queued = False
+        """Whether it is in line, or a thread is at it."""
+        self.bell: threading.Condition | None = None
+        """Rung for the thread of its own, if it was found to be slow."""
+        self.closed = False
+        self.raised = False
+        self.lost = 0
+
+    def empty(self) -> None:
+        """Forget what waits, and who was at it."""
+        self.waiting.clear()
+        self.queued, self.bell = False, None
+
+
+class Crew:
+    """The threads that call subscribers."""
+
+    def __init__(self) -> None:
+        self._closed = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with no thread, also in a child whose threads are gone."""
+        self.lock = threading.RLock()
+        self._news = threading.Condition(self.lock)
+        self._line: deque[Mailbox] = deque()
+        self._leader: threading.Thread | None = None
+        self._watcher: threading.Thread | None = None
+        self._over = threading.Event()
+        self._turn = 0
+        self._serving: Mailbox | None = None
+        self.failures = 0
+        """How often a subscriber raised."""
+
+    def put(self, boxes: Iterable[Mailbox], message: bytes) -> None:
+        """Let each of these be called with a message."""
+        with self.lock:
+            if self._closed:
+                return
+            for box in boxes:
+                if len(box.waiting) >= box.limit:
+                    del box.waiting[0]
+                    box.lost += 1
+                    if box.overflow is not None:
+                        box.overflow()
+                box.waiting.append(message)
+                if not box.queued:
+                    box.queued = True
+                    if box.bell is not None:
+                        self._start(self._attend, box)
+                    else:
+                        self._line.append(box)
+                elif box.bell is not None:
+                    box.bell.notify()
+            if self._line:
+                self._lead_on()
+
+    def put_later(self, boxes: Iterable[Mailbox], message: bytes) -> None:
+        """Let each of these, which are empty, be called when there is something for anybody."""
+        for box in boxes:
+            box.waiting.append(message)
+            box.queued = True
+            self._line.append(box)
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        with self.lock:
+            self._closed = True
+            self._over.set()
+            self._line.clear()
+            self._news.notify_all()
+            leader = self._leader
+        if leader is not None and leader is not threading.current_thread():
+            leader.join(_CLOSES)
+
+    # Threads. All but the calls themselves happens under the lock.
+
+    def _lead_on(self) -> None:
+        if self._leader is None:
+            self._leader = self._start(self._lead)
+        elif self._serving is None:
+            self._news.notify()
+        if self._watcher is None and self._serving is not None:
+            self._watcher = self._start(self._watch)
+
+    def _start(self, target: Callable[..., None], *arguments: Mailbox) -> threading.Thread:
+        thread = threading.Thread(target=target, args=arguments, name="ropewalk-bus", daemon=True)
+        thread.start()
+        return thread
+
+    def _lead(self) -> None:
+        """Call who is next in line, until somebody else has to."""
+        me = threading.current_thread()
+        while True:
+            with self.lock:
+                while not self._line:
+                    if self._closed or not self._news.wait(_LINGERS):
+                        if self._line and not self._closed:
+                            continue
+                        self._leader = None
+                        return
+                box = self._line.popleft()
+                messages = self._take(box)
+                self._turn += 1
+                self._serving = box
+                if self._line and self._watcher is None:
+                    self._watcher = self._start(self._watch)
+            self._call(box, messages)
+            with self.lock:
+                if self._leader is not me:
+                    break
+                self._serving = None
+                box.queued = bool(box.waiting)
+                if box.queued:
+                    self._line.append(box)
+        self._attend(box)
+
+    def _attend(self, box: Mailbox) -> None:
+        """Call one that is slow, on a thread of its own."""
+        while True:
+            with self.lock:
+                assert box.bell is not None
+                while not box.waiting:
+                    heard = box.bell.wait(_LINGERS)
+                    if box.closed or self._closed or not (heard or box.waiting):
+                        box.queued = False
+                        return
+                messages = self._take(box)
+            self._call(box, messages)
+
+    def _watch(self) -> None:
+        """See that nobody waits for one who is slow."""
+        seen, idle, found = -1, 0.0, 0
+        # Where one is slow, others may be: they are found sooner.
+        while not self._over.wait(max(_PATIENCE / (1 + found), _SOONEST)):
+            with self.lock:
+                idle = 0.0 if self._serving is not None else idle + _PATIENCE
+                if idle > _LINGERS:
+                    self._watcher = None
+                    return
+                stuck = self._serving is not None and self._turn == seen and self._line
+                found = found + 1 if stuck else 0
+                if stuck:
+                    self._part()
+                seen = self._turn
+
+    def _part(self) -> None:
+        """Leave a slow one to the thread that is at it, and go on with another."""
+        assert self._serving is not None
+        self._serving.bell = threading.Condition(self.lock)
+        self._serving = None
+        self._leader = self._start(self._lead)
+
+    def _take(self, box: Mailbox) -> list[bytes]:
+        messages = box.waiting[:_TURN]
+        del box.waiting[:_TURN]
+        return messages
+
+    def _call(self, box: Mailbox, messages: list[bytes]) -> None:
+        for message in messages:
+            if box.closed or self._closed:
+                return
+            try:
+                box.call(message)
+            except Exception as error:  # noqa: BLE001 - whatever a subscriber raises is its own
+                self._failed(box, error)
+
+    def _failed(self, box: Mailbox, error: Exception) -> None:
+        with self.lock:
+            self.failures += 1
+            known, box.raised = box.raised, True
+        if not known:
+            _log.warning("a subscriber of %s raised %r; more of it is not said", box.name, error)
+
+
+class Exchange:
+    """Topics, and the subscribers of each. Safe to share."""
+
+    def __init__(self, queue: int = QUEUE) -> None:
+        self._queue = queue
+        self._topics: dict[str, dict[Mailbox, None]] = {}
+        self._doubters: dict[Mailbox, None] = {}
+        self._gaps: dict[Mailbox, None] = {}
+        self._crew = Crew()
+
+    @property
+    def failures(self) -> int:
+        """How often a subscriber raised."""
+        return self._crew.failures
+
+    def listeners(self, topic: str) -> int:
+        """How many subscribed to a topic."""
+        boxes = self._topics.get(topic)
+        return 0 if boxes is None else len(boxes)
+
+    def topics(self) -> list[str]:
+        """What somebody subscribed to."""
+        with self._crew.lock:
+            return list(self._topics)
+
+    def deliver(self, topic: str, message: bytes) -> None:
+        """Let the subscribers of a topic be called."""
+        if topic not in self._topics:
+            return
+        with self._crew.lock:
+            self._crew.put(self._topics.get(topic, ()), message)
+
+    def doubt(self) -> None:
+        """Let everybody know that messages may have been lost."""
+        with self._crew.lock:
+            self._crew.put(self._doubters, b"")
+
+    def add(
+        self,
+        topic: str,
+        receive: Callable[[bytes], None],
+        gap: Callable[[], None] | None,
+        last: Callable[[str], None] = lambda _: None,
+    ) -> Entry:
+        """Subscribe; `last` is called with the topic when nobody listens to it any more."""
+        box = Mailbox(receive, self.doubt, limit=self._queue, name=topic)
+        entry = Entry(self, topic, box, gap, last)
+        if gap is not None:
+            box.overflow = entry.overflowed
+        with self._crew.lock:
+            self._topics.setdefault(topic, {})[box] = None
+            self._crew.put((), b"")  # In a child: whoever is to be told of the fork, is now.
+        return entry
+
+    def on_gap(self, doubt: Callable[[], None]) -> Callable[[], None]:
+        """Call `doubt` whenever messages may have been lost; the way to stop that."""
+        box = gap_box(doubt, "the bus")
+        with self._crew.lock:
+            self._doubters[box] = None
+
+        def stop() -> None:
+            box.closed = True
+            with self._crew.lock:
+                self._doubters.pop(box, None)
+
+        return stop
+
+    def remove(self, topic: str, box: Mailbox, gap_box: Mailbox | None) -> bool:
+        """Forget a subscriber; whether it was the last of its topic."""
+        with self._crew.lock:
+            if gap_box is not None:
+                self._gaps.pop(gap_box, None)
+            boxes = self._topics.get(topic)
+            if boxes is None or box not in boxes:
+                return False
+            del boxes[box]
+            box.waiting.clear()
+            if boxes:
+                return False
+            del self._topics[topic]
+            return True
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        self._crew.close()
+        with self._crew.lock:
+            self._topics.clear()
+            self._doubters.clear()
+
+    def after_fork(self) -> list[str]:
+        """Begin anew in a child: what was under way is lost. What was subscribed to."""
+        self._crew.begin()
+        for boxes in (self._doubters, self._gaps, *self._topics.values()):
+            for box in boxes:
+                box.empty()
+        self._crew.put_later(self._doubters, b"")
+        return list(self._topics)
+
+    def tell_gap(self, box: Mailbox) -> None:
+        """Let one be called that is told of its own gaps."""
+        self._gaps[box] = None
+        self._crew.put((box,), b"")
+
+
+def gap_box(gap: Callable[[], None], name: str) -> Mailbox:
+    """What waits for somebody who is told of gaps: one of them says it all."""
+    return Mailbox(lambda _: gap(), None, limit=1, name=f"gaps of {name}")
+
+
+class Entry:
+    """One subscription."""
+
+    __slots__ = ("_box", "_exchange", "_gap", "_gap_box", "_last", "_topic")
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        topic: str,
+        box: Mailbox,
+        gap: Callable[[], None] | None,
+        last: Callable[[str], None],
+    ) -> None:
+        self._exchange, self._topic, self._box = exchange, topic, box
+        self._gap, self._last = gap, last
+        self._gap_box: Mailbox | None = None
+
+    @property
+    def lost(self) -> int:
+        """How many messages were dropped because this subscriber was too slow."""
+        return self._box.lost
+
+    def overflowed(self) -> None:
+        """Something was dropped: the subscriber is told. Called under the lock."""
+        if self._gap_box is None:
+            assert self._gap is not None
+            self._gap_box = gap_box(self._gap, self._topic)
+        self._exchange.tell_gap(self._gap_box)
+
+    def close(self) -> None:
+        """Receive no more."""
+        self._box.closed = True
+        if self._gap_box is not None:
+            self._gap_box.closed = True
+        if self._exchange.remove(self._topic, self._box, self._gap_box):
+            self._last(self._topic)
+
+
+class InProcessBus:
+    """A `Bus` for the threads of one process.
+
+    Keeps the order of each sender for each subscriber. `queue` is how many messages may wait
+    for one subscriber: the oldest are dropped then, and its `gap` is called. A forked process
+    has a bus of its own. It also does the last step of a bus that you write: see `doubt`.
+    """
+
+    def __init__(self, *, queue: int = QUEUE) -> None:
+        self._exchange = Exchange(queue)
+        tell_after_fork(self)
+
+    def listeners(self, topic: str) -> int:
+        """How many subscribed to a topic."""
+        return self._exchange.listeners(topic)
+
+    def publish(self, topic: str, message: bytes) -> None:
+        """Hand a message to the queues of its subscribers."""
+        self._exchange.deliver(topic, message)
+
+    def subscribe(
+        self, topic: str, receive: Callable[[bytes], None], gap: Callable[[], None] | None = None
+    ) -> Subscription:
+        """Call `receive` with the messages of a topic, on a thread of the bus."""
+        return self._exchange.add(topic, receive, gap)
+
+    def on_gap(self, doubt: Callable[[], None]) -> Callable[[], None]:
+        """Call `doubt` when messages may have been lost; the way to stop that."""
+        return self._exchange.on_gap(doubt)
+
+    def doubt(self) -> None:
+        """Tell everybody who asked with `on_gap` that messages may have been lost.
+
+        For a bus over a network that hands what it hears to this one, after it connected again.
+        """
+        self._exchange.doubt()
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        self._exchange.close()
+
+    def after_fork(self) -> None:
+        """Begin anew in a child."""
+        self._exchange.after_fork()

@@ -1,0 +1,643 @@
+"""Going on while the engine cannot be reached: the last value known, with a mark on it.
+
+Nothing is invented: what nobody here has seen raises the engine's error. Writes are kept with
+the version that they were made from, and land by compare-and-swap on it when the engine
+answers; or they are refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import warnings
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from ropewalk.coherence.artifact import Artifact, Content
+from ropewalk.coherence.authority import Sent
+from ropewalk.coherence.protocol import Base, State, Version
+from ropewalk.coherence.read_path import Reading, not_found
+from ropewalk.coherence.timers import Beat, tell_after_fork, timestamp
+from ropewalk.coherence.write_path import (
+    Attempt,
+    Edit,
+    OnConflict,
+    Proposed,
+    Unwritten,
+    Wanted,
+    number_of,
+)
+from ropewalk.errors import (
+    Conflict,
+    LeaseHeld,
+    NotFound,
+    RopewalkError,
+    StoreClosed,
+    Unavailable,
+    WritesRefused,
+)
+from ropewalk.store._haste import hasty
+from ropewalk.store.forking import freed_after_fork
+
+if TYPE_CHECKING:
+    from ropewalk.coherence.read_path import Client
+    from ropewalk.coherence.write_path import Writing
+
+MOST_KEPT: Final = 10_000
+_MOST_BYTES: Final = 64 << 20
+
+
+class CoherenceDegradedWarning(UserWarning):
+    """The engine of shared artifacts cannot be reached, and reads give the last values known."""
+
+
+class KeptWrite:
+    """A write of an agent that is kept until the engine answers; see `CoherenceCore.kept`.
+
+    `error` is None while it waits. After a conflict it says what it met; the write stays
+    here until it is discarded.
+    """
+
+    __slots__ = (
+        "action",
+        "agent",
+        "error",
+        "number",
+        "rebased",
+        "sent",
+        "time",
+        "versions",
+        "wanted",
+    )
+
+    def __init__(
+        self, number: int, agent: str, action: str, wanted: dict[str, Wanted], sent: Sent | None
+    ) -> None:
+        self.number, self.agent, self.action = number, agent, action
+        self.wanted = wanted
+        self.rebased: dict[str, Wanted] | None = None
+        """What was last sent to the engine, perhaps merged with what others wrote."""
+        self.sent = Sent.now() if sent is None else sent._replace(again=True)
+        self.time = time.time_ns() // 1000
+        self.error: Exception | None = None
+        self.versions = {name: self._version(one.content, one.base) for name, one in wanted.items()}
+
+    @property
+    def artifacts(self) -> tuple[str, ...]:
+        """The names of what it writes."""
+        return tuple(self.wanted)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What it writes, by artifact; None where it takes one away."""
+        contents = {name: one.content for name, one in self.wanted.items()}
+        return {name: None if one is None else one.fresh() for name, one in contents.items()}
+
+    @property
+    def based_on(self) -> dict[str, int]:
+        """The versions that it was made from, by artifact; 0 for none."""
+        return {name: one.number for name, one in self.versions.items()}
+
+    def __repr__(self) -> str:
+        met = "" if self.error is None else f": {type(self.error).__name__}"
+        return f"<KeptWrite {self.number} of {list(self.wanted)!r:.80} by {self.agent!r}{met}>"
+
+    def _version(self, content: Content | None, base: Version | None) -> Unwritten:
+        number = 0 if base is None else base.number
+        return Unwritten.of(number, self.agent, self.time, content, deleted=content is None)
+
+
+class Reconciled(NamedTuple):
+    """What became of a kept write."""
+
+    write: KeptWrite
+    artifacts: Mapping[str, Artifact]
+    """The versions that it became."""
+    error: Exception | None
+    """What it met instead: then it is still among the kept ones."""
+
+
+class LastKnown:
+    """The last version of each artifact that anybody in this process saw, up to some bytes."""
+
+    def __init__(self) -> None:
+        self._lock = freed_after_fork(threading.Lock())
+        self._held: OrderedDict[str, tuple[Version, Content]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, artifact: str) -> tuple[Version, Content] | None:
+        """The last version, and what it held."""
+        return self._held.get(artifact)
+
+    def saw(self, artifact: str, version: Version, content: Content) -> None:
+        """Somebody got a version from the engine."""
+        known = self._held.get(artifact)
+        if known is not None and known[0].number >= version.number:
+            return
+        with self._lock:
+            self._forget(artifact)
+            self._held[artifact] = version, content
+            self._bytes += len(content)
+            while self._bytes > _MOST_BYTES and len(self._held) > 1:
+                self._forget(next(iter(self._held)))
+
+    def gone(self, artifact: str) -> None:
+        """The artifact is not there."""
+        if artifact in self._held:
+            with self._lock:
+                self._forget(artifact)
+
+    def _forget(self, artifact: str) -> None:
+        before = self._held.pop(artifact, None)
+        if before is not None:
+            self._bytes -= len(before[1])
+
+
+_log = logging.getLogger("ropewalk.coherence")
+
+PATIENCE: Final = 1.0
+"""Seconds for which a lost connection is tried again before an outage has begun."""
+FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+_REPORTS: Final = 1000
+
+
+OnError: TypeAlias = Literal["strict", "degrade"]
+"""What reads do while the engine cannot be reached."""
+
+DegradedWrites: TypeAlias = Literal["keep", "refuse"]
+"""What becomes of writes while the engine cannot be reached."""
+
+
+class DegradedMode:
+    """Reads and writes of one client that go on while the engine is away."""
+
+    def __init__(
+        self,
+        client: Client,
+        reading: Reading,
+        writing: Writing,
+        *,
+        on_conflict: OnConflict,
+        writes: DegradedWrites,
+    ) -> None:
+        self._authority, self._directory = client.authority, client.directory
+        self._telling, self._codec = client.telling, client.codec
+        self._reading, self._writing = reading, writing
+        self._on_conflict, self._keeps = on_conflict, writes == "keep"
+        self.count = 0
+        """How many operations were answered without the engine."""
+        self._known = LastKnown()
+        self._beat = Beat(self, "ropewalk-degraded")
+        self._begin()
+        tell_after_fork(self)
+        writing.unsent, reading.gone = self._unsent, self._known.gone
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._landing = threading.Lock()
+        self._outage: Unavailable | None = None
+        self._pause = FIRST_PAUSE
+        self._waiting: dict[int, KeptWrite] = {}
+        """By number, in the order in which they were written."""
+        self._by_artifact: dict[str, dict[int, KeptWrite]] = {}
+        """Of each artifact those that wait."""
+        self._refused: list[KeptWrite] = []
+        self._reports: deque[Reconciled] = deque(maxlen=_REPORTS)
+        self._numbers = 0
+
+    def after_fork(self) -> None:
+        """In a child: what was kept is the parent's to write."""
+        self._beat.begin_anew()
+        self._begin()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the engine cannot be reached, as far as this client knows."""
+        return self._outage is not None
+
+    # Reading.
+
+    def read(self, agent: str, artifact: str) -> Artifact:
+        """As `Reading.read`, or the last value known, marked."""
+        if self._outage is None:
+            try:
+                with hasty(PATIENCE):
+                    return self._seen(self._reading.read(agent, artifact))
+            except Unavailable as error:
+                self._lose_engine(error)
+        if self._last_kept(artifact) is None:
+            found = self._reading.cached(agent, artifact)
+            if found is not None:
+                return found  # Within its bound, as if nothing had happened.
+        return self._last(agent, artifact)
+
+    def snapshot(self, agent: str, artifacts: Iterable[str]) -> dict[str, Artifact]:
+        """As `Reading.snapshot`, or the last values known, perhaps of several moments."""
+        names = list(dict.fromkeys(artifacts))
+        if self._outage is None:
+            try:
+                with hasty(PATIENCE):
+                    found = self._reading.snapshot(agent, names)
+                return {name: self._seen(one) for name, one in found.items()}
+            except Unavailable as error:
+                self._lose_engine(error)
+        return {name: self._last(agent, name) for name in names}
+
+    def search(self, *args: Any) -> list[Artifact]:
+        """As `Reading.search`: what there is, only the engine can say."""
+        self.expect_engine("a search")
+        return [self._seen(one) for one in self._reading.search(*args)]
+
+    def _seen(self, found: Artifact) -> Artifact:
+        self._known.saw(found.name, found._version, found._content)
+        return found
+
+    def _last(self, agent: str, artifact: str) -> Artifact:
+        began = timestamp() if self._telling.is_watched else 0
+        found = self._last_known(artifact)
+        if found is None:
+            raise self._error(artifact)
+        version, content = found
+        if version.deleted or content is None:
+            raise not_found(artifact)
+        self._telling.note(self._directory.note_unconfirmed(agent, artifact, Base(version, True)))
+        given = Artifact(artifact, version, content, State.INVALID, "cache_hit", degraded=True)
+        self._count(agent, artifact)
+        if self._telling.is_watched:
+            self._telling.read(agent, given, began)
+        return given
+
+    def _last_known(self, artifact: str) -> tuple[Version, Content | None] | None:
+        kept = self._last_kept(artifact)
+        if kept is not None:
+            return kept.versions[artifact], kept.wanted[artifact].content
+        return self._known.get(artifact)
+
+    # Writing.
+
+    def register(self, agent: str, artifact: str, content: Content) -> Artifact:
+        """As `Writing.register`: whether it is there, only the engine can say."""
+        if self._outage is not None:
+            raise self._error(artifact)
+        return self._writing.register(agent, artifact, content)
+
+    def write(
+        self, agent: str, proposed: Mapping[str, Proposed], action: str
+    ) -> dict[str, Artifact | None]:
+        """As `Writing.write`, or kept."""
+        if self._outage is None:
+            try:
+                with hasty(PATIENCE):
+                    return self._saw(self._writing.write(agent, proposed, action))
+            except Unavailable as error:
+                self._lose_writes(error)
+        wanted = {name: self._wanted(agent, name, one) for name, one in proposed.items()}
+        there = {name: one for name, one in wanted.items() if not one.is_idle}
+        return self._keep(agent, there, action) if there else {}
+
+    def delete(self, agent: str, artifact: str, if_version: int | None) -> bool:
+        """As `Writing.delete`, or kept."""
+        if self._outage is None:
+            try:
+                with hasty(PATIENCE):
+                    deleted = self._writing.delete(agent, artifact, if_version)
+            except Unavailable as error:
+                self._lose_writes(error)
+            else:
+                self._known.gone(artifact)
+                return deleted
+        found = self._last_known(artifact)
+        if found is None:
+            raise self._error(artifact)
+        if found[0].deleted:
+            return False
+        wanted = self._wanted(agent, artifact, Proposed(None, if_version))
+        self._keep(agent, {artifact: wanted}, "delete")
+        return True
+
+    def edit(self, agent: str, artifact: str, edit: Edit) -> Artifact:
+        """As `Writing.edit`, or what becomes of the last value known, kept."""
+        if self._outage is None:
+            try:
+                with hasty(PATIENCE):
+                    edited = self._writing.edit(agent, artifact, edit)
+                self._saw({artifact: edited})
+                return edited
+            except Unavailable as error:
+                self._lose_writes(error)
+        self._expect_keeping()
+        base: Version | None = None
+        try:
+            found = self._last(agent, artifact)
+            base, value = found._version, found.value
+        except NotFound:
+            if edit.needs_artifact:
+                raise
+            value = edit.first()
+        content = edit.made_of(value, self._codec)
+        # Not what the agent saw last: another of its threads may have moved that meanwhile.
+        from_base = None if base is None else Base(base, True)
+        made = self.write(agent, {artifact: Proposed(content, base=from_base)}, "edit")[artifact]
+        assert made is not None
+        return made
+
+    def _wanted(self, agent: str, artifact: str, proposed: Proposed) -> Wanted:
+        """What a write is to be checked against, as far as it is known here."""
+        content, if_version, given, _ = proposed
+        base = self._base(agent, artifact) if given is None else given.version
+        if if_version is not None:
+            if if_version != number_of(base):
+                raise self._error(artifact)
+            return Wanted(content, base, base, "raise")
+        how: OnConflict = self._on_conflict if content is not None else "raise"
+        if base is None and how != "overwrite":
+            how = "raise"  # What others wrote meanwhile was seen by nobody here.
+        return Wanted(content, base, base, how)
+
+    def _base(self, agent: str, artifact: str) -> Version | None:
+        """What an agent saw last, or else anybody here."""
+        base, _ = self._directory.base(agent, artifact)
+        if base is not None:
+            return base
+        known = self._last_known(artifact)
+        return None if known is None else known[0]
+
+    def _unsent(self, attempt: Attempt, error: Unavailable) -> dict[str, Artifact | None]:
+        """A commit was sent, and nobody knows whether it was made: it is sent again as it was."""
+        self._lose_engine(error)
+        if attempt.action == "register" or not self._keeps:
+            raise error
+        # It may land long after others wrote: it is merged, but replaces nothing that is newer.
+        wanted = {
+            name: replace(one, on_conflict="merge") if one.on_conflict == "replace" else one
+            for name, one in attempt.wanted.items()
+        }
+        return self._keep(attempt.agent, wanted, attempt.action, attempt.sent)
+
+    def _keep(
+        self, agent: str, wanted: dict[str, Wanted], action: str, sent: Sent | None = None
+    ) -> dict[str, Artifact | None]:
+        self._expect_keeping()
+        kept = self._add(agent, wanted, action, sent)
+        made: dict[str, Artifact | None] = {}
+        for name, version in kept.versions.items():
+            content = wanted[name].content
+            self._count(agent, name)
+            made[name] = None
+            if content is not None:
+                state = State.INVALID
+                made[name] = Artifact(name, version, content, state, "write", degraded=True)
+        return made
+
+    def _expect_keeping(self) -> None:
+        if not self._keeps:
+            raise WritesRefused(
+                f"{self._outage} Nothing was written, because the engine is away; "
+                "degraded_writes='keep' would keep it until the engine answers."
+            ) from self._outage
+
+    # The outage.
+
+    def expect_engine(self, what: str) -> None:
+        """Raise `Unavailable` at once, for what only an engine can answer that is known to be away.
+
+        Without this each caller would wait until a request of its own has failed.
+        """
+        error = self._outage
+        if error is not None:
+            raise Unavailable(
+                f"{what} cannot be answered for without the engine: {error}"
+            ) from error
+
+    def _lose_engine(self, error: Unavailable) -> None:
+        """An outage begins, or goes on."""
+        if isinstance(error, StoreClosed):
+            raise error
+        with self._lock:
+            begins, self._outage = self._outage is None, error
+        if begins:
+            self._pause = FIRST_PAUSE
+            warnings.warn(
+                f"the engine of shared artifacts cannot be reached: {error} Until it answers, "
+                "reads give the last values known, marked as degraded.",
+                CoherenceDegradedWarning,
+                stacklevel=_outside(),
+            )
+        self._beat.start()
+
+    def _lose_writes(self, error: Unavailable) -> None:
+        """As `_lose_engine`, for a write that was perhaps made."""
+        self._lose_engine(error)
+        if not self._keeps:
+            raise error
+
+    def _error(self, artifact: str) -> Unavailable:
+        error = self._outage
+        made = Unavailable(
+            f"artifact {artifact!r:.80} cannot be answered for without the engine: {error}"
+        )
+        made.__cause__ = error
+        return made
+
+    def _count(self, agent: str, artifact: str) -> None:
+        self.count += 1
+        if self._telling.logs.wants_metrics:
+            self._telling.metric("degraded", agent, artifact, False)
+
+    # Kept writes.
+
+    def _add(
+        self, agent: str, wanted: dict[str, Wanted], action: str, sent: Sent | None
+    ) -> KeptWrite:
+        with self._lock:
+            if len(self._waiting) + len(self._refused) >= MOST_KEPT:
+                raise WritesRefused(
+                    f"{MOST_KEPT} writes are kept while the engine cannot be reached, and no more."
+                )
+            self._numbers += 1
+            kept = KeptWrite(self._numbers, agent, action, wanted, sent)
+            self._waiting[kept.number] = kept
+            for name in kept.wanted:
+                self._by_artifact.setdefault(name, {})[kept.number] = kept
+            # Under the lock, so that it does not land before the agent has it as its base.
+            for name, version in kept.versions.items():
+                self._directory.note_unconfirmed(agent, name, Base(version, False))
+        self._beat.start()
+        return kept
+
+    def _last_kept(self, artifact: str) -> KeptWrite | None:
+        if not self._waiting:
+            return None
+        with self._lock:
+            kept = self._by_artifact.get(artifact)
+            return None if kept is None else next(reversed(kept.values()))
+
+    def _done(self, kept: KeptWrite) -> None:
+        """A write waits no more. Under the lock."""
+        del self._waiting[kept.number]
+        for name in kept.wanted:
+            of_artifact = self._by_artifact[name]
+            del of_artifact[kept.number]
+            if not of_artifact:
+                del self._by_artifact[name]
+
+    def _saw(self, made: dict[str, Artifact | None]) -> dict[str, Artifact | None]:
+        for artifact, one in made.items():
+            if one is None:
+                self._known.gone(artifact)
+            elif not one.degraded:
+                self._known.saw(artifact, one._version, one._content)
+        return made
+
+    def step(self) -> float | None:
+        """Ask the engine; if it answers, land what was kept. Seconds until the next try."""
+        if self._outage is None and not self._waiting:
+            return None
+        try:
+            with hasty(PATIENCE):
+                self._authority.sequence()
+                held = self._land_all()
+        except StoreClosed:
+            return None
+        except Unavailable as error:
+            with self._lock:
+                if self._outage is not None:
+                    self._outage = error
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            return self._pause
+        except RopewalkError:
+            # It answers, and says what is wrong: that is to be heard by who asks it.
+            self._outage, held = None, bool(self._waiting)
+            self._pause = _LONGEST_PAUSE
+        return self._pause if held else None
+
+    def _land_all(self) -> bool:
+        """Land what waits, in order; whether some of it waits for grants of others."""
+        held: set[str] = set()
+        tried = 0
+        while True:
+            with self._lock:
+                due = [one for one in self._waiting.values() if one.number > tried]
+                if not due:
+                    self._outage = None
+                    return bool(self._waiting)
+            for kept in due:
+                tried = kept.number
+                if not held.isdisjoint(kept.wanted) or not self._lands(kept):
+                    held.update(kept.wanted)  # What was written after it waits for it.
+
+    def _lands(self, kept: KeptWrite) -> bool:
+        try:
+            self._land(kept)
+        except LeaseHeld:
+            return False
+        return True
+
+    def _land(self, kept: KeptWrite) -> None:
+        with self._landing:
+            if kept.number not in self._waiting:
+                return
+            error: Exception | None = None
+            made: dict[str, Artifact | None] = {}
+            try:
+                made = self._landed(kept)
+            except (LeaseHeld, Unavailable):
+                raise
+            except Exception as refused:  # noqa: BLE001 - a merger may raise anything
+                error = kept.error = refused
+            with self._lock:
+                self._done(kept)
+                if error is not None:
+                    self._refused.append(kept)
+                fresh = {name: one for name, one in made.items() if one is not None}
+                self._reports.append(Reconciled(kept, fresh, error))
+        if error is not None:
+            self._report(kept, error)
+
+    def _landed(self, kept: KeptWrite) -> dict[str, Artifact | None]:
+        wanted = kept.rebased or {name: self._based(name, one) for name, one in kept.wanted.items()}
+
+        def unsent(attempt: Attempt, error: Unavailable) -> dict[str, Artifact | None]:
+            # Perhaps it was made. Merged once more with what it became, it would count twice.
+            kept.rebased, kept.sent = attempt.wanted, attempt.sent._replace(again=True)
+            raise error
+
+        made = self._writing.committing.commit(kept.agent, wanted, kept.action, kept.sent, unsent)
+        self._saw(made)
+        for name, one in made.items():
+            if one is None:
+                newest = self._authority.newest(name)
+                if newest is not None and newest.deleted:
+                    kept.versions[name].landed = newest
+            elif one._content is kept.wanted[name].content:
+                kept.versions[name].landed = one._version
+        return made
+
+    def _based(self, artifact: str, wanted: Wanted) -> Wanted:
+        """What a kept write was made from, as the engine knows it now."""
+        if any(wanted.base in one.versions.values() for one in self._refused):
+            raise Conflict(
+                f"the write of {artifact!r:.80} was made from another that could not be written. "
+                "Look at kept() for both."
+            )
+        return self._writing.rebasing.settled(artifact, wanted)
+
+    def _report(self, kept: KeptWrite, error: Exception) -> None:
+        text = (
+            f"a write of {', '.join(kept.artifacts)} by agent {kept.agent!r}, kept while the "
+            f"engine could not be reached, was not written: {error} It is among kept()."
+        )
+        _log.warning("%s", text)
+        warnings.warn(text, CoherenceDegradedWarning, stacklevel=2)
+
+    # Looking, and life.
+
+    def kept(self) -> list[KeptWrite]:
+        """The writes that are not written: those that wait, and those that met a conflict."""
+        with self._lock:
+            return sorted([*self._waiting.values(), *self._refused], key=lambda one: one.number)
+
+    def reconciled(self) -> list[Reconciled]:
+        """What became of the last kept writes."""
+        with self._lock:
+            return list(self._reports)
+
+    def discard(self, kept: KeptWrite) -> bool:
+        """Forget a kept write; False if it was written or forgotten before."""
+        with self._landing, self._lock:
+            if self._waiting.get(kept.number) is kept:
+                self._done(kept)
+                return True
+            if kept in self._refused:
+                self._refused.remove(kept)
+                return True
+        return False
+
+    def close(self) -> None:
+        """Try a last time, and say what is lost."""
+        self._beat.close()
+        if self._waiting:
+            self.step()
+        if self._waiting:
+            warnings.warn(
+                f"{len(self._waiting)} kept write(s) were not written: the engine cannot be "
+                "reached, and this process is done with it.",
+                CoherenceDegradedWarning,
+                stacklevel=3,
+            )
+
+
+def _outside() -> int:
+    """The level of the first caller that is no part of Ropewalk, as `warnings.warn` counts.
+
+    Python shows a warning once for each place, so the place must be the user's.
+    """
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("ropewalk."):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -1,0 +1,413 @@
+"""The authority in a store: each artifact is a branch, each version a commit on it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ropewalk.codec import Codec
+from ropewalk.coherence.artifact import Content
+from ropewalk.coherence.authority import (
+    BRANCH,
+    GRANT,
+    NAME,
+    ArtifactChange,
+    Authority,
+    Change,
+    Committed,
+    Moved,
+    Sent,
+    names_of,
+)
+from ropewalk.coherence.protocol import Version
+from ropewalk.errors import Conflict, MissingObjects, NotFound, RefMoved, WriteIdReused
+from ropewalk.history import Commits, commit_loop
+from ropewalk.store import (
+    Fence,
+    Lease,
+    LeaseRecord,
+    Move,
+    Operation,
+    Store,
+    ref_name,
+    space_name,
+    split_name,
+)
+from ropewalk.store._watching import Position
+from ropewalk.tree import Commit, Object, ObjectId, TreeWriter, Written, load, make_commit
+
+if TYPE_CHECKING:
+    from ropewalk.timeline import Timeline
+
+TENANT: Final = "coherence"
+"""The tenant of the spaces that sets of artifacts are in."""
+
+_DELETED: Final = "deleted"
+_CREATED: Final = "created"
+REPLACED: Final = "replaced"
+_REMEMBERED: Final = 65536
+_WRITERS: Final = 64
+_LARGE: Final = 3000
+_PAGE: Final = 256
+_FEW: Final = 50
+"""If there are so many times more artifacts than are asked for, they are asked for one by one."""
+_ROUNDS: Final = 4
+
+
+class _Draft(NamedTuple):
+    """A version that is not in the store yet."""
+
+    change: Change
+    commit: Commit
+    objects: list[Object]
+    needs: list[ObjectId]
+    move: Move
+    writer: TreeWriter
+    written: Written
+
+
+class StoredAuthority(Authority):
+    """A set of artifacts in one space of a store."""
+
+    def __init__(self, store: Store, name: str, codec: Codec) -> None:
+        self.store, self.name = store, name
+        self.space = space_name(TENANT, name)
+        store.view(self.space, ref_name(BRANCH, "-"))  # The name is checked here.
+        self.poll_seconds = store.poll_seconds
+        self._log = store._log_of(self.space)
+        self._codec = codec
+        self._size = 0
+        """How many artifacts there were when last looked at all."""
+        self._versions: OrderedDict[bytes, Version] = OrderedDict()
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In a child of this process: locks may be held by nobody."""
+        self._read = self.store.reader(self.space)
+        self._commits = Commits(self.store, self.space)
+        self._lock = threading.Lock()
+        self._writers = _Writers(self._codec)
+
+    # Looking.
+
+    def newest(self, artifact: str) -> Version | None:
+        """The newest version of an artifact: one small request."""
+        found = self.store.ref(self.space, names_of(artifact).ref)
+        return None if found is None else self._version(found.target)
+
+    def newest_of(self, artifacts: Iterable[str]) -> dict[str, Version | None]:
+        """The newest versions of several artifacts, all at one moment."""
+        names = {names_of(artifact).ref: artifact for artifact in artifacts}
+        if len(names) < 2:
+            return {artifact: self.newest(artifact) for artifact in names.values()}
+        targets = self._resting(names) if self._size > _FEW * len(names) else None
+        if targets is None:
+            view = self.store.view(self.space, f"{BRANCH}/")
+            self._size = len(view.refs)
+            targets = {ref.name: ref.target for ref in view.refs if ref.name in names}
+        self._commits.look_ahead(targets.values())
+        return {
+            artifact: self._version(targets[name]) if name in targets else None
+            for name, artifact in names.items()
+        }
+
+    def _resting(self, names: Iterable[str]) -> dict[str, ObjectId] | None:
+        """Where refs point at one moment, without looking at all; None if they do not rest.
+
+        A ref never points to a commit again that it has left, and is never taken away. So
+        what two rounds find alike was so all the time between them.
+        """
+        last: dict[str, ObjectId] | None = None
+        for _ in range(_ROUNDS):
+            refs = [self.store.ref(self.space, name) for name in names]
+            found = {ref.name: ref.target for ref in refs if ref is not None}
+            if found == last:
+                return found
+            last = found
+        return None
+
+    def version(self, artifact: str, number: int) -> Version | None:
+        """An older version, found by walking back."""
+        found = self.newest(artifact)
+        while found is not None and found.number > number:
+            parents = self._commits.find(found.id).parents
+            found = self._version(parents[0]) if parents else None
+        return found if found is not None and found.number == number else None
+
+    def content(self, artifact: str, version: Version) -> Content:
+        """What a version holds, read from the store."""
+        root = self._commits.find(version.id).root
+        return Content.of(load(root, self._read, self._codec), self._codec)
+
+    def contents(self, versions: Sequence[Version]) -> list[Content]:
+        """What several versions hold; small values take one request together."""
+        self._commits.look_ahead([version.id for version in versions])
+        roots = [self._commits.find(version.id).root for version in versions]
+        known = {one.id: one for one in self._read(list(dict.fromkeys(roots)))}
+
+        def read(ids: Sequence[ObjectId]) -> Sequence[Object]:
+            if all(id in known for id in ids):
+                return [known[id] for id in ids]
+            return self._read(ids)
+
+        return [Content.of(load(root, read, self._codec), self._codec) for root in roots]
+
+    def is_content(self, version: Version, content: Content) -> bool:
+        """Whether a version holds exactly this: equal values have equal roots."""
+        return content.root() == self._commits.find(version.id).root
+
+    def names(self, prefix: str = "") -> dict[str, Version]:
+        """The newest versions of all artifacts that are there, at one moment."""
+        view = self.store.view(self.space, f"{BRANCH}/")
+        known = self._versions
+        self._commits.look_ahead([ref.target for ref in view.refs if ref.target not in known])
+        found = {}
+        for ref in view.refs:
+            version = self._version(ref.target)
+            name = self._name(ref.name, version)
+            if not version.deleted and name.startswith(prefix):
+                found[name] = version
+        return found
+
+    # Writing.
+
+    def commit(
+        self, changes: Sequence[Change], agent: str, action: str, sent: Sent | None = None
+    ) -> Committed:
+        """Make new versions: all or none."""
+        write_id, moment, again = sent or Sent.now()
+        anew = False
+
+        def attempt() -> Committed:
+            drafts = [self._draft(change, agent, moment, anew) for change in changes]
+            if again and self._is_there(drafts[0]):
+                # Others heard of it when it was made, so its operation need not be found.
+                return Committed(self._versions_of_drafts(drafts), 0)
+            return self._made(drafts, self._land(drafts, agent, action, write_id))
+
+        def resend(_: MissingObjects) -> None:
+            nonlocal anew
+            anew = True
+
+        def earlier(error: Conflict | WriteIdReused) -> Committed | None:
+            # It was made before, with more of its objects, or fewer.
+            return self._found(write_id) if isinstance(error, WriteIdReused) else None
+
+        try:
+            return commit_loop(attempt, resend=resend, earlier=earlier)
+        except RefMoved:
+            raise Moved(self.newest_of([change.artifact for change in changes])) from None
+
+    def _is_there(self, draft: _Draft) -> bool:
+        """Whether a commit is in its artifact's history, however long ago it was made."""
+        found = self.version(draft.change.artifact, draft.commit.generation)
+        return found is not None and found.id == draft.commit.id
+
+    def _found(self, write_id: str) -> Committed:
+        """What a commit made that nobody had an answer from."""
+        last = self.sequence()
+        for operation in self.store.operations(self.space, max(0, last - _PAGE), _PAGE):
+            if operation.write_id == write_id:
+                return Committed(dict(self._versions_of(operation)), operation.sequence)
+        raise Conflict(f"a commit to {self.space!r} was made, and is too old to be found")
+
+    def _land(self, drafts: Sequence[_Draft], agent: str, action: str, write_id: str) -> Operation:
+        objects: list[Object] = []
+        needs: list[ObjectId] = []
+        moves, fences, versions = [], [], []
+        for draft in drafts:
+            objects += draft.objects
+            needs += draft.needs
+            moves.append(draft.move)
+            fences.append(Fence(names_of(draft.change.artifact).lease, draft.change.token))
+            versions.append(str(draft.commit.generation))
+        return self._commits.land(
+            objects,
+            needs,
+            moves,
+            {"action": action, "agent": agent, "versions": ",".join(versions)},
+            write_id=write_id,
+            fence=fences,
+            step=drafts[0].commit,
+        )
+
+    def _draft(self, change: Change, agent: str, moment: int, anew: bool) -> _Draft:
+        expected, content = change.expected, change.content
+        names = names_of(change.artifact)
+        name, before = names.ref, None if expected is None else expected.id
+        writer = self._writers.take(change, anew)
+        extension: dict[str, Any] = {_DELETED: True} if content is None else {}
+        if content is None:
+            written = writer.write(None)
+        else:
+            written = writer.write_encoded(content.encoded, content.fresh)
+        if names.branch != change.artifact:
+            extension[NAME] = change.artifact
+        if expected is not None and not expected.deleted:
+            extension[_CREATED] = expected.created
+        if change.replaced:
+            extension[REPLACED] = True
+        commit, made = make_commit(
+            written.root,
+            () if before is None else (before,),
+            base=before,
+            generation=1 if expected is None else expected.number + 1,
+            time=moment,
+            agent=agent,
+            branch=change.artifact,
+            extension=extension,
+        )
+        needs = [*written.needs, *commit.parents]
+        move = Move(name, before, commit.id)
+        return _Draft(change, commit, [*written.objects, made], needs, move, writer, written)
+
+    def _made(self, drafts: Sequence[_Draft], operation: Operation) -> Committed:
+        self._commits.remember([draft.commit for draft in drafts])
+        for draft in drafts:
+            if draft.change.content is not None and len(draft.change.content) >= _LARGE:
+                self._writers.put_back(draft.change.artifact, draft.writer, draft.written)
+        return Committed(self._versions_of_drafts(drafts), operation.sequence)
+
+    def _versions_of_drafts(self, drafts: Sequence[_Draft]) -> dict[str, Version]:
+        return {draft.change.artifact: self._version(draft.commit.id) for draft in drafts}
+
+    # What happens.
+
+    def sequence(self) -> int:
+        """The number of the last operation."""
+        return self.store.view(self.space, ref_name(BRANCH, "-")).sequence
+
+    def changes(self, after: Position) -> tuple[list[tuple[str, Version]], Position]:
+        """Some of the versions after an operation, and the position up to which they reach.
+
+        Raises `Rewound` if there is no such operation any more.
+        """
+        operations, position = self._log.after(after)
+        return [change for one in operations for change in self._versions_of(one)], position
+
+    def looking(self, after: int) -> Callable[[], tuple[list[ArtifactChange], int]]:
+        """Look at the log of the space, from an operation on."""
+        position = Position(after)
+
+        def look() -> tuple[list[ArtifactChange], int]:
+            nonlocal position
+            operations, position = self._log.after(position)
+            found = [
+                ArtifactChange(artifact, one.number, one.agent, operation.sequence, one.deleted)
+                for operation in operations
+                for artifact, one in self._versions_of(operation)
+            ]
+            return found, position.sequence
+
+        return look
+
+    def waking(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `wake` when there may be changes."""
+        return self.store._waking(self.space, wake)
+
+    def _versions_of(self, operation: Operation) -> Iterator[tuple[str, Version]]:
+        for move in operation.moves:
+            if move.target is None or not move.name.startswith(f"{BRANCH}/"):
+                continue
+            try:
+                version = self._version(move.target)
+            except NotFound:
+                continue  # Collected: there are newer ones.
+            yield self._name(move.name, version), version
+
+    def timeline(self, artifact: str) -> Timeline:
+        """The history of an artifact, to look at."""
+        from ropewalk.coherence.history import ArtifactTimeline
+
+        return ArtifactTimeline(self.name, artifact, self.store, self._codec)
+
+    # Grants.
+
+    def acquire(self, artifact: str, holder: str, duration: float) -> Lease:
+        """Take the grant of an artifact."""
+        return self.store.acquire(self.space, names_of(artifact).lease, holder, duration)
+
+    def renew(self, lease: Lease) -> Lease:
+        """Begin a grant's time again."""
+        return self.store.renew(lease)
+
+    def release(self, lease: Lease) -> bool:
+        """Give a grant back."""
+        return self.store.release(lease)
+
+    def seize(self, record: LeaseRecord, holder: str, duration: float) -> Lease | None:
+        """Take a grant although its holder beats."""
+        return self.store.seize(self.space, record, holder, duration)
+
+    def leases(self) -> list[LeaseRecord]:
+        """The grants that are held."""
+        return self.store.leases(self.space, f"{GRANT}/")
+
+    def lease_name(self, artifact: str) -> str:
+        """The name of the lease that is the grant of an artifact."""
+        return names_of(artifact).lease
+
+    def leased(self, record: LeaseRecord) -> str | None:
+        """The artifact that a lease is the grant of."""
+        branch = split_name(record.name)[1]
+        if not branch.startswith("~"):
+            return branch
+        found = self.store.ref(self.space, ref_name(BRANCH, branch))
+        return None if found is None else self._name(found.name, self._version(found.target))
+
+    # Names.
+
+    def _name(self, ref: str, version: Version) -> str:
+        branch = split_name(ref)[1]
+        if not branch.startswith("~"):
+            return branch
+        return str(self._commits.find(version.id).extension.get(NAME, branch))
+
+    def _version(self, id: ObjectId) -> Version:
+        with self._lock:
+            found = self._versions.get(id)
+        if found is None:
+            commit = self._commits.find(id)
+            deleted = bool(commit.extension.get(_DELETED))
+            created = commit.extension.get(_CREATED)
+            found = Version(
+                commit.generation, id, commit.agent, commit.time, deleted, created=created
+            )
+            with self._lock:
+                found = self._versions.setdefault(id, found)
+                while len(self._versions) > _REMEMBERED:
+                    self._versions.popitem(last=False)
+        return found
+
+
+class _Writers:
+    """What turns contents into objects: for a large value only what changed.
+
+    A small value is written whole each time. The writer of a large one is kept once its
+    version is in the store, and goes on from there. If others wrote since, what it takes for
+    known may be missing: then the store says so, and everything is sent.
+    """
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, TreeWriter] = OrderedDict()
+
+    def take(self, change: Change, anew: bool) -> TreeWriter:
+        """A writer for a change, which is nobody else's until it is put back."""
+        if change.content is None or len(change.content) < _LARGE:
+            return TreeWriter(self._codec)
+        with self._lock:
+            found = self._kept.pop(change.artifact, None)
+        return TreeWriter(self._codec) if found is None or anew else found
+
+    def put_back(self, artifact: str, writer: TreeWriter, written: Written) -> None:
+        """What was written is in the store."""
+        writer.accept(written)
+        with self._lock:
+            self._kept[artifact] = writer
+            while len(self._kept) > _WRITERS:
+                self._kept.popitem(last=False)
