@@ -427,6 +427,22 @@ def test_a_space_that_was_renamed_or_removed_is_missed(filled: Path, harm: str) 
         store.spaces()
 
 
+@pytest.mark.parametrize("prefix", ["", "te", "test/", "test/t"])
+@pytest.mark.parametrize(
+    "name", ["''", "'a/one'", "'\ufffd\ufffd'", "x'ff'", "CAST(x'ff' AS TEXT)"]
+)
+def test_a_list_misses_a_space_whose_name_was_changed(filled: Path, name: str, prefix: str) -> None:
+    with connected(filled) as db:
+        db.execute(f"UPDATE spaces SET name = {name} WHERE number = 2")
+
+    with SqliteStore(filled) as store:
+        with pytest.raises(Corrupt):
+            store.spaces(prefix)
+        assert store.spaces("another/") == []
+        (problem,) = store.check().problems
+        assert "row 2 of the list of spaces" in problem.message or "decode" in problem.message
+
+
 def test_a_check_of_all_bytes_asks_the_database_about_its_pages(folder: Path) -> None:
     data = bytearray((folder / "store.db").read_bytes())
     with connected(folder) as db:

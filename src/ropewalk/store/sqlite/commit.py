@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
+from zlib import crc32
 
 import ormsgpack
 
@@ -211,13 +212,28 @@ def next_number(db: sqlite3.Connection) -> int:
 
 def insert_space(db: sqlite3.Connection, number: int, space: str) -> None:
     """Add a space at its first epoch."""
-    row = (number, space, mark(space), mark(number, space))
+    row = (number, space, probe(space), mark(number, space))
     db.execute("INSERT INTO spaces VALUES (?, ?, ?, 1, 0, ?)", row)
+
+
+def probe(space: str) -> int:
+    """By what a space is found whose name was changed."""
+    return probes(space)[0] + mark(space)
+
+
+def probes(prefix: str) -> tuple[int, int]:
+    """Between what the probes are of all spaces whose names begin so, and of some others."""
+    tenant, slash, _ = prefix.partition("/")
+    if not slash:
+        return -(1 << 63), (1 << 63) - 1
+    # Its first byte is the tenant's, by which names are listed.
+    first = ((crc32(tenant.encode()) & 0xFF) - 0x80) * MARKS
+    return first, first + MARKS - 1
 
 
 def expect_unknown(db: sqlite3.Connection, space: str) -> None:
     """Raise `Corrupt` if a space that is not found by its name was there under it."""
-    if db.execute("SELECT 1 FROM spaces WHERE probe = ?", (mark(space),)).fetchone():
+    if db.execute("SELECT 1 FROM spaces WHERE probe = ?", (probe(space),)).fetchone():
         raise damaged_space(space)
 
 
@@ -248,9 +264,9 @@ def expect_ref(
         )
 
 
-def damaged_space(space: str) -> Corrupt:
-    """The error for a row of spaces that is not as it was written."""
+def damaged_space(row: str | int) -> Corrupt:
+    """The error for a row of spaces, by its name or number, that is not as it was written."""
     return Corrupt(
-        f"the row of {space!r} in the list of spaces is damaged. Restore the store from a copy; "
-        "other spaces are not affected."
+        f"row {row!r} of the list of spaces is damaged. Restore the store from a copy; other "
+        "spaces are not affected."
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from itertools import chain
+from typing import Final
 
 from ropewalk.errors import Corrupt
 from ropewalk.store._records import LeaseRecord
@@ -16,9 +18,12 @@ from ropewalk.store.sqlite.commit import (
     expect_unknown,
     find_end,
     mark,
+    probes,
 )
 from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS
 from ropewalk.tree.objects import ObjectId
+
+AFTER_NAMES: Final = "\x7f"  # Greater than every character of a name.
 
 
 def prefix(id: ObjectId) -> int:
@@ -39,6 +44,37 @@ def number_of(db: sqlite3.Connection, space: str) -> int | None:
     if row[1] != mark(number, space):
         raise damaged_space(space)
     return number
+
+
+def list_spaces(db: sqlite3.Connection, prefix: str) -> list[str]:
+    """The spaces that have something and whose names begin so, sorted.
+
+    Raises `Corrupt` for a name that is not as it was written and that may have begun so.
+    """
+    between = (prefix, prefix + AFTER_NAMES)
+    named = db.execute(
+        "SELECT number, name, mark FROM spaces WHERE name >= ? AND name < ? ORDER BY name", between
+    ).fetchall()
+    others = db.execute(
+        "SELECT number, name, mark FROM spaces "
+        "WHERE probe BETWEEN ? AND ? AND (name >= ? AND name < ?) IS NOT TRUE",
+        (*probes(prefix), *between),
+    )
+    for number, name, marked in chain(named, others):
+        if marked != mark(number, name):
+            raise damaged_space(number)
+    found: list[str] = []
+    for number, name, _ in named:
+        low, high = number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST
+        used = db.execute(
+            "SELECT EXISTS (SELECT 1 FROM tail WHERE key BETWEEN ? AND ?) OR "
+            "EXISTS (SELECT 1 FROM segments WHERE key BETWEEN ? AND ?) OR "
+            "EXISTS (SELECT 1 FROM refs WHERE space = ?)",
+            (low, high, low, high, number),
+        ).fetchone()[0]
+        if used:
+            found.append(name)
+    return found
 
 
 def expect_refs(db: sqlite3.Connection, space: str, number: int) -> list[tuple[str, ObjectId, int]]:

@@ -13,7 +13,8 @@ packs     frames of shared objects; a large one is a file, which is named here
 leases    what was granted and not given back
 facts     one row: the header
 
-`probe` is a hash of a space's name: a name that is not found, but whose hash is, was changed.
+`probe` is a hash of a space's name, its first byte one of the tenant's: a name that is not found,
+or not listed, but whose hash is, was changed.
 The key of a record is its space's number, and in the low bits its own. `mark` is a checksum of a
 row; `tail.refs` is the sum of the marks of all refs of the space at that moment, so that a row
 that is gone is noticed. The views are for people: see docs/in-depth/embedded.md.

@@ -48,8 +48,10 @@ from ropewalk.store.sqlite.commit import (
 from ropewalk.store.sqlite.database import DATABASE, Database
 from ropewalk.store.sqlite.errors import translated
 from ropewalk.store.sqlite.rows import (
+    AFTER_NAMES,
     expect_refs,
     lease_record,
+    list_spaces,
     load,
     number_of,
     prefix,
@@ -67,8 +69,6 @@ from ropewalk.tree.objects import ObjectId
 
 RELAXED: Final = "store.relaxed"
 """An empty file that marks a store once written without syncing, where a torn log is no proof."""
-
-AFTER_NAMES: Final = "\x7f"  # Greater than every character of a name.
 
 _PAGES_AT_A_TIME: Final = 2048
 
@@ -468,27 +468,7 @@ class SqliteStore(LogStore):
         return (Ref(name, target, moved), *[Ref(*row) for row in rows])
 
     def _spaces(self, prefix: str) -> list[str]:
-        def ask(db: sqlite3.Connection) -> list[str]:
-            rows = db.execute(
-                "SELECT number, name, mark FROM spaces WHERE name >= ? AND name < ? ORDER BY name",
-                (prefix, prefix + AFTER_NAMES),
-            ).fetchall()
-            found: list[str] = []
-            for number, name, marked in rows:
-                if marked != mark(number, name):
-                    raise damaged_space(name)
-                low, high = number << SEQUENCE_BITS, number << SEQUENCE_BITS | LAST
-                used = db.execute(
-                    "SELECT EXISTS (SELECT 1 FROM tail WHERE key BETWEEN ? AND ?) OR "
-                    "EXISTS (SELECT 1 FROM segments WHERE key BETWEEN ? AND ?) OR "
-                    "EXISTS (SELECT 1 FROM refs WHERE space = ?)",
-                    (low, high, low, high, number),
-                ).fetchone()[0]
-                if used:
-                    found.append(name)
-            return found
-
-        return self._database.read(ask)
+        return self._database.read(lambda db: list_spaces(db, prefix))
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Wakes for what this store object commits; what others commit is looked for."""
