@@ -130,6 +130,24 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         raise FormatError("a number is cut off") from None
 
 
+def read_varints(data: bytes) -> list[int]:
+    """The numbers that some bytes are; raises `FormatError`."""
+    found: list[int] = []
+    number = shift = 0
+    for byte in data:
+        if byte >= 128:
+            number |= (byte & 0x7F) << shift
+            shift += 7
+        elif shift:
+            found.append(number | byte << shift)
+            number = shift = 0
+        else:
+            found.append(byte)
+    if shift:
+        raise FormatError("a number is cut off")
+    return found
+
+
 def _compressor(tag: int, small: bool) -> zstandard.ZstdCompressor:
     known: dict[tuple[int, bool], zstandard.ZstdCompressor] | None
     known = getattr(_local, "compressors", None)

@@ -17,7 +17,7 @@ keeps its id wherever it is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple, TypeAlias
 
@@ -26,7 +26,7 @@ import ormsgpack
 from ropewalk.errors import FormatError
 from ropewalk.store._records import Move, Operation, Scalar
 from ropewalk.store.compression import read_varint, varint
-from ropewalk.tree.commits import commit_links
+from ropewalk.tree.commits import first_parent
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId
 
@@ -45,7 +45,7 @@ _POSITION: Final = MAX_NODES - 1
 _KINDS: Final = {int(kind): kind for kind in Kind}
 _WRITE_ID: Final = 16
 _FIRST_PARENT: Final = -1
-_SCALARS: Final = (type(None), bool, int, float, str, bytes)
+_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def place_of(sequence: int, position: int) -> Place:
@@ -247,32 +247,36 @@ class Record:
         if known is not None:
             return known
         first = position
-        while (piece := self.pieces[first]) is not None and piece.hole and first:
-            if self._nodes[first - 1] is not None:
+        while first and self._nodes[first - 1] is None:
+            piece = self.pieces[first]
+            if piece is None or not piece.hole:
                 break
             first -= 1
-        for at in range(first, position + 1):
-            self._nodes[at] = self._filled(at)
+        self._fill(first, [self.pieces[at] for at in range(first, position + 1)])
         return self._nodes[position]
 
     def nodes(self) -> list[Node | None]:
-        """All nodes, by position."""
-        return [self.node(at) for at in range(len(self.pieces))]
+        """All nodes, by position; raises `FormatError`."""
+        self._fill(0, self.pieces)
+        return self._nodes
 
-    def _filled(self, at: int) -> Node | None:
-        piece = self.pieces[at]
-        if piece is None:
-            return None
-        kind, payload, hole, hints = piece
-        if hole:
-            before = self._nodes[at - 1] if at else None
-            if before is None:
-                raise FormatError(f"record {self.sequence} leans on a node that is gone")
-            payload = payload[: hole - 1] + before.id + payload[hole - 1 :]
-        known = _KINDS.get(kind)
-        if known is None:
-            raise FormatError(f"record {self.sequence} holds a node of unknown kind {kind}")
-        return Node(sha256(KIND_BYTES[known] + payload).digest(), known, payload, hints)
+    def _fill(self, first: int, pieces: Iterable[Piece | None]) -> None:
+        """Make the nodes of these pieces, of which the first leans on none that is not made."""
+        nodes = self._nodes
+        before = nodes[first - 1] if first else None
+        for at, piece in enumerate(pieces, first):
+            if piece is not None and nodes[at] is None:
+                kind, payload, hole, hints = piece
+                if hole:
+                    if before is None:
+                        raise FormatError(f"record {self.sequence} leans on a node that is gone")
+                    payload = payload[: hole - 1] + before.id + payload[hole - 1 :]
+                known = _KINDS.get(kind)
+                if known is None:
+                    raise FormatError(f"record {self.sequence} holds a node of unknown kind {kind}")
+                id = sha256(KIND_BYTES[kind] + payload).digest()
+                nodes[at] = Node(id, known, payload, hints)
+            before = nodes[at]
 
 
 # Operations.
@@ -318,10 +322,8 @@ def decode_header(space: str, record: Record) -> Operation:
         moves = tuple([_move(record, *one) for one in listed])
         if type(write_id) is bytes:
             write_id = write_id.hex()
-        plain = all(type(one) in _SCALARS for one in metadata.values())
-        if not plain or type(epoch) is not int or type(time) is not int:
-            raise TypeError("other fields")
-        if type(write_id) is not str:
+        plain = _SCALARS.issuperset(map(type, metadata.values()))
+        if not plain or (type(epoch), type(time), type(write_id)) != (int, int, str):
             raise TypeError("other fields")
     except (ValueError, TypeError, AttributeError) as error:
         raise FormatError(f"the operation of record {record.sequence} is malformed") from error
@@ -353,7 +355,7 @@ def settled_header(record: Record, keep: Callable[[int], bool]) -> bytes:
             node = record.node(target)
             if node is not None:
                 if expected == _FIRST_PARENT:
-                    move[1] = commit_links(node.object())[1]
+                    move[1] = first_parent(node.object())
                 move[2] = node.id
     return ormsgpack.packb([epoch, time, write_id, moves, metadata])
 
@@ -372,7 +374,7 @@ def _move(record: Record, name: object, expected: object, target: object) -> Mov
             raise TypeError("a ref was moved to a node that is gone")
         target = node.id
     if expected == _FIRST_PARENT and node is not None:
-        expected = commit_links(node.object())[1]
+        expected = first_parent(node.object())
     if type(name) is not str or type(expected) not in _IDS or type(target) not in _IDS:
         raise TypeError("a move has other fields")
     return Move(name, expected, target)  # type: ignore[arg-type]
