@@ -146,6 +146,8 @@ class SpaceCache:
         """Up to where the log is packed, as far as is known."""
         self.looked = 0
         self.tail_bytes = 0
+        self.segment = 0
+        """The key of the segment that was read last."""
 
     def dictionary(self) -> tuple[int | None, bytes | None]:
         """What the next record can lean on, if it is of the same group."""
@@ -403,6 +405,8 @@ class LogStore(Store):
         if isinstance(loaded, Packed):
             with self._cache_lock:
                 known = self._opened.get((space, -loaded.first))
+            if moment is not None:
+                self._space(space).segment = -loaded.first
             if known is not None and isinstance(known[0], Segment) and known[0].is_of(loaded):
                 return known[0].records()
             segment = Segment(space, loaded.head, loaded.data)
@@ -476,11 +480,20 @@ class LogStore(Store):
                 self._held -= self._opened.popitem(last=False)[1][1]
 
     def _cached(self, space: str, sequence: int) -> Record | None:
+        """A record that is remembered, or that stands in the segment that was read last."""
+        cache = self._spaces_known.get(space)
         with self._cache_lock:
-            found = self._opened.get((space, sequence))
-            if found is not None:
-                self._opened.move_to_end((space, sequence))
-        return found[0] if found is not None and isinstance(found[0], Record) else None
+            key = space, sequence
+            if key not in self._opened and cache is not None:
+                key = space, cache.segment
+            found = self._opened.get(key)
+            if found is None:
+                return None
+            self._opened.move_to_end(key)
+        one = found[0]
+        if isinstance(one, Record):
+            return one
+        return one.record(sequence) if one.first <= sequence <= one.last else None
 
     # Finding nodes.
 
@@ -511,17 +524,20 @@ class LogStore(Store):
         found: dict[ObjectId, Place] = {}
         for sequence in set(self._locate(space, ids).values()):
             _match(self._record(space, sequence), wanted, found)
+        if not wanted:
+            return found
         packed, last = self._span(space)
         for record in self._newest_first(space, packed, last):
+            _match(record, wanted, found)
             if not wanted:
                 return found
-            _match(record, wanted, found)
-        if wanted:
-            self._search_versions(space, wanted, found)
+        self._search_versions(space, wanted, found)
+        if not wanted:
+            return found
         for record in self._newest_first(space, 0, packed):
+            _match(record, wanted, found)
             if not wanted:
                 break
-            _match(record, wanted, found)
         return found
 
     def _search_versions(
