@@ -40,7 +40,7 @@ def _parameters(level: int) -> zstandard.ZstdCompressionParameters:
     )
 
 
-_FAST, _SMALL = _parameters(1), _parameters(3)
+_FAST, _SMALL = _parameters(1), _parameters(7)
 # Compressors and decompressors are not safe to share between threads.
 _local = threading.local()
 

@@ -733,11 +733,12 @@ class LogStore(Store):
 
         return collect_contents(self, dropped, recent, grace)
 
-    def _close_packer(self) -> None:
-        """Pack what is left of long tails."""
+    def _close_packer(self) -> bool:
+        """Pack what is left of long tails; whether there was anything."""
         self._packer.close()
         with suppress(RopewalkError):
-            pack_all(self, list(self._spaces_known), FEWEST_AT_CLOSE)
+            return pack_all(self, list(self._spaces_known), FEWEST_AT_CLOSE) > 0
+        return False
 
     def _watch_tail(self, cache: SpaceCache, space: str, sequence: int, size: int) -> None:
         """Have a tail packed that has become long."""

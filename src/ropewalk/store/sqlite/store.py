@@ -6,12 +6,13 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
-from ropewalk.errors import Corrupt, FormatError, InvalidInput, NotAllowed
+from ropewalk.errors import Corrupt, FormatError, InvalidInput, NotAllowed, RopewalkError
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._decide import Batch
 from ropewalk.store._filesystem import Filesystem
@@ -240,7 +241,10 @@ class SqliteStore(LogStore):
             raise self._remains(lost)
 
     def _close(self) -> None:
-        self._close_packer()
+        if self._close_packer():
+            with suppress(RopewalkError):
+                if self._database.read(schema.has_many_free_pages):
+                    self._give_back_pages()
         self._side.close()
         self._database.close()
 
@@ -547,10 +551,6 @@ class SqliteStore(LogStore):
             if packed.last % GROUP and tail_rows(db, number, packed.last + 1, packed.last + 1):
                 return False
             db.execute(
-                "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
-                (high, packed.first, found[1], packed.head, packed.data),
-            )
-            db.execute(
                 f"INSERT INTO packed SELECT key, {STEP_COLUMNS} FROM tail "  # noqa: S608
                 "WHERE key BETWEEN ? AND ?",
                 (low, high),
@@ -565,7 +565,12 @@ class SqliteStore(LogStore):
                 "INSERT OR IGNORE INTO commits VALUES (?, ?)",
                 sorted((prefix(id), base | sequence_of(place)) for id, place in commits),
             )
+            # The segment goes to the pages of what it replaces, so the file grows by less.
             db.execute("DELETE FROM tail WHERE key BETWEEN ? AND ?", (low, high))
+            db.execute(
+                "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
+                (high, packed.first, found[1], packed.head, packed.data),
+            )
             return True
 
         return self._database.write(work)
