@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 from zlib import crc32
 
 from ropewalk.errors import (
@@ -29,7 +29,7 @@ from ropewalk.errors import (
     StoreFull,
     WriteIdReused,
 )
-from ropewalk.store._contract import Store
+from ropewalk.store._contract import Store, StoreOptions
 from ropewalk.store._decide import Batch
 from ropewalk.store._names import check_space
 from ropewalk.store._records import Operation, Ref, Stored, check_ids
@@ -187,8 +187,8 @@ class Places(dict["ObjectId", "Place"]):
 class LogStore(Store):
     """A store whose spaces are logs of records."""
 
-    def __init__(self, **options: object) -> None:
-        super().__init__(**options)  # type: ignore[arg-type]
+    def __init__(self, **options: Unpack[StoreOptions]) -> None:
+        super().__init__(**options)
         self._spaces_known: OrderedDict[str, SpaceCache] = OrderedDict()
         self._opened: OrderedDict[tuple[str, int], tuple[Record | Segment, int]] = OrderedDict()
         self._held = self._forgotten = 0
