@@ -35,7 +35,7 @@ from ropewalk.store._records import (
     View,
 )
 from ropewalk.store._system_errors import no_store, system_errors
-from ropewalk.store.collection import Sweep, names_of, touches
+from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.files import documents, paths
 from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
 from ropewalk.store.files.objects import Objects, frame_of
@@ -46,7 +46,6 @@ from ropewalk.store.log import Append, Moved, Row
 from ropewalk.store.record import GROUP, Place, Record, same_group
 from ropewalk.store.segment import Packed
 from ropewalk.store.usage import Usage
-from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import Object, ObjectId
 
 T = TypeVar("T")
@@ -459,35 +458,17 @@ class FileStore(FolderStore):
 
     def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
         there = {one.id: one.stored for one in self._scan_shared()}
-        doomed = self._unreached(there, self._named() if named is None else named)
+        doomed = unreached(self, there, self._named() if named is None else named)
         if named is None:
             with self._lock.using(), self._writing():
                 if doomed:  # Somebody may have come to name some of them.
-                    doomed = self._unreached(there, self._named())
+                    doomed = unreached(self, there, self._named())
                 self._objects.remove(doomed)
                 self._objects.remove_orphans()
             for space in self._spaces(""):
                 with self._lock.using(), self._writing():
                     self._log.remove_orphans(space)
         return len(doomed), sum(doomed.values())
-
-    def _unreached(
-        self, there: Mapping[ObjectId, int], named: set[ObjectId]
-    ) -> dict[ObjectId, int]:
-        """Shared objects to which nothing leads that a space names, and their sizes."""
-        free = {id: size for id, size in there.items() if id not in named}
-        # Some may have come since it was looked what is there.
-        seen, pending = set[ObjectId](), set(named)
-        while free and pending:
-            seen |= pending
-            below: set[ObjectId] = set()
-            for id in self._objects.leading(pending):
-                for one in self._shared_objects([id]).values():
-                    below.update(links(one))
-            for id in below:
-                free.pop(id, None)
-            pending = below - seen
-        return free
 
     def _discard(self, ids: Sequence[ObjectId]) -> None:
         with self._lock.using(), self._writing():
