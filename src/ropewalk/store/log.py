@@ -407,11 +407,13 @@ class LogStore(Store):
                 known = self._opened.get((space, -loaded.first))
             if moment is not None:
                 self._space(space).segment = -loaded.first
-            if known is not None and isinstance(known[0], Segment) and known[0].is_of(loaded):
-                return known[0].records()
-            segment = Segment(space, loaded.head, loaded.data)
+            segment = None if known is None else known[0]
+            if not isinstance(segment, Segment) or not segment.is_of(loaded):
+                known, segment = None, Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
                 raise segment.damaged("it does not hold what its row says")
+            if known is not None:
+                return segment.records()
             if moment is None:
                 return segment.released()
             self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
