@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import ormsgpack
 
@@ -333,22 +333,20 @@ def decode_header(space: str, record: Record) -> Operation:
 def moved_in(record: Record) -> list[tuple[str, int]]:
     """The refs that a record moved to nodes of its own, and where these are."""
     return [
-        (name, target)
-        for name, _, target in ormsgpack.unpackb(record.header)[3]
-        if type(target) is int
+        (name, target) for name, _, target in _unpacked(record.header)[3] if type(target) is int
     ]
 
 
 def ids_in_header(header: bytes) -> list[ObjectId]:
     """The ids that stand in an operation: those of nodes of other records."""
-    _, _, _, moves, metadata = ormsgpack.unpackb(header)
+    _, _, _, moves, metadata = _unpacked(header)
     found = [id for _, *ids in moves for id in ids if type(id) is bytes]
     return found + [one for one in metadata.values() if type(one) is bytes and len(one) == ID_SIZE]
 
 
 def settled_header(record: Record, keep: Callable[[int], bool]) -> bytes:
     """An operation in which nodes that are not kept are named by their ids."""
-    epoch, time, write_id, moves, metadata = ormsgpack.unpackb(record.header)
+    epoch, time, write_id, moves, metadata = _unpacked(record.header)
     for move in moves:
         _, expected, target = move
         if type(target) is int and not keep(target):
@@ -362,8 +360,23 @@ def settled_header(record: Record, keep: Callable[[int], bool]) -> bytes:
 
 def write_id_of(header: bytes) -> str:
     """The write id in a record's header."""
-    found = ormsgpack.unpackb(header)[2]
+    found = _unpacked(header)[2]
     return found.hex() if type(found) is bytes else str(found)
+
+
+def _unpacked(header: bytes) -> tuple[int, int, str | bytes, list[list[Any]], dict[str, Scalar]]:
+    """The fields of an operation as they stand in its record; raises `FormatError`."""
+    try:
+        epoch, time, write_id, moves, metadata = ormsgpack.unpackb(header)
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"the operation of a record is malformed: {error}") from None
+    if (
+        type(moves) is not list
+        or type(metadata) is not dict
+        or [one for one in moves if type(one) is not list or len(one) != 3]
+    ):
+        raise FormatError("the operation of a record has other fields")
+    return epoch, time, write_id, moves, metadata
 
 
 def _move(record: Record, name: object, expected: object, target: object) -> Move:
