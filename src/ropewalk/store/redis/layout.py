@@ -24,6 +24,7 @@ scratch:KEY       small values beside history
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from typing import Final, NamedTuple
@@ -40,6 +41,7 @@ MARKS: Final = 1 << 48
 OVERHEAD: Final = 210
 """About what Redis takes for a shared object beside its frame, in bytes."""
 
+_ROW: Final = re.compile(rb"(\d{1,16} ){4}\d{1,16}")
 _CHECK: Final = 12
 _CRC: Final = 4
 _MARK: Final = 8
@@ -88,7 +90,7 @@ class Layout:
     def read_row(self, space: str, text: bytes) -> SpaceRow:
         """The row of a space; raises `Corrupt`."""
         body, _, mark = text.rpartition(b" ")
-        if mark != self.check(space.encode(), body):
+        if mark != self.check(space.encode(), body) or not _ROW.fullmatch(body):
             raise damaged_space(space)
         return SpaceRow(*map(int, body.split()))
 

@@ -65,6 +65,9 @@ local function read_row()
         damaged()
     end
     local last, packed, epoch, sum, buckets = string.match(body, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    if not last then
+        damaged()
+    end
     local row = {
         last = tonumber(last), packed = tonumber(packed), epoch = tonumber(epoch),
         sum = tonumber(sum), buckets = tonumber(buckets),
