@@ -132,9 +132,9 @@ class Commits:
         """
         id = new_write_id() if write_id is None else write_id
         sending, needed = list(objects), list(needs)
-
-        def send() -> Operation:
-            fresh = isinstance(id, NewWriteId) and id.is_fresh
+        began, silent = time.monotonic(), 0
+        while True:
+            fresh = type(id) is NewWriteId and id.is_fresh
             if fresh:
                 id.is_fresh = False  # type: ignore[attr-defined] # Whatever comes of it.
             try:
@@ -151,20 +151,27 @@ class Commits:
                     step=step,
                     fresh=fresh,
                 )
-            except (Conflict, MissingObjects):
+            except (Conflict, MissingObjects) as error:
                 if fresh:
                     id.is_fresh = True  # type: ignore[attr-defined] # It was refused.
-                raise
-
-        while True:
-            try:
-                return sent(send)
-            except MissingObjects as error:
-                again = self._condemned(error.ids)
+                again = self._condemned(error.ids) if isinstance(error, MissingObjects) else None
                 if again is None:
                     raise
                 sending += again
                 needed += [link for one in again for link in links(one)]
+                began, silent = time.monotonic(), 0
+            except StoreClosed:
+                raise
+            except Unavailable:
+                # The store recognises a write that it has, so to send it again is harmless, and
+                # tells whether it was done. A server that is silent is asked twice, not for ever.
+                if silent == _RESENDS:
+                    raise
+                if time.monotonic() - began > tries_for(_SOON):
+                    silent = _RESENDS
+                    continue
+                time.sleep(_FIRST * 4**silent)
+                silent += 1
 
     def _condemned(self, ids: Sequence[ObjectId]) -> list[Object] | None:
         """Objects that are there but condemned, and all such that they reach; or None."""
@@ -269,23 +276,3 @@ def commit_loop(
 def looks_itself() -> bool:
     """The `look` for attempts that look themselves: no conflict is with what is gone."""
     return False
-
-
-def sent(send: Callable[[], R]) -> R:
-    """Send a write that bears a write id, and again if no answer came.
-
-    The store recognises a write that it has, so sending again is harmless, and tells
-    whether the first one was done. Raises `Unavailable` when no answer comes at all: the
-    write may have been done then. A server that is silent is asked twice, not for ever.
-    """
-    began = time.monotonic()
-    for attempt in range(_RESENDS):
-        try:
-            return send()
-        except StoreClosed:
-            raise
-        except Unavailable:
-            if time.monotonic() - began > tries_for(_SOON):
-                break
-            time.sleep(_FIRST * 4**attempt)
-    return send()

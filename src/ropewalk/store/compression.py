@@ -13,7 +13,6 @@ memory than it says.
 
 from __future__ import annotations
 
-import threading
 from functools import cache
 
 import zstandard
@@ -28,6 +27,7 @@ _RAW, _ALONE, _GIVEN = 0, 63, 64
 _USES_DICTIONARY = 4096  # Longer ones gain little from the built-in dictionary.
 _SMALLEST = 24  # Below this, zstd's own overhead eats the gain.
 _HEADER = b"\x28\xb5\x2f\xfd\xa0"  # Magic; one segment, content size in 4 bytes.
+_TAGS = [bytes((tag,)) for tag in range(_GIVEN + 1)]
 
 
 def _parameters(level: int) -> zstandard.ZstdCompressionParameters:
@@ -40,9 +40,11 @@ def _parameters(level: int) -> zstandard.ZstdCompressionParameters:
     )
 
 
-_FAST, _SMALL = _parameters(1), _parameters(7)
-# Compressors and decompressors are not safe to share between threads.
-_local = threading.local()
+_FAST, _SMALL = _parameters(1), _parameters(3)
+# Neither serves two threads at once, and to make one takes longer than to use it: frameworks work
+# with threads that live for a moment. So whoever needs one takes it off a list, and puts it back.
+_compressors: dict[tuple[int, bool], list[zstandard.ZstdCompressor]] = {}
+_decompressors: dict[int, list[zstandard.ZstdDecompressor]] = {}
 
 
 def compress(data: bytes, dictionary: bytes | None = None, *, small: bool = False) -> bytes:
@@ -56,14 +58,21 @@ def compress(data: bytes, dictionary: bytes | None = None, *, small: bool = Fals
         compressor = zstandard.ZstdCompressor(
             dict_data=known, compression_params=_SMALL if small else _FAST
         )
+        blocks = compressor.compress(data)
     else:
         tag = CURRENT if length <= _USES_DICTIONARY else _ALONE
-        compressor = _compressor(tag, small)
-    blocks = compressor.compress(data)
+        idle = _compressors.setdefault((tag, small), [])
+        try:
+            compressor = idle.pop()
+        except IndexError:
+            compressor = zstandard.ZstdCompressor(
+                dict_data=_dictionary(tag), compression_params=_SMALL if small else _FAST
+            )
+        blocks = compressor.compress(data)
+        idle.append(compressor)
     # Without magic, size, checksum and dictionary id, two bytes stand before the blocks.
-    if len(blocks) >= length:
-        return bytes((_RAW,)) + varint(length) + data
-    return bytes((tag,)) + varint(length) + blocks[2:]
+    head = varint(length)
+    return bytes((_RAW,)) + head + data if len(blocks) >= length else _TAGS[tag] + head + blocks[2:]
 
 
 def expand(frame: bytes, dictionary: bytes | None = None) -> bytes:
@@ -79,12 +88,17 @@ def expand(frame: bytes, dictionary: bytes | None = None) -> bytes:
         if len(body) != length:
             raise FormatError(f"a raw frame holds {len(body)} bytes and promises {length}")
         return body
+    idle: list[zstandard.ZstdDecompressor] = []
     if tag < _GIVEN:
-        decompressor = _decompressor(tag)
+        known = _dictionary(tag)
+        idle = _decompressors.setdefault(tag, idle)
     elif tag > _GIVEN or dictionary is None:
         raise FormatError("a frame has an unknown tag, or was read without its dictionary")
     else:
         known = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    try:
+        decompressor = idle.pop()
+    except IndexError:
         decompressor = zstandard.ZstdDecompressor(dict_data=known)
     try:
         data = decompressor.decompress(
@@ -92,6 +106,7 @@ def expand(frame: bytes, dictionary: bytes | None = None) -> bytes:
         )
     except zstandard.ZstdError as error:
         raise FormatError(f"a frame does not decompress: {error}") from None
+    idle.append(decompressor)
     if len(data) != length:
         raise FormatError(f"a frame holds {len(data)} bytes and promises {length}")
     return data
@@ -128,47 +143,6 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
                 raise FormatError("a number is too long")
     except IndexError:
         raise FormatError("a number is cut off") from None
-
-
-def read_varints(data: bytes) -> list[int]:
-    """The numbers that some bytes are; raises `FormatError`."""
-    found: list[int] = []
-    number = shift = 0
-    for byte in data:
-        if byte >= 128:
-            number |= (byte & 0x7F) << shift
-            shift += 7
-        elif shift:
-            found.append(number | byte << shift)
-            number = shift = 0
-        else:
-            found.append(byte)
-    if shift:
-        raise FormatError("a number is cut off")
-    return found
-
-
-def _compressor(tag: int, small: bool) -> zstandard.ZstdCompressor:
-    known: dict[tuple[int, bool], zstandard.ZstdCompressor] | None
-    known = getattr(_local, "compressors", None)
-    if known is None:
-        known = _local.compressors = {}
-    found = known.get((tag, small))
-    if found is None:
-        found = known[tag, small] = zstandard.ZstdCompressor(
-            dict_data=_dictionary(tag), compression_params=_SMALL if small else _FAST
-        )
-    return found
-
-
-def _decompressor(tag: int) -> zstandard.ZstdDecompressor:
-    known: dict[int, zstandard.ZstdDecompressor] | None = getattr(_local, "decompressors", None)
-    if known is None:
-        known = _local.decompressors = {}
-    found = known.get(tag)
-    if found is None:
-        found = known[tag] = zstandard.ZstdDecompressor(dict_data=_dictionary(tag))
-    return found
 
 
 @cache

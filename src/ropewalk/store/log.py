@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from ropewalk.errors import (
@@ -29,7 +29,7 @@ from ropewalk.errors import (
     StoreFull,
     WriteIdReused,
 )
-from ropewalk.store._contract import Store, StoreOptions
+from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
 from ropewalk.store._names import check_space
 from ropewalk.store._records import Operation, Ref, Stored, check_ids
@@ -52,7 +52,6 @@ from ropewalk.store.record import (
     write_id_of,
 )
 from ropewalk.store.segment import Packed, Segment
-from ropewalk.tree.commits import Commit
 from ropewalk.tree.nodes import is_text, links
 from ropewalk.tree.objects import Kind, Object, ObjectId, object_id
 
@@ -90,11 +89,7 @@ class Row(NamedTuple):
 
 def seal(space: str, sequence: int, frame: bytes) -> bytes:
     """A frame with a crc32 in front, which also tells whose record it is."""
-    return _checksum(space, sequence, frame) + frame
-
-
-def _checksum(space: str, sequence: int, frame: bytes) -> bytes:
-    return crc32(frame, crc32(f"{space} {sequence}".encode())).to_bytes(_CRC, "little")
+    return crc32(frame, crc32(f"{space} {sequence}".encode())).to_bytes(_CRC, "little") + frame
 
 
 class Moved(Exception):
@@ -146,8 +141,6 @@ class SpaceCache:
         """Up to where the log is packed, as far as is known."""
         self.looked = 0
         self.tail_bytes = 0
-        self.segment = 0
-        """The key of the segment that was read last."""
 
     def dictionary(self) -> tuple[int | None, bytes | None]:
         """What the next record can lean on, if it is of the same group."""
@@ -187,8 +180,8 @@ class Places(dict["ObjectId", "Place"]):
 class LogStore(Store):
     """A store whose spaces are logs of records."""
 
-    def __init__(self, **options: Unpack[StoreOptions]) -> None:
-        super().__init__(**options)
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]
         self._spaces_known: OrderedDict[str, SpaceCache] = OrderedDict()
         self._opened: OrderedDict[tuple[str, int], tuple[Record | Segment, int]] = OrderedDict()
         self._held = self._forgotten = 0
@@ -405,15 +398,11 @@ class LogStore(Store):
         if isinstance(loaded, Packed):
             with self._cache_lock:
                 known = self._opened.get((space, -loaded.first))
-            if moment is not None:
-                self._space(space).segment = -loaded.first
-            segment = None if known is None else known[0]
-            if not isinstance(segment, Segment) or not segment.is_of(loaded):
-                known, segment = None, Segment(space, loaded.head, loaded.data)
+            if known is not None and isinstance(known[0], Segment) and known[0].is_of(loaded):
+                return known[0].records()
+            segment = Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
                 raise segment.damaged("it does not hold what its row says")
-            if known is not None:
-                return segment.records()
             if moment is None:
                 return segment.released()
             self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
@@ -431,7 +420,7 @@ class LogStore(Store):
         records: list[Record] = []
         for sequence, dictionary, frame in rows:
             try:
-                if _checksum(space, sequence, frame[_CRC:]) != frame[:_CRC]:
+                if seal(space, sequence, frame[_CRC:]) != frame:
                     raise FormatError("it does not match its checksum")
                 known = None if dictionary is None else bodies.get(dictionary)
                 body = bodies[sequence] = expand(
@@ -482,20 +471,11 @@ class LogStore(Store):
                 self._held -= self._opened.popitem(last=False)[1][1]
 
     def _cached(self, space: str, sequence: int) -> Record | None:
-        """A record that is remembered, or that stands in the segment that was read last."""
-        cache = self._spaces_known.get(space)
         with self._cache_lock:
-            key = space, sequence
-            if key not in self._opened and cache is not None:
-                key = space, cache.segment
-            found = self._opened.get(key)
-            if found is None:
-                return None
-            self._opened.move_to_end(key)
-        one = found[0]
-        if isinstance(one, Record):
-            return one
-        return one.record(sequence) if one.first <= sequence <= one.last else None
+            found = self._opened.get((space, sequence))
+            if found is not None:
+                self._opened.move_to_end((space, sequence))
+        return found[0] if found is not None and isinstance(found[0], Record) else None
 
     # Finding nodes.
 
@@ -526,20 +506,17 @@ class LogStore(Store):
         found: dict[ObjectId, Place] = {}
         for sequence in set(self._locate(space, ids).values()):
             _match(self._record(space, sequence), wanted, found)
-        if not wanted:
-            return found
         packed, last = self._span(space)
         for record in self._newest_first(space, packed, last):
-            _match(record, wanted, found)
             if not wanted:
                 return found
-        self._search_versions(space, wanted, found)
-        if not wanted:
-            return found
-        for record in self._newest_first(space, 0, packed):
             _match(record, wanted, found)
+        if wanted:
+            self._search_versions(space, wanted, found)
+        for record in self._newest_first(space, 0, packed):
             if not wanted:
                 break
+            _match(record, wanted, found)
         return found
 
     def _search_versions(
@@ -615,8 +592,13 @@ class LogStore(Store):
         private, shared = _divided(objects, batch.share)
         below: list[Sequence[ObjectId]] = []
         for one in private:
-            small = one.kind == Kind.VALUE and 0xC7 not in one.payload
-            below.append(() if small else _below(one, step))
+            if one.kind == Kind.VALUE and 0xC7 not in one.payload:
+                below.append(())
+            elif step is not None and one.id == step.id:
+                beside = (step.root, *step.parents, step.metadata, step.events)
+                below.append([id for id in beside if id is not None])
+            else:
+                below.append(_below(one))
         mine = {one.id for one in private}
         mine.update(shared)
         older = {id for some in below for id in some if id not in mine}
@@ -676,7 +658,8 @@ class LogStore(Store):
         cache.tip = sequence, append.body[-DICTIONARY:]
         base = sequence << POSITION_BITS
         places = cache.places
-        places.trim()
+        if len(places) > _PLACES:
+            places.trim()
         for at, one in enumerate(append.objects):
             places[one.id] = base | at
         if append.shared or append.names:
@@ -735,12 +718,11 @@ class LogStore(Store):
 
         return collect_contents(self, dropped, recent, grace)
 
-    def _close_packer(self) -> bool:
-        """Pack what is left of long tails; whether there was anything."""
+    def _close_packer(self) -> None:
+        """Pack what is left of long tails."""
         self._packer.close()
         with suppress(RopewalkError):
-            return pack_all(self, list(self._spaces_known), FEWEST_AT_CLOSE) > 0
-        return False
+            pack_all(self, list(self._spaces_known), FEWEST_AT_CLOSE)
 
     def _watch_tail(self, cache: SpaceCache, space: str, sequence: int, size: int) -> None:
         """Have a tail packed that has become long."""
@@ -810,15 +792,8 @@ class SpaceReader:
                 raise DamagedObject(id, f"what it leads to cannot be told: {error}") from error
 
 
-def _below(one: Object, step: Commit | None = None) -> Sequence[ObjectId]:
+def _below(one: Object) -> Sequence[ObjectId]:
     """What an object leads to; nothing if it is none of ours."""
-    if step is not None and one.id == step.id:
-        found = [step.root, *step.parents]
-        if step.metadata is not None:
-            found.append(step.metadata)
-        if step.events is not None:
-            found.append(step.events)
-        return found
     try:
         return links(one)
     except FormatError:

@@ -123,11 +123,9 @@ def heads_of(records: Sequence[Record]) -> list[Place]:
     return found
 
 
-def pack_all(store: LogStore, spaces: Iterable[str], fewest: int) -> int:
-    """Pack those of the spaces that have so many records in their tails; how many were packed."""
-    done = 0
+def pack_all(store: LogStore, spaces: Iterable[str], fewest: int) -> None:
+    """Pack those of the spaces that have so many records in their tails."""
     for space in spaces:
         packed, last = store._span(space)
         if last - packed >= fewest:
-            done += pack(store, space, whole=True)
-    return done
+            pack(store, space, whole=True)

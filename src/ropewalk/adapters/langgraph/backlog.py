@@ -12,7 +12,7 @@ import random
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from ropewalk.errors import InvalidInput
 
@@ -39,7 +39,9 @@ class Backlog:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
         self._chains: OrderedDict[str, _Chain] = OrderedDict()
         """The run of every version."""
 
@@ -55,10 +57,12 @@ class Backlog:
                 f"a version begins with a whole number, not {current!r:.80}"
             ) from None
         version = f"{number + 1:032}.{random.getrandbits(32):010}"
-        with self._changed:
+        with self._lock:
             chain = self._chains.get(str(current)) or _Chain()
             if len(chain.versions) >= self._most:
+                self._waiting += 1
                 self._wait_for(chain)
+                self._waiting -= 1
             chain.versions.append(version)
             self._chains[version] = chain
             while len(self._chains) > _MOST_KNOWN:
@@ -72,34 +76,28 @@ class Backlog:
             if _on_event_loop() or not self._changed.wait(_PATIENCE):
                 return
 
-    def begin(self, versions: Mapping[str, str | int | float]) -> Storing:
-        """Say that a checkpoint with new versions is about to be stored."""
+    def begin(self, versions: Mapping[str, str | int | float]) -> str:
+        """Say that a checkpoint with new versions is about to be stored; the last of them."""
         mine = max([one for one in versions.values() if isinstance(one, str)], default="")
-        with self._changed:
-            chain = self._chains.get(mine) or _Chain()
-            chain.is_stored = True
-        return Storing(self, chain, mine)
+        with self._lock:
+            chain = self._chains.get(mine)
+            if chain is not None:
+                chain.is_stored = True
+        return mine
 
-    def end(self, chain: _Chain, version: str, failed: bool) -> None:
+    def end(self, version: str, failed: bool = False) -> None:
         """Let who waits go on, after a checkpoint was stored or was not."""
-        with self._changed:
+        with self._lock:
+            chain = self._chains.get(version)
+            if chain is None:
+                return
             chain.failed |= failed
             # Puts of one run follow each other, so what was given out before is done with.
-            while chain.versions and chain.versions[0] <= version:
-                del self._chains[chain.versions.popleft()]
-            self._changed.notify_all()
-
-
-class Storing(NamedTuple):
-    """A checkpoint that is being stored."""
-
-    backlog: Backlog
-    chain: _Chain
-    version: str
-
-    def end(self, failed: bool = False) -> None:
-        """Say what became of it."""
-        self.backlog.end(self.chain, self.version, failed)
+            versions = chain.versions
+            while versions and versions[0] <= version:
+                del self._chains[versions.popleft()]
+            if self._waiting:
+                self._changed.notify_all()
 
 
 def _on_event_loop() -> bool:

@@ -209,22 +209,22 @@ def _written(
     )
 
 
-def pack_step(draft: Draft, state: State, notes: Any) -> bytes:
-    """The field of a commit; `True` stands for itself where its own id would."""
-    where, writes = None, None
-    if draft.address is not None:
-        where = [*draft.address, draft.parent, draft.aside, draft.copy_of]
-        ahead = (draft.address.namespace, draft.parent)
-    else:
-        ahead = ("", None)
+def pack_step(draft: Draft, state: tuple[bytes, int, Any, Any, Any]) -> bytes:
+    """The field of a commit, from what it says of the whole chain.
+
+    There `True` stands for the id of the commit itself, and a dict for what is pinned.
+    """
+    address, where, writes = draft.address, None, None
+    ahead: tuple[str, str | None] = ("", None)
+    if address is not None:
+        where = (*address, draft.parent, draft.aside, draft.copy_of)
+        ahead = (address.namespace, draft.parent)
     if draft.writes:
-        writes = []
-        for address, content, children in draft.writes:
-            one: list[Any] = [content, None if address == ahead else [*address]]
-            writes.append([*one, [*children]] if children else one)
-    era, flags, base, newest, _ = state
-    fields = [_VERSION, era, flags, base, newest, notes, where, draft.record, writes]
-    return ormsgpack.packb(fields)
+        writes = [
+            (content, None if place == ahead else (*place,), *([children] if children else ()))
+            for place, content, children in draft.writes
+        ]
+    return ormsgpack.packb((_VERSION, *state, where, draft.record, writes))
 
 
 def encode_record(codec: Codec, record: Record) -> tuple[bytes | None, list[Object]]:

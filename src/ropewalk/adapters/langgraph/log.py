@@ -183,8 +183,10 @@ class Log:
 
     def follows(self, address: Address) -> bool:
         """Whether a checkpoint is the last one of its namespace, so that nothing follows it."""
+        if address == self._last:
+            return True
         if self.state.flags & (UNSORTED | MIXED):
-            return address == self._last
+            return False
         newest = self.newest(address.namespace)
         return newest is not None and newest.address == address
 
@@ -265,7 +267,8 @@ class Log:
 
     def _note_keys(self, number: int, metadata: Mapping[str, Scalar]) -> None:
         listed = metadata.get(_KEYS)
-        if self._several is not None and type(listed) is bytes:
+        assert self._several is not None
+        if type(listed) is bytes:
             for at in range(0, len(listed), KEY_SIZE):
                 self._several.setdefault(listed[at : at + KEY_SIZE], []).append(number)
 
@@ -356,23 +359,26 @@ class Log:
         self,
         thread: str,
         drafts: Sequence[Draft],
+        objects: Sequence[Object] = (),
+        needs: Sequence[ObjectId] = (),
         *,
         early: bool = False,
         several: bool = False,
     ) -> Landing:
-        """Commits on top of the head.
+        """Commits on top of the head, with the objects that they bring and what these need.
 
         With `several` they are found as if they had several keys: who finds them looks
         whether they were taken back.
         """
         era, flags, base, newest, notes = self.state
-        flags |= EARLY if early else 0
-        keys: dict[bytes, None] = {}
-        regular: list[Address] = []  # Found by the key of the put that they came with.
-        last, best = self._last or self._last_put(), self.newest(ROOT)
+        last, best = self._last or self._last_put(), self._best or self.newest(ROOT)
         top = self.top if self._top is None else self._top
         greatest = "" if best is None or best.address is None else best.address.id
         flags |= _disorder(drafts, top, greatest)
+        if early:
+            flags |= EARLY
+        keys: dict[bytes, None] = {}
+        regular: list[Address] = []  # Found by the key of the put that they came with.
         for draft in drafts:
             address = draft.address
             is_root = address is not None and address.namespace == ROOT
@@ -383,14 +389,24 @@ class Log:
                     keys[writes_key(era, one.address)] = None
             if address is None:
                 continue
-            keys[put_key(era, address)] = None
-            last = address if is_root else last
+            if is_root:
+                last = address
+                keys[key_of(era, PUT, ROOT, address.id)] = None
+            else:
+                keys[put_key(era, address)] = None
+        metadata: dict[str, Scalar] = {}
         if len(keys) > 1 or several:
             flags |= SEVERAL
             keys.update([(writes_key(era, one), None) for one in regular])
+            metadata = {"key": key_of(era, ALL, ROOT), _KEYS: b"".join(keys)}
+        elif keys:
+            metadata = {"key": next(iter(keys))}
         state = State(era, flags, base, newest, notes)
-        metadata = _operation(era, list(keys), several or len(keys) > 1)
-        return self._chained(thread, drafts, state, self.head, metadata, greatest)
+        made = self._chained(thread, drafts, state, self.head, metadata, greatest)
+        own = {one.id for one in objects}
+        made.needs[:] = [id for id in (*needs, *made.needs) if id not in own]
+        made.objects[:0] = objects
+        return made
 
     def _last_put(self) -> Address | None:
         """The graph's own checkpoint that was put last in this era; None if that is not sure."""
@@ -455,30 +471,32 @@ class Log:
         objects: list[Object] = []
         needs: dict[ObjectId, None] = {}
         now = time.time_ns() // 1000
+        agent = thread if thread.isascii() else thread.encode(errors="backslashreplace").decode()
+        era, flags, base, newest, notes = state
         head = before
         best = greatest
         for draft in drafts:
-            address = draft.address
-            is_newest = (
-                address is not None
-                and address.namespace == ROOT
-                and not draft.aside
-                and address.id >= best
+            address, namespace = draft.address, ROOT
+            is_newest = False
+            if address is not None:
+                namespace = address.namespace
+                is_newest = namespace == ROOT and not draft.aside and address.id >= best
+                best = address.id if is_newest else best
+            said = (
+                era,
+                flags,
+                is_base or base,
+                is_newest or newest,
+                notes if pins is None else pins,
             )
-            best = address.id if is_newest and address is not None else best
-            noted: Any = pins if pins is not None else state.notes
-            said = state._replace(
-                newest=True if is_newest else state.newest,  # type: ignore[arg-type]
-                base=True if is_base else state.base,  # type: ignore[arg-type]
-            )
-            namespace = ROOT if address is None else address.namespace
+            before_it = None if head is None else head.commit
             commit, made = make_commit(
                 draft.root,
-                () if head is None else (head.commit.id,),
-                base=None if head is None else head.commit.id,
-                generation=1 if head is None else head.commit.generation + 1,
+                () if before_it is None else (before_it.id,),
+                base=None if before_it is None else before_it.id,
+                generation=1 if before_it is None else before_it.generation + 1,
                 time=now if draft.time is None else draft.time,
-                agent=thread.encode(errors="backslashreplace").decode(),
+                agent=agent,
                 branch=namespace or MAIN,
                 description=draft.description,
                 logic_step=draft.logic_step,
@@ -486,21 +504,26 @@ class Log:
                 error=draft.error,
                 metadata=draft.metadata,
                 events=draft.events,
-                extension={FIELD: pack_step(draft, said, noted)},
+                extension={FIELD: pack_step(draft, said)},
             )
             id = commit.id
-            state = State(
-                state.era,
-                state.flags,
-                id if is_base else state.base,
-                id if is_newest else state.newest,
-                id if pins is not None else state.notes,
+            if is_base:
+                base = id
+            if is_newest:
+                newest = id
+            if pins is not None:
+                notes = id
+            head = Step(
+                commit,
+                State(era, flags, base, newest, notes),
+                *draft[1:6],
+                draft.writes,
+                pins,
             )
-            head = Step(commit, state, *draft[1:6], draft.writes, pins)
             steps.append(head)
             objects.append(made)
             needs[draft.root] = None
-            for root in (draft.metadata, draft.events, *commit.parents):
+            for root in (draft.metadata, draft.events, None if before_it is None else before_it.id):
                 if root is not None:
                     needs[root] = None
         for step in steps:
@@ -509,19 +532,21 @@ class Log:
         move = Move(CHECKPOINTS, self.target, head.commit.id)
         return Landing(steps, objects, list(needs), move, metadata)
 
-    def extend(self, landing: Landing, sequence: int) -> None:
+    def extend(self, landing: Landing, sequence: int) -> None:  # noqa: C901 - what a commit changes
         """Take what was landed for the end of the chain."""
         self.sequence = sequence
         self._known.add(landing.steps)
-        self._note_keys(sequence, landing.metadata)
+        if self._several is not None:
+            self._note_keys(sequence, landing.metadata)
+        places = self._places
         for step in landing.steps:
             address, id = step.address, step.commit.id
             if address is not None:
-                known = self._places.get(address)
+                known = places.get(address)
                 if known is not None:
-                    self._note(address, Place(id, known.writers))
+                    places[address] = Place(id, known.writers)
                 elif self._is_whole or not step.state.flags & EARLY:
-                    self._note(address, Place(id, ()))  # Else it may have writes already.
+                    places[address] = Place(id, ())  # Else it may have writes already.
                 if address.namespace == ROOT:
                     self._last = address
                     if step.state.newest == id:
@@ -531,10 +556,12 @@ class Log:
                 if self._top is not None and address.id > self._top:
                     self._top = address.id
             for one in step.writes:
-                place = self._places.get(one.address, _NOWHERE if self._is_whole else None)
+                place = places.get(one.address, _NOWHERE if self._is_whole else None)
                 if place is not None and id not in place.writers:
-                    self._note(one.address, Place(place.put, (*place.writers, id)))
+                    places[one.address] = Place(place.put, (*place.writers, id))
             self.head, self.state, self.target = step, step.state, id
+        if len(places) > _MOST_PLACES:
+            self._forget_places()
 
     def _advance(self, address: Address, id: ObjectId) -> None:
         """Take a put for the newest of a subgraph, where that is known."""
@@ -552,9 +579,13 @@ class Log:
 
     def _note(self, address: Address, place: Place) -> None:
         self._places[address] = place
+        if len(self._places) > _MOST_PLACES:
+            self._forget_places()
+
+    def _forget_places(self) -> None:
         while len(self._places) > _MOST_PLACES:
             self._places.popitem(last=False)
-            self._is_whole = False
+        self._is_whole = False
 
 
 class Steps:
@@ -612,12 +643,6 @@ def _disorder(drafts: Sequence[Draft], top: str, greatest: str) -> int:
                 flags |= UNSORTED
             greatest = max(greatest, id)
     return flags
-
-
-def _operation(era: bytes, keys: list[bytes], several: bool) -> dict[str, Scalar]:
-    if several:
-        return {"key": key_of(era, ALL, ROOT), _KEYS: b"".join(keys)}
-    return {"key": keys[0]} if keys else {}
 
 
 def _index_of(steps: Sequence[Step]) -> dict[bytes, list[ObjectId | None]]:

@@ -78,15 +78,14 @@ def fork_at(
             # The memory of subgraphs that have one. Others have the ids of tasks in theirs.
             if namespace != ROOT and ":" not in namespace:
                 fork.take_back(namespace, steps, id, made)
-        landing = log.landing(thread, fork.drafts, several=True)
-        own = {one.id for one in fork.objects}
+        landing = log.landing(thread, fork.drafts, fork.objects, several=True)
         try:
             done = history.apply(
                 action,
                 [landing.move],
                 {**landing.metadata, **(about or {}), "action": action},
-                [*fork.objects, *landing.objects],
-                [id for id in landing.needs if id not in own],
+                landing.objects,
+                landing.needs,
                 step=landing.steps[-1].commit,
             )
         except RefMoved:

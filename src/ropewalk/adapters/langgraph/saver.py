@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +39,7 @@ from ropewalk.errors import FormatError, InvalidInput, NotFound
 from ropewalk.store import KVStore, Store
 from ropewalk.store._given import store_of
 from ropewalk.store.asynchronous import Threads, twin, twin_iterator
+from ropewalk.store.forking import freed_after_fork
 
 _ADDRESSED: Final = "__ropewalk_checkpoint"
 """In the config of a run: the checkpoint that its caller asked for by id."""
@@ -65,26 +65,20 @@ class _Core:
         self.store, self.types, self.on_conflict = store, types, on_conflict
         self._most = backlog
         self._begin()
+        freed_after_fork(self)
 
     def _begin(self) -> None:
         """Know nothing of any thread: a forked process has none of those who were writing."""
-        self._process = os.getpid()
-        self._backlog = Backlog(self._most)
+        self.backlog = Backlog(self._most)
+        """The versions that were given out in this process."""
         self._lock = threading.Lock()
         self._threads: OrderedDict[str, GraphThread] = OrderedDict()
         self._asked = 0
 
-    @property
-    def backlog(self) -> Backlog:
-        """The versions that were given out in this process."""
-        if self._process != os.getpid():
-            self._begin()
-        return self._backlog
+    _at_fork_reinit = _begin
 
     def thread(self, name: str) -> GraphThread:
         """A thread by its name."""
-        if self._process != os.getpid():
-            self._begin()
         with self._lock:
             found = self._threads.get(name)
             if found is None:
@@ -277,7 +271,7 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Store a checkpoint, with the writes that led to it."""
         asked = _asked(config)
-        about: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}
+        about: dict[str, Any] = get_checkpoint_metadata(config, metadata)
         for name, one in about.items():
             if one and type(one) in _CONTAINERS:
                 about[name] = _plain(one)
@@ -288,13 +282,15 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
         # Others may be changing it.
         stored: Any = {**checkpoint, "channel_values": {**checkpoint["channel_values"]}}
         put = Put(address, stored, about, asked.id, addressed)
-        storing = self._core.backlog.begin(new_versions)
+        core = self._core
+        thread, backlog = core.thread(asked.thread), core.backlog
+        version = backlog.begin(new_versions)
         try:
-            self._core.thread(asked.thread).send(put)
-            storing.end()
+            thread.send(put)
         except BaseException:
-            storing.end(failed=True)
+            backlog.end(version, failed=True)
             raise
+        backlog.end(version)
         made = _config(asked.thread, address)
         if addressed is not None:
             made["configurable"][_ADDRESSED] = addressed

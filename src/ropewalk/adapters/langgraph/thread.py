@@ -75,20 +75,21 @@ class Writes(NamedTuple):
     writes: Sequence[tuple[int, str, Any]]
     """Their numbers, channels and values."""
 
-    @property
-    def are_last(self) -> bool:
-        """Whether no checkpoint follows at once: an interrupt or an error."""
-        return any(number < 0 for number, _, _ in self.writes)
-
 
 class Request:
     """A put or writes, until they are stored or refused."""
 
-    __slots__ = ("error", "events", "is_done", "is_put", "is_taken", "landed", "plain", "wanted")
+    __slots__ = (
+        "error", "events", "is_done", "is_last", "is_put", "is_taken", "landed", "plain", "wanted",
+    )  # fmt: skip
 
     def __init__(self, wanted: Put | Writes) -> None:
         self.wanted = wanted
-        self.is_put = type(wanted) is Put
+        self.is_put = isinstance(wanted, Put)
+        self.is_last = (
+            not isinstance(wanted, Put) and min([one[0] for one in wanted.writes], default=0) < 0
+        )
+        """Whether no checkpoint follows at once: these are writes of an interrupt or an error."""
         self.plain: bytes | None = None
         """The encoding of writes."""
         self.events: list[Object] = []
@@ -279,7 +280,7 @@ class GraphThread:
         if isinstance(last.wanted, Put):
             self._lingers |= self._alone
             self._waiting.extend(requests)
-        elif self._lingers and not last.wanted.are_last:
+        elif self._lingers and not last.is_last:
             # No checkpoint follows an interrupt or an error; others mostly come at once.
             landed = last.landed = threading.Lock()
             landed.acquire()
@@ -311,7 +312,8 @@ class GraphThread:
         finally:
             self._alone = False
             for one in batch:
-                one.finish()
+                if not one.is_done:
+                    one.finish()
 
     def land(self, batch: list[Request]) -> None:
         """Store what is wanted with one commit; what is refused is finished with its error."""
@@ -440,9 +442,10 @@ class GraphThread:
         try:
             said = {name: one for name, one in put.checkpoint.items() if name != "channel_values"}
             record, about = encode_record(self._codec, Record(said, put.metadata))
-            values = self._warmed(namespace).write(put.checkpoint["channel_values"])
+            warm = self._warmed(namespace)
+            values = warm.write(put.checkpoint["channel_values"])
             self._codec.turn()
-            return Encoded(request, put, record, about, values, self._nodes(put))
+            return Encoded(request, put, record, about, values, self._nodes(put, warm))
         except MissingObjects:
             raise
         except RopewalkError as error:
@@ -455,9 +458,8 @@ class GraphThread:
             request.finish(error)
         return None
 
-    def _nodes(self, put: Put) -> str:
+    def _nodes(self, put: Put, warm: ChannelValues) -> str:
         """The names of the nodes that ran between a checkpoint and the one before it."""
-        warm = self._warm[put.address.namespace]
         now, before = put.checkpoint.get("versions_seen"), warm.seen
         if type(now) is not dict:
             return ""
@@ -505,10 +507,7 @@ class GraphThread:
             early = self._led(log, writes, drafts, objects)
         if not drafts:
             return None
-        made = log.landing(self.name, drafts, early=early)
-        own = {one.id for one in objects}
-        needed = [id for id in (*needs, *made.needs) if id not in own]
-        return made._replace(objects=[*objects, *made.objects], needs=needed)
+        return log.landing(self.name, drafts, objects, needs, early=early)
 
     def _draft(
         self, log: Log, one: Encoded, objects: list[Object], before: Sequence[Draft]
@@ -516,8 +515,15 @@ class GraphThread:
         """A checkpoint as a commit; raises ThreadConflict."""
         put, record, about = one.put, one.record, one.about
         address = put.address
-        known = self._known(log, address, before)
-        aside = self._is_aside(log, put, known, before)
+        known, newest = None, log.newest(address.namespace)
+        if log.state.flags & (UNSORTED | MIXED) or (
+            newest is not None and address.id <= (newest.address or address).id
+        ):
+            place = log.find(address).put
+            known = None if place is None else log.step(place)
+        aside = False if known is None else known.aside
+        if known is None and self._on_conflict != "fork":
+            aside = self._lost(log, put, before)
         copy_of = None if known is None else known.copy_of
         original = known
         if known is None and put.metadata.get("source") == "fork":
@@ -542,20 +548,6 @@ class GraphThread:
             logic_step=one.nodes,
         )
 
-    def _known(self, log: Log, address: Address, before: Sequence[Draft]) -> Step | None:
-        """The checkpoint of an address, if it was put already."""
-        newest = log.newest(address.namespace)
-        ascending = not log.state.flags & (UNSORTED | MIXED)
-        if newest is None or newest.address is None:
-            if ascending:
-                return None
-        elif ascending and address.id > newest.address.id:
-            return None
-        elif newest.address == address:
-            return newest
-        put = log.find(address).put
-        return None if put is None else log.step(put)
-
     def _original(self, log: Log, put: Put) -> Step | None:
         """The checkpoint that a fork is a copy of.
 
@@ -570,10 +562,8 @@ class GraphThread:
                 return one.step
         return None
 
-    def _is_aside(self, log: Log, put: Put, known: Step | None, before: Sequence[Draft]) -> bool:
+    def _lost(self, log: Log, put: Put, before: Sequence[Draft]) -> bool:
         """Whether a checkpoint lost a race against that of another run."""
-        if self._on_conflict == "fork" or known is not None:
-            return known is not None and known.aside
         namespace, parent = put.address.namespace, put.parent
         made = [one for one in before if one.address and one.address.namespace == namespace]
         if parent is not None:
@@ -620,7 +610,7 @@ class GraphThread:
             several = {}
             for request in writes:
                 several.setdefault(_place_in(drafts, request.wanted.address), []).append(request)
-        here, early = {draft.address for draft in drafts}, False
+        here, early = [draft.address for draft in drafts], False
         for at, some in several.items():
             led, parts = list[Written](), list[bytes]()
             for request in some:
@@ -637,11 +627,12 @@ class GraphThread:
                 led.append(Written(address, len(parts), children))
                 parts.append(part_of(request.events))
                 objects += request.events
-            drafts[at] = drafts[at]._replace(writes=led, **_failed(some))
+            said = _failed(some) if True in [one.is_last for one in some] else {}
             if parts:
                 events = events_of(parts)
                 objects.append(events)
-                drafts[at] = drafts[at]._replace(events=events.id)
+                said["events"] = events.id
+            drafts[at] = drafts[at]._replace(writes=led, **said)
         return early
 
 

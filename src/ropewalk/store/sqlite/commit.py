@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 from zlib import crc32
@@ -20,6 +21,7 @@ from ropewalk.store.sqlite import packs
 from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS, used_bytes
 from ropewalk.tree.objects import ObjectId
 
+_MARKS_KNOWN: Final = 4096
 MARKS: Final = 1 << 56
 """Sums of marks are modulo this."""
 
@@ -40,14 +42,14 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """  # noqa: S608
 
 
-def append(  # noqa: C901, PLR0912 - one story, from the look to the last row
+def append(  # noqa: C901, PLR0912, PLR0915 - one story, from the look to the last row
     db: sqlite3.Connection,
     batch: Append,
     dictionary: int | None,
     frame: bytes,
     pack: packs.Pack | None,
     size_limit: int | None,
-    find_write: Callable[[int, int], Operation | None],
+    find_write: Callable[[sqlite3.Connection, Append, int, int], Operation | None],
 ) -> Operation:
     """Append a record to the log of its space, and move refs.
 
@@ -62,14 +64,17 @@ def append(  # noqa: C901, PLR0912 - one story, from the look to the last row
         number, epoch, last, digest, key, target, marked = next_number(db), 1, 0, 0, None, None, 0
     else:
         number, epoch, space_mark, key, digest, target, moved, marked = row
-        last, digest = find_end(db, number, key, digest)
+        if key is not None and digest is not None:
+            last = key & LAST
+        else:
+            last, digest = find_end(db, number, key, digest)
         if space_mark != mark(number, space):
             raise damaged_space(space)
         if target is not None:
             expect_ref(space, number, last, moves[0].name, target, moved, marked)
 
     # Decide.
-    recorded = None if batch.fresh else find_write(number, last)
+    recorded = None if batch.fresh else find_write(db, batch, number, last)
     if recorded is not None:
         batch.recorded = recorded
         return recorded
@@ -88,9 +93,9 @@ def append(  # noqa: C901, PLR0912 - one story, from the look to the last row
         raise MissingObjects(sorted(gone))
     sequence = last + 1
     assert sequence <= LAST
-    if dictionary is not None and (
-        key is None or not _is_in_tail(db, number, dictionary, sequence)
-    ):
+    # A dictionary is of the same group as what follows it, and may be packed by now.
+    leans = dictionary is None or (key is not None and dictionary == last)
+    if not leans and not _is_in_tail(db, number, dictionary, sequence):
         dictionary, frame = None, batch.frame(None)
     if size_limit is not None and batch.objects:
         expect_room(used_bytes(db), len(frame) + (pack.size if pack else 0), size_limit)
@@ -138,10 +143,9 @@ def _target(db: sqlite3.Connection, number: int, name: str) -> ObjectId | None:
     return None if row is None else row[0]
 
 
-def _is_in_tail(db: sqlite3.Connection, number: int, dictionary: int, sequence: int) -> bool:
+def _is_in_tail(db: sqlite3.Connection, number: int, dictionary: int | None, sequence: int) -> bool:
     """Whether a record of this number can lean on another: that one is not packed yet."""
-    if dictionary == sequence - 1:
-        return same_group(sequence, dictionary)
+    assert dictionary is not None
     key = number << SEQUENCE_BITS | dictionary
     found = db.execute("SELECT 1 FROM tail WHERE key = ?", (key,)).fetchone()
     return found is not None and same_group(sequence, dictionary)
@@ -199,8 +203,9 @@ def _add_shared(
 # Spaces and refs.
 
 
+@lru_cache(_MARKS_KNOWN, typed=True)
 def mark(*row: object) -> int:
-    """The checksum of a row."""
+    """The checksum of a row. What is written with a commit is asked for at the next."""
     return int.from_bytes(sha256(ormsgpack.packb(row)).digest()[:7], "big")
 
 

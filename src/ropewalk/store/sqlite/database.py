@@ -322,7 +322,7 @@ class Database:
         """A connection for one call: the writer's own, or any other."""
         if self._closed:
             raise StoreClosed(f"the store in {self.folder} was closed")
-        with process.changed:
+        with process.lock:
             process.used += 1
             if to_write:
                 db, process.writer = process.writer, None
@@ -350,7 +350,7 @@ class Database:
             process.prepared = False  # It may be the last one, and the next recovers the log.
             with suppress(sqlite3.Error):
                 self._disconnect(db)
-        with process.changed:
+        with process.lock:
             process.used -= 1
             if sound:
                 if db is process.writing:
@@ -427,7 +427,8 @@ class _Process:
     """What one process has of a database, and the gate that a fork waits at."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition(threading.Lock())
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
         self.free: list[sqlite3.Connection] = []
         self.writer: sqlite3.Connection | None = None
         """The connection that writes, while nobody does."""
