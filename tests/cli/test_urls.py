@@ -6,7 +6,7 @@ import pytest
 
 from ropewalk.cli._urls import shown_url
 from tests.cli.support import here
-from tests.store.redis_servers import configured
+from tests.store.redis.servers import configured
 
 SECRET = "hunter2"
 

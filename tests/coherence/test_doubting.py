@@ -28,7 +28,7 @@ from ropewalk.store import MemoryStore
 from ropewalk.testing._stores._base import PATIENCE, Clock
 from tests.coherence.grant_clients import TIMEOUT, Client
 from tests.coherence.test_model import HandBus, HandSubscription
-from tests.store.redis_servers import configured
+from tests.store.redis.servers import configured
 
 OpenClient: TypeAlias = Callable[..., CoherenceCore]
 

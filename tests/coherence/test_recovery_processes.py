@@ -18,7 +18,7 @@ from ropewalk.store import PostgresStore, RedisStore, Store
 from ropewalk.testing._stores._base import PATIENCE
 from tests.coherence.grant_worker import ARTIFACT, Worker
 from tests.postgres import running_postgres
-from tests.store.redis_servers import KEEPS_ALL, configured
+from tests.store.redis.servers import KEEPS_ALL, configured
 
 TICK, BEATS = 1.0, 4
 """A grant is given up after 4 seconds: a machine that stands still for 2 ends none."""

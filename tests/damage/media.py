@@ -17,6 +17,7 @@ from ropewalk.store import CachedStore, FileStore, PostgresStore, RedisStore, Sq
 from tests.damage.harm import LOG_FRAME, log_ends
 from tests.damage.sample import MOST_BYTES, fill
 from tests.store.files.contract import EagerFileStore
+from tests.store.redis.contract import EagerRedisStore
 from tests.store.s3_memory import MemoryBucket, MemoryS3Store
 from tests.store.sqlite.contract import EagerStore
 
@@ -231,17 +232,18 @@ class PostgresRows(Medium):
 class RedisValues(Medium):
     """The values of a store in Redis, changed by commands. A piece is a value or a part of one."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, engine: type[RedisStore] = RedisStore) -> None:
         self._url = url
         self._client = redis.Redis.from_url(url)
-        with RedisStore(url, durability="relaxed") as store:
+        with engine(url, durability="relaxed") as store:
             fill(store)
         self._sound = {key: self._client.dump(key) for key in self._client.scan_iter()}
         self.pieces = {}
         self._parts: dict[str, tuple[bytes, bytes | int | None]] = {}
         for key in sorted(self._sound):
             for part, value in self._parts_of(key):
-                name = f"{key.decode()}|{part!r}"
+                family = b":".join(key.split(b":")[:3]).decode()
+                name = f"{family}|{key!r} {part!r}"
                 self._parts[name] = key, part
                 self.pieces = {**self.pieces, name: value}
 
@@ -256,6 +258,8 @@ class RedisValues(Medium):
                 yield from enumerate(client.lrange(key, 0, -1))
             case b"set":
                 yield from ((member, member) for member in sorted(client.smembers(key)))
+            case b"zset":
+                yield from ((member, member) for member in client.zrange(key, 0, -1))
 
     @contextmanager
     def opened(self, harm: Mapping[str, bytes | None]) -> Iterator[Store]:
@@ -290,6 +294,11 @@ class RedisValues(Medium):
                 client.srem(key, part)
                 if data is not None:
                     client.sadd(key, data)
+            case b"zset":
+                score = client.zscore(key, part)
+                client.zrem(key, part)
+                if data is not None:
+                    client.zadd(key, {data: score})
 
     def close(self) -> None:
         """Let go of the server."""
@@ -339,6 +348,8 @@ def media(name: str, folder: Path, url: Callable[[str], str]) -> Medium:
             return PostgresRows(url("postgres_url"))
         case "redis values":
             return RedisValues(url("redis_url"))
+        case "packed redis values":
+            return RedisValues(url("redis_url"), EagerRedisStore)
     raise AssertionError(name)
 
 
@@ -353,6 +364,7 @@ MEDIA = (
     "packed sqlite rows",
     "postgres rows",
     "redis values",
+    "packed redis values",
 )
 
 

@@ -52,9 +52,6 @@ WEAK: Final = (
     Weak("bucket", "deletions", "/space/", "nothing but a space says that there is one"),
     Weak("postgres rows", _ALL, r"^(refs|spaces)\.", _NAMES),
     Weak("postgres rows", _ALL, r"^operations\.", _CHECKED),
-    Weak("redis values", "deletions swaps", ":refs:", _NAMES),
-    Weak("redis values", "flips cuts deletions swaps", ":spaces", _NAMES),
-    Weak("redis values", "flips deletions", ":log:", _CHECKED),
 )
 
 

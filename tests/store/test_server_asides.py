@@ -14,7 +14,7 @@ from ropewalk.errors import StoreClosed
 from ropewalk.store import PostgresStore, RedisStore, TextIndex, Within
 from ropewalk.store import _postgres_beside as beside
 from tests.postgres import Postgres, running_postgres
-from tests.store.redis_servers import client
+from tests.store.redis.servers import client
 
 ALL = Within(1000)
 _numbers = itertools.count(1)

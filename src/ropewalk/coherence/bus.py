@@ -184,7 +184,7 @@ def choose_bus(store: Store | None, space: str) -> Bus:
     identity = behind.header.store_id
     if isinstance(behind, MemoryStore):
         return _sharing.share(("memory", identity), InProcessBus)
-    if _is_a(behind, "_redis", "RedisStore"):
+    if _is_a(behind, "redis", "RedisStore"):
         return _sharing.share(("redis", identity), lambda: _redis_bus(behind, identity.hex()))
     if _is_a(behind, "_postgres", "PostgresStore") and _listens(behind):
         return _sharing.share(("postgres", identity), lambda: _postgres_bus(behind, identity.hex()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from ropewalk.codec import Codec
@@ -209,7 +208,7 @@ class _VersionIndex(Index):
         # Whatever agents call it, a version follows the one that its writer expected.
         made = {"action": "commit"} if "versions" in operation.metadata else {}
         about = {**operation.metadata, **made}
-        super()._take(replace(operation, moves=moves, metadata=about))
+        super()._take(operation._replace(moves=moves, metadata=about))
 
 
 class _NumberedCommits(Commits):
@@ -224,7 +223,7 @@ class _NumberedCommits(Commits):
         about = f"{gone}version {found.generation} by {found.agent}"
         if found.extension.get(REPLACED):
             about += f", replaced version {found.generation - 1} unread"
-        return replace(found, description=about)
+        return found._replace(description=about)
 
 
 def _is_number(name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from ropewalk.coherence.local_bus import QUEUE
 from ropewalk.coherence.remote_bus import PATIENCE, Ear, Heard, RemoteBus, Sender
 from ropewalk.errors import InvalidInput, Unavailable
-from ropewalk.store._redis_address import Address, read_address
+from ropewalk.store.redis.address import Address, read_address
 
 _CONNECT_SECONDS = 2.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -53,6 +54,7 @@ MAIN = "main"
 """The branch that is meant when none is named."""
 
 _PAGE = 256
+_WHOLE_ID = re.compile("[0-9a-f]{64}")
 
 
 class Pin(NamedTuple):
@@ -112,7 +114,7 @@ class History:
     def resolve(self, at: At = MAIN) -> Commit:
         """The commit that a branch, a tag, an id or its hex digits name.
 
-        A branch goes before a tag of the same name. Raises `NotFound`.
+        An id goes before a branch, and a branch before a tag of the same name. Raises `NotFound`.
         """
         if isinstance(at, Commit):
             return at
@@ -120,12 +122,12 @@ class History:
             return self.commits.find(at)
         if not isinstance(at, str):
             raise InvalidInput(f"a commit is named by text or by its id, not {at!r:.80}")
+        if _WHOLE_ID.fullmatch(at):
+            return self.commits.find(bytes.fromhex(at))
         for kind in (BRANCH, TAG):
             target = self._target(kind, at)
             if target is not None:
                 return self.commits.find(target)
-        if len(at) == 64 and all(digit in "0123456789abcdef" for digit in at):
-            return self.commits.find(bytes.fromhex(at))
         raise NotFound(
             f"{self.space!r} has no branch or tag {at!r:.80}, and an id has 64 hexadecimal digits"
         )

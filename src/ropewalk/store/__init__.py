@@ -91,11 +91,11 @@ if TYPE_CHECKING:
     from ropewalk.store._key_value import KVStore
     from ropewalk.store._key_value_store import KeyValueStore
     from ropewalk.store._postgres import PostgresStore
-    from ropewalk.store._redis import RedisStore
     from ropewalk.store._s3 import S3Store
     from ropewalk.store._statistics import KeyStats, RefStats, SpaceStats, Stats
     from ropewalk.store.files import FileStore
     from ropewalk.store.migration import Migrated, amigrate, migrate
+    from ropewalk.store.redis import RedisStore
     from ropewalk.store.sqlite import SqliteStore
 
 __all__ = [
@@ -205,7 +205,7 @@ _HOMES = {
     "KVStore": "_key_value",
     "KeyStats": "_statistics",
     "KeyValueStore": "_key_value_store",
-    "RedisStore": "_redis",
+    "RedisStore": "redis",
     "RefStats": "_statistics",
     "S3Store": "_s3",
     "SpaceStats": "_statistics",

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypedDict, TypeVar
 
 from ropewalk.errors import Corrupt, StoreClosed
 from ropewalk.store._aside import Scratch, TextIndex
@@ -66,6 +66,23 @@ RECENT = 1000
 """How many of a space's latest operations a collection keeps undoable."""
 
 _PAGE = 256  # Operations that `watch` reads at a time.
+
+
+class StoreOptions(TypedDict, total=False):
+    """What a store of any engine can be made with."""
+
+    backend_id: str
+    """The name by which references find it; the engine's own unless another is given."""
+    backend_aliases: Iterable[str]
+    """Older names to which it answers too."""
+    clock: Callable[[], float]
+    """What tells the time of leases."""
+    threads: int
+    """How many asynchronous calls are on their way at once."""
+    size_limit: int | None
+    """How many bytes it may take; None if only the disk says."""
+    default_ttl_seconds: float | None
+    """How long what a reference names is kept, where nobody says; None is for ever."""
 
 
 class Store(Engine):

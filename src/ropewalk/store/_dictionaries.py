@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
 
 from ropewalk.errors import FormatError
 
@@ -24,10 +25,9 @@ def dictionary_bytes(number: int) -> bytes:
     """The bytes of a built-in dictionary; `FormatError` if this version has none."""
     if number not in _DIGESTS:
         raise FormatError(f"no built-in dictionary has number {number} in this version")
-    import pkgutil  # Here, because it is slow to import and rarely needed twice.
-
-    data = pkgutil.get_data(__package__, f"dictionaries/{number}.zdict")
-    if data is None or sha256(data).hexdigest() != _DIGESTS[number]:
+    # Not `pkgutil`: to import it takes as long as the first read of a process.
+    data = Path(__file__).with_name("dictionaries").joinpath(f"{number}.zdict").read_bytes()
+    if sha256(data).hexdigest() != _DIGESTS[number]:
         raise FormatError(
             f"built-in dictionary {number} is not the one that was published: install again"
         )

@@ -107,7 +107,7 @@ def open(
 
 
 def _open_redis(url: str, options: _Options) -> Store:
-    from ropewalk.store._redis import RedisStore
+    from ropewalk.store.redis import RedisStore
 
     return RedisStore(url, **options)
 

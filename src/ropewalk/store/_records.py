@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import ormsgpack
@@ -101,8 +101,7 @@ class LeaseRecord(NamedTuple):
     duration: float
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """What one commit did to its space. Sequence numbers begin at 1 and have no gaps."""
 
     space: str
@@ -113,7 +112,7 @@ class Operation:
     """Microseconds since 1970. Only for people: order comes from `sequence`."""
     epoch: int
     """The space's epoch at that moment; hand it to the next `commit`."""
-    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    metadata: Mapping[str, Scalar]
 
     @property
     def arrived(self) -> bool:

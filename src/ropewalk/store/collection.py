@@ -13,7 +13,7 @@ build on it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ropewalk.errors import Conflict, Corrupt, MissingObjects
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS: Final = 8
 _PORTION: Final = 4 << 20
+_READ_AT_ONCE: Final = 256
 
 
 class Sweep(NamedTuple):
@@ -146,6 +147,26 @@ def _expect_shared(store: LogStore, named: set[ObjectId], sound: set[ObjectId]) 
         sound |= pending
         leading = store._shared_objects(list(store._leading_shared(pending)))
         pending = {id for one in leading.values() for id in links(one)} - sound
+
+
+def unreached(
+    store: LogStore, there: Mapping[ObjectId, int], named: set[ObjectId]
+) -> dict[ObjectId, int]:
+    """Those of some shared objects to which nothing leads that a space names, and their sizes."""
+    free = {id: size for id, size in there.items() if id not in named}
+    seen: set[ObjectId] = set()
+    pending = set(named)
+    while free and pending:
+        seen |= pending
+        leading = list(store._leading_shared(pending))
+        pending = set()
+        for at in range(0, len(leading), _READ_AT_ONCE):
+            some = store._shared_objects(leading[at : at + _READ_AT_ONCE])
+            pending.update(id for one in some.values() for id in links(one))
+        for id in pending:
+            free.pop(id, None)
+        pending -= seen
+    return free
 
 
 def look(store: LogStore, space: str, recent: int, spared: int, *, rewrite: bool) -> Sweep:

@@ -40,7 +40,7 @@ def _parameters(level: int) -> zstandard.ZstdCompressionParameters:
     )
 
 
-_FAST, _SMALL = _parameters(1), _parameters(3)
+_FAST, _SMALL = _parameters(1), _parameters(7)
 # Neither serves two threads at once, and to make one takes longer than to use it: frameworks work
 # with threads that live for a moment. So whoever needs one takes it off a list, and puts it back.
 _compressors: dict[tuple[int, bool], list[zstandard.ZstdCompressor]] = {}
@@ -143,6 +143,24 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
                 raise FormatError("a number is too long")
     except IndexError:
         raise FormatError("a number is cut off") from None
+
+
+def read_varints(data: bytes) -> list[int]:
+    """The numbers that some bytes are; raises `FormatError`."""
+    found: list[int] = []
+    number = shift = 0
+    for byte in data:
+        if byte >= 128:
+            number |= (byte & 0x7F) << shift
+            shift += 7
+        elif shift:
+            found.append(number | byte << shift)
+            number = shift = 0
+        else:
+            found.append(byte)
+    if shift:
+        raise FormatError("a number is cut off")
+    return found
 
 
 @cache

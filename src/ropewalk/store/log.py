@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 from zlib import crc32
 
 from ropewalk.errors import (
@@ -29,7 +29,7 @@ from ropewalk.errors import (
     StoreFull,
     WriteIdReused,
 )
-from ropewalk.store._contract import Store
+from ropewalk.store._contract import Store, StoreOptions
 from ropewalk.store._decide import Batch
 from ropewalk.store._names import check_space
 from ropewalk.store._records import Operation, Ref, Stored, check_ids
@@ -141,6 +141,8 @@ class SpaceCache:
         """Up to where the log is packed, as far as is known."""
         self.looked = 0
         self.tail_bytes = 0
+        self.segment = 0
+        """The key of the segment that was read last."""
 
     def dictionary(self) -> tuple[int | None, bytes | None]:
         """What the next record can lean on, if it is of the same group."""
@@ -180,8 +182,8 @@ class Places(dict["ObjectId", "Place"]):
 class LogStore(Store):
     """A store whose spaces are logs of records."""
 
-    def __init__(self, **options: object) -> None:
-        super().__init__(**options)  # type: ignore[arg-type]
+    def __init__(self, **options: Unpack[StoreOptions]) -> None:
+        super().__init__(**options)
         self._spaces_known: OrderedDict[str, SpaceCache] = OrderedDict()
         self._opened: OrderedDict[tuple[str, int], tuple[Record | Segment, int]] = OrderedDict()
         self._held = self._forgotten = 0
@@ -398,11 +400,15 @@ class LogStore(Store):
         if isinstance(loaded, Packed):
             with self._cache_lock:
                 known = self._opened.get((space, -loaded.first))
-            if known is not None and isinstance(known[0], Segment) and known[0].is_of(loaded):
-                return known[0].records()
-            segment = Segment(space, loaded.head, loaded.data)
+            if moment is not None:
+                self._space(space).segment = -loaded.first
+            segment = None if known is None else known[0]
+            if not isinstance(segment, Segment) or not segment.is_of(loaded):
+                known, segment = None, Segment(space, loaded.head, loaded.data)
             if not segment.first <= sequence <= segment.last or segment.last != loaded.last:
                 raise segment.damaged("it does not hold what its row says")
+            if known is not None:
+                return segment.records()
             if moment is None:
                 return segment.released()
             self._keep(space, -segment.first, segment, 4 * len(loaded.data), moment)
@@ -471,11 +477,20 @@ class LogStore(Store):
                 self._held -= self._opened.popitem(last=False)[1][1]
 
     def _cached(self, space: str, sequence: int) -> Record | None:
+        """A record that is remembered, or that stands in the segment that was read last."""
+        cache = self._spaces_known.get(space)
         with self._cache_lock:
-            found = self._opened.get((space, sequence))
-            if found is not None:
-                self._opened.move_to_end((space, sequence))
-        return found[0] if found is not None and isinstance(found[0], Record) else None
+            key = space, sequence
+            if key not in self._opened and cache is not None:
+                key = space, cache.segment
+            found = self._opened.get(key)
+            if found is None:
+                return None
+            self._opened.move_to_end(key)
+        one = found[0]
+        if isinstance(one, Record):
+            return one
+        return one.record(sequence) if one.first <= sequence <= one.last else None
 
     # Finding nodes.
 
@@ -506,17 +521,20 @@ class LogStore(Store):
         found: dict[ObjectId, Place] = {}
         for sequence in set(self._locate(space, ids).values()):
             _match(self._record(space, sequence), wanted, found)
+        if not wanted:
+            return found
         packed, last = self._span(space)
         for record in self._newest_first(space, packed, last):
+            _match(record, wanted, found)
             if not wanted:
                 return found
-            _match(record, wanted, found)
-        if wanted:
-            self._search_versions(space, wanted, found)
+        self._search_versions(space, wanted, found)
+        if not wanted:
+            return found
         for record in self._newest_first(space, 0, packed):
+            _match(record, wanted, found)
             if not wanted:
                 break
-            _match(record, wanted, found)
         return found
 
     def _search_versions(
@@ -718,11 +736,12 @@ class LogStore(Store):
 
         return collect_contents(self, dropped, recent, grace)
 
-    def _close_packer(self) -> None:
-        """Pack what is left of long tails."""
+    def _close_packer(self) -> bool:
+        """Pack what is left of long tails; whether there was anything."""
         self._packer.close()
         with suppress(RopewalkError):
-            pack_all(self, list(self._spaces_known), FEWEST_AT_CLOSE)
+            return pack_all(self, list(self._spaces_known), FEWEST_AT_CLOSE) > 0
+        return False
 
     def _watch_tail(self, cache: SpaceCache, space: str, sequence: int, size: int) -> None:
         """Have a tail packed that has become long."""

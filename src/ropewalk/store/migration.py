@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -655,9 +655,9 @@ def _placed(one: Operation, sequence: int, after: int) -> Operation:
     """
     named = one.metadata.get(UNDOES)
     if not isinstance(named, int):
-        return replace(one, sequence=sequence)
+        return one._replace(sequence=sequence)
     moved = named + sequence - one.sequence if named > after else 0
-    return replace(one, sequence=sequence, metadata={**one.metadata, UNDOES: moved})
+    return one._replace(sequence=sequence, metadata={**one.metadata, UNDOES: moved})
 
 
 def _second_id(one: Operation) -> str:

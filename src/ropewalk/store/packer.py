@@ -123,9 +123,11 @@ def heads_of(records: Sequence[Record]) -> list[Place]:
     return found
 
 
-def pack_all(store: LogStore, spaces: Iterable[str], fewest: int) -> None:
-    """Pack those of the spaces that have so many records in their tails."""
+def pack_all(store: LogStore, spaces: Iterable[str], fewest: int) -> int:
+    """Pack those of the spaces that have so many records in their tails; how many were packed."""
+    done = 0
     for space in spaces:
         packed, last = store._span(space)
         if last - packed >= fewest:
-            pack(store, space, whole=True)
+            done += pack(store, space, whole=True)
+    return done

@@ -17,16 +17,16 @@ keeps its id wherever it is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import ormsgpack
 
 from ropewalk.errors import FormatError
 from ropewalk.store._records import Move, Operation, Scalar
 from ropewalk.store.compression import read_varint, varint
-from ropewalk.tree.commits import commit_links
+from ropewalk.tree.commits import first_parent
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId
 
@@ -45,7 +45,7 @@ _POSITION: Final = MAX_NODES - 1
 _KINDS: Final = {int(kind): kind for kind in Kind}
 _WRITE_ID: Final = 16
 _FIRST_PARENT: Final = -1
-_SCALARS: Final = (type(None), bool, int, float, str, bytes)
+_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def place_of(sequence: int, position: int) -> Place:
@@ -247,32 +247,36 @@ class Record:
         if known is not None:
             return known
         first = position
-        while (piece := self.pieces[first]) is not None and piece.hole and first:
-            if self._nodes[first - 1] is not None:
+        while first and self._nodes[first - 1] is None:
+            piece = self.pieces[first]
+            if piece is None or not piece.hole:
                 break
             first -= 1
-        for at in range(first, position + 1):
-            self._nodes[at] = self._filled(at)
+        self._fill(first, [self.pieces[at] for at in range(first, position + 1)])
         return self._nodes[position]
 
     def nodes(self) -> list[Node | None]:
-        """All nodes, by position."""
-        return [self.node(at) for at in range(len(self.pieces))]
+        """All nodes, by position; raises `FormatError`."""
+        self._fill(0, self.pieces)
+        return self._nodes
 
-    def _filled(self, at: int) -> Node | None:
-        piece = self.pieces[at]
-        if piece is None:
-            return None
-        kind, payload, hole, hints = piece
-        if hole:
-            before = self._nodes[at - 1] if at else None
-            if before is None:
-                raise FormatError(f"record {self.sequence} leans on a node that is gone")
-            payload = payload[: hole - 1] + before.id + payload[hole - 1 :]
-        known = _KINDS.get(kind)
-        if known is None:
-            raise FormatError(f"record {self.sequence} holds a node of unknown kind {kind}")
-        return Node(sha256(KIND_BYTES[known] + payload).digest(), known, payload, hints)
+    def _fill(self, first: int, pieces: Iterable[Piece | None]) -> None:
+        """Make the nodes of these pieces, of which the first leans on none that is not made."""
+        nodes = self._nodes
+        before = nodes[first - 1] if first else None
+        for at, piece in enumerate(pieces, first):
+            if piece is not None and nodes[at] is None:
+                kind, payload, hole, hints = piece
+                if hole:
+                    if before is None:
+                        raise FormatError(f"record {self.sequence} leans on a node that is gone")
+                    payload = payload[: hole - 1] + before.id + payload[hole - 1 :]
+                known = _KINDS.get(kind)
+                if known is None:
+                    raise FormatError(f"record {self.sequence} holds a node of unknown kind {kind}")
+                id = sha256(KIND_BYTES[kind] + payload).digest()
+                nodes[at] = Node(id, known, payload, hints)
+            before = nodes[at]
 
 
 # Operations.
@@ -318,10 +322,8 @@ def decode_header(space: str, record: Record) -> Operation:
         moves = tuple([_move(record, *one) for one in listed])
         if type(write_id) is bytes:
             write_id = write_id.hex()
-        plain = all(type(one) in _SCALARS for one in metadata.values())
-        if not plain or type(epoch) is not int or type(time) is not int:
-            raise TypeError("other fields")
-        if type(write_id) is not str:
+        plain = _SCALARS.issuperset(map(type, metadata.values()))
+        if not plain or (type(epoch), type(time), type(write_id)) != (int, int, str):
             raise TypeError("other fields")
     except (ValueError, TypeError, AttributeError) as error:
         raise FormatError(f"the operation of record {record.sequence} is malformed") from error
@@ -331,37 +333,50 @@ def decode_header(space: str, record: Record) -> Operation:
 def moved_in(record: Record) -> list[tuple[str, int]]:
     """The refs that a record moved to nodes of its own, and where these are."""
     return [
-        (name, target)
-        for name, _, target in ormsgpack.unpackb(record.header)[3]
-        if type(target) is int
+        (name, target) for name, _, target in _unpacked(record.header)[3] if type(target) is int
     ]
 
 
 def ids_in_header(header: bytes) -> list[ObjectId]:
     """The ids that stand in an operation: those of nodes of other records."""
-    _, _, _, moves, metadata = ormsgpack.unpackb(header)
+    _, _, _, moves, metadata = _unpacked(header)
     found = [id for _, *ids in moves for id in ids if type(id) is bytes]
     return found + [one for one in metadata.values() if type(one) is bytes and len(one) == ID_SIZE]
 
 
 def settled_header(record: Record, keep: Callable[[int], bool]) -> bytes:
     """An operation in which nodes that are not kept are named by their ids."""
-    epoch, time, write_id, moves, metadata = ormsgpack.unpackb(record.header)
+    epoch, time, write_id, moves, metadata = _unpacked(record.header)
     for move in moves:
         _, expected, target = move
         if type(target) is int and not keep(target):
             node = record.node(target)
             if node is not None:
                 if expected == _FIRST_PARENT:
-                    move[1] = commit_links(node.object())[1]
+                    move[1] = first_parent(node.object())
                 move[2] = node.id
     return ormsgpack.packb([epoch, time, write_id, moves, metadata])
 
 
 def write_id_of(header: bytes) -> str:
     """The write id in a record's header."""
-    found = ormsgpack.unpackb(header)[2]
+    found = _unpacked(header)[2]
     return found.hex() if type(found) is bytes else str(found)
+
+
+def _unpacked(header: bytes) -> tuple[int, int, str | bytes, list[list[Any]], dict[str, Scalar]]:
+    """The fields of an operation as they stand in its record; raises `FormatError`."""
+    try:
+        epoch, time, write_id, moves, metadata = ormsgpack.unpackb(header)
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"the operation of a record is malformed: {error}") from None
+    if (
+        type(moves) is not list
+        or type(metadata) is not dict
+        or [one for one in moves if type(one) is not list or len(one) != 3]
+    ):
+        raise FormatError("the operation of a record has other fields")
+    return epoch, time, write_id, moves, metadata
 
 
 def _move(record: Record, name: object, expected: object, target: object) -> Move:
@@ -372,7 +387,7 @@ def _move(record: Record, name: object, expected: object, target: object) -> Mov
             raise TypeError("a ref was moved to a node that is gone")
         target = node.id
     if expected == _FIRST_PARENT and node is not None:
-        expected = commit_links(node.object())[1]
+        expected = first_parent(node.object())
     if type(name) is not str or type(expected) not in _IDS or type(target) not in _IDS:
         raise TypeError("a move has other fields")
     return Move(name, expected, target)  # type: ignore[arg-type]

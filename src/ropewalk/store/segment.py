@@ -16,12 +16,12 @@ The operations of the records stand in a block of their own, behind all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from ropewalk.errors import Corrupt, FormatError
-from ropewalk.store.compression import compress, expand, read_varint, varint
+from ropewalk.store.compression import compress, expand, read_varint, read_varints, varint
 from ropewalk.store.record import (
     BY_HASH,
     POSITION_BITS,
@@ -58,6 +58,9 @@ class Spot(NamedTuple):
     width: int
     block: int
     start: int
+
+
+_SPOT: Final = len(Spot._fields)
 
 
 def build(space: str, records: Sequence[Record], heads: Iterable[Place]) -> Packed:
@@ -185,24 +188,24 @@ class Segment:
             start, at = start + size, at + _CRC
         if start != len(self._data) or blocks < 2:
             raise FormatError("it has other bytes than its head says")
+        numbers, at = read_varints(head[at:]), 0
         self._table: list[list[Spot | None]] = []
-        for _ in range(count):
-            nodes, at = read_varint(head, at)
-            row: list[Spot | None] = []
-            for _ in range(nodes):
-                kind, at = read_varint(head, at)
-                if not kind:
-                    row.append(None)
-                    continue
-                size, at = read_varint(head, at)
-                hole, at = read_varint(head, at)
-                width, at = read_varint(head, at)
-                block, at = read_varint(head, at)
-                place, at = read_varint(head, at)
-                row.append(Spot(kind, size, hole, width, block, place))
-            self._table.append(row)
-        if at != len(head):
-            raise FormatError("its head has other bytes than it says")
+        try:
+            for _ in range(count):
+                row: list[Spot | None] = []
+                self._table.append(row)
+                nodes, at = numbers[at], at + 1
+                for _ in range(nodes):
+                    if numbers[at]:
+                        row.append(Spot._make(numbers[at : at + _SPOT]))
+                        at += _SPOT
+                    else:
+                        row.append(None)
+                        at += 1
+        except (IndexError, TypeError):
+            at = -1
+        if at != len(numbers):
+            raise FormatError("its head has other numbers than it says")
 
     @property
     def size(self) -> int:
@@ -295,6 +298,9 @@ class _Pieces(Sequence["Piece | None"]):
 
     def __len__(self) -> int:
         return len(self._spots)
+
+    def __iter__(self) -> Iterator[Piece | None]:
+        return iter([None if one is None else self._open(one) for one in self._spots])
 
     def __getitem__(self, at: int) -> Piece | None:  # type: ignore[override]
         spot = self._spots[at]

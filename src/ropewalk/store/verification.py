@@ -15,14 +15,13 @@ from ropewalk.store._checking import Problem, Report
 from ropewalk.store._own import may_be_manifest
 from ropewalk.store.record import (
     BY_HASH,
+    MAX_NODES,
     Node,
     Record,
     decode_header,
-    position_of,
     read_hints,
-    sequence_of,
 )
-from ropewalk.tree import Kind, ObjectId, check_commit, check_links, links
+from ropewalk.tree import Commit, Kind, ObjectId, check_commit, check_links, links
 from ropewalk.tree.verify import Verifier
 
 if TYPE_CHECKING:
@@ -141,8 +140,8 @@ class SpaceCheck:
         self._verifier = Verifier(store.reader(space)) if read_data else None
         self._first = array("L", [0])
         """By sequence number, where the nodes of a record begin in the two that follow."""
-        self._ids = array("Q")
-        self._generations = array("L")
+        self._ids = array("Q", [0])
+        self._generations = array("L", [0])
         self._refs: dict[str, tuple[ObjectId, int]] = {}
 
     def run(self) -> None:
@@ -176,9 +175,8 @@ class SpaceCheck:
             self._ids.extend([0] * (len(record.pieces)))
             self._generations.extend([0] * (len(record.pieces)))
             return
-        for node in nodes:
-            self._ids.append(0 if node is None else _prefix(node.id))
-            self._generations.append(0)
+        self._ids.extend([0 if node is None else _prefix(node.id) for node in nodes])
+        self._generations.extend([0] * len(nodes))
         for at, node in enumerate(nodes):
             if node is not None:
                 self._check_node(record, at, node)
@@ -195,58 +193,67 @@ class SpaceCheck:
     def _check_node(self, record: Record, at: int, node: Node) -> None:
         found = node.object()
         try:
-            targets = check_links(found) if self._verifier else links(found)
-            if self._verifier is not None and node.kind in _NODES:
-                check_canonical(node.payload)
-            places = read_hints(node.hints, record.sequence)
-            if len(places) != len(targets):
-                raise FormatError("its hints are not those of its links")
-            by_hash = [id for id, place in zip(targets, places, strict=True) if place == BY_HASH]
-            there = self._store._present_shared(by_hash) if by_hash else set()
-            self._checker.named |= there
-            missing = [
-                id
-                for id, place in zip(targets, places, strict=True)
-                if (id not in there if place == BY_HASH else self._id_at(place) != _prefix(id))
-            ]
-            for id in missing:
-                self._missing(id, node)
-            if self._verifier is not None and not missing and not may_be_manifest(found):
+            commit = check_commit(found) if node.kind is Kind.COMMIT else None
+            if commit is not None:
+                targets = commit.links
+            elif self._verifier is None:
+                targets = links(found)
+            else:
+                targets = check_links(found)
+                if node.kind in _NODES:
+                    check_canonical(node.payload)
+            spots: list[int] | None = []
+            if targets or node.hints:
+                spots = self._follow(record, node, targets)
+            if spots is None:
+                return
+            if commit is not None:
+                self._check_generation(record, at, commit, spots)
+            elif self._verifier is not None and not may_be_manifest(found):
                 self._verifier.verify(found)
         except MissingObjects:
             return  # Said of the node that leads there.
         except RopewalkError as error:
             text = f"object {node.id.hex()[:12]}: {error}"
             self._checker.report("damaged-object", node.id.hex(), text)
-            return
-        if node.kind == Kind.COMMIT:
-            self._check_generation(record, at, node, places)
 
-    def _check_generation(self, record: Record, at: int, node: Node, places: list[int]) -> None:
-        commit = check_commit(node.object())
+    def _check_generation(self, record: Record, at: int, commit: Commit, spots: list[int]) -> None:
         self._generations[self._first[record.sequence] + at] = commit.generation
-        parents = [self._generation_at(place) for place in places[1 : 1 + len(commit.parents)]]
+        parents = [self._generations[spot] for spot in spots[1 : 1 + len(commit.parents)]]
         if all(parents) and commit.generation != 1 + max(parents, default=0):
             message = f"its generation is {commit.generation}, which its parents' do not explain"
-            self._checker.report("bad-commit", node.id.hex(), message)
+            self._checker.report("bad-commit", commit.id.hex(), message)
 
-    def _missing(self, id: ObjectId, node: Node) -> None:
-        self._checker.report(
-            "missing-object", id.hex(), f"it is missing; {node.id.hex()} points to it"
-        )
+    def _follow(self, record: Record, node: Node, targets: list[ObjectId]) -> list[int] | None:
+        """Where what is known of the targets of a node stands, 0 for shared ones.
 
-    def _id_at(self, place: int) -> int:
-        sequence, position = sequence_of(place), position_of(place)
-        if sequence >= len(self._first):
-            return 0
-        at = self._first[sequence] + position
-        return self._ids[at] if at < len(self._ids) else 0
-
-    def _generation_at(self, place: int) -> int:
-        if place == BY_HASH or sequence_of(place) >= len(self._first):
-            return 0
-        at = self._first[sequence_of(place)] + position_of(place)
-        return self._generations[at] if at < len(self._generations) else 0
+        None if one is missing, which is reported.
+        """
+        places = read_hints(node.hints, record.sequence)
+        if len(places) != len(targets):
+            raise FormatError("its hints are not those of its links")
+        first, ids = self._first, self._ids
+        spots: list[int] = []
+        missing: list[ObjectId] = []
+        shared: list[ObjectId] = []
+        for id, place in zip(targets, places, strict=True):
+            if place == BY_HASH:
+                shared.append(id)
+                spots.append(0)
+                continue
+            sequence, position = divmod(place, MAX_NODES)
+            spot = first[sequence] + position if sequence < len(first) else 0
+            if spot >= len(ids) or ids[spot] != _prefix(id):
+                missing.append(id)
+            spots.append(spot)
+        if shared:
+            there = self._store._present_shared(shared)
+            self._checker.named |= there
+            missing += [id for id in shared if id not in there]
+        for id in missing:
+            text = f"it is missing; {node.id.hex()} points to it"
+            self._checker.report("missing-object", id.hex(), text)
+        return None if missing else spots
 
     def _compare(self, actual: dict[str, tuple[ObjectId, int]]) -> None:
         for name in sorted(self._refs.keys() | actual.keys()):

@@ -1,15 +1,14 @@
-"""Branches of a timeline: which one is current, and how the change of one comes to another."""
+"""Branches of a timeline: which one is current, and by which rules two are merged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ropewalk.codec import Codec
 from ropewalk.errors import InvalidInput
 from ropewalk.history import Commit, History
 from ropewalk.store import Store, View, ref_name
-from ropewalk.tree import Edited, Mergers, ObjectId, Reader, load, merge
+from ropewalk.tree import Mergers, ObjectId, Reader, load
 
 HEAD = ref_name("head", "current")
 """The ref that says which branch is the current one."""
@@ -64,18 +63,6 @@ def rules(
         return mergers  # To be refused by whoever reads them.
     chosen: dict[Any, Any] = {} if side is None else {EVERYWHERE: side}
     return {**chosen, **(mergers or {})}
-
-
-def bringing(
-    base: ObjectId, theirs: ObjectId, mergers: Mergers | None, codec: Codec
-) -> Callable[[ObjectId | None, Reader], Edited]:
-    """An edit that does to the newest value what led from one value to another."""
-
-    def edit(root: ObjectId | None, read: Reader) -> Edited:
-        assert root is not None, "a branch that has a step has a value"
-        return merge(base, root, theirs, read, mergers=mergers, codec=codec)
-
-    return edit
 
 
 def _confidence(history: History, commit: Commit) -> float | None:

@@ -242,10 +242,7 @@ class _Plan:
         if self.fold is None or len(left) <= self.fold:
             yield from ([id] for id in others)
             return
-        edge = max(1, self.fold // 4)
-        yield from ([id] for id in left[:edge])
-        yield left[edge:-edge]
-        yield from ([id] for id in left[-edge:])
+        yield from self._run(left)
         yield from ([id] for id in others if id in self.alive)
 
     def _size(self, starts: list[ObjectId]) -> tuple[int, int]:

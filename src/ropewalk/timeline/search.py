@@ -217,15 +217,6 @@ def steps_back(history: History, head: Commit, steps: int, branch: str) -> Commi
     return walked[-1]
 
 
-def expect_ancestor(history: History, target: Commit, head: Commit, branch: str) -> None:
-    """Raise `InvalidInput` unless a branch comes from a commit."""
-    if not history.is_ancestor(target, head):
-        raise InvalidInput(
-            f"branch {branch!r} does not come from checkpoint {target.short}. To go on from "
-            "there, make a branch at it."
-        )
-
-
 def at_time(history: History, head: Commit, moment: datetime | float) -> Commit:
     """The newest step that was made at a time or before."""
     if isinstance(moment, datetime):
@@ -315,35 +306,23 @@ def line_to(shape: Shape, head: Commit) -> list[ObjectId]:
     return steps[::-1]
 
 
-def asking(
-    history: History, predicate: Callable[[Any], bool], path: Path | None
-) -> Callable[[ObjectId], bool]:
-    """A question to the state of a step, or to what is at a path in it."""
+def bisect(
+    history: History, line: list[ObjectId], predicate: Callable[[Any], bool], path: Path | None
+) -> Commit:
+    """The first step of a branch whose state, or what is at a path in it, satisfies a predicate."""
 
-    def ask(id: ObjectId) -> bool:
+    def is_true(id: ObjectId) -> bool:
         if path is None:
-            return predicate(history.value(id))
+            return bool(predicate(history.value(id)))
         try:
             found = get(history.resolve(id).root, path, history.read, history.codec)
         except PathNotFound:
             found = ABSENT
-        return predicate(found)
+        return bool(predicate(found))
 
-    return ask
-
-
-def bisect(steps: list[ObjectId], ask: Callable[[ObjectId], bool]) -> ObjectId:
-    """The first step at which what stays true became true."""
-    if not ask(steps[-1]):
+    if not is_true(line[-1]):
         raise NotFound("it is not true at the head, so no step made it true")
-    first, last = 0, len(steps) - 1
-    while first < last:
-        middle = (first + last) // 2
-        if ask(steps[middle]):
-            last = middle
-        else:
-            first = middle + 1
-    return steps[first]
+    return history.resolve(line[bisect_left(line, True, 0, len(line) - 1, key=is_true)])
 
 
 def metrics(shape: Shape) -> dict[str, int]:

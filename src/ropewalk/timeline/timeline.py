@@ -34,7 +34,7 @@ from ropewalk.timeline.checkpoint import Checkpoint, CheckpointStatus, Diff, Pas
 from ropewalk.timeline.drawing import TreeLine
 from ropewalk.timeline.execution import Execution
 from ropewalk.timeline.search import Index
-from ropewalk.tree import Edited, Mergers, ObjectId, Reader, TreeWriter
+from ropewalk.tree import Edited, Mergers, ObjectId, Reader, TreeWriter, merge
 
 T = TypeVar("T", bound="Timeline")
 
@@ -106,7 +106,9 @@ class Timeline:
             self._lock = freed_after_fork(threading.RLock())
             self._current = living_branch(self.store, self._history.space) or MAIN
             if branch is not None:
-                self._begin_on(branch)
+                if branch != self._current and branch not in self._history.branches():
+                    raise self._unknown_branch(branch)
+                self._current = branch
         except BaseException:
             self.close()
             raise
@@ -221,10 +223,14 @@ class Timeline:
                 target = search.steps_back(self._history, head, steps, self._current)
             else:
                 target = self._find(to_checkpoint_id)
-                search.expect_ancestor(self._history, target, head, self._current)
+                if not self._history.is_ancestor(target, head):
+                    raise InvalidInput(
+                        f"branch {self._current!r} does not come from checkpoint {target.short}. "
+                        "To go on from there, make a branch at it."
+                    )
             if target.id != head.id:
-                name = ref_name("branch", self._current)
-                self._move("rollback", [Move(name, head.id, target.id)], {"branch": self._current})
+                move = Move(ref_name("branch", self._current), head.id, target.id)
+                self._history.apply("rollback", [move], {"branch": self._current})
             self._handle().reset()
             return self._seen(target)
 
@@ -279,7 +285,7 @@ class Timeline:
             head, objects = self._head_move(name)
             moves = [Move(ref_name("branch", name), None, start.id), *head]
             try:
-                self._move("branch", moves, {"branch": name}, objects, [start.id])
+                self._history.apply("branch", moves, {"branch": name}, objects, [start.id])
             except RefMoved:
                 if name not in self._history.branches():
                     raise
@@ -295,7 +301,7 @@ class Timeline:
                 raise self._unknown_branch(name)
             moves, objects = self._head_move(name)
             if moves:
-                self._move("switch", moves, {"branch": name}, objects)
+                self._history.apply("switch", moves, {"branch": name}, objects)
             self._current = name
             if head is None:
                 self._handles.pop(name, None)  # It begins anew.
@@ -346,15 +352,13 @@ class Timeline:
 
     def cherry_pick(self, checkpoint_id: str, *, mergers: Mergers | None = None) -> Checkpoint:
         """Do again, on the current branch, what one step changed."""
-        picked = self._find(checkpoint_id)
-        parent = self._parent_of(picked, "be picked")
-        return self._apply(f"Picked {picked.short}", parent.root, picked.root, mergers)
+        before, picked = self._step(checkpoint_id, "picked")
+        return self._apply(f"Picked {picked.short}", before.root, picked.root, mergers)
 
     def revert(self, checkpoint_id: str, *, mergers: Mergers | None = None) -> Checkpoint:
         """Take back, on the current branch, what one step changed; later steps stay."""
-        reverted = self._find(checkpoint_id)
-        parent = self._parent_of(reverted, "be reverted")
-        return self._apply(f"Reverted {reverted.short}", reverted.root, parent.root, mergers)
+        before, reverted = self._step(checkpoint_id, "reverted")
+        return self._apply(f"Reverted {reverted.short}", reverted.root, before.root, mergers)
 
     def fork(self, name: str, from_checkpoint: str | None = None) -> Timeline:
         """A new timeline that begins at a checkpoint and shares all that is stored.
@@ -400,9 +404,9 @@ class Timeline:
         the predicate is asked about what is there, and `ABSENT` where there is nothing.
         Raises `NotFound` if it is not true at the head.
         """
-        steps = search.line_to(self._index.shape(), self._required_head())
-        ask = search.asking(self._history, predicate, None if path is None else _as_path(path))
-        return self._seen(self._history.resolve(search.bisect(steps, ask)))
+        line = search.line_to(self._index.shape(), self._required_head())
+        place = None if path is None else _as_path(path)
+        return self._seen(search.bisect(self._history, line, predicate, place))
 
     def visualize_tree(self, *, fold: int | None = 12, unicode: bool = True) -> str:
         """The steps as a tree, oldest first: status, description, short id, branches, tags.
@@ -524,11 +528,6 @@ class Timeline:
 
     # Inside.
 
-    def _begin_on(self, branch: str) -> None:
-        if branch != self._current and branch not in self._history.branches():
-            raise self._unknown_branch(branch)
-        self._current = branch
-
     @property
     def _threads(self) -> Threads:
         return self.store._threads
@@ -611,22 +610,27 @@ class Timeline:
         known = ", ".join(repr(one) for one in self._history.branches()) or "none yet"
         return NotFound(f"timeline {self.name!r} has no branch {name!r:.80}; it has {known}")
 
-    def _parent_of(self, commit: Commit, what: str) -> Commit:
-        if not commit.parents:
-            raise InvalidInput(f"checkpoint {commit.short} is the first step: it cannot {what}")
-        return self._history.resolve(commit.parents[0])
+    def _step(self, checkpoint_id: str, verb: str) -> tuple[Commit, Commit]:
+        """A step and, before it, the one that it follows."""
+        step = self._find(checkpoint_id)
+        if not step.parents:
+            raise InvalidInput(f"checkpoint {step.short} is the first step: it cannot be {verb}")
+        return self._history.resolve(step.parents[0]), step
 
     def _apply(
         self, description: str, base: ObjectId, theirs: ObjectId, mergers: Mergers | None
     ) -> Checkpoint:
         """Bring the change from one state to another into the current branch."""
-        bring = branches.bringing(base, theirs, mergers, self._history.codec)
+
+        def edit(root: ObjectId | None, read: Reader) -> Edited:
+            assert root is not None, "a branch that has a step has a value"
+            codec = self._history.codec
+            merged = merge(base, root, theirs, read, mergers=mergers, codec=codec)
+            return self._settled(merged, read)
+
         with self._lock:
             handle = self._handle()
-            commit = handle.update(
-                lambda root, read: self._settled(bring(root, read), read),
-                description=description,
-            )
+            commit = handle.update(edit, description=description)
             handle.reset()
             return self._seen(commit)
 
@@ -651,16 +655,6 @@ class Timeline:
         if before == written.root:
             return [], []
         return [Move(HEAD, before, written.root)], written.objects
-
-    def _move(
-        self,
-        action: str,
-        moves: list[Move],
-        metadata: dict[str, Any],
-        objects: Iterable[Any] = (),
-        needs: Iterable[ObjectId] = (),
-    ) -> None:
-        self._history.apply(action, moves, metadata, list(objects), list(needs))
 
     def _look_again(self) -> None:
         """After an undo: the current branch may be another one, or elsewhere."""

@@ -8,10 +8,10 @@ keys are kept by those who do not know them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import ormsgpack
 
@@ -31,13 +31,13 @@ _PLAIN: Final = (type(None), bool, float, str, bytes)
 _NAMES: Final = frozenset({str})
 _TEXTS: Final = ("agent", "branch", "description", "logic_step", "status", "error")
 _texts: Final = attrgetter(*_TEXTS)
+_STRING: Final = frozenset({str})
 _FIELDS: Final = 7 + len(_TEXTS)
 _OPTIONS: Final = ormsgpack.OPT_SORT_KEYS
 _KIND: Final = KIND_BYTES[Kind.COMMIT]
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """One version: the root of a value, its parents, and what is known about the step."""
 
     id: ObjectId
@@ -59,7 +59,7 @@ class Commit:
     """The root of a further value, about the step."""
     events: ObjectId | None = None
     """The root of a further value: what happened during the step."""
-    extension: Mapping[str, Any] = field(default_factory=dict)
+    extension: Mapping[str, Any] = MappingProxyType({})
     """Plain values by name; names that nobody knows are kept."""
 
     def __repr__(self) -> str:
@@ -70,6 +70,12 @@ class Commit:
     def merged(self) -> bool:
         """Whether others had committed meanwhile, so that its value holds their changes too."""
         return self.extension.get(MERGED) is True
+
+    @property
+    def links(self) -> list[ObjectId]:
+        """The objects that it points to, in the order of its fields."""
+        rest = [id for id in (self.metadata, self.events) if id is not None]
+        return [self.root, *self.parents, *rest]
 
     @property
     def short(self) -> str:
@@ -85,19 +91,13 @@ def make_commit(
     Takes the fields of `Commit` by name. `base` is a commit that resembles this one.
     """
     made = Commit(b"", root, parents, **rest)
-    extension = made.extension
-    # Nobody else has seen the commit, so it may still get its id, and what only it holds.
-    if (extension or type(extension) is not dict) and isinstance(extension, Mapping):
-        extension = dict(extension)
-        object.__setattr__(made, "extension", extension)
+    if isinstance(made.extension, Mapping):
+        made = Commit(*made[:-1], dict(made.extension))  # A copy, which only the commit holds.
     problem = _problem(made)
     if problem is not None:
         raise InvalidInput(f"a commit cannot be stored: {problem}")
-    fields = [root, list(parents), made.generation, made.time]
-    fields += [made.agent, made.branch, made.description, made.logic_step, made.status, made.error]
-    fields += [made.metadata, made.events, extension]
     try:
-        payload = ormsgpack.packb(fields, None, _OPTIONS)
+        payload = ormsgpack.packb(made[1:], None, _OPTIONS)
     except (TypeError, ValueError) as exc:
         raise InvalidInput(f"a commit cannot be stored: {exc}") from None
     if len(payload) > MAX_COMMIT_BYTES:
@@ -106,8 +106,7 @@ def make_commit(
             "Put large things into its metadata."
         )
     id = sha256(_KIND + payload).digest()
-    object.__setattr__(made, "id", id)
-    return made, Object(id, Kind.COMMIT, payload, base)
+    return Commit(id, *made[1:]), Object(id, Kind.COMMIT, payload, base)
 
 
 def read_commit(source: Object) -> Commit:
@@ -116,15 +115,14 @@ def read_commit(source: Object) -> Commit:
     That it is spelled in the one accepted way is left to `check_commit`: whoever verified
     the hash of what was written here need not look.
     """
-    if source.kind != Kind.COMMIT:
-        raise FormatError(f"object {source.id.hex()[:12]} is not a commit")
-    if len(source.payload) > MAX_COMMIT_BYTES:
-        raise FormatError(f"commit {source.id.hex()[:12]} is too large")
-    fields = _unpack(source)
-    if type(fields[1]) is not list:
+    return _commit(source, _unpack(source))
+
+
+def _commit(source: Object, fields: list[Any]) -> Commit:
+    root, parents, *rest = fields
+    if type(parents) is not list:
         raise FormatError(f"commit {source.id.hex()[:12]} has other fields")
-    fields[1] = tuple(fields[1])
-    commit = Commit(source.id, *fields)
+    commit = Commit(source.id, root, tuple(parents), *rest)
     problem = _problem(commit)
     if problem is not None:
         raise FormatError(f"commit {source.id.hex()[:12]} is malformed: {problem}")
@@ -133,8 +131,9 @@ def read_commit(source: Object) -> Commit:
 
 def check_commit(source: Object) -> Commit:
     """The commit that an object from anywhere is; raises FormatError for any other spelling."""
-    commit = read_commit(source)
-    if ormsgpack.packb(_unpack(source), None, _OPTIONS) != source.payload:
+    fields = _unpack(source)
+    commit = _commit(source, fields)
+    if ormsgpack.packb(fields, None, _OPTIONS) != source.payload:
         raise FormatError(f"commit {source.id.hex()[:12]} is malformed: its form")
     return commit
 
@@ -151,6 +150,14 @@ def commit_links(source: Object) -> list[ObjectId]:
     return found
 
 
+def first_parent(source: Object) -> object:
+    """The first parent of a commit, which has one; raises FormatError."""
+    try:
+        return _unpack(source)[1][0]
+    except (TypeError, LookupError):
+        raise FormatError(f"commit {source.id.hex()[:12]} has no parent") from None
+
+
 def parts_of_commit(source: Object) -> tuple[int, bool, bool]:
     """How many parents a commit has, and whether it has metadata and events."""
     _, parents, *_, metadata, events, _ = _unpack(source)
@@ -159,6 +166,10 @@ def parts_of_commit(source: Object) -> tuple[int, bool, bool]:
 
 def _unpack(source: Object) -> list[Any]:
     """The fields of a commit, of which there are as many as there must be."""
+    if source.kind is not Kind.COMMIT:
+        raise FormatError(f"object {source.id.hex()[:12]} is not a commit")
+    if len(source.payload) > MAX_COMMIT_BYTES:
+        raise FormatError(f"commit {source.id.hex()[:12]} is too large")
     try:
         fields = ormsgpack.unpackb(source.payload)
     except ValueError as exc:
@@ -183,9 +194,9 @@ def _problem(commit: Commit) -> str | None:
         return "its generation must be a whole number from 1 on"
     if type(commit.time) is not int or not -(1 << 63) <= commit.time < 1 << 64:
         return "its time must be a whole number of microseconds"
-    for name, text in zip(_TEXTS, _texts(commit), strict=True):
-        if type(text) is not str:
-            return f"its {name} must be a string"
+    if not _STRING.issuperset(map(type, _texts(commit))):
+        name = next(name for name in _TEXTS if type(getattr(commit, name)) is not str)
+        return f"its {name} must be a string"
     extension = commit.extension
     if type(extension) is not dict or (extension and not _is_plain(extension, 0)):
         return "its extension must be plain values (None, bool, int, float, str, bytes, list, dict)"

@@ -30,7 +30,7 @@ from tests.coherence.histories.recording import Record, Recorder, load
 from tests.coherence.histories.worker import PARAMETERS, PATIENCE, sharing, work
 from tests.conftest import SOAK
 from tests.postgres import Postgres, running_postgres
-from tests.store.redis_servers import KEEPS_ALL, Configured, configured
+from tests.store.redis.servers import KEEPS_ALL, Configured, configured
 
 SKEW = 0.1
 SECONDS = float(os.environ.get("ROPEWALK_SECONDS") or (120.0 if SOAK else 1.0))

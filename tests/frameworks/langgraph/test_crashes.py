@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.frameworks.langgraph.conftest import Addresses
 from tests.frameworks.langgraph.engines import saver_at
 from tests.frameworks.langgraph.graphs import thread
 from tests.frameworks.langgraph.worker import round_graph, start
+from tests.store.redis.servers import KEEPS_ALL, Configured, configured
 
 KILLS = 40 if SOAK else 3
 PATIENCE = 120.0
@@ -67,30 +69,74 @@ def check_that_writes_came_first(saver: RopewalkSaver) -> None:
         assert len(tasks) == wanted, (step, newest.metadata["step"])
 
 
+class Acknowledged:
+    """What a killed graph was told, and whether it is there."""
+
+    def __init__(self, engine: str, address: str, runs: Path) -> None:
+        self._engine, self._address, self._runs = engine, address, runs
+        self.step, self._finished, self._known = 0, set[str](), 0
+        runs.touch()
+
+    def check(self) -> None:
+        """Nothing that was acknowledged is gone, and nothing is done again that was stored."""
+        lines = lines_of(self._runs)
+        with saver_at(self._engine, self._address) as saver:
+            again = {f"{name} {(self.step - 1) // 2}" for name in self._finished}
+            assert not again & {*lines[self._known :]}
+
+            graph = round_graph(saver, self._runs, ENDLESS)
+            self.step, self._finished = finished_tasks(saver, graph)
+            self._known = len(lines)
+            check_that_writes_came_first(saver)
+
+            # A node runs only when the checkpoint before its step is stored.
+            assert self.step >= max(map(step_of, lines))
+
+    def check_the_end(self) -> None:
+        """The graph goes on, and every node counted once."""
+        with saver_at(self._engine, self._address) as saver:
+            check_the_end(saver, self._runs)
+
+
 @pytest.mark.parametrize("engine", ["sqlite", "files", "postgres", "redis"])
 def test_what_sync_acknowledged_is_there_after_a_kill(
     engine: str, address_of: Addresses, tmp_path: Path
 ) -> None:
     chance = random.Random(engine)
     address, runs = address_of(engine), tmp_path / "runs"
-    runs.touch()
-    step, finished, known = 0, set[str](), 0
+    told = Acknowledged(engine, address, runs)
     for _ in range(KILLS):
         kill_in_a_round(chance, engine, address, runs, "sync")
-        lines = lines_of(runs)
-        with saver_at(engine, address) as saver:
-            # What was stored of a step is not done again.
-            assert not {f"{name} {(step - 1) // 2}" for name in finished} & {*lines[known:]}
+        told.check()
+    told.check_the_end()
 
-            step, finished = finished_tasks(saver, round_graph(saver, runs, ENDLESS))
-            known = len(lines)
-            check_that_writes_came_first(saver)
 
-            # A node runs only when the checkpoint before its step is stored.
-            assert step >= max(map(step_of, lines))
+def test_what_sync_acknowledged_is_there_after_kills_of_the_server_and_of_clients(
+    tmp_path: Path,
+) -> None:
+    chance, runs = random.Random("both"), tmp_path / "runs"
+    with configured(KEEPS_ALL) as server:
+        told = Acknowledged("redis", server.url, runs)
+        for _ in range(KILLS):
+            stopping = threading.Event()
+            killer = threading.Thread(target=kill_again_and_again, args=(server, stopping))
+            killer.start()
+            try:
+                kill_in_a_round(chance, "redis", server.url, runs, "sync")
+            finally:
+                stopping.set()
+                killer.join()
+            told.check()
+        told.check_the_end()
+    assert told.step >= (300 if SOAK else 20)
 
-    with saver_at(engine, address) as saver:
-        check_the_end(saver, runs)
+
+def kill_again_and_again(server: Configured, stopping: threading.Event) -> None:
+    """Kill a server at moments by chance, and start it again, as long as clients work."""
+    chance = random.Random(server.port)
+    while not stopping.wait(0.5 + chance.random()):
+        server.kill()
+        server.start()
 
 
 def check_the_end(saver: RopewalkSaver, runs: Path) -> None:

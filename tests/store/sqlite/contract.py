@@ -8,13 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ropewalk.store import SqliteStore, Store
-from ropewalk.store.log import SpaceCache
-from ropewalk.store.packer import heads_of, pack
-from ropewalk.store.record import place_of, settled_header
-from ropewalk.store.segment import build, without
 from ropewalk.store.sqlite.schema import SEQUENCE_BITS
 from ropewalk.testing import StoreContract
 from ropewalk.tree import ObjectId
+from tests.store.logs import PacksAtOnce, find_node, flipped, segment_without
 
 
 @contextmanager
@@ -32,11 +29,8 @@ def pack_files(folder: Path) -> list[Path]:
     return sorted((folder / "packs").glob("*"))
 
 
-class EagerStore(SqliteStore):
-    """Packs the whole tail after every commit."""
-
-    def _watch_tail(self, cache: SpaceCache, space: str, sequence: int, size: int) -> None:
-        pack(self, space, whole=True)
+class EagerStore(PacksAtOnce, SqliteStore):
+    """An embedded store that packs at once."""
 
 
 class SqliteContract(StoreContract):
@@ -74,7 +68,7 @@ def damage(folder: Path, id: ObjectId) -> None:
 
 def _damage_record(folder: Path, db: sqlite3.Connection, id: ObjectId) -> None:
     with SqliteStore(folder) as looking:  # One that remembers nothing of it.
-        space, sequence, _ = _find(looking, id)
+        space, sequence, _ = find_node(looking, id)
     key = _key(db, space, sequence)
     row = db.execute("SELECT frame FROM tail WHERE key = ?", (key,)).fetchone()
     if row is not None:
@@ -94,39 +88,13 @@ def lose(folder: Path, id: ObjectId) -> None:
         if db.execute("DELETE FROM shared WHERE id = ?", (id,)).rowcount:
             return
         with SqliteStore(folder) as looking:
-            space, sequence, at = _find(looking, id)
-            pack(looking, space, whole=True)
-            records = looking._stretch(space, sequence)
-            (one,) = (record for record in records if record.sequence == sequence)
-            header = settled_header(one, lambda position: position != at)
-            records[records.index(one)] = without(
-                one, header, lambda place: place != place_of(sequence, at)
-            )
-        packed = build(space, records, heads_of(records))
+            space, packed = segment_without(looking, id)
         db.execute(
             "UPDATE segments SET head = ?, data = ? WHERE key = ?",
             (packed.head, packed.data, _key(db, space, packed.last)),
         )
 
 
-def _find(store: SqliteStore, id: ObjectId) -> tuple[str, int, int]:
-    """The space, the record and the position of a node."""
-    return next(
-        (space, record.sequence, at)
-        for space in store.spaces()
-        for record in store.records(space)
-        for at, node in enumerate(record.nodes())
-        if node is not None and node.id == id
-    )
-
-
 def _key(db: sqlite3.Connection, space: str, sequence: int) -> int:
     (number,) = db.execute("SELECT number FROM spaces WHERE name = ?", (space,)).fetchone()
     return int(number) << SEQUENCE_BITS | sequence
-
-
-def flipped(data: bytes, at: int) -> bytes:
-    """Bytes of which one bit is another."""
-    changed = bytearray(data)
-    changed[at] ^= 1
-    return bytes(changed)

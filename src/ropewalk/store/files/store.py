@@ -10,28 +10,23 @@ new/                     files that have no name of their own yet
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, Unpack
 
 from ropewalk.errors import (
     Corrupt,
     FormatError,
-    InvalidInput,
     MissingObjects,
     RefMoved,
     RopewalkError,
 )
+from ropewalk.store._contract import StoreOptions
 from ropewalk.store._decide import Batch, fenced_off
-from ropewalk.store._filesystem import Filesystem
-from ropewalk.store._listeners import Listeners
 from ropewalk.store._records import (
     REMEMBERED_WRITES,
-    Capabilities,
-    Durability,
     Header,
     LeaseRecord,
     Operation,
@@ -40,17 +35,17 @@ from ropewalk.store._records import (
     View,
 )
 from ropewalk.store._system_errors import no_store, system_errors
-from ropewalk.store.collection import Sweep, names_of, touches
+from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.files import documents, paths
 from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
 from ropewalk.store.files.objects import Objects, frame_of
 from ropewalk.store.files.space import Space, commit_name, key_name
 from ropewalk.store.files.spaces import Spaces
-from ropewalk.store.log import Append, LogStore, Moved, Row
+from ropewalk.store.folder import FolderStore
+from ropewalk.store.log import Append, Moved, Row
 from ropewalk.store.record import GROUP, Place, Record, same_group
 from ropewalk.store.segment import Packed
-from ropewalk.store.usage import Usage, folder_bytes
-from ropewalk.tree.nodes import links
+from ropewalk.store.usage import Usage
 from ropewalk.tree.objects import Object, ObjectId
 
 T = TypeVar("T")
@@ -61,7 +56,7 @@ _OURS: Final = {
 }  # fmt: skip
 
 
-class FileStore(LogStore):
+class FileStore(FolderStore):
     """A store of plain files in a folder, for several processes and threads at once.
 
     The folder is made if it is not there; the one that it is in must exist. With
@@ -75,43 +70,21 @@ class FileStore(LogStore):
     Reading waits for nobody.
     """
 
-    capabilities = Capabilities(persists=True, shared=True, wakes=False)
-    poll_seconds: ClassVar[float | None] = 0.02
-
-    # What tests of crashes put their own in the place of.
-    _disk: ClassVar[Filesystem] = Filesystem()
-
-    def __init__(  # noqa: PLR0913 - each has a default
+    def __init__(
         self,
         path: str | PathLike[str],
         *,
         durability: Literal["full", "relaxed"] = "full",
-        size_limit: int | None = None,
         busy_seconds: float = 30.0,
-        backend_id: str = "file",
-        backend_aliases: Iterable[str] = (),
-        clock: Callable[[], float] = time.monotonic,
-        threads: int = 16,
         create: bool = True,
-        default_ttl_seconds: float | None = None,
+        **options: Unpack[StoreOptions],
     ) -> None:
-        super().__init__(
-            backend_id=backend_id,
-            backend_aliases=backend_aliases,
-            clock=clock,
-            threads=threads,
-            size_limit=size_limit,
-            default_ttl_seconds=default_ttl_seconds,
-        )
-        if durability not in ("full", "relaxed"):
-            raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r}")
-        self.path = Path(path).absolute()
-        self._durability: Durability = durability
-        self._listeners = Listeners()
+        options.setdefault("backend_id", "file")
+        super().__init__(path, durability, **options)
         self._lock = WriteLock(self.path, busy_seconds)
         self._objects = Objects(self.path, self._disk)
         self._log = Spaces(self.path, self._disk, durability)
-        self._usage = Usage(self.path, size_limit)
+        self._usage = Usage(self.path, self.size_limit)
         self._place: tuple[int, int, int] | None = None
         """Which file the header is."""
         try:
@@ -120,16 +93,6 @@ class FileStore(LogStore):
         except BaseException:
             self._lock.close()
             raise
-
-    @property
-    def header(self) -> Header:
-        """The store's id, format and algorithm."""
-        return self._header
-
-    @property
-    def durability(self) -> Durability:
-        """What an acknowledged commit survives."""
-        return self._durability
 
     # Opening and closing.
 
@@ -386,10 +349,6 @@ class FileStore(LogStore):
             self._expect_there()
             return self._log.names(prefix)
 
-    def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Wakes for what this store object commits; what others commit is looked for."""
-        return self._listeners.add(space, wake)
-
     # Leases.
 
     def _lease(self, space: str, name: str) -> LeaseRecord | None:
@@ -499,35 +458,17 @@ class FileStore(LogStore):
 
     def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
         there = {one.id: one.stored for one in self._scan_shared()}
-        doomed = self._unreached(there, self._named() if named is None else named)
+        doomed = unreached(self, there, self._named() if named is None else named)
         if named is None:
             with self._lock.using(), self._writing():
                 if doomed:  # Somebody may have come to name some of them.
-                    doomed = self._unreached(there, self._named())
+                    doomed = unreached(self, there, self._named())
                 self._objects.remove(doomed)
                 self._objects.remove_orphans()
             for space in self._spaces(""):
                 with self._lock.using(), self._writing():
                     self._log.remove_orphans(space)
         return len(doomed), sum(doomed.values())
-
-    def _unreached(
-        self, there: Mapping[ObjectId, int], named: set[ObjectId]
-    ) -> dict[ObjectId, int]:
-        """Shared objects to which nothing leads that a space names, and their sizes."""
-        free = {id: size for id, size in there.items() if id not in named}
-        # Some may have come since it was looked what is there.
-        seen, pending = set[ObjectId](), set(named)
-        while free and pending:
-            seen |= pending
-            below: set[ObjectId] = set()
-            for id in self._objects.leading(pending):
-                for one in self._shared_objects([id]).values():
-                    below.update(links(one))
-            for id in below:
-                free.pop(id, None)
-            pending = below - seen
-        return free
 
     def _discard(self, ids: Sequence[ObjectId]) -> None:
         with self._lock.using(), self._writing():
@@ -542,9 +483,6 @@ class FileStore(LogStore):
     def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
         with system_errors(self.path):
             yield from self._log.examine()
-
-    def _disk_bytes(self) -> int:
-        return folder_bytes(self.path)
 
 
 def _expect_refs(batch: Append, refs: Mapping[str, Ref]) -> None:

@@ -188,6 +188,11 @@ def used_bytes(db: sqlite3.Connection) -> int:
     return pages * pragma(db, "page_size") + files
 
 
+def has_many_free_pages(db: sqlite3.Connection) -> bool:
+    """Whether more than a tenth of the file is free."""
+    return 10 * pragma(db, "freelist_count") > pragma(db, "page_count")
+
+
 def pragma(db: sqlite3.Connection, name: str) -> int:
     """A number that SQLite knows of its file."""
     found: int = db.execute(f"PRAGMA {name}").fetchone()[0]

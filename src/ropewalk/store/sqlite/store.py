@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Unpack
 
-from ropewalk.errors import Corrupt, FormatError, InvalidInput, NotAllowed
+from ropewalk.errors import Corrupt, FormatError, NotAllowed, RopewalkError
 from ropewalk.store._aside import Scratch, TextIndex
+from ropewalk.store._contract import StoreOptions
 from ropewalk.store._decide import Batch
-from ropewalk.store._filesystem import Filesystem
-from ropewalk.store._listeners import Listeners
 from ropewalk.store._records import (
     REMEMBERED_WRITES,
-    Capabilities,
-    Durability,
     Header,
     LeaseRecord,
     Operation,
@@ -30,7 +27,8 @@ from ropewalk.store._records import (
 from ropewalk.store._room import expect_room
 from ropewalk.store._system_errors import no_store
 from ropewalk.store.collection import Sweep, names_of, touches
-from ropewalk.store.log import Append, LogStore, Row
+from ropewalk.store.folder import FolderStore
+from ropewalk.store.log import Append, Row
 from ropewalk.store.record import GROUP, Place, Record, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal
@@ -64,7 +62,6 @@ from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS
 from ropewalk.store.sqlite.scratch import SqliteScratch
 from ropewalk.store.sqlite.search_index import SqliteTextIndex
 from ropewalk.store.sqlite.side import SideFile
-from ropewalk.store.usage import folder_bytes
 from ropewalk.tree.objects import ObjectId
 
 RELAXED: Final = "store.relaxed"
@@ -73,7 +70,7 @@ RELAXED: Final = "store.relaxed"
 _PAGES_AT_A_TIME: Final = 2048
 
 
-class SqliteStore(LogStore):
+class SqliteStore(FolderStore):
     """A store in a folder of one machine, for several processes and threads at once.
 
     The folder is made if it is not there; the one that it is in must exist. With
@@ -90,42 +87,21 @@ class SqliteStore(LogStore):
     Reading waits for nobody. A folder that cannot be written to opens for reading.
     """
 
-    capabilities = Capabilities(persists=True, shared=True, wakes=False)
-    poll_seconds: ClassVar[float | None] = 0.02
-
-    # What tests of crashes put their own in the place of.
-    _disk: ClassVar[Filesystem] = Filesystem()
     _vfs: ClassVar[str | None] = None
-    """The name of SQLite's own layer for files; None is its default."""
+    """The name of SQLite's own layer for files, in whose place tests of crashes put their own."""
 
-    def __init__(  # noqa: PLR0913 - each by name
+    def __init__(
         self,
         path: str | PathLike[str] = ".ropewalk",
         *,
         durability: Literal["full", "relaxed"] = "full",
-        size_limit: int | None = None,
         busy_seconds: float = 30.0,
-        backend_id: str = "sqlite",
-        backend_aliases: Iterable[str] = (),
-        clock: Callable[[], float] = time.monotonic,
-        threads: int = 16,
         create: bool = True,
-        default_ttl_seconds: float | None = None,
+        **options: Unpack[StoreOptions],
     ) -> None:
-        super().__init__(
-            backend_id=backend_id,
-            backend_aliases=backend_aliases,
-            clock=clock,
-            threads=threads,
-            size_limit=size_limit,
-            default_ttl_seconds=default_ttl_seconds,
-        )
-        if durability not in ("full", "relaxed"):
-            raise InvalidInput(f"durability is 'full' or 'relaxed', not {durability!r}")
-        self.path = Path(path).absolute()
-        self._durability: Durability = durability
+        options.setdefault("backend_id", "sqlite")
+        super().__init__(path, durability, **options)
         self._packs = self.path / packs.FOLDER
-        self._listeners = Listeners()
         self._database = Database(
             self.path, durability, busy_seconds, self._vfs, before_writing=self._sync_log
         )
@@ -135,16 +111,6 @@ class SqliteStore(LogStore):
         except BaseException:
             self._database.close()
             raise
-
-    @property
-    def header(self) -> Header:
-        """The store's id, format and algorithm."""
-        return self._header
-
-    @property
-    def durability(self) -> Durability:
-        """What an acknowledged commit survives."""
-        return self._durability
 
     # Opening and closing.
 
@@ -240,7 +206,10 @@ class SqliteStore(LogStore):
             raise self._remains(lost)
 
     def _close(self) -> None:
-        self._close_packer()
+        if self._close_packer():
+            with suppress(RopewalkError):
+                if self._database.read(schema.has_many_free_pages):
+                    self._give_back_pages()
         self._side.close()
         self._database.close()
 
@@ -466,10 +435,6 @@ class SqliteStore(LogStore):
     def _spaces(self, prefix: str) -> list[str]:
         return self._database.read(lambda db: list_spaces(db, prefix))
 
-    def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Wakes for what this store object commits; what others commit is looked for."""
-        return self._listeners.add(space, wake)
-
     # Leases.
 
     def _lease(self, space: str, name: str) -> LeaseRecord | None:
@@ -543,10 +508,6 @@ class SqliteStore(LogStore):
             if packed.last % GROUP and tail_rows(db, number, packed.last + 1, packed.last + 1):
                 return False
             db.execute(
-                "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
-                (high, packed.first, found[1], packed.head, packed.data),
-            )
-            db.execute(
                 f"INSERT INTO packed SELECT key, {STEP_COLUMNS} FROM tail "  # noqa: S608
                 "WHERE key BETWEEN ? AND ?",
                 (low, high),
@@ -561,7 +522,12 @@ class SqliteStore(LogStore):
                 "INSERT OR IGNORE INTO commits VALUES (?, ?)",
                 sorted((prefix(id), base | sequence_of(place)) for id, place in commits),
             )
+            # The segment goes to the pages of what it replaces, so the file grows by less.
             db.execute("DELETE FROM tail WHERE key BETWEEN ? AND ?", (low, high))
+            db.execute(
+                "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
+                (high, packed.first, found[1], packed.head, packed.data),
+            )
             return True
 
         return self._database.write(work)
@@ -669,9 +635,6 @@ class SqliteStore(LogStore):
         if read_data:
             for problem in self._database.read(schema.find_damage):
                 yield str(self.path / DATABASE), problem
-
-    def _disk_bytes(self) -> int:
-        return folder_bytes(self.path)
 
 
 def has_bytes(file: Path) -> bool:

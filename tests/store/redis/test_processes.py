@@ -16,7 +16,7 @@ from ropewalk.testing import fail_every_call
 from ropewalk.testing._stores._base import MAIN, SPACE
 from tests.conftest import SOAK
 from tests.history.test_faults import VALUES, Agent
-from tests.store.redis_servers import KEEPS_ALL, Configured, configured
+from tests.store.redis.servers import KEEPS_ALL, Configured, configured
 from tests.store.test_processes import (
     acknowledged,
     begin,
@@ -77,7 +77,7 @@ def test_8_processes_on_one_ref_lose_nothing(server: Configured) -> None:
             by = names.index(str(operation.metadata["by"]))
             assert told[by][operation.sequence] == move.target
             before = move.target
-        store.read([operation.moves[0].target or b"" for operation in operations])
+        store.reader(SPACE)([operation.moves[0].target or b"" for operation in operations])
     assert all(told)
 
 

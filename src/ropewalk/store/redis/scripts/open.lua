@@ -6,11 +6,12 @@
 local call, root = redis.call, KEYS[1]
 
 local header = call('GET', root .. ':header')
-if not header then
-    if call('EXISTS', root .. ':epoch', root .. ':frames', root .. ':spaces') > 0 then
+if call('EXISTS', root .. ':epoch') == 1 then
+    return {err = 'FORMAT1'}
+elseif not header then
+    if call('EXISTS', root .. ':server', root .. ':objects', root .. ':spaces') > 0 then
         return {err = 'HEADLESS'}
-    end
-    if ARGV[2] == '' then
+    elseif ARGV[2] == '' then
         return false
     end
     header = ARGV[2]
@@ -23,9 +24,10 @@ local nothing = root .. ':nothing'
 for _, command in ipairs(ARGV[3] ~= '1' and {} or {
     {'HSET', root .. ':header', 'a', 'b'}, {'HINCRBY', root .. ':header', 'a', 1},
     {'HDEL', root .. ':header', 'a'}, {'RPUSH', root .. ':header', 'a'},
-    {'SADD', root .. ':header', 'a'}, {'INCR', root .. ':header'},
-    {'DECRBY', root .. ':header', 1}, {'APPEND', nothing, ''}, {'SET', nothing, 'a', 'XX'},
-    {'DEL', nothing}, {'UNLINK', nothing}, {'PERSIST', nothing}, {'RENAME', nothing, nothing},
+    {'LTRIM', root .. ':header', 0, 0}, {'SADD', root .. ':header', 'a'},
+    {'SREM', root .. ':header', 'a'}, {'ZADD', root .. ':header', 1, 'a'},
+    {'INCRBY', root .. ':header', 1}, {'SET', nothing, 'a', 'XX'}, {'DEL', nothing},
+    {'UNLINK', nothing}, {'PERSIST', nothing}, {'RENAME', nothing, nothing},
 }) do
     local reply = redis.pcall(unpack(command))
     if type(reply) == 'table' and reply.err
@@ -34,11 +36,11 @@ for _, command in ipairs(ARGV[3] ~= '1' and {} or {
     end
 end
 
--- Another run of the server may have lost the last moments of the one before. What a
--- writer knew of objects may be wrong then, so it must not trust an epoch from before.
-if call('GET', root .. ':server') ~= ARGV[1] then
-    call('DEL', nothing) -- See commit.lua.
-    call('SET', root .. ':server', ARGV[1])
-    call('INCR', root .. ':epoch')
+-- Another run of the server may have lost the last moments of the one before. What a writer knew
+-- of records may be wrong then, so how often that was counts in the epoch of each space.
+local runs, known = string.match(call('GET', root .. ':server') or '', '^(%d+) (.*)$')
+if known ~= ARGV[1] then
+    call('DEL', nothing) -- See common.lua.
+    call('SET', root .. ':server', string.format('%.0f', runs and runs + 1 or 0) .. ' ' .. ARGV[1])
 end
 return header

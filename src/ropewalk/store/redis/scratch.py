@@ -11,7 +11,7 @@ from ropewalk.store._aside_memory import MemoryScratch
 from ropewalk.store._aside_trying import Trying
 
 if TYPE_CHECKING:
-    from ropewalk.store._redis_server import Server
+    from ropewalk.store.redis.server import Server
 
 _LONGEST: Final = 7 * 24 * 3600.0
 """Seconds that a value lives without a time of its own: the server has to forget it some day."""
@@ -24,7 +24,7 @@ class RedisScratch(Scratch):
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._root = f"{server.root}:scratch:"
+        self._root = server.layout.key("scratch").decode() + ":"
         self._memory = MemoryScratch(time.monotonic)
         self._trying = Trying()
 
@@ -33,6 +33,7 @@ class RedisScratch(Scratch):
         return self._memory if self._trying.unusable else None
 
     def get(self, key: str) -> bytes | None:
+        """The value of a key; None if there is none."""
         if self._instead is not None:
             return self._instead.get(key)
         ask = self._server.ask
@@ -40,6 +41,7 @@ class RedisScratch(Scratch):
         return found
 
     def put(self, key: str, value: bytes, seconds: float | None = None) -> None:
+        """Keep a value, for so many seconds at most."""
         if self._instead is not None:
             self._instead.put(key, value, seconds)
             return
@@ -51,12 +53,14 @@ class RedisScratch(Scratch):
         self._trying.tried(lambda: ask("SET", self._root + key, value, "PX", lives), None)
 
     def remove(self, key: str) -> None:
+        """Forget a value."""
         if self._instead is not None:
             self._instead.remove(key)
             return
         self._trying.tried(lambda: self._server.ask("DEL", self._root + key), None)
 
     def keys(self, prefix: str = "") -> list[str]:
+        """The keys that begin so."""
         if self._instead is not None:
             return self._instead.keys(prefix)
         return self._trying.tried(lambda: self._scan(prefix), [])

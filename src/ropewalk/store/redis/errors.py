@@ -17,6 +17,8 @@ from ropewalk.errors import (
     StoreFull,
     Unavailable,
 )
+from ropewalk.store.redis.address import gone
+from ropewalk.store.redis.layout import damaged_space
 
 _CODE = re.compile(r"(?:^|[\s-])([A-Z]{3,}[A-Z_]*)\b")
 """The word with which an error of the server begins; before Redis 7 it stands inside, where a
@@ -44,6 +46,10 @@ def is_passing(error: Exception) -> bool:
 def from_redis(where: str, error: Exception) -> RopewalkError:
     """What an error of the driver or the server means for the store at an address."""
     code, text = code_of(error), str(error).rstrip(".")
+    if code == "GONE":
+        return gone(where)
+    if code == "DAMAGED":
+        return damaged_space(text.partition("<")[2].partition(">")[0])
     if code in _MEANINGS:
         return Unavailable(f"the Redis server at {where} cannot do this now: {_MEANINGS[code]}")
     if code == "OOM":
@@ -115,7 +121,7 @@ def code_of(error: Exception) -> str:
         return "NOPERM"
     if "AUTH <password> called without any password" in str(error):
         return "WRONGPASS"
-    known = {*_MEANINGS, "OOM", "NOPERM", "NOAUTH", "WRONGPASS", "MOVED"}
+    known = {*_MEANINGS, "GONE", "DAMAGED", "OOM", "NOPERM", "NOAUTH", "WRONGPASS", "MOVED"}
     return next((found for found in _CODE.findall(str(error)) if found in known), "")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,14 +17,17 @@ from ropewalk.errors import (
     Unavailable,
 )
 from ropewalk.store import Move, RedisStore, Store
-from ropewalk.store import _redis_objects as objects
-from ropewalk.store._redis_errors import from_redis
+from ropewalk.store.redis import server
+from ropewalk.store.redis.errors import from_redis
 from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, noise
 from ropewalk.tree import Kind, Object, make_object
 from tests.patience import patiently
 from tests.proxy import Proxy
 from tests.servers import Redis
-from tests.store.redis_servers import KEEPS_ALL, client, configured
+from tests.store.redis.servers import KEEPS_ALL, client, configured
+
+LARGE_BYTES = 40_000
+"""Objects of so many bytes are shared, and sent ahead."""
 
 
 def chunk(content: bytes) -> Object:
@@ -58,7 +61,7 @@ def hasty(proxy: Proxy) -> RedisStore:
 
 
 def test_a_connection_that_ended_is_made_again(store: RedisStore, proxy: Proxy) -> None:
-    one = chunk(b"one")
+    one = chunk(noise(LARGE_BYTES))
     store.commit(SPACE, [one])
 
     for call in (
@@ -72,7 +75,7 @@ def test_a_connection_that_ended_is_made_again(store: RedisStore, proxy: Proxy) 
         call()
 
 
-@pytest.mark.parametrize("size", [100, objects.LARGE + 1])
+@pytest.mark.parametrize("size", [100, LARGE_BYTES])
 def test_a_lost_reply_is_recognised(store: RedisStore, proxy: Proxy, size: int) -> None:
     first, second = chunk(noise(size, 1)), chunk(noise(size, 2))
     store.commit(SPACE, [first], moves=[Move(MAIN, None, first.id)])
@@ -87,7 +90,8 @@ def test_a_lost_reply_is_recognised(store: RedisStore, proxy: Proxy, size: int) 
 
 
 def test_a_collection_is_not_repeated_behind_a_lost_reply(store: RedisStore, proxy: Proxy) -> None:
-    store.commit(SPACE, [chunk(b"dropped")])
+    store.commit(SPACE, [chunk(noise(LARGE_BYTES))])
+    store.commit(SPACE)
     store.gc(recent=1, dry_run=True)
     proxy.drop_replies(after=b"condemn")
 
@@ -95,7 +99,7 @@ def test_a_collection_is_not_repeated_behind_a_lost_reply(store: RedisStore, pro
         store.gc(recent=1)
 
     proxy.keep_replies()
-    assert [one.condemned for one in store.scan()] == [True]
+    assert len(list(store.scan())) == 1
     assert store.gc(recent=1).freed == 1
 
 
@@ -139,7 +143,7 @@ def test_a_server_that_comes_back_in_time_is_waited_for(store: RedisStore, proxy
 
 def test_a_server_that_hangs_is_unavailable_after_the_timeout(proxy: Proxy) -> None:
     with hasty(proxy) as store:
-        one = chunk(b"one")
+        one = chunk(noise(LARGE_BYTES))
         patiently(lambda: store.commit(SPACE, [one]))
         proxy.stall()
         for call in (
@@ -170,7 +174,7 @@ def test_a_server_that_hangs_is_not_opened_for_long(proxy: Proxy) -> None:
 def test_a_slow_network_is_only_slow(proxy: Proxy) -> None:
     with opened(proxy) as store:
         proxy.delay = 0.02
-        one = chunk(b"one")
+        one = chunk(noise(LARGE_BYTES))
         store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)])
 
         assert store.read([one.id]) == [one]
@@ -201,7 +205,7 @@ def test_a_restarted_server_goes_on_where_it_was() -> None:
         configured(KEEPS_ALL) as server,
         RedisStore(server.url, timeout=PATIENCE) as store,
     ):
-        one = chunk(noise(objects.LARGE + 1))
+        one = chunk(noise(LARGE_BYTES))
         store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)], write_id="w")
         lease = store.acquire(SPACE, MAIN, "me", 60.0)
         epoch = store.view(SPACE).epoch
@@ -290,7 +294,7 @@ def test_a_node_that_has_not_the_store_says_who_has() -> None:
             until_up(admin)
 
         with RedisStore(server.url, durability="relaxed") as store:
-            one = chunk(noise(objects.LARGE + 1))
+            one = chunk(noise(LARGE_BYTES))
             store.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)])
             assert store.read([one.id]) == [one]
             assert store.gc(recent=1).freed == 0
@@ -307,39 +311,37 @@ def until_up(admin: Any) -> None:
 
 
 class Failing:
-    """Lets the n-th command of a driver fail; `after` it was done, or before."""
+    """Lets the n-th conversation with the server fail; `after` it was held, or before."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.at, self.after = 0, 0, False
         self.error: Exception = redis.ConnectionError("the test says so")
-        for owner in (redis.Redis, redis.client.Pipeline):
-            method = "execute_command" if owner is redis.Redis else "execute"
-            monkeypatch.setattr(owner, method, self._wrap(getattr(owner, method)))
+        self._converse = server.converse
+        monkeypatch.setattr(server, "converse", self.converse)
 
-    def _wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(client: Any, *arguments: Any, **options: Any) -> Any:
-            self.count += 1
-            fails = self.count == self.at
-            if fails and not self.after:
-                raise self.error
-            result = call(client, *arguments, **options)
-            if fails:
-                raise self.error
-            return result
-
-        return wrapped
+    def converse(self, connection: Any, commands: Any) -> list[Any]:
+        if not connection.is_connected:
+            connection.connect()  # Which is a conversation by itself.
+        self.count += 1
+        fails = self.count == self.at
+        if fails and not self.after:
+            raise self.error
+        result = self._converse(connection, commands)
+        if fails:
+            raise self.error
+        return result
 
     def arm(self, at: int, after: bool, error: Exception) -> None:
         self.count, self.at, self.after, self.error = 0, at, after, error
 
 
-FIRST, SECOND, LARGE = chunk(noise(500)), chunk(noise(600)), chunk(noise(objects.LARGE + 1))
+FIRST, SECOND, LARGE = chunk(noise(500)), chunk(noise(600)), chunk(noise(LARGE_BYTES))
 
 
 def work(store: Store) -> None:
     store.commit(SPACE, [FIRST], moves=[Move(MAIN, None, FIRST.id)], write_id="1")
     store.commit(SPACE, [SECOND, LARGE], moves=[Move(MAIN, FIRST.id, SECOND.id)], write_id="2")
-    store.read([FIRST.id, SECOND.id, LARGE.id])
+    store.reader(SPACE)([FIRST.id, SECOND.id, LARGE.id])
     store.view(SPACE)
 
 

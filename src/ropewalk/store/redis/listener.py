@@ -12,7 +12,7 @@ from ropewalk.store._listeners import Listeners
 from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
-    from ropewalk.store._redis_server import Server
+    from ropewalk.store.redis.server import Server
 
 _HEARS = 0.2  # Seconds after which the thread looks whether it is still wanted.
 _RESTS = 0.5  # Seconds before it subscribes again, after the connection was lost.
@@ -26,7 +26,7 @@ class Listener:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._channel = f"{server.root}:wake"
+        self._channel = server.layout.key("wake")
         self._listeners = Listeners()
         self._lock = freed_after_fork(threading.Lock())
         self._waiting = 0

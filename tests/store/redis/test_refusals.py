@@ -12,11 +12,11 @@ import pytest
 import ropewalk
 from ropewalk.errors import InvalidInput, NotAllowed, RopewalkError, Unavailable
 from ropewalk.store import Move, RedisStore
-from ropewalk.store._redis_address import read_address
-from ropewalk.store._redis_durability import Settings, judge
+from ropewalk.store.redis.address import read_address
+from ropewalk.store.redis.durability import Settings, judge
 from ropewalk.testing._stores._base import MAIN, SPACE, value
 from tests.servers import _free_port
-from tests.store.redis_servers import KEEPS_ALL, Configured, client, configured
+from tests.store.redis.servers import KEEPS_ALL, Configured, client, configured
 
 SECRET = "hunter2"  # In percent code, as a URL has it.
 SPECIAL = "p@ss/wo?rd#%"

@@ -1,0 +1,316 @@
+"""The connections to one Redis server, and the scripts that run there.
+
+Each new connection is greeted: the server must still be one that keeps what was asked for,
+and hold the same store. So a server that was restarted, or replaced by a replica, is noticed
+before anything is written to it.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha1
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from ropewalk.errors import Corrupt, InvalidInput, NotAllowed, StoreClosed, Unavailable
+from ropewalk.store._haste import tries_for
+from ropewalk.store._records import Durability, Header, decode_header
+from ropewalk.store._turns import Patience
+from ropewalk.store.redis.address import Address, gone
+from ropewalk.store.redis.durability import Asked, Settings, judge
+from ropewalk.store.redis.errors import from_redis, is_passing
+from ropewalk.store.redis.layout import Layout
+
+Argument: TypeAlias = bytes | str | int
+Command: TypeAlias = tuple[Argument, ...]
+
+_CONNECT_SECONDS: Final = 5.0
+_ASKED: Final[tuple[Command, ...]] = (
+    ("INFO", "server"),
+    ("INFO", "memory"),
+    ("CONFIG", "GET", "*append*"),
+    ("CONFIG", "GET", "maxmemory*"),
+    ("CONFIG", "GET", "save"),
+)
+
+
+class Script(NamedTuple):
+    """A script, and the name by which a server that has seen it knows it."""
+
+    text: bytes
+    digest: str
+
+
+@cache
+def script(name: str) -> Script:
+    """One of the scripts of this package."""
+    parts = [name] if name == "open" else ["common", name]
+    texts = [pkgutil.get_data(__package__, f"scripts/{part}.lua") or b"" for part in parts]
+    text = b"\n".join(texts)
+    return Script(text, sha1(text, usedforsecurity=False).hexdigest())
+
+
+class Server:
+    """A Redis server, as one store uses it. Safe to share between threads."""
+
+    def __init__(
+        self, address: Address, layout: Layout, asked: Asked, timeout: float, connections: int
+    ) -> None:
+        self.address = address
+        self.where = address.shown
+        self.layout = layout
+        self.durability: Durability = "none"
+        self._asked: Asked = asked
+        self._timeout, self._most = timeout, connections
+        self._new_header = b""
+        self._closing = False
+        self._begin()
+        options = {
+            **address.options,
+            "timeout": timeout,
+            "socket_timeout": timeout,
+            "socket_connect_timeout": min(timeout, _CONNECT_SECONDS),
+            "socket_keepalive": True,
+            "protocol": 2,
+            "retry": Retry(NoBackoff(), 0),
+            "redis_connect_func": self._greet,
+        }
+        if address.shown.startswith("unix:"):
+            del options["socket_keepalive"]
+        # The driver has no types for what is used of it here.
+        make_pool: Any = redis.BlockingConnectionPool
+        self._pool = make_pool(**options)
+        try:
+            self._pool.make_connection()  # Connects to nobody yet.
+        except (TypeError, ValueError, redis.RedisError) as error:
+            raise InvalidInput(
+                f"the ssl_ options in the URL of {self.where} are not those of redis-py: {error}"
+            ) from error
+
+    def _begin(self) -> None:
+        self._active = 0
+        self._idle: list[Any] = []
+        self._changed = threading.Condition()
+        self._process = os.getpid()
+
+    def open(self, new_header: bytes) -> Header | None:
+        """Find the store, or make it with this header if it is not empty; None without one.
+
+        Waits for nobody: an address that is wrong is said to be at once.
+        """
+        self._new_header = new_header
+        try:
+            with self._errors():
+                self._converse([("PING",)], check=False)
+        finally:
+            self._new_header = b""
+        return decode_header(self.layout.header) if self.layout.header else None
+
+    def ask(self, *command: Argument, again: bool = True) -> Any:
+        """Send a command; again, if the connection fails and that does no harm."""
+        return self.ask_at_once([command], again=again)[0]
+
+    def ask_at_once(self, commands: Sequence[Command], again: bool = True) -> list[Any]:
+        """Send several commands together; each is a step of its own."""
+        return self._answers(commands, commands if again else None)
+
+    def run(
+        self,
+        name: str,
+        space: str,
+        *arguments: Argument,
+        again: bool = True,
+        instead: Sequence[Argument] | None = None,
+    ) -> Any:
+        """Run a script, which is one step for everybody.
+
+        If it may have been run already, it is sent `again` with other arguments `instead`.
+        """
+        digest = script(name).digest
+        begin = ("EVALSHA", digest, 1, self.layout.root, self.layout.header, space)
+        command = (*begin, *arguments)
+        then = command if instead is None else (*begin, *instead)
+        return self._answers([command], [then] if again else None)[0]
+
+    @contextmanager
+    def listening(self, channel: bytes) -> Iterator[Callable[[float], bytes | None]]:
+        """Subscribe to a channel: a function that waits for the next message."""
+        client: Any = redis.Redis(connection_pool=self._pool)
+        with self._errors(), client.pubsub(ignore_subscribe_messages=True) as pubsub:
+            pubsub.subscribe(channel)
+
+            def heard(seconds: float) -> bytes | None:
+                message = pubsub.get_message(timeout=seconds)
+                return None if message is None else message["data"]
+
+            yield heard
+
+    def close(self) -> None:
+        """Let what is under way finish, then close all connections."""
+        with self._changed:
+            self._closing = True
+            self._changed.wait_for(lambda: self._active == 0, self._timeout)
+            for connection in self._idle:
+                connection.disconnect()
+        self._pool.disconnect()
+
+    # Inside.
+
+    def _answers(self, commands: Sequence[Command], then: Sequence[Command] | None) -> list[Any]:
+        """What commands give; those of `then` are sent if a connection failed meanwhile."""
+        patience: Patience | None = None
+        with self._errors():
+            while True:
+                try:
+                    return self._converse(commands, check=then is None)
+                except redis.ConnectionError as error:
+                    patience = patience or Patience(tries_for(self._timeout), first=0.01, last=0.5)
+                    if then is None or not (is_passing(error) and patience.wait()):
+                        raise
+                    commands = then
+
+    def _converse(self, commands: Sequence[Command], *, check: bool) -> list[Any]:
+        """Send commands on a connection that nobody uses, and wait for all answers.
+
+        With `check` the connection is seen to be whole first, for what cannot be sent again.
+        """
+        connection = self._take()
+        try:
+            if check and connection._sock and _is_over(connection):
+                connection.disconnect()
+            replies = converse(connection, commands)
+            for at, reply in enumerate(replies):
+                if isinstance(reply, redis.exceptions.NoScriptError):
+                    # It was restarted, or told to forget them.
+                    replies[at] = converse(connection, [_whole(commands[at])])[0]
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            with self._changed:
+                self._active -= 1
+                self._idle.append(connection)
+                self._changed.notify_all() if self._closing else self._changed.notify()
+        for reply in replies:
+            # Not left to the driver, which would quote the command, and so what is stored.
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    def _take(self) -> Any:
+        if self._process != os.getpid():  # What other threads were at, they are at elsewhere.
+            self._begin()
+        with self._changed:
+            self._expect_open()
+            if self._active >= self._most and not self._changed.wait_for(
+                lambda: self._active < self._most or self._closing, self._timeout
+            ):
+                raise Unavailable(
+                    f"all connections to the Redis server at {self.where} are in use; raise "
+                    "`connections`"
+                )
+            self._expect_open()
+            self._active += 1
+            return self._idle.pop() if self._idle else self._pool.make_connection()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (redis.RedisError, OSError) as error:
+            self._expect_open()
+            raise from_redis(self.where, error) from error
+
+    def _expect_open(self) -> None:
+        if self._closing:
+            raise StoreClosed(f"the store at {self.where} was closed")
+
+    def _greet(self, connection: Any) -> None:
+        """Make a new connection ready, or refuse the server that it leads to."""
+        try:
+            connection.on_connect()
+            settings = _settings(self.where, connection)
+            self.durability = judge(self.where, settings, self._asked)
+            self._find(connection, settings.info.get("run_id", "unknown"))
+        except BaseException:
+            connection.disconnect()
+            raise
+
+    def _find(self, connection: Any, run_id: str) -> None:
+        known = self.layout.header
+        text = script("open").text
+        command = ("EVAL", text, 1, self.layout.root, run_id, self._new_header, int(not known))
+        (found,) = converse(connection, [command])
+        if isinstance(found, Exception):
+            if "FORMAT1" in str(found):
+                raise NotAllowed(
+                    f"the store at {self.where} has format 1, from before the first release, which "
+                    "this version does not read: choose another name, or remove its keys to begin "
+                    "anew."
+                )
+            if "HEADLESS" in str(found):
+                raise Corrupt(
+                    f"the store at {self.where} has objects but no header: restore it from a copy, "
+                    "or choose another name"
+                )
+            raise found
+        if known and found != known:
+            raise gone(self.where)
+        self.layout.header = found or b""
+
+
+def _is_over(connection: Any) -> bool:
+    """Whether a connection that waits for nothing has ended."""
+    try:
+        return bool(connection.can_read(timeout=0))
+    except (redis.RedisError, OSError):
+        return True
+
+
+def _whole(command: Command) -> Command:
+    """The command that runs a script by its name, with its text."""
+    texts = {script(name).digest: script(name).text for name in _SCRIPTS}
+    return ("EVAL", texts[str(command[1])], *command[2:])
+
+
+_SCRIPTS: Final = ("commit", "load", "find", "stage", "pack", "replace", "collect", "lease")
+
+
+def _settings(where: str, connection: Any) -> Settings:
+    server, memory, *config = converse(connection, _ASKED)
+    for reply in (server, memory):
+        if isinstance(reply, Exception):
+            raise NotAllowed(
+                f"the Redis server at {where} does not allow INFO to its user: {reply}. Ropewalk "
+                "needs it to see whether live data could be evicted: ACL SETUSER name +info."
+            )
+    lines = (server + memory).decode("utf-8", "replace").splitlines()
+    info = dict(line.split(":", 1) for line in lines if ":" in line)
+    if any(isinstance(reply, Exception) for reply in config):
+        return Settings(info, None)
+    names = [part.decode() for reply in config for part in reply]
+    return Settings(info, dict(zip(names[::2], names[1::2], strict=True)))
+
+
+def converse(connection: Any, commands: Sequence[Command]) -> list[Any]:
+    """Ask for several things at once on one connection; what the server refuses is an error."""
+    if len(commands) == 1:
+        connection.send_command(*commands[0], check_health=False)
+    else:
+        packed = connection.pack_commands(commands)
+        connection.send_packed_command(packed, check_health=False)
+    replies: list[Any] = []
+    for _ in commands:
+        try:
+            replies.append(connection.read_response())
+        except redis.ResponseError as error:
+            replies.append(error)
+    return replies
