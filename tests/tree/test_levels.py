@@ -133,6 +133,47 @@ def test_a_map_with_changed_pairs_is_the_map_built_at_once(
         assert (edited.height, edited.entries) == (fresh.height, fresh.entries)
 
 
+@pytest.mark.parametrize("layout", [ITEMS, PAIRS])
+@given(
+    count=st.integers(0, 300),
+    edits=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 2), _SIZES), max_size=40),
+)
+def test_single_edits_after_one_another_are_the_tree_built_at_once(
+    layout: Layout, count: int, edits: list[tuple[int, int, int]]
+) -> None:
+    if layout is PAIRS:
+        after = sorted([_pair(at, at % 40) for at in range(count)])
+    else:
+        after = [_item(at, at % 40) for at in range(count)]
+    with small_nodes():
+        rebuilt, objects = _build(layout, after)
+        view = _view(layout, rebuilt, objects)
+        for number, (place, width, size) in enumerate(edits):
+            at = count if place % 3 == 0 else place % (len(after) + 1)  # Often near the end.
+            start = min(at, len(after))
+            stop = min(start + width, len(after))
+            entry = _item(1000 + number, size)
+            if layout is PAIRS:  # A pair anew, or one behind all.
+                is_new = start == len(after)
+                key = encode(f"{'z' * 20}{number:05d}") if is_new else after[start].key
+                entry, stop = Entry(key, entry.body), start if is_new else start + 1
+            span = Span(start, stop, [entry] if width < 2 else [])
+            after[start:stop] = span.entries
+            rebuilt = rebuild(view, [span])
+            objects.update(rebuilt.objects)
+            # As a builder does, with what is known of the new nodes.
+            made, top = rebuilt.nodes, rebuilt.top
+            view = View(layout, rebuilt.height, rebuilt.entries, objects.read, made, top)
+        fresh, _ = _build(layout, after)
+
+        assert (rebuilt.height, rebuilt.entries) == (fresh.height, fresh.entries)
+        assert _entries(view) == after
+        for id, node in rebuilt.nodes.items():
+            level = 0 if objects[id].kind == layout.leaf else 1
+            assert node.bounds[-1] == sum(entry.weight for entry in node.entries)
+            assert node.body is None or node.body == layout.body(level, node.entries)
+
+
 @given(keys=st.sets(st.integers(0, 2000), max_size=200), wanted=st.integers(0, 2000))
 def test_a_key_is_found_where_it_is_or_would_be(keys: set[int], wanted: int) -> None:
     entries = sorted(_pair(key, 3) for key in keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from ropewalk.codec._codes import Code
@@ -31,6 +32,9 @@ from ropewalk.tree.objects import Kind, Object, ObjectId, Reader, make_object
 
 _MOST_KEPT: Final = 32
 """Of how many new nodes the entries are kept."""
+
+
+_body_of = itemgetter(1)
 
 
 class Title(NamedTuple):
@@ -162,8 +166,8 @@ class Builder:
     ) -> None:
         for made, node in nodes.items():
             if self.objects[made].kind == layout.index:
-                self._below[made] = [entry.body for entry in node.entries]
-        below = [entry.body for entry in root.entries]
+                self._below[made] = list(map(_body_of, node.entries))
+        below = list(map(_body_of, root.entries))
         if root.height < layout.first_index:
             below = [id for body in below if may_hold_links(body) for id in links_in(body)]
         order = [] if root.order is None else links_in(root.order)
@@ -258,10 +262,13 @@ def reachable(
             objects[id] = made[pending.pop()]
             continue
         entered.add(id)
-        below = links_of(made[id])
-        needs.update(dict.fromkeys(below))
-        pending += [one for one in reversed(below) if one in made and one not in entered]
-    return list(objects.values()), [id for id in needs if id not in made]
+        below = dict.fromkeys(links_of(made[id]))
+        needs.update(below)
+        mine = list(filter(made.__contains__, below))
+        pending += [one for one in reversed(mine) if one not in entered]
+    for id in objects:
+        needs.pop(id, None)
+    return list(objects.values()), list(needs)
 
 
 # The algorithm (FastCDC 2020, normalization 1, seed 0) and these sizes are format.

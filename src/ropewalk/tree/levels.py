@@ -4,6 +4,9 @@ All parts of a container have positions from 0. An edit replaces a span of posit
 by new entries. At each level the nodes that the span touches are cut anew, from the
 start of the first one until a cut falls where an old node ended; everything else
 stays. The nodes that came out replace a span one level up, and so on to the top.
+
+Most edits change one leaf, which then ends at the cut where it did. So nothing is cut, and
+only the nodes on the way to it are written anew.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from ropewalk.errors import FormatError
@@ -34,6 +38,8 @@ class Span(NamedTuple):
 
 def in_turn(spans: list[Span]) -> list[Span]:
     """Spans in ascending order, with those that insert in one place as one."""
+    if len(spans) == 1:
+        return spans
     spans.sort(key=lambda span: (span.start, span.stop, [entry.key for entry in span.entries]))
     joined: list[Span] = []
     for at, together in groupby(spans, key=lambda span: (span.start, span.stop)):
@@ -278,8 +284,7 @@ def _bisect_key(entries: list[Entry], key: bytes) -> int:
     return bisect_right(entries, key, key=_key_of)
 
 
-def _key_of(entry: Entry) -> bytes:
-    return entry.key
+_key_of = itemgetter(0)
 
 
 class _Cutter:
@@ -415,6 +420,9 @@ def rebuild(view: View, spans: Sequence[Span]) -> Rebuilt:
     made = Rebuilt(view.height, view.top.entries, {}, {})
     if not spans:
         return made
+    patched = _patched(view, spans[0]) if len(spans) == 1 else None
+    if patched is not None:
+        return patched
     regions = _recut(view, 0, spans)
     level = 0
     while not _covers(view, regions):
@@ -434,6 +442,83 @@ def rebuild(view: View, spans: Sequence[Span]) -> Rebuilt:
         return made._replace(height=level, entries=[])
     group = region.groups[0]
     return _lowest(view, level, group.entries, made, _node(view, level, group))
+
+
+def _patched(view: View, span: Span) -> Rebuilt | None:
+    """A tree of which one leaf changes and ends where it did; None if more has to be cut."""
+    layout, place = view.layout, view.top
+    if not layout.first_index:
+        return None  # Its leaves are chunks, which are no nodes.
+    way: list[tuple[Place, int]] = []
+    for level in range(view.height - 1, -1, -1):
+        at = min(bisect_right(place.bounds, span.start - place.start), len(place.entries) - 1)
+        way.append((place, at))
+        start = place.start + (place.bounds[at - 1] if at else 0)
+        place = view._child(level, start, place.entries[at])
+    entries, total = place.entries, view.total
+    low, high = span.start - place.start, span.stop - place.start
+    count, is_last = len(entries), place.start + len(entries) >= total
+    made = [*entries[:low], *span.entries, *entries[high:]]
+    if high > count or not made or (way and made[0].key != entries[0].key):
+        return None  # It reaches into the next leaf, or this one stands elsewhere from now on.
+
+    # Where cuts fall from the change on. What stood inline was never cut.
+    body = layout.body(0, entries) if place.body is None else place.body
+    before, end = _size(entries[:low]), len(body) - _size(entries[high:])
+    known = 0
+    if way or place.filled is not None:
+        known = max(low - 1, 0) if low == count else low
+    filled, cut = before - _size(entries[known:low]), False
+    for entry in made[known:]:
+        if cut:
+            return None
+        size = len(entry.key) + len(entry.body)
+        filled += size
+        cut = filled >= NODE_MIN and cuts_after(filled, size, layout.mark(0, entry))
+    if not (cut or is_last):
+        return None
+
+    # The leaf, and the nodes above it.
+    body = body[:before] + layout.body(0, span.entries) + body[end:]
+    node = Node(made, list(range(1, len(made) + 1)), filled, body)
+    objects: dict[ObjectId, Object] = {}
+    nodes: dict[ObjectId, Node] = {}
+    base = None if cut and is_last else place.id
+    grown = len(made) - count
+    for level in range(1, len(way) + 1):
+        payload = layout.payload(level - 1, len(node.entries), node.body or b"")
+        child = make_object(layout.kind(level - 1), payload, base)
+        objects[child.id], nodes[child.id] = child, node
+        place, at = way[-level]
+        old = place.entries[at]
+        entry = Entry(old.key, child.id, old.weight + grown)
+        is_end = at == len(place.entries) - 1
+        if not layout.keyed and not (is_end and place.stop >= total):
+            # Where a sequence of nodes is cut depends on their ids.
+            size = INDEXED_SIZE * (at + 1)
+            if is_end != (at > 0 and cuts_after(size, INDEXED_SIZE, layout.mark(level, entry))):
+                return None
+        node, base = _with_entry(layout, level, place, at, entry), place.id
+    return Rebuilt(view.height, node.entries, objects, nodes, node)
+
+
+def _size(entries: Sequence[Entry]) -> int:
+    """The bytes of some entries of a leaf."""
+    return sum([len(entry.key) + len(entry.body) for entry in entries])
+
+
+def _with_entry(layout: Layout, level: int, place: Place, at: int, entry: Entry) -> Node:
+    """An index in which another node stands in the place of one."""
+    entries, body = place.entries.copy(), place.body
+    grown = entry.weight - entries[at].weight
+    entries[at] = entry
+    if body is None or len(entries) - at > _SHORT:
+        body = layout.body(level, entries)
+    else:
+        kept = len(body) - len(layout.body(level, place.entries[at:]))
+        body = body[:kept] + layout.body(level, entries[at:])
+    bounds = [*place.bounds[:at], *[bound + grown for bound in place.bounds[at:]]]
+    return Node(entries, bounds, place.filled, body)
 
 
 def _covers(view: View, regions: list[Region]) -> bool:

@@ -23,7 +23,16 @@ from ropewalk.tree.edit import embed_at
 from ropewalk.tree.embed import Embedder, retry_if_changed
 from ropewalk.tree.levels import Span, View, in_turn
 from ropewalk.tree.mergers import ABSENT
-from ropewalk.tree.nodes import KEY_MAX, PAIRS, Entry, link, links, links_in
+from ropewalk.tree.nodes import (
+    INLINE_MAX,
+    KEY_MAX,
+    PAIRS,
+    Entry,
+    link,
+    links,
+    links_in,
+    may_hold_links,
+)
 from ropewalk.tree.objects import Kind, ObjectId, Reader
 from ropewalk.tree.read import reading, writing
 
@@ -231,7 +240,8 @@ class MapWriter:
             if len(group) == _GROUP:
                 yield from self._differing(group)
                 group = []
-        yield from self._differing(group)
+        if group:
+            yield from self._differing(group)
 
     def _differing(self, group: list[tuple[bytes, Slot]]) -> list[tuple[bytes, Slot]]:
         """Those of a group that differ, or that a closer look will tell."""
@@ -250,10 +260,22 @@ class MapWriter:
         value = slot.value
         if value is ABSENT:
             return Kept(shelf, key, slot, ABSENT, None)
+        if not slot.mirrors and (slot.part is None or not may_hold_links(slot.part)):
+            plain = self._small(value)
+            if plain is not None:
+                return Kept(shelf, key, slot, value, plain)
         budget = Budget(PLAIN_MAX - slot.mirrors.held)
         embedder = Embedder(self._codec, work.builder, slot.mirrors, budget)
         part = embed_at(embedder, self._codec, (slot.key,), value, slot.part)
         return Kept(shelf, key, slot, value, part, embedder.mirrors, embedder.replaced)
+
+    def _small(self, value: Any) -> bytes | None:
+        """The part of a value that needs no node of its own; None where a closer look is needed."""
+        try:
+            plain = self._codec.encode(value)
+        except (NotStorable, ChangedMeanwhile):
+            return None
+        return plain if len(plain) <= INLINE_MAX else None
 
     def accept(self, draft: Draft) -> None:
         """Take what was drafted for what is stored."""
