@@ -143,7 +143,9 @@ class ThreadCheckpointer(Generic[StateT]):
         address = address_of(config)
         thread = self._thread(address)
         if thread.contents().part(STATE) is not None:
-            self._commit(thread, Changes(clears_state=True), None, "clear_state", "no state")
+            thread.change(
+                Changes(clears_state=True), None, logic_step="clear_state", description="no state"
+            )
         self._cache.remove(thread)
         return True
 
@@ -272,7 +274,9 @@ class ThreadCheckpointer(Generic[StateT]):
         thread = self._thread(address_of(config))
         found = not thread.contents().is_empty
         if found:
-            self._commit(thread, Changes(cleans=True), None, "clean_thread", "nothing")
+            thread.change(
+                Changes(cleans=True), None, logic_step="clean_thread", description="nothing"
+            )
         self._cache.remove(thread)
         self.store.text_index().drop(scope_of(thread))
         return found
@@ -363,20 +367,9 @@ class ThreadCheckpointer(Generic[StateT]):
         metadata: Mapping[str, Any] | None = None,
     ) -> str | None:
         thread = self._thread(address_of(config))
-        made = self._commit(thread, changes, metadata, step, description)
+        commit = thread.change(changes, metadata, logic_step=step, description=description)
         if changes.puts_state:
             self._cache.outdate(thread)
-        return made
-
-    def _commit(
-        self,
-        thread: Thread,
-        changes: Changes,
-        metadata: Mapping[str, Any] | None,
-        step: str,
-        description: str,
-    ) -> str | None:
-        commit = thread.change(changes, metadata, logic_step=step, description=description)
         return None if commit is None else commit.id.hex()
 
     # The asynchronous face.
@@ -411,13 +404,16 @@ def check_message_id(id: Any) -> Id:
 
 
 def _incoming(messages: Sequence[Message | Mapping[str, Any]]) -> list[Incoming]:
-    if isinstance(messages, Message | Mapping | str) or not isinstance(messages, Iterable):
+    if type(messages) is not list and (
+        isinstance(messages, Message | Mapping | str) or not isinstance(messages, Iterable)
+    ):
         raise InvalidInput("messages is a list of messages, also for one")
     found = []
     for one in messages:
         made = as_message(one)
-        timeless = isinstance(one, Mapping) and one.get("created_at") is None
-        is_new = isinstance(one, Mapping) and one.get("id") is None
+        timeless = is_new = False
+        if not isinstance(one, Message):
+            timeless, is_new = one.get("created_at") is None, one.get("id") is None
         found.append(Incoming(check_message_id(made.id), made.to_stored(), timeless, is_new))
     return found
 

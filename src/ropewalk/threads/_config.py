@@ -74,7 +74,7 @@ def user_of(config: Mapping[str, Any]) -> Id | None:
 
 def expect_config(config: Mapping[str, Any]) -> None:
     """Raise `InvalidInput` for what is no config."""
-    if not isinstance(config, Mapping):
+    if type(config) is not dict and not isinstance(config, Mapping):
         raise InvalidInput(
             f"config is a dict such as {{'thread_id': 'support-42'}}, not a {type(config).__name__}"
         )

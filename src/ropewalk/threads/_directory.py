@@ -17,9 +17,9 @@ from ropewalk.store import Store, encode_part, split_name
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.threads._config import Address, Id, id_of, tenant_of
 from ropewalk.threads._contents import RECORD, Contents
-from ropewalk.threads._heads import look
 from ropewalk.threads._listing import says
 from ropewalk.threads._paging import Page, Window, make_cursor, read_cursor
+from ropewalk.threads._thread import look
 from ropewalk.threads._thread_info import ThreadInfo
 from ropewalk.threads._words import matches
 from ropewalk.tree import ObjectId, Reader, read_commit
