@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
@@ -35,6 +35,7 @@ from ropewalk.store._names import check_space
 from ropewalk.store._records import Operation, Ref, Stored, check_ids
 from ropewalk.store.compression import compress, expand
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.pace import pause
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
 from ropewalk.store.record import (
     BY_HASH,
@@ -162,8 +163,12 @@ class Places(dict["ObjectId", "Place"]):
         self[id] = place
         return place
 
-    def find(self, ids: Iterable[ObjectId]) -> dict[ObjectId, Place]:
+    def find(self, ids: Collection[ObjectId]) -> dict[ObjectId, Place]:
         """The places of those of the ids that are remembered."""
+        try:
+            return dict(zip(ids, map(self.__getitem__, ids), strict=True))
+        except KeyError:
+            pass
         found: dict[ObjectId, Place] = {}
         for id in ids:
             try:
@@ -441,6 +446,7 @@ class LogStore(Store):
             if moment is not None:
                 self._keep(space, sequence, record, len(body), moment)
             records.append(record)
+            pause()
         return records
 
     # What is remembered.
@@ -619,10 +625,7 @@ class LogStore(Store):
                 below.append(_below(one))
         mine = {one.id for one in private}
         mine.update(shared)
-        older = {id for some in below for id in some if id not in mine}
-        if batch.needs or batch.targets:
-            older.update(batch.needs, batch.targets)
-            older -= mine
+        older = batch.needs.union(batch.targets, *below) - mine
         places: Mapping[ObjectId, Place] = {}
         missing: tuple[ObjectId, ...] = ()
         names: frozenset[ObjectId] = frozenset()

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ropewalk.errors import RopewalkError
+from ropewalk.store.pace import Pace, pause
 from ropewalk.store.record import GROUP, Place, Record, moved_in, place_of
 from ropewalk.store.segment import build, commits_in
 
 if TYPE_CHECKING:
     from ropewalk.store.log import LogStore
+    from ropewalk.tree.objects import ObjectId
 
 TAIL_RECORDS: Final = 128
 TAIL_BYTES: Final = 256 * 1024
@@ -37,6 +39,7 @@ class Packer:
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
         self._closed = False
+        self._pace = Pace()
 
     def request(self, space: str) -> None:
         """Pack a space soon."""
@@ -57,13 +60,14 @@ class Packer:
     def close(self) -> None:
         """Finish what is being packed."""
         with self._lock:
-            self._closed = True
+            self._closed = self._pace.hurried = True
             thread, self._thread = self._thread, None
             self._lock.notify()
         if thread is not None and self._process == os.getpid():
             thread.join()
 
     def _run(self) -> None:
+        self._pace.keep()
         while True:
             with self._lock:
                 while not self._waiting and not self._closed:
@@ -90,7 +94,10 @@ def pack(store: LogStore, space: str, *, whole: bool = False) -> int:
         if len(rows) != stop - packed:
             return done  # Another process is faster.
         records = store._decode(space, rows)
-        found = [one for record in records for one in commits_in(record)]
+        found: list[tuple[ObjectId, Place]] = []
+        for record in records:
+            found += commits_in(record)
+            pause()
         if not store._settle(space, build(space, records, heads_of(records)), found):
             return done
         done += len(rows)
@@ -117,6 +124,7 @@ def heads_of(records: Sequence[Record]) -> list[Place]:
             if name not in seen:
                 seen.add(name)
                 found.append(place_of(record.sequence, at))
+        pause()
     last = records[-1]
     if last.pieces:
         found.append(place_of(last.sequence, len(last.pieces) - 1))

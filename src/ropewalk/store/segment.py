@@ -22,6 +22,7 @@ from zlib import crc32
 
 from ropewalk.errors import Corrupt, FormatError
 from ropewalk.store.compression import compress, expand, read_varint, read_varints, varint
+from ropewalk.store.pace import pause
 from ropewalk.store.record import (
     BY_HASH,
     POSITION_BITS,
@@ -74,6 +75,7 @@ def build(space: str, records: Sequence[Record], heads: Iterable[Place]) -> Pack
         for at, piece in enumerate(record.pieces):
             if piece is not None:
                 (live if base | at in alive else superseded).append((piece.kind, base | at, piece))
+        pause()
     blocks: list[bytes] = []
     spots: dict[Place, Spot] = {}
     _lay(live, 1 << 30, blocks, spots)
@@ -92,6 +94,7 @@ def build(space: str, records: Sequence[Record], heads: Iterable[Place]) -> Pack
         base = record.sequence << POSITION_BITS
         for at, piece in enumerate(record.pieces):
             out.append(b"\0" if piece is None else _spot(spots[base | at]))
+        pause()
     head = compress(b"".join(out), small=True)
     return Packed(
         first,
@@ -124,6 +127,7 @@ def _lay(
         spots[place] = Spot(kind, len(payload), hole, len(hints), len(blocks), size)
         block += (payload, hints)
         size += length
+        pause()
     if block:
         blocks.append(b"".join(block))
 
@@ -151,6 +155,7 @@ def reached(starts: Iterable[Place], records: Mapping[int, Record]) -> set[Place
             if piece.kind == _COMMIT:
                 links = links[:1] + links[2:]  # Its parent is another version.
             pending += [one for one in links if one != BY_HASH and sequence_of(one) in records]
+        pause()
     return found
 
 
