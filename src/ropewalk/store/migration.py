@@ -28,9 +28,8 @@ from ropewalk.errors import (
 )
 from ropewalk.store._checking import Problem
 from ropewalk.store._collecting import Progress, operations
-from ropewalk.store._contract import Store
+from ropewalk.store._contract import Store, prepare
 from ropewalk.store._own import ALIAS, CONTENT_SPACE, EXPIRES_AT, OWN_SPACE, alias_ref
-from ropewalk.store._prepare import prepare
 from ropewalk.store._records import KEY, MAX_WRITE_ID, MIGRATE, UNDOES, Move, Operation, Scalar
 from ropewalk.store.log import LogStore
 from ropewalk.store.record import BY_HASH, decode_header, ids_in_header, read_hints

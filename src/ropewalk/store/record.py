@@ -18,6 +18,7 @@ keeps its id wherever it is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -110,29 +111,14 @@ def encode_body(
     """A body. `links` has what each object leads to, `places` where older nodes are."""
     parts = [varint(len(operation)), operation, varint(len(objects)), b""]
     heads = bytearray()
-    mine = {one.id: at for at, one in enumerate(objects)}
+    hints_to = dict(zip(places, map(_hint, places.values()), strict=True))
+    for at, one in enumerate(objects):
+        hints_to[one.id] = bytes((1 + 2 * at,)) if at < 63 else varint(1 + 2 * at)
     before: ObjectId | None = None
     for one, below in zip(objects, links, strict=True):
         payload, hole, hints = one.payload, 0, b""
         if below:
-            led = bytearray()
-            for id in below:
-                at = mine.get(id, -1)
-                if 0 <= at < 63:
-                    led.append(1 + 2 * at)
-                    continue
-                if at >= 0:
-                    numbers: tuple[int, ...] = (1 + 2 * at,)
-                elif place := places[id]:
-                    numbers = (2 + 2 * (place & _POSITION), place >> POSITION_BITS)
-                else:
-                    numbers = (BY_HASH,)
-                for number in numbers:
-                    if number < 128:
-                        led.append(number)
-                    else:
-                        led += varint(number)
-            hints = bytes(led)
+            hints = b"".join(map(hints_to.__getitem__, below))
             if before is not None and (at := payload.find(before)) >= 0:
                 hole = at + 1
                 payload = payload[:at] + payload[at + ID_SIZE :]
@@ -146,6 +132,17 @@ def encode_body(
         before = one.id
     parts[3] = bytes(heads)
     return b"".join(parts)
+
+
+@lru_cache(4096)
+def _hint(place: Place) -> bytes:
+    """The hint to a node of an earlier record; a large node leads to the same ones each time."""
+    if place == BY_HASH:
+        return b"\0"
+    position, sequence = place & _POSITION, place >> POSITION_BITS
+    if position < 63 and sequence < 128:
+        return bytes((2 + 2 * position, sequence))
+    return varint(2 + 2 * position) + varint(sequence)
 
 
 def read_hints(hints: bytes, sequence: int) -> list[Place]:
