@@ -13,11 +13,11 @@ from psycopg.abc import PQGen
 from psycopg.waiting import Ready, Wait
 from psycopg_pool import ConnectionPool, PoolTimeout
 from psycopg_pool.pool import AddConnection, ShrinkPool
+from ropewalk.store._postgres_errors import TimedOut
+from ropewalk.store._postgres_pool import _Pool, _until
 
 from ropewalk.errors import NotAllowed, Unavailable
 from ropewalk.store import Move, PostgresStore, _haste
-from ropewalk.store._postgres_errors import TimedOut
-from ropewalk.store._postgres_pool import _Pool, _until
 from ropewalk.testing import fail_every_call
 from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, point, value
 from tests.patience import patiently

@@ -11,11 +11,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from ropewalk.store._postgres_commit import Answer, write_key
 
 from ropewalk.errors import RefMoved, Unavailable
 from ropewalk.store import Move, Operation, PostgresStore
 from ropewalk.store._decide import Batch
-from ropewalk.store._postgres_commit import Answer, write_key
 from ropewalk.testing._stores._base import MAIN, PATIENCE, growing, value
 from ropewalk.tree import Object
 from tests.postgres import Postgres

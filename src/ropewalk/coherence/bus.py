@@ -186,7 +186,7 @@ def choose_bus(store: Store | None, space: str) -> Bus:
         return _sharing.share(("memory", identity), InProcessBus)
     if _is_a(behind, "redis", "RedisStore"):
         return _sharing.share(("redis", identity), lambda: _redis_bus(behind, identity.hex()))
-    if _is_a(behind, "_postgres", "PostgresStore") and _listens(behind):
+    if _is_a(behind, "postgres", "PostgresStore") and _listens(behind):
         return _sharing.share(("postgres", identity), lambda: _postgres_bus(behind, identity.hex()))
     from ropewalk.coherence.log_bus import LogBus
 

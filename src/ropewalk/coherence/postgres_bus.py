@@ -15,7 +15,7 @@ from ropewalk.errors import InvalidInput, NotAllowed
 if TYPE_CHECKING:
     from psycopg import Notify
 
-    from ropewalk.store._postgres_pool import Connection
+    from ropewalk.store.postgres.pool import Connection
 
 _PAYLOAD = 7999  # What Postgres takes, as text.
 _LISTENED = 500  # Topics in one statement.
@@ -41,13 +41,13 @@ class PostgresBus(RemoteBus):
         patience: float = PATIENCE,
     ) -> None:
         try:
-            from ropewalk.store._postgres_pool import Pool, Settings, read_dsn
+            from ropewalk.store.postgres.pool import Pool, Settings, read_dsn
         except ModuleNotFoundError as error:
             raise InvalidInput(
                 f"a bus over Postgres needs the package {error.name!r}: "
                 "pip install 'ropewalk[postgres]'"
             ) from error
-        from ropewalk.store._postgres_database import split_dsn
+        from ropewalk.store.postgres.database import split_dsn
 
         place = read_dsn(split_dsn(dsn)[0], prefix)
         self._shown = place.shown

@@ -90,11 +90,11 @@ if TYPE_CHECKING:
     from ropewalk.store._contents import Content, Pruned
     from ropewalk.store._key_value import KVStore
     from ropewalk.store._key_value_store import KeyValueStore
-    from ropewalk.store._postgres import PostgresStore
     from ropewalk.store._s3 import S3Store
     from ropewalk.store._statistics import KeyStats, RefStats, SpaceStats, Stats
     from ropewalk.store.files import FileStore
     from ropewalk.store.migration import Migrated, amigrate, migrate
+    from ropewalk.store.postgres import PostgresStore
     from ropewalk.store.redis import RedisStore
     from ropewalk.store.sqlite import SqliteStore
 
@@ -197,7 +197,7 @@ _HOMES = {
     "Content": "_contents",
     "FileStore": "files",
     "Migrated": "migration",
-    "PostgresStore": "_postgres",
+    "PostgresStore": "postgres",
     "Problem": "_checking",
     "Progress": "_collecting",
     "Pruned": "_contents",

@@ -113,7 +113,7 @@ def _open_redis(url: str, options: _Options) -> Store:
 
 
 def _open_postgres(url: str, options: _Options) -> Store:
-    from ropewalk.store._postgres import PostgresStore
+    from ropewalk.store.postgres import PostgresStore
 
     if options["size_limit"] is not None:
         raise InvalidInput(

@@ -45,9 +45,9 @@ from ropewalk.store._s3_url import Place, parse_url
 from ropewalk.tree.objects import Object, ObjectId
 
 if TYPE_CHECKING:
-    from ropewalk.store._postgres import PostgresStore
     from ropewalk.store._s3_bucket import Bucket
     from ropewalk.store._s3_postgres import PostgresCells
+    from ropewalk.store.postgres import PostgresStore
 
 ELSEWHERE = "ropewalk/elsewhere"
 """Says that the spaces are not in the bucket: the id of the store that it belongs to."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from ropewalk.errors import InvalidInput, NotAllowed, NotFound
 from ropewalk.store._contract import Store
-from ropewalk.store._postgres import PostgresStore
-from ropewalk.store._postgres_pool import Pool, Settings, read_dsn
+from ropewalk.store.postgres import PostgresStore
+from ropewalk.store.postgres.pool import Pool, Settings, read_dsn
 
 _SCHEMA = "ropewalk_cells"
 _NONCE = 8

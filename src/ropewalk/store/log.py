@@ -455,12 +455,21 @@ class LogStore(Store):
         """What is remembered of a space."""
         known = self._spaces_known.get(space)
         if known is None:
-            known = SpaceCache(self._epoch(space))
+            epoch = self._epoch(space)
+            self._note(space, epoch, 0)
+            known = self._spaces_known.get(space) or SpaceCache(epoch)
+        return known
+
+    def _note(self, space: str, epoch: int, last: int) -> None:
+        """Remember what an engine learned of a space by the way, which spares a look."""
+        known = self._spaces_known.get(space)
+        if known is None:
             with self._cache_lock:
-                known = self._spaces_known.setdefault(space, known)
+                known = self._spaces_known.setdefault(space, SpaceCache(epoch))
                 while len(self._spaces_known) > _SPACES:
                     self._spaces_known.popitem(last=False)
-        return known
+        if known.epoch == epoch and last > known.tip[0]:
+            known.tip = last, b""
 
     def _forget_space(self, space: str) -> None:
         """Look everything up anew: a collection was at work."""

@@ -22,7 +22,7 @@ try:
     import psycopg
     from psycopg import conninfo, sql
 
-    from ropewalk.store._postgres_errors import bad_dsn, from_connecting, said
+    from ropewalk.store.postgres.errors import bad_dsn, from_connecting, said
 except ModuleNotFoundError as missing:
     raise ImportError(
         "a database of Postgres needs psycopg: pip install 'ropewalk[postgres]'"

@@ -24,12 +24,12 @@ from psycopg.abc import AdaptContext, PQGen
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
-from psycopg_pool.pool import AddConnection, MaintenanceTask
 
 from ropewalk.errors import RopewalkError, StoreClosed
 from ropewalk.store._haste import tries_for
-from ropewalk.store._postgres_arrays import Array
-from ropewalk.store._postgres_errors import (
+from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.postgres.arrays import Array
+from ropewalk.store.postgres.errors import (
     Again,
     AllLent,
     Lost,
@@ -40,14 +40,13 @@ from ropewalk.store._postgres_errors import (
     translated,
     unavailable,
 )
-from ropewalk.store.forking import freed_after_fork
 
 R = TypeVar("R")
 Row = tuple[Any, ...]
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.005, 0.5
 _LATEST = 1.0  # Seconds for which an answer is read on that begins in time and trickles in.
-_RECONNECTS = 1.0  # Seconds at most between two attempts to replace a connection.
+_RECONNECTS = 1.0  # Seconds after which a pool that waits for a server is asked once more.
 _ENCODING = "utf8"  # Whatever the database has: without one, the driver gives bytes for text.
 _PROBES = 2  # Seconds for a new connection at least: Postgres' own library takes no less.
 
@@ -98,11 +97,6 @@ class Connection(psycopg.Connection[Row]):
         return super().wait(bounded, *args, **kwargs)
 
 
-def _until_told(deadline: float) -> float:
-    """How long to wait for a connection before one asks why there is none."""
-    return max(tries_for(deadline - time.monotonic()), 0.001)
-
-
 def _until(gen: PQGen[R], deadline: float) -> PQGen[R]:
     """The same generator, which raises once the time is over.
 
@@ -120,16 +114,6 @@ def _until(gen: PQGen[R], deadline: float) -> PQGen[R]:
     except StopIteration as done:
         result: R = done.value
         return result
-
-
-class _Pool(ConnectionPool[Connection]):
-    """A pool that finds a server again soon after it has come back."""
-
-    def schedule_task(self, task: MaintenanceTask, delay: float) -> None:
-        """Do something later. The longer a server is away, the longer a pool would wait."""
-        if isinstance(task, AddConnection):
-            delay = min(delay, _RECONNECTS * random.uniform(0.5, 1.0))  # noqa: S311
-        super().schedule_task(task, delay)
 
 
 class Settings(NamedTuple):
@@ -194,36 +178,36 @@ class Pool:
     def rows(
         self,
         statement: str,
-        parameters: Sequence[Any] = (),
+        parameters: Sequence[Any] | Callable[[], Sequence[Any]] = (),
         *,
         repeatable: bool = True,
-        once: bool = False,
         prepare: bool = False,
     ) -> list[Row]:
         """What one statement gives; it is its own transaction.
 
         One that is `repeatable` is sent again when its answer was lost, until the time for
-        the call is over. Otherwise that is `Unavailable` at once; with `once`, so is what the
-        server took back.
+        the call is over. Otherwise that is `Unavailable` at once. A function gives the
+        parameters for each time that it is sent.
         """
 
         def ask(connection: Connection) -> list[Row]:
+            given = parameters() if callable(parameters) else parameters
             # The statement is ours; what others chose is in the parameters.
             cursor = connection.cursor(binary=True)
             prepared = prepare and connection.direct and self._prepares
-            cursor.execute(statement.encode(), parameters or None, prepare=prepared)
+            cursor.execute(statement.encode(), given or None, prepare=prepared)
             # Not `description`, which says much that nobody asked for.
             result = cursor.pgresult
             return cursor.fetchall() if result is not None and result.nfields else []
 
-        return self.run(ask, repeatable=repeatable, once=once)
+        return self.run(ask, repeatable=repeatable)
 
     def row(self, statement: str, parameters: Sequence[Any] = ()) -> Row:
         """The one row that a statement gives, which may be sent twice."""
         (found,) = self.rows(statement, parameters)
         return found
 
-    def run(self, work: Callable[[Connection], R], *, repeatable: bool, once: bool = False) -> R:
+    def run(self, work: Callable[[Connection], R], *, repeatable: bool) -> R:
         """Work with a connection, within the time of one call."""
         began = time.monotonic()
         deadline, hurry = began + self.settings.timeout, began + tries_for(self.settings.timeout)
@@ -239,7 +223,7 @@ class Pool:
                 # A pooler that did not look like one: then nothing is prepared any more.
                 self._prepares &= not isinstance(error, Unprepared)
                 gone = isinstance(error, Lost) and not isinstance(error, AllLent)
-                final = once or (not repeatable and isinstance(error, Lost))
+                final = not repeatable and isinstance(error, Lost)
                 if final or time.monotonic() + next(pauses) >= (hurry if gone else deadline):
                     seconds = self.settings.timeout
                     raise unavailable(self.place.shown, error.error, seconds) from error.error
@@ -247,17 +231,12 @@ class Pool:
     @contextmanager
     def _lent(self, deadline: float, repeatable: bool = True) -> Iterator[Connection]:
         pool = self._opened()
-        try:
-            connection = pool.getconn(_until_told(deadline))
-            while not repeatable and connection.has_news():
-                # The server ended it while it was idle. What is sent once must not be lost to that.
-                connection.close()
-                pool.putconn(connection)
-                connection = pool.getconn(_until_told(deadline))
-        except PoolTimeout as error:
-            raise self._reason(error) from error
-        except PoolClosed as error:
-            raise StoreClosed(f"{self.place.shown} was closed") from error
+        connection = self._taken(pool, deadline)
+        while not repeatable and connection.has_news():
+            # The server ended it while it was idle. What is sent once must not be lost to that.
+            connection.close()
+            pool.putconn(connection)
+            connection = self._taken(pool, deadline)
         connection.deadline = deadline
         try:
             yield connection
@@ -267,6 +246,20 @@ class Pool:
         finally:
             connection.deadline = time.monotonic() + self.settings.connect_timeout
             pool.putconn(connection)
+
+    def _taken(self, pool: ConnectionPool[Connection], deadline: float) -> Connection:
+        """A connection of the pool. One that has given the server up tries anew when asked."""
+        now = time.monotonic()
+        until = now + tries_for(deadline - now)
+        while True:
+            left = until - time.monotonic()
+            try:
+                return pool.getconn(max(min(left, _RECONNECTS), 0.001))
+            except PoolTimeout as error:
+                if left <= _RECONNECTS:
+                    raise self._reason(error) from error
+            except PoolClosed as error:
+                raise StoreClosed(f"{self.place.shown} was closed") from error
 
     def _reason(self, error: PoolTimeout) -> Exception:
         """Why there is no connection: what a new one is told, or that all are lent."""
@@ -313,7 +306,7 @@ class Pool:
 
     def _make(self) -> ConnectionPool[Connection]:
         settings = self.settings
-        pool = _Pool(
+        pool = ConnectionPool(
             self.place.conninfo,
             connection_class=Connection,
             kwargs={
@@ -326,7 +319,7 @@ class Pool:
             min_size=settings.least,
             max_size=settings.most,
             timeout=settings.timeout,
-            reconnect_timeout=settings.timeout,
+            reconnect_timeout=_RECONNECTS,
             name="ropewalk",
             open=False,
         )

@@ -8,17 +8,16 @@ import time
 import psycopg
 
 from ropewalk.errors import FormatError, NewerFormat, NotAllowed, NotFound
-from ropewalk.store import _postgres_beside_sql as beside
-from ropewalk.store._postgres_errors import (
+from ropewalk.store._records import Header, decode_header, encode_header
+from ropewalk.store.postgres.errors import (
     Again,
     Lost,
     translated,
     unavailable,
     wrong_isolation,
 )
-from ropewalk.store._postgres_pool import Connection, Pool
-from ropewalk.store._postgres_sql import LAYOUT, function_names, functions, quoted, tables
-from ropewalk.store._records import Header, decode_header, encode_header
+from ropewalk.store.postgres.pool import Connection, Pool
+from ropewalk.store.postgres.schema import LAYOUT, function_names, functions, quoted, tables
 
 _OLDEST = 130000
 
@@ -90,7 +89,7 @@ def _find(connection: Connection, place: str, schema: str) -> Header | None:
     if not names:
         return None
     row = None
-    if {"facts", "objects", "spaces"} <= names:
+    if {"facts", "spaces"} <= names:
         try:
             found = connection.execute(
                 f"SELECT layout, header FROM {quoted(schema)}.facts".encode()
@@ -109,9 +108,9 @@ def _find(connection: Connection, place: str, schema: str) -> Header | None:
             f"{LAYOUT}. Install a newer Ropewalk."
         )
     if layout < LAYOUT:
-        raise FormatError(
-            f"the tables of {place} have version {layout}, from before the first release of "
-            f"Ropewalk; this version reads {LAYOUT}. Choose another schema with schema=."
+        raise NotAllowed(
+            f"{place} has format 1, from before the first release, which this version does not "
+            "read: choose another schema with schema=, or drop this one to begin anew."
         )
     return decode_header(header)
 
@@ -125,10 +124,7 @@ def _of_something_else(schema: str, shown: str) -> FormatError:
 
 
 def _complete(connection: Connection, schema: str) -> None:
-    """Make the functions again if some are missing, for example because they are new.
-
-    What stands beside history may be new too.
-    """
+    """Make the functions again if some are missing, for example because they are new."""
     rows = connection.execute(
         "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
         "WHERE n.nspname = %s",
@@ -139,7 +135,6 @@ def _complete(connection: Connection, schema: str) -> None:
     name = quoted(schema)
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"ropewalk {name}",))
-        connection.execute(beside.TABLES.format(s=name).encode())
         connection.execute(functions(name).encode())
 
 
@@ -158,9 +153,8 @@ def _create(connection: Connection, place: str, schema: str) -> None:
             if there is None:  # Asking for one that is there needs rights that we can do without.
                 connection.execute(f"CREATE SCHEMA {name}".encode())
             connection.execute(tables(name).encode())
-            connection.execute(functions(name).encode())
             connection.execute(
-                f"INSERT INTO {name}.facts (layout, epoch, header) VALUES (%s, 1, %s)".encode(),
+                f"INSERT INTO {name}.facts (layout, header) VALUES (%s, %s)".encode(),
                 (LAYOUT, header),
             )
     except psycopg.errors.InsufficientPrivilege as error:

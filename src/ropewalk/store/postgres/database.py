@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ropewalk.errors import InvalidInput
-from ropewalk.store._postgres_listening import Listening, Notifier
-from ropewalk.store._postgres_pool import Pool, Row, Settings, read_dsn
-from ropewalk.store._postgres_schema import open_schema
-from ropewalk.store._postgres_sql import check_schema, quoted
 from ropewalk.store._records import Durability
+from ropewalk.store.postgres.listening import Listening, Notifier
+from ropewalk.store.postgres.opening import open_schema
+from ropewalk.store.postgres.pool import Pool, Row, Settings, read_dsn
+from ropewalk.store.postgres.schema import check_schema, quoted
 
 _OWN = ("schema", "durability")
 _DEFAULT_SCHEMA = "ropewalk"
@@ -52,9 +52,7 @@ class Database:
         """Where it is, without secrets."""
         return self.pool.place.shown
 
-    def rows(
-        self, statement: str, parameters: Sequence[Any], *, prepare: bool = False
-    ) -> list[Row]:
+    def rows(self, statement: str, *parameters: Any, prepare: bool = False) -> list[Row]:
         """What a statement gives that changes nothing; `{s}` in it stands for the schema."""
         return self.pool.rows(statement.replace("{s}", self.name), parameters, prepare=prepare)
 
@@ -62,25 +60,29 @@ class Database:
         self,
         function: str,
         types: str,
-        parameters: Sequence[Any],
+        parameters: Sequence[Any] | Callable[[], Sequence[Any]],
         *,
         repeatable: bool = True,
-        once_for: int | None = None,
+        durable: bool = True,
+        patience: int | None = None,
     ) -> Row:
         """What a function gives that changes something; `types` are those of its parameters.
 
-        `once_for` has it tried once, and wait for what others hold at most so many
-        milliseconds.
+        It waits at most `patience` milliseconds for what others hold. What is not `durable` is
+        so with the next thing that is.
         """
-        durable, longest = self._begin
-        given = [durable, longest if once_for is None else str(once_for), *parameters]
+        synced, longest = self._begin
+        before = [synced and durable, longest if patience is None else str(patience)]
+
+        def given() -> list[Any]:
+            return [*before, *(parameters() if callable(parameters) else parameters)]
+
         statement = self._statements.get(function)
         if statement is None:
             places = ", ".join(f"%b::{type}" for type in ("boolean", "text", *types.split()))
             statement = f"SELECT * FROM {self.name}.{function}({places})"
             self._statements[function] = statement
-        once = once_for is not None
-        (row,) = self.pool.rows(statement, given, repeatable=repeatable, once=once, prepare=True)
+        (row,) = self.pool.rows(statement, given, repeatable=repeatable, prepare=True)
         return row
 
     # News.

@@ -194,6 +194,11 @@ def _by_state(place: str, state: str, reason: str) -> RopewalkError | None:
                 f"{place} was busy with others for too long: {reason}. Nothing was written; try "
                 "again."
             )
+        case _, "RW001":
+            return Corrupt(
+                f"{reason}, in {place}. Restore the store from a copy; other spaces are not "
+                "affected."
+            )
         case "XX", "XX001" | "XX002":
             return Corrupt(f"the database of {place} is damaged: {reason}. Restore it from a copy.")
         case "53" | "54" | "55" | "57" | "58" | "XX" | "25" | "0A", _:

@@ -1,0 +1,146 @@
+"""A commit as parts of the parameters of one statement, and what the answer to it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from ropewalk.store.log import Append, seal
+from ropewalk.store.postgres.arrays import bigints, byteas, texts
+from ropewalk.store.record import GROUP
+from ropewalk.tree.objects import ObjectId
+
+TYPES: Final = "boolean bigint[] text[] bytea[] text[] bytea[] text[] bigint[] bytea[] bytea[]"
+"""The types of what `parameters_of` gives."""
+
+MADE, RECORDED, FENCED, MOVED, EPOCH, MISSING, GONE, LATE = range(8)
+"""What is said of a commit; the last one is that its record has another number by now."""
+
+_LOOK, _LACKS = 1, 2
+_SEALS: Final = 4
+_SMALL: Final = 16 * 1024
+
+
+class Answer(NamedTuple):
+    """What is said of one commit."""
+
+    status: int
+    said: int
+    """The number of the record, or of the one that was recorded; the number of the move or the
+    fence that is refused; the epoch; the last record."""
+    packed: int
+    watched: bool
+    actual: ObjectId | None = None
+    """Where a ref is that was expected elsewhere."""
+
+
+class Draft:
+    """A commit as it is sent: its record, for one of the next numbers of its space."""
+
+    __slots__ = ("batch", "dictionary", "first", "frame", "look", "seals")
+
+    def __init__(self, batch: Append, last: int, dictionary: int | None, frame: bytes) -> None:
+        self.batch = batch
+        self.look = not batch.fresh
+        self.frame_for(last, dictionary, frame)
+
+    def frame_for(
+        self, last: int, dictionary: int | None, frame: bytes, most: int = _SEALS
+    ) -> None:
+        """Be the record after a last one, or one soon after, as far as it is of that group.
+
+        The checksum of a record tells its number, of which the server takes the right one.
+        """
+        self.first, self.dictionary, self.frame = last + 1, dictionary, frame
+        end = last + (most if len(frame) < _SMALL else 1)
+        if dictionary is not None:
+            end = min(end, (dictionary - 1) // GROUP * GROUP + GROUP)
+        space = self.batch.space
+        self.seals = b"".join(
+            [seal(space, number, frame)[:4] for number in range(last + 1, end + 1)]
+        )
+
+    @property
+    def alone(self) -> bool:
+        """Whether it cannot go with others: shared objects are locked in one order."""
+        return bool(self.batch.shared or self.batch.names)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the record."""
+        return len(self.frame)
+
+
+def parameters_of(drafts: Sequence[Draft], *, again: bool) -> list[Any]:
+    """Commits as parameters, in the order that the function takes them.
+
+    `again` is whether they may have been made already, and the answer was lost.
+    """
+    numbers: list[int | None] = []
+    said: list[str | None] = []
+    data: list[bytes | None] = []
+    names: list[str | None] = []
+    ids: list[bytes | None] = []
+    leases: list[str | None] = []
+    tokens: list[int | None] = []
+    for draft in drafts:
+        batch, step = draft.batch, draft.batch.step
+        about = batch.metadata
+        flags = (_LOOK if draft.look else 0) | (_LACKS if batch.missing else 0)
+        numbers += (
+            batch.known_epoch, draft.first, draft.dictionary, batch.parent,
+            batch.time if step is None else step.time, write_of(batch.write_id),
+            len(batch.moves), len(batch.fences), flags,
+        )  # fmt: skip
+        if step is None:
+            said += (batch.space, None, None, None, None, None)
+        else:
+            said += (
+                batch.space, step.branch or None, step.status or None, step.agent or None,
+                step.logic_step or None, step.description or None,
+            )  # fmt: skip
+        action, key = about.get("action"), about.get("key")
+        said.append(None if action is None else str(action))
+        data += (draft.seals, draft.frame, None if step is None else step.id)
+        data.append(key if isinstance(key, bytes) else None)
+        for name, expected, target in batch.moves:
+            names.append(name)
+            ids += (expected, target)
+        for fence in batch.fences:
+            leases.append(fence.name)
+            tokens.append(fence.token)
+    first = drafts[0].batch
+    needed = sorted(first.names.union(first.shared)) if drafts[0].alone else []
+    return [
+        again,
+        bigints(numbers),
+        texts(said),
+        byteas(data),
+        texts(names),
+        byteas(ids),
+        texts(leases),
+        bigints(tokens),
+        byteas(needed),
+        byteas(sorted(first.names) if needed else []),
+    ]
+
+
+def answers_from(answers: Sequence[int], actual: Sequence[ObjectId | None] | None) -> list[Answer]:
+    """What is said of each commit."""
+    found: list[Answer] = []
+    for at in range(len(answers) // 4):
+        status, said, packed, watched = answers[4 * at : 4 * at + 4]
+        there = actual[at] if status == MOVED and actual and at < len(actual) else None
+        found.append(Answer(status, said, packed, bool(watched), there))
+    return found
+
+
+def write_of(write_id: str) -> int:
+    """The number by which a write is looked for; several may share it."""
+    return int.from_bytes(sha256(write_id.encode()).digest()[:8], "big", signed=True)
+
+
+def prefix_of(id: ObjectId) -> int:
+    """The number by which a commit is found; several may share it."""
+    return int.from_bytes(id[:8], "big", signed=True)
