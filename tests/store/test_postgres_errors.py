@@ -19,8 +19,9 @@ from ropewalk.errors import (
     RopewalkError,
     Unavailable,
 )
-from ropewalk.store import PostgresStore
-from ropewalk.testing._stores._base import SPACE, point, value
+from ropewalk.store import Move, PostgresStore
+from ropewalk.testing._stores._base import SPACE, point, read, value
+from ropewalk.tree import make_commit
 from tests.postgres import PASSWORD, Postgres, running_postgres
 from tests.servers import _free_port
 
@@ -138,7 +139,7 @@ def test_two_schemas_hold_two_stores(postgres_url: str) -> None:
         point(one, value("only here"))
 
         assert one.header.store_id != two.header.store_id
-        assert two.spaces() == [] and two.missing([value("only here").id]) != []
+        assert two.spaces() == [] and two.missing([value("only here").id], SPACE) != []
 
 
 def test_a_url_may_name_the_schema_and_the_durability(postgres_url: str) -> None:
@@ -195,7 +196,7 @@ def test_tables_with_our_names_that_are_not_ours_are_left_alone(postgres_url: st
         "CREATE TABLE public.objects (); CREATE TABLE public.spaces ();"
         "INSERT INTO public.facts VALUES (1, NULL)",
         "CREATE SEQUENCE public.facts",
-        "CREATE TYPE public.objects AS (id integer)",
+        "CREATE TYPE public.spaces AS (id integer)",
     ],
 )
 def test_whatever_has_our_names_is_left_alone(postgres_url: str, made: str) -> None:
@@ -208,7 +209,7 @@ def test_whatever_has_our_names_is_left_alone(postgres_url: str, made: str) -> N
 
 def test_a_newer_layout_is_refused(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store:
-        store._ask("UPDATE {s}.facts SET layout = 3")
+        store._ask("UPDATE {s}.facts SET layout = 4")
 
     with pytest.raises(NewerFormat, match="Install a newer Ropewalk"):
         PostgresStore(postgres_url)
@@ -216,15 +217,15 @@ def test_a_newer_layout_is_refused(postgres_url: str) -> None:
 
 def test_a_layout_from_before_the_first_release_is_refused(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store:
-        store._ask("UPDATE {s}.facts SET layout = 1")
+        store._ask("UPDATE {s}.facts SET layout = 2")
 
-    with pytest.raises(FormatError, match="Choose another schema"):
+    with pytest.raises(NotAllowed, match="choose another schema"):
         PostgresStore(postgres_url)
 
 
 def test_tables_that_vanish_are_named_with_what_to_do(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store, psycopg.connect(postgres_url) as other:
-        other.execute("DROP TABLE ropewalk.refs")
+        other.execute("DROP TABLE ropewalk.refs CASCADE")
         other.commit()
 
         with pytest.raises(FormatError, match="ropewalk init"):
@@ -234,17 +235,17 @@ def test_tables_that_vanish_are_named_with_what_to_do(postgres_url: str) -> None
 def test_functions_that_are_missing_are_made_again(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store, psycopg.connect(postgres_url) as other:
         point(store, value("before"))
-        other.execute("DROP FUNCTION ropewalk.commit_2, ropewalk.frames_1")
+        other.execute("DROP FUNCTION ropewalk.commit_3, ropewalk.view_1")
         other.commit()
     with (
         PostgresStore(postgres_url, create=False) as store,
         pytest.raises(FormatError, match="ropewalk init"),
     ):
-        store.read([value("before").id])
+        store.ref(SPACE, "branch/main")
 
     with PostgresStore(postgres_url) as store:
         point(store, value("after"), expected=value("before").id)
-        assert store.read([value("before").id, value("after").id])
+        assert read(store, [value("before").id, value("after").id])
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
@@ -253,7 +254,9 @@ def test_the_encoding_of_a_database_does_not_matter(postgres: Postgres, encoding
     postgres.run(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
 
     with PostgresStore(postgres.url(name)) as store:
-        point(store, value("x"))
+        step, made = make_commit(value("x").id, description="für 猫", agent="\0")
+        moves = [Move("branch/main", None, step.id)]
+        store.commit(SPACE, [value("x"), made], moves=moves, step=step)
         assert store.spaces() == [SPACE]
         assert store.check().ok
 
@@ -300,10 +303,8 @@ def test_a_schema_made_by_hand_serves_a_user_with_the_rights_that_it_names(
         point(store, value("x"))
         lease = store.acquire(SPACE, "grant/x", "me", 5)
         assert store.release(lease)
-        store.commit(SPACE, [value("garbage")])
-        assert store.condemn([value("garbage").id]) == [value("garbage").id]
-        store.raise_epochs()
-        assert store.delete([value("garbage").id]) == [value("garbage").id]
+        store.commit(SPACE, [value("garbage")], share=True)
+        assert store.gc(recent=0).freed == 1
         assert store.view(SPACE).sequence == 2
 
 
@@ -336,8 +337,7 @@ def test_durability_is_that_of_each_transaction_whatever_the_default(
             "RETURN NEW; END $$"
         )
         store._ask(
-            "CREATE TRIGGER saw AFTER INSERT ON {s}.operations FOR EACH ROW "
-            "EXECUTE FUNCTION {s}.saw()"
+            "CREATE TRIGGER saw AFTER INSERT ON {s}.tail FOR EACH ROW EXECUTE FUNCTION {s}.saw()"
         )
         point(store, value("x"))
 
@@ -378,17 +378,17 @@ def test_a_server_that_only_reads_is_named(
 def test_check_names_an_index_that_is_not_valid(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store:
         store._ask(
-            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{s}.objects_pkey'::regclass"
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{s}.named_by'::regclass"
         )
 
         (problem,) = store.check().problems
-        assert problem.subject == "objects_pkey" and "REINDEX" in problem.message
+        assert problem.subject == "named_by" and "REINDEX" in problem.message
 
 
 def test_check_names_an_object_whose_frame_is_none(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store:
-        point(store, value("x"))
-        store._ask("UPDATE {s}.objects SET frame = 'x'::bytea")
+        store.commit(SPACE, [value("x")], share=True)
+        store._ask("UPDATE {s}.shared SET frame = 'x'::bytea")
 
         subjects = {problem.subject for problem in store.check(read_data=True).problems}
         assert value("x").id.hex() in subjects

@@ -11,15 +11,14 @@ import psycopg
 import pytest
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready, Wait
-from psycopg_pool import ConnectionPool, PoolTimeout
-from psycopg_pool.pool import AddConnection, ShrinkPool
-from ropewalk.store._postgres_errors import TimedOut
-from ropewalk.store._postgres_pool import _Pool, _until
+from psycopg_pool import PoolTimeout
 
 from ropewalk.errors import NotAllowed, Unavailable
 from ropewalk.store import Move, PostgresStore, _haste
+from ropewalk.store.postgres.errors import TimedOut
+from ropewalk.store.postgres.pool import _until
 from ropewalk.testing import fail_every_call
-from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, point, value
+from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, point, read, value
 from tests.patience import patiently
 from tests.postgres import Postgres
 from tests.proxy import Proxy
@@ -139,19 +138,19 @@ def test_opening_a_store_on_a_server_that_hangs_ends(url: str, proxy: Proxy) -> 
         PostgresStore(url, connect_timeout=2.0)
 
 
-def test_a_server_that_comes_back_is_found_soon_however_long_it_was_away(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_server_that_comes_back_is_found_by_a_call_that_waits(
+    store: PostgresStore, proxy: Proxy
 ) -> None:
-    delays: list[float] = []
-    monkeypatch.setattr(
-        ConnectionPool, "schedule_task", lambda _, task, delay: delays.append(delay)
-    )
-    pool = _Pool(open=False)
+    point(store, value("one"))
+    proxy.refuse()
+    found: list[int] = []
+    asking = threading.Thread(target=lambda: found.append(store.view(SPACE).sequence))
+    asking.start()
+    time.sleep(3 * SHORT)  # Longer than the pool goes on by itself.
+    proxy.accept()
+    asking.join(PATIENCE)
 
-    pool.schedule_task(AddConnection(pool), 16.0)
-    pool.schedule_task(ShrinkPool(pool), 600.0)
-
-    assert delays[0] <= 1.0 and delays[1] == 600.0
+    assert found == [1]
 
 
 def test_an_answer_that_trickles_in_is_not_read_for_ever() -> None:
@@ -198,7 +197,7 @@ def test_what_is_sent_once_is_not_lost_to_a_connection_that_had_ended(
         point(store, value("x"))
         postgres.run(f"SELECT pg_terminate_backend(pid, 60000) {ours}")
 
-        assert store._delete([value("x").id], 1) == []
+        assert store.release(store.acquire(SPACE, "lease/x", "me", 5.0))
 
 
 def test_a_failed_statement_leaves_the_pool_as_it_was(
@@ -227,7 +226,7 @@ def test_a_refused_commit_leaves_no_transaction_and_no_gap(
         store.commit(SPACE, [one], needs=[value("other").id])
 
     assert idle_in_transaction(postgres, postgres_url) == 0
-    assert store.missing([one.id]) == [one.id]
+    assert store.missing([one.id], SPACE) == [one.id]
     assert point(store, one).sequence == 1
 
 
@@ -241,7 +240,7 @@ def test_whatever_piece_is_lost_the_work_is_done_once(proxy: Proxy, url: str, he
             before = None
             for step in steps:
                 point(store, step, expected=before)
-                assert store.read([step.id])[0].payload == step.payload
+                assert read(store, [step.id])[0].payload == step.payload
                 before = step.id
 
             assert proxy.lost.wait(SHORT)
@@ -307,7 +306,7 @@ def test_statements_that_a_pooler_took_away_are_not_prepared_again(postgres_url:
     with PostgresStore(postgres_url, max_connections=1) as store:
         point(store, value("one"))
         prepared = "SELECT count(*) FROM pg_prepared_statements"
-        assert store._ask(prepared) == [(1,)]
+        assert store._ask(prepared) != [(0,)]
         store._ask("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")  # Unseen by the driver.
 
         assert point(store, value("two"), expected=value("one").id).sequence == 2

@@ -11,12 +11,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from ropewalk.store._postgres_commit import Answer, write_key
 
-from ropewalk.errors import RefMoved, Unavailable
+from ropewalk.errors import Corrupt, RefMoved, Unavailable
 from ropewalk.store import Move, Operation, PostgresStore
-from ropewalk.store._decide import Batch
-from ropewalk.testing._stores._base import MAIN, PATIENCE, growing, value
+from ropewalk.store.postgres.commit import Answer, Draft
+from ropewalk.testing._stores._base import MAIN, PATIENCE, read, value
 from ropewalk.tree import Object
 from tests.postgres import Postgres
 
@@ -25,23 +24,22 @@ _numbers = itertools.count(1)
 
 
 class Slow(PostgresStore):
-    """A store in which a commit to the first space, sent alone, waits to be let go."""
+    """A store in which a commit to the first space waits to be let go."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
         self.go = threading.Event()
         self.sizes: list[int] = []
         """How many commits each shared statement had."""
+        self.failing: Callable[[], None] = lambda: None
+        super().__init__(*arguments, **settings)
 
-    def _alone(self, batch: Batch) -> Answer:
-        if batch.space == FIRST:
+    def _send(self, drafts: Sequence[Draft]) -> list[Answer]:
+        if drafts[0].batch.space == FIRST:
             assert self.go.wait(PATIENCE)
-        return super()._alone(batch)
-
-    def _together(self, parameters: Sequence[Any]) -> list[int] | None:
-        found = super()._together(parameters)
-        self.sizes.append(0 if found is None else len(found))
-        return found
+        if len(drafts) > 1:
+            self.sizes.append(len(drafts))
+            self.failing()
+        return super()._send(drafts)
 
 
 @pytest.fixture
@@ -51,7 +49,7 @@ def schema() -> str:
 
 @pytest.fixture
 def store(postgres: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
-    monkeypatch.setattr("ropewalk.store._postgres_group._PATIENCE", PATIENCE)
+    monkeypatch.setattr("ropewalk.store.postgres.group._PATIENCE", PATIENCE)
     with Slow(postgres.url(), schema=schema) as opened:
         yield opened
 
@@ -62,14 +60,12 @@ class Space:
     def __init__(self, store: PostgresStore, name: str) -> None:
         self.store, self.name = store, name
         self.begun = value(f"the beginning of {name}")
-        made = store.commit(name, [self.begun], moves=[Move(MAIN, None, self.begun.id)])
-        self.epoch = made.epoch
+        store.commit(name, [self.begun], moves=[Move(MAIN, None, self.begun.id)])
 
     def go_on(self, one: Object, **others: Any) -> Operation:
         """Commit an object, on top of the beginning unless told otherwise."""
-        expected = others.pop("expected", self.begun.id)
-        settings = {"epoch": self.epoch, **others}
-        return self.store.commit(self.name, [one], moves=[Move(MAIN, expected, one.id)], **settings)
+        name, expected = others.pop("name", MAIN), others.pop("expected", self.begun.id)
+        return self.store.commit(self.name, [one], moves=[Move(name, expected, one.id)], **others)
 
 
 @pytest.fixture
@@ -144,9 +140,21 @@ def test_those_who_wait_go_together(store: Slow, spaces: list[Space]) -> None:
     assert store.sizes == [4]
     assert [one.sequence for one in results if isinstance(one, Operation)] == [2, 2, 2, 2]
     assert heads(others) == [one.id for one in new]
-    assert store.read([one.id for one in new]) == new
-    logged = [store.operations(space.name)[-1] for space in others]
-    assert logged == results
+    for space, one in zip(others, new, strict=True):
+        assert read(store, [one.id], space.name) == [one]
+    assert [store.operations(space.name)[-1] for space in others] == results
+
+
+def test_new_spaces_are_made_together(store: Slow, spaces: list[Space]) -> None:
+    names = [f"new/{number}" for number in range(4)]
+
+    def work(name: str) -> Callable[[], object]:
+        return lambda: Space(store, name)
+
+    run_together(store, spaces[0], [work(name) for name in names])
+
+    assert store.sizes == [4]
+    assert store.spaces("new/") == names
 
 
 def test_one_that_is_refused_harms_nobody(store: Slow, spaces: list[Space]) -> None:
@@ -160,16 +168,31 @@ def test_one_that_is_refused_harms_nobody(store: Slow, spaces: list[Space]) -> N
 
     results = run_together(store, first, works)
 
-    assert store.sizes == [2]
+    assert store.sizes == [3]
     assert isinstance(results[1], RefMoved)
     assert results[1].actual == others[1].begun.id
     assert heads(others[:3]) == [value("a").id, others[1].begun.id, value("c").id]
-    assert store.missing([late.id]) == [late.id]
-    assert store.view(others[1].name).sequence == 1
+    assert store.missing([late.id], others[1].name) == [late.id]
     assert others[1].go_on(late).sequence == 2
 
 
-def test_two_commits_to_one_space_are_made_one_after_the_other(
+def test_two_branches_of_one_space_go_together(store: Slow, spaces: list[Space]) -> None:
+    first, other, *_ = spaces
+    works = [
+        lambda: other.go_on(value("a")),
+        lambda: other.go_on(value("b"), name="branch/b", expected=None),
+    ]
+
+    results = run_together(store, first, works)
+
+    assert store.sizes == [2]
+    assert sorted(one.sequence for one in results if isinstance(one, Operation)) == [2, 3]
+    with PostgresStore(store._database.pool.place.conninfo, schema=store.schema) as fresh:
+        assert fresh.check().ok
+        assert read(fresh, [value("a").id, value("b").id], other.name)
+
+
+def test_two_commits_to_one_branch_are_made_one_after_the_other(
     store: Slow, spaces: list[Space]
 ) -> None:
     first, other, *_ = spaces
@@ -180,27 +203,6 @@ def test_two_commits_to_one_space_are_made_one_after_the_other(
     made = [one for one in results if isinstance(one, Operation)]
     assert [one.sequence for one in made] == [2]
     assert len([one for one in results if isinstance(one, RefMoved)]) == 1
-
-
-def test_two_that_store_the_same_object_both_have_it(store: Slow, spaces: list[Space]) -> None:
-    first, *others = spaces
-    one = value("the same")
-    works = [lambda: others[0].go_on(one), lambda: others[1].go_on(one)]
-
-    run_together(store, first, works)
-
-    assert heads(others[:2]) == [one.id, one.id]
-
-
-def test_an_object_that_is_there_is_no_hindrance(store: Slow, spaces: list[Space]) -> None:
-    first, *others = spaces
-    known = others[2].begun
-    works = [lambda: others[0].go_on(known), lambda: others[1].go_on(value("b"))]
-
-    run_together(store, first, works)
-
-    assert store.sizes == [2]
-    assert heads(others[:2]) == [known.id, value("b").id]
 
 
 def test_a_write_that_was_made_before_is_recognised(store: Slow, spaces: list[Space]) -> None:
@@ -229,48 +231,6 @@ def test_a_write_that_was_taken_back_is_not_made_again(store: Slow, spaces: list
     assert heads(others[:2]) == [space.begun.id, value("b").id]
 
 
-def test_a_base_that_is_condemned_is_not_built_upon(store: Slow, spaces: list[Space]) -> None:
-    first, *others = spaces
-    base, new = growing(2, size=800)
-    others[0].go_on(base)
-    store.commit(others[0].name, moves=[Move(MAIN, base.id, others[0].begun.id)])
-    assert store.condemn([base.id]) == [base.id]
-    works = [lambda: others[0].go_on(new), lambda: others[1].go_on(value("b"))]
-
-    run_together(store, first, works)
-
-    assert heads(others[:2]) == [new.id, value("b").id]
-    assert [one.base for one in store.scan() if one.id == new.id] == [None]
-
-
-def test_a_commit_that_writes_a_condemned_object_revives_it(
-    store: Slow, spaces: list[Space]
-) -> None:
-    first, *others = spaces
-    one = value("dropped")
-    store.commit(others[0].name, [one])
-    store.condemn([one.id])
-    works = [lambda: others[0].go_on(one), lambda: others[1].go_on(value("b"))]
-
-    run_together(store, first, works)
-
-    assert store.missing([one.id]) == []
-    assert heads(others[:2]) == [one.id, value("b").id]
-
-
-def test_needs_are_looked_up_after_a_collection(store: Slow, spaces: list[Space]) -> None:
-    first, *others = spaces
-    epoch = store.raise_epochs()
-    works = [
-        lambda: others[0].go_on(value("a"), needs=[others[0].begun.id]),
-        lambda: others[1].go_on(value("b")),
-    ]
-
-    results = run_together(store, first, works)
-
-    assert [one.epoch for one in results if isinstance(one, Operation)] == [epoch, epoch]
-
-
 def test_a_group_with_a_space_that_is_held_up_goes_one_by_one(
     postgres: Postgres, schema: str, store: Slow, spaces: list[Space]
 ) -> None:
@@ -292,10 +252,23 @@ def test_a_group_with_a_space_that_is_held_up_goes_one_by_one(
     assert heads(others[:2]) == [value("a").id, value("b").id]
 
 
+def test_a_damaged_space_fails_alone(
+    postgres: Postgres, schema: str, store: Slow, spaces: list[Space]
+) -> None:
+    first, *others = spaces
+    postgres.run(f"UPDATE {schema}.spaces SET epoch = 7 WHERE name = 'test/0'")
+    works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
+
+    results = run_together(store, first, works)
+
+    assert isinstance(results[0], Corrupt) and "test/0" in str(results[0])
+    assert heads(others[1:2]) == [value("b").id]
+
+
 def test_who_waits_for_a_leader_that_does_not_come_back_goes_ahead(
     store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ropewalk.store._postgres_group._PATIENCE", 0.01)
+    monkeypatch.setattr("ropewalk.store.postgres.group._PATIENCE", 0.01)
     first, *others = spaces
     stuck = in_background(lambda: first.go_on(value("first")))
     until(lambda: store._group._leader is not None)
@@ -309,13 +282,12 @@ def test_who_waits_for_a_leader_that_does_not_come_back_goes_ahead(
     assert heads(spaces[:1]) == [value("first").id]
 
 
-def test_what_fails_for_a_group_is_tried_by_each_alone(
-    store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(parameters: object) -> list[int]:
-        raise Unavailable("for the test")
+def fail() -> None:
+    raise Unavailable("for the test")
 
-    monkeypatch.setattr(store._group, "_send", fail)
+
+def test_what_fails_for_a_group_is_tried_by_each_alone(store: Slow, spaces: list[Space]) -> None:
+    store.failing = fail
     first, *others = spaces
     works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
 
@@ -327,11 +299,8 @@ def test_what_fails_for_a_group_is_tried_by_each_alone(
 def test_what_takes_long_to_fail_is_told_to_all(
     store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(parameters: object) -> list[int]:
-        raise Unavailable("for the test")
-
-    monkeypatch.setattr(store._group, "_send", fail)
-    monkeypatch.setattr("ropewalk.store._postgres_group._SOON", -1.0)
+    store.failing = fail
+    monkeypatch.setattr("ropewalk.store.postgres.group._SOON", -1.0)
     first, *others = spaces
     works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
 
@@ -342,75 +311,17 @@ def test_what_takes_long_to_fail_is_told_to_all(
 
 
 def test_watchers_are_told_of_a_commit_that_went_with_others(
-    postgres: Postgres,
-    schema: str,
-    store: Slow,
-    spaces: list[Space],
-    monkeypatch: pytest.MonkeyPatch,
+    postgres: Postgres, schema: str, store: Slow, spaces: list[Space]
 ) -> None:
     first, *others = spaces
     told: list[str] = []
-    monkeypatch.setattr(store._database._notifier, "tell", told.append)
     postgres.run(f"INSERT INTO {schema}.watches VALUES (now() + interval '1 hour', 'test/1')")
     works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
+    with psycopg.connect(postgres.url(), autocommit=True) as listener:
+        listener.execute(f'LISTEN "ropewalk_{store.header.store_id.hex()}"'.encode())
 
-    run_together(store, first, works)
+        run_together(store, first, works)
 
+        told = [notice.payload for notice in listener.notifies(timeout=PATIENCE, stop_after=1)]
     assert store.sizes == [2]
     assert told == ["test/1"]
-
-
-def test_a_leader_waits_for_those_who_were_there_the_last_time(
-    store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ropewalk.store._postgres_group._LONGEST", PATIENCE)
-    _, one, other, *_ = spaces
-    group = store._group
-    group._expected, group._took = 2, 2 * PATIENCE
-
-    leader = in_background(lambda: one.go_on(value("a")))
-    until(lambda: group._gathered is not None)
-    other.go_on(value("b"))
-    leader.join(PATIENCE)
-
-    assert store.sizes == [2]
-    assert heads([one, other]) == [value("a").id, value("b").id]
-
-
-def test_who_does_not_come_again_is_waited_for_once(store: Slow, spaces: list[Space]) -> None:
-    _, one, *_ = spaces
-    store._group._expected, store._group._took = 2, 0.002
-
-    one.go_on(value("a"))
-
-    assert store.sizes == []
-    assert store._group._expected == 1
-    assert heads([one]) == [value("a").id]
-
-
-def test_writes_that_share_a_number_are_told_apart(
-    store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def same(batch: Batch, attempt: int = 0) -> bytes:
-        return write_key(batch, attempt) if attempt else bytes(8)
-
-    monkeypatch.setattr("ropewalk.store._postgres_commit.write_key", same)
-    monkeypatch.setattr("ropewalk.store._postgres_group.write_key", same)
-    first, *others = spaces
-    works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
-    run_together(store, first, works)
-    a, b = value("a 2"), value("b 2")
-
-    made = [
-        others[0].go_on(a, expected=value("a").id, write_id="w"),
-        others[1].go_on(b, expected=value("b").id, write_id="w"),
-        others[0].go_on(value("a 3"), expected=a.id, write_id="v"),
-    ]
-    again = [
-        others[0].go_on(a, expected=value("a").id, write_id="w"),
-        others[1].go_on(b, expected=value("b").id, write_id="w"),
-        others[0].go_on(value("a 3"), expected=a.id, write_id="v"),
-    ]
-
-    assert again == made
-    assert [one.sequence for one in made] == [3, 3, 4]

@@ -10,24 +10,24 @@ import pytest
 from ropewalk.store import PostgresStore, Store
 from ropewalk.testing._stores._asynchronous import AsynchronousContract
 from ropewalk.testing._stores._base import SPACE, Opener, point, value
-from ropewalk.testing._stores._collection import CollectionContract
+from ropewalk.testing._stores._care import CareContract
 from ropewalk.testing._stores._commits import CommitContract
 from ropewalk.testing._stores._concurrency import ConcurrencyContract
 from ropewalk.testing._stores._leases import LeaseContract
 from ropewalk.testing._stores._objects import ObjectContract
 from ropewalk.testing._stores._watching import WatchContract
-from ropewalk.tree import ObjectId
 from tests.postgres import Postgres
-from tests.store.test_postgres import damage
+from tests.store.postgres_contract import PostgresDamage
 
 _numbers = itertools.count(1)
 
 
 class TestBehindPgBouncer(
+    PostgresDamage,
     ObjectContract,
     CommitContract,
     LeaseContract,
-    CollectionContract,
+    CareContract,
     WatchContract,
     ConcurrencyContract,
     AsynchronousContract,
@@ -40,9 +40,6 @@ class TestBehindPgBouncer(
             return PostgresStore(postgres.url(port=pgbouncer), schema=schema, clock=clock)
 
         return open_one
-
-    def damage(self, store: Store, id: ObjectId) -> bool:
-        return damage(store, id)
 
 
 def test_nothing_is_left_in_the_sessions_that_others_get(

@@ -9,7 +9,7 @@ import pytest
 
 import ropewalk
 from ropewalk.store import PostgresStore
-from ropewalk.testing._stores._base import MAIN, SPACE
+from ropewalk.testing._stores._base import MAIN, SPACE, read
 from tests.conftest import SOAK
 from tests.postgres import Postgres, running_postgres
 from tests.store.postgres_workers import start, start_all
@@ -162,4 +162,4 @@ def check(store: PostgresStore, told: dict[int, bytes]) -> None:
         before = operation.moves[0].target
     head = store.ref(SPACE, MAIN)
     assert head is not None and head.target == before
-    store.read([target for target in targets.values() if target is not None])
+    read(store, [target for target in targets.values() if target is not None])

@@ -13,7 +13,7 @@ import pytest
 import ropewalk
 from ropewalk.errors import StoreClosed
 from ropewalk.store import Move, Operation, PostgresStore
-from ropewalk.testing._stores._base import PATIENCE, SPACE, growing, in_threads, point, value
+from ropewalk.testing._stores._base import PATIENCE, SPACE, growing, in_threads, point, read, value
 from tests.postgres import Postgres
 from tests.proxy import Proxy
 
@@ -158,8 +158,8 @@ def test_two_hundred_tasks_wait_for_the_pool_only(postgres: Postgres, schema: st
                 operation = await store.acommit(
                     space, [made], moves=[Move("branch/main", None, made.id)]
                 )
-                (read,) = await store.aread([made.id])
-                assert read.payload == made.payload
+                (found,) = read(store, [made.id], space)
+                assert found.payload == made.payload
                 return operation
 
             beating = asyncio.create_task(beat())
@@ -193,10 +193,11 @@ def test_the_same_objects_come_from_many_at_once(postgres: Postgres, schema: str
 
     in_threads(writers, work)
 
-    everything = [one for objects in versions for one in objects]
     for store in stores:
-        read = store.read([one.id for one in everything])
-        assert [one.payload for one in read] == [one.payload for one in everything]
+        for number in range(writers):
+            mine = [one for objects in versions for one in objects[number % 2 :]]
+            found = read(store, [one.id for one in mine], f"test/{number}")
+            assert [one.payload for one in found] == [one.payload for one in mine]
         store.close()
 
 

@@ -32,10 +32,10 @@ def byteas(items: Sequence[bytes | None]) -> Array:
     return _array(_BYTEA, parts)
 
 
-def texts(items: Sequence[str | None]) -> Array:
-    """An array of texts; what Postgres cannot hold in one is spelled out or left out."""
+def texts(items: Sequence[str | None], encoding: str = "utf-8") -> Array:
+    """An array of texts; what the database cannot hold in one is spelled out or left out."""
     encoded = [
-        None if item is None else item.encode("utf-8", "backslashreplace").replace(b"\0", b"")
+        None if item is None else item.encode(encoding, "backslashreplace").replace(b"\0", b"")
         for item in items
     ]
     length = _LENGTH.pack

@@ -72,10 +72,11 @@ class Draft:
         return len(self.frame)
 
 
-def parameters_of(drafts: Sequence[Draft], *, again: bool) -> list[Any]:
+def parameters_of(drafts: Sequence[Draft], *, again: bool, encoding: str) -> list[Any]:
     """Commits as parameters, in the order that the function takes them.
 
-    `again` is whether they may have been made already, and the answer was lost.
+    `again` is whether they may have been made already, and the answer was lost; `encoding` is
+    that of columns for people.
     """
     numbers: list[int | None] = []
     said: list[str | None] = []
@@ -115,7 +116,7 @@ def parameters_of(drafts: Sequence[Draft], *, again: bool) -> list[Any]:
     return [
         again,
         bigints(numbers),
-        texts(said),
+        texts(said, encoding),
         byteas(data),
         texts(names),
         byteas(ids),
@@ -129,9 +130,10 @@ def parameters_of(drafts: Sequence[Draft], *, again: bool) -> list[Any]:
 def answers_from(answers: Sequence[int], actual: Sequence[ObjectId | None] | None) -> list[Answer]:
     """What is said of each commit."""
     found: list[Answer] = []
-    for at in range(len(answers) // 4):
-        status, said, packed, watched = answers[4 * at : 4 * at + 4]
-        there = actual[at] if status == MOVED and actual and at < len(actual) else None
+    elsewhere = iter(actual or ())
+    for at in range(0, len(answers), 4):
+        status, said, packed, watched = answers[at : at + 4]
+        there = next(elsewhere) if status == MOVED else None
         found.append(Answer(status, said, packed, bool(watched), there))
     return found
 

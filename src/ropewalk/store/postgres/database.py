@@ -40,7 +40,9 @@ class Database:
         self._statements: dict[str, str] = {}
         self._begin = (self.durability == "full", str(max(int(1000 * settings.timeout), 1)))
         full = self.durability == "full"
-        self.header = open_schema(self.pool, self.schema, asked.create, full)
+        self.header, server = open_schema(self.pool, self.schema, asked.create, full)
+        # What is sent is UTF-8. Other databases than these two may have no place for all of it.
+        self.encoding = "utf-8" if server in ("UTF8", "SQL_ASCII") else "ascii"
         channel = f"ropewalk_{self.header.store_id.hex()}"
         listen = asked.listen_dsn and read_dsn(asked.listen_dsn, self.schema).conninfo
         self.listen_conninfo = listen or None

@@ -184,7 +184,7 @@ def _by_state(place: str, state: str, reason: str) -> RopewalkError | None:
                 f"{place} cannot be written: {reason}. Use the address of the primary server, and "
                 "look at default_transaction_read_only."
             )
-        case _, "42P01" | "42883" | "3F000" | "42703":
+        case _, "42P01" | "42883" | "3F000" | "42703" | "42704":
             return FormatError(
                 f"{place} lacks what belongs to a store: {reason}. Run `ropewalk init --store "
                 "URL`, or restore the schema from a copy."

@@ -22,8 +22,11 @@ from ropewalk.store.postgres.schema import LAYOUT, function_names, functions, qu
 _OLDEST = 130000
 
 
-def open_schema(pool: Pool, schema: str, create: bool, full: bool) -> Header:
-    """The header of the store in a schema, which is made if need be; raises what is wrong."""
+def open_schema(pool: Pool, schema: str, create: bool, full: bool) -> tuple[Header, str | None]:
+    """The header of the store in a schema, which is made if need be; raises what is wrong.
+
+    And the encoding of the database.
+    """
     place, seconds = pool.place.shown, pool.settings.timeout
     try:
         with pool.connect() as connection, translated(place):
@@ -32,7 +35,8 @@ def open_schema(pool: Pool, schema: str, create: bool, full: bool) -> Header:
             _expect_isolation(connection, place)
             if full:
                 _expect_durable(connection, place)
-            return _found_or_made(connection, place, schema, create)
+            header = _found_or_made(connection, place, schema, create)
+            return header, connection.info.parameter_status("server_encoding")
     except (Lost, Again) as error:
         raise unavailable(place, error.error, seconds) from error.error
 

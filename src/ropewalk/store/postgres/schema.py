@@ -354,7 +354,7 @@ BEGIN
                     WHERE space = v_space.number AND name = p_names[j];
                 IF v_target IS DISTINCT FROM p_ids[2 * j - 1] THEN
                     v_status := 3; v_said := j - v_move - 1;
-                    actual[i] := v_target;
+                    actual := array_append(actual, v_target);
                 END IF;
                 IF v_target IS NOT NULL THEN
                     IF v_moved > v_space.sequence OR v_mark <>

@@ -293,7 +293,7 @@ class PostgresStore(LogStore):
         def given() -> list[Any]:
             nonlocal sent
             again, sent = sent, True
-            return commit.parameters_of(drafts, again=again)
+            return commit.parameters_of(drafts, again=again, encoding=self._database.encoding)
 
         patience = None if len(drafts) == 1 else LOCK_MILLISECONDS
         answers, actual = self._database.call("commit_3", commit.TYPES, given, patience=patience)
