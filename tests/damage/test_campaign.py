@@ -39,7 +39,6 @@ class Weak(NamedTuple):
     """Chooses places where it is not noticed, if most are."""
 
 
-_ALL = "flips cuts deletions emptyings garbage swaps"
 _NAMES = "rows say where refs and spaces are, and nothing says that one is gone or another's"
 _PAGES = "names, and the pages of tables and indexes, have no checksum: only check notices"
 _CHECKED = "a record of the log has no checksum, and the end of a log may be gone"
@@ -50,8 +49,6 @@ WEAK: Final = (
     Weak("files", "cuts", "/log$", "a log that was cut has a torn end"),
     Weak("files", "folders", "/log$", "nothing but its folder says that there is a space"),
     Weak("bucket", "deletions", "/space/", "nothing but a space says that there is one"),
-    Weak("postgres rows", _ALL, r"^(refs|spaces)\.", _NAMES),
-    Weak("postgres rows", _ALL, r"^operations\.", _CHECKED),
 )
 
 

@@ -225,6 +225,7 @@ def test_a_layout_from_before_the_first_release_is_refused(postgres_url: str) ->
 
 def test_tables_that_vanish_are_named_with_what_to_do(postgres_url: str) -> None:
     with PostgresStore(postgres_url) as store, psycopg.connect(postgres_url) as other:
+        point(store, value("x"))
         other.execute("DROP TABLE ropewalk.refs CASCADE")
         other.commit()
 

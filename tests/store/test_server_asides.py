@@ -12,7 +12,7 @@ import pytest
 
 from ropewalk.errors import StoreClosed
 from ropewalk.store import PostgresStore, RedisStore, TextIndex, Within
-from ropewalk.store.postgres import scratch
+from ropewalk.store.postgres import scratch as small_values
 from tests.postgres import Postgres, running_postgres
 from tests.store.redis.servers import client
 
@@ -159,8 +159,8 @@ def test_a_database_that_cannot_spell_a_word_is_gone_without(postgres: Postgres)
 def test_values_do_not_fill_the_database(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scratch, "_SCRATCH_BYTES", 10_000)
-    monkeypatch.setattr(scratch, "_TIDIED_EVERY", 1)
+    monkeypatch.setattr(small_values, "_SCRATCH_BYTES", 10_000)
+    monkeypatch.setattr(small_values, "_TIDIED_EVERY", 1)
     scratch = store.scratch()
     for number in range(30):
         scratch.put(f"{number:02}", bytes(1000))
