@@ -17,6 +17,7 @@ from ropewalk.store import CachedStore, FileStore, PostgresStore, RedisStore, Sq
 from tests.damage.harm import LOG_FRAME, log_ends
 from tests.damage.sample import MOST_BYTES, fill
 from tests.store.files.contract import EagerFileStore
+from tests.store.postgres_contract import EagerStore as EagerPostgresStore
 from tests.store.redis.contract import EagerRedisStore
 from tests.store.s3_memory import MemoryBucket, MemoryS3Store
 from tests.store.sqlite.contract import EagerStore
@@ -162,9 +163,9 @@ _TABLES = {
 class PostgresRows(Medium):
     """The rows of a store in Postgres, changed by SQL."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, engine: type[PostgresStore] = PostgresStore) -> None:
         self._url = url
-        with PostgresStore(url) as store:
+        with engine(url) as store:
             fill(store)
         self._db = psycopg.connect(url, autocommit=True)
         self.pieces = {}
@@ -346,6 +347,8 @@ def media(name: str, folder: Path, url: Callable[[str], str]) -> Medium:
             return SqliteRows(folder, EagerStore)
         case "postgres rows":
             return PostgresRows(url("postgres_url"))
+        case "packed postgres rows":
+            return PostgresRows(url("postgres_url"), EagerPostgresStore)
         case "redis values":
             return RedisValues(url("redis_url"))
         case "packed redis values":
@@ -363,6 +366,7 @@ MEDIA = (
     "sqlite rows",
     "packed sqlite rows",
     "postgres rows",
+    "packed postgres rows",
     "redis values",
     "packed redis values",
 )
