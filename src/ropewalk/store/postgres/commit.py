@@ -127,14 +127,16 @@ def parameters_of(drafts: Sequence[Draft], *, again: bool, encoding: str) -> lis
     ]
 
 
-def answers_from(answers: Sequence[int], actual: Sequence[ObjectId | None] | None) -> list[Answer]:
+def answers_from(answers: str, actual: str | None) -> list[Answer]:
     """What is said of each commit."""
     found: list[Answer] = []
-    elsewhere = iter(actual or ())
-    for at in range(0, len(answers), 4):
-        status, said, packed, watched = answers[at : at + 4]
-        there = next(elsewhere) if status == MOVED else None
-        found.append(Answer(status, said, packed, bool(watched), there))
+    numbers = list(map(int, answers.split()))
+    elsewhere = iter((actual or "").split())
+    for at in range(0, len(numbers), 4):
+        status, said, packed, watched = numbers[at : at + 4]
+        there = next(elsewhere) if status == MOVED else "-"
+        actually = None if there == "-" else bytes.fromhex(there)
+        found.append(Answer(status, said, packed, bool(watched), actually))
     return found
 
 

@@ -45,6 +45,8 @@ BATCH: Final = 500
 MANY: Final = "!"
 """The lexeme of a position with more words than a row can hold: it is found by every word."""
 
+_VERIFIED: Final = 1000
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,47}", re.ASCII)
 
 _STEP: Final = """id bytea, branch text, status text, agent text, step text, description text,
@@ -193,14 +195,15 @@ _PLANNING = """
     SET plan_cache_mode = force_generic_plan SET jit = off
 """
 
-# What is read most: all of it is of one moment. A name that is in one of `spaces` and `names`
-# alone was changed by somebody. The sum of all refs is not asked for by who finds the one ref
-# that he looks for.
+# What is read most: all of it is of one moment. Several values come as one, because the driver
+# takes longer for an array than for all else. A name that is in one of `spaces` and `names`
+# alone was changed by somebody. Who does not find a ref must know that none is gone, and that
+# none has another name by now: of very many, that is left to who reads them.
 _READING = """
 CREATE OR REPLACE FUNCTION {s}.view_1(
     p_space text, p_from text, p_to text,
     OUT sound boolean, OUT epoch integer, OUT last integer, OUT packed integer,
-    OUT complete boolean, OUT names text[], OUT targets bytea[], OUT moved integer[]
+    OUT complete boolean, OUT names text, OUT targets bytea, OUT moved text
 ) LANGUAGE plpgsql STABLE {planning} AS $view$
 #variable_conflict use_column
 DECLARE
@@ -219,7 +222,8 @@ BEGIN
     IF p_from IS NULL THEN
         RETURN;
     END IF;
-    SELECT array_agg(name), array_agg(target), array_agg(sequence), coalesce(bool_and(intact), true)
+    SELECT string_agg(name, ' '), string_agg(target, ''), string_agg(sequence::text, ' '),
+            coalesce(bool_and(intact), true)
         INTO names, targets, moved, complete
         FROM (
             SELECT name, target, sequence, sequence <= v_space.sequence
@@ -227,11 +231,14 @@ BEGIN
             FROM {s}.refs WHERE space = v_space.number AND name >= p_from AND name < p_to
             ORDER BY name
         ) found;
-    IF names IS NULL OR names[1] <> p_from THEN
+    IF names IS NULL OR split_part(names, ' ', 1) <> p_from THEN
         complete := complete AND v_space.refs = (
             SELECT coalesce(mod(sum(mark), 72057594037927936), 0)
             FROM {s}.refs WHERE space = v_space.number
-        );
+        ) AND coalesce((
+            SELECT bool_and(mark = {s}.ref_mark_1(v_space.number, name, target, sequence))
+            FROM (SELECT * FROM {s}.refs WHERE space = v_space.number LIMIT {verified}) one
+        ), true);
     END IF;
 END $view$;
 CREATE OR REPLACE FUNCTION {s}.load_1(p_space text, p_first integer, p_last integer)
@@ -303,7 +310,7 @@ CREATE OR REPLACE FUNCTION {s}.commit_3(
     p_durable boolean, p_patience text, p_again boolean,
     p_numbers bigint[], p_texts text[], p_bytes bytea[], p_names text[], p_ids bytea[],
     p_leases text[], p_tokens bigint[], p_needed bytea[], p_named bytea[],
-    OUT answers bigint[], OUT actual bytea[]
+    OUT answers text, OUT actual text
 ) LANGUAGE plpgsql {planning} AS $commit$
 #variable_conflict use_column
 DECLARE
@@ -354,7 +361,7 @@ BEGIN
                     WHERE space = v_space.number AND name = p_names[j];
                 IF v_target IS DISTINCT FROM p_ids[2 * j - 1] THEN
                     v_status := 3; v_said := j - v_move - 1;
-                    actual := array_append(actual, v_target);
+                    actual := concat_ws(' ', actual, coalesce(encode(v_target, 'hex'), '-'));
                 END IF;
                 IF v_target IS NOT NULL THEN
                     IF v_moved > v_space.sequence OR v_mark <>
@@ -426,7 +433,7 @@ BEGIN
         END IF;
         v_watched := EXISTS (
             SELECT FROM {s}.watches w WHERE w.space = v_space.name AND w.until > now());
-        answers := answers || ARRAY[v_status, v_said, v_space.packed, v_watched::integer];
+        answers := concat_ws(' ', answers, v_status, v_said, v_space.packed, v_watched::integer);
         v_move := v_move + v_moves;
         v_fence := v_fence + v_fences;
     END LOOP;
@@ -738,7 +745,7 @@ def functions(schema: str) -> str:
     )  # fmt: skip
     words = {
         "s": schema, "planning": _PLANNING, "begin": _BEGIN, "remembered": REMEMBERED_WRITES,
-        "bits": BLOCK_BITS, "batch": BATCH, "many": MANY,
+        "verified": _VERIFIED, "bits": BLOCK_BITS, "batch": BATCH, "many": MANY,
     }  # fmt: skip
     return "".join(part.format(**words) for part in parts)
 

@@ -44,7 +44,7 @@ from ropewalk.store.postgres.search_index import PostgresTextIndex
 from ropewalk.store.record import GROUP, Place, Record, same_group, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.tree.nodes import links
-from ropewalk.tree.objects import Kind, Object, ObjectId
+from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 
 if TYPE_CHECKING:
     from ropewalk.store.postgres.database import Database
@@ -70,15 +70,21 @@ class Look(NamedTuple):
     last: int
     packed: int
     complete: bool | None
-    names: list[str] | None
-    targets: list[ObjectId] | None
-    moved: list[int] | None
+    names: str | None
+    targets: bytes | None
+    moved: str | None
 
     def refs(self) -> tuple[Ref, ...]:
         """The refs, by name."""
-        if not (self.names and self.targets and self.moved):
+        if self.names is None or self.targets is None or self.moved is None:
             return ()
-        return tuple(map(Ref, self.names, self.targets, self.moved))
+        targets = self.targets
+        return tuple(
+            Ref(name, targets[at * ID_SIZE : (at + 1) * ID_SIZE], int(moved))
+            for at, (name, moved) in enumerate(
+                zip(self.names.split(" "), self.moved.split(" "), strict=True)
+            )
+        )
 
 
 class PostgresStore(LogStore):
