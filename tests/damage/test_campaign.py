@@ -39,9 +39,6 @@ class Weak(NamedTuple):
     """Chooses places where it is not noticed, if most are."""
 
 
-_NAMES = "rows say where refs and spaces are, and nothing says that one is gone or another's"
-_PAGES = "names, and the pages of tables and indexes, have no checksum: only check notices"
-_CHECKED = "a record of the log has no checksum, and the end of a log may be gone"
 
 WEAK: Final = (
     Weak("sqlite, killed writer", "cuts", "-wal", "a log of SQLite that was cut has a torn end"),
