@@ -324,7 +324,9 @@ class Bucket(Medium):
             yield store
 
 
-def media(name: str, folder: Path, url: Callable[[str], str]) -> Medium:
+def media(  # noqa: C901 - one case for each
+    name: str, folder: Path, url: Callable[[str], str]
+) -> Medium:
     """A medium by its name."""
     match name:
         case "sqlite":

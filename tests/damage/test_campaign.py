@@ -39,7 +39,6 @@ class Weak(NamedTuple):
     """Chooses places where it is not noticed, if most are."""
 
 
-
 WEAK: Final = (
     Weak("sqlite, killed writer", "cuts", "-wal", "a log of SQLite that was cut has a torn end"),
     Weak("sqlite, killed writer", "commits", "-wal", "nothing says that its transaction ended"),
