@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def store_of(given: Store | KVStore | str | PathLike[str] | None) -> tuple[Store, bool]:
     """The store for what was handed over, and whether whoever asks has to close it.
 
-    For None it is a new one in memory.
+    None gives a new one in memory.
     """
     if given is None:
         from ropewalk.store._memory import MemoryStore
