@@ -62,7 +62,7 @@ from ropewalk.store.segment import Packed
 from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 _PAGE: Final = 1000
-_JUST_NOW: Final = 16
+_JUST_NOW: Final = 4
 """Among so many of the latest records is one that was sent twice because an answer was late."""
 _STAGED_AGAIN: Final = 2
 _ATTEMPTS: Final = 64

@@ -42,7 +42,7 @@ end)
 
 local refs = {}
 local function ref_mark(name, target, moved)
-    return check(space, name, target, moved)
+    return check(space .. '\0' .. name .. '\0' .. target .. '\0' .. moved)
 end
 
 times(function(at)
@@ -78,7 +78,6 @@ elseif missing == '1' then
     return {'missing', ''}
 end
 
-local some_condemned = call('HLEN', root .. ':condemned') > 0
 local absent, named, brought, unstaged = {}, {}, {}, {}
 times(function()
     named[#named + 1] = take()
@@ -106,7 +105,9 @@ if #absent > 0 then
 elseif #unstaged > 0 then
     return {'unstaged', table.concat(unstaged)}
 end
-if #named > 0 then
+local some_condemned = next(brought) or #named > 0
+if some_condemned then
+    some_condemned = call('HLEN', root .. ':condemned') > 0
     call('SCARD', names)
 end
 
@@ -119,14 +120,14 @@ if dictionary then
     end
 end
 local head = mark .. string.char(back) .. key .. string.sub(sealed, 1, 4)
-local bound = check(space, string.format('%.0f', sequence), head)
+local bound = check(space .. '\0' .. string.format('%.0f', sequence) .. '\0' .. head)
 local entry = mark .. string.char(back) .. key .. sealed .. string.sub(bound, 1, 8)
 more = more + #entry + 16 + (row.new and 400 or 0)
-if limit and brings == '1' and used() + more > limit then
-    return {'full', used(), more}
+local before = used()
+if limit and brings == '1' and before + more > limit then
+    return {'full', before, more}
 end
-used()
-local listed = (call('GET', root .. ':listed') or 0) + 0
+local listed = row.new and (call('GET', root .. ':listed') or 0) + 0
 
 -- From here on everything is written.
 if brings ~= '1' then

@@ -26,15 +26,15 @@ local function write_anyway()
     call('DEL', root .. ':nothing')
 end
 
-local function check(...)
-    return string.sub(redis.sha1hex(header .. table.concat({...}, '\0')), 1, 12)
+local function check(said)
+    return string.sub(redis.sha1hex(header .. said), 1, 12)
 end
 
 local function number(mark)
     return tonumber(mark, 16)
 end
 
-local MARKS = 2 ^ 48
+local MARKS, ROW = 2 ^ 48, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%x+)$'
 local space_key, tail = root .. ':space:' .. space, root .. ':tail:' .. space
 local segments, index = root .. ':segments:' .. space, root .. ':index:' .. space
 local writes, names = root .. ':writes:' .. space, root .. ':names:' .. space
@@ -60,12 +60,8 @@ local function read_row()
         end
         return {last = 0, packed = 0, epoch = 1, sum = 0, buckets = 0, new = true}
     end
-    local body, mark = string.match(text, '^([%d ]+) (%x+)$')
-    if not body or check(space, body) ~= mark then
-        damaged()
-    end
-    local last, packed, epoch, sum, buckets = string.match(body, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-    if not last then
+    local last, packed, epoch, sum, buckets, mark = string.match(text, ROW)
+    if not last or check(space .. '\0' .. string.sub(text, 1, -14)) ~= mark then
         damaged()
     end
     local row = {
@@ -82,7 +78,7 @@ local function write_row(row)
     local body = string.format(
         '%.0f %.0f %.0f %.0f %.0f', row.last, row.packed, row.epoch, row.sum, row.buckets
     )
-    call('HSET', space_key, '', body .. ' ' .. check(space, body))
+    call('HSET', space_key, '', body .. ' ' .. check(space .. '\0' .. body))
 end
 
 -- About how many bytes the store takes.

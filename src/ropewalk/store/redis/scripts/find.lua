@@ -4,7 +4,7 @@
 local key, bucket, name = take(), take(), take()
 local row = read_row()
 local listed = call('HGET', index, bucket) or ''
-local sound = string.sub(check(space, bucket, string.sub(listed, 9)), 1, 8)
+local sound = string.sub(check(space .. '\0' .. bucket .. '\0' .. string.sub(listed, 9)), 1, 8)
 if call('HLEN', index) ~= row.buckets or listed ~= '' and string.sub(listed, 1, 8) ~= sound then
     return false
 end

@@ -39,7 +39,7 @@ for bucket, added in pairs(buckets) do
     row.buckets = row.buckets + (old and 0 or 1)
     local listed = string.sub(old or '', 9) .. added
     changed[#changed + 1] = bucket
-    changed[#changed + 1] = string.sub(check(space, bucket, listed), 1, 8) .. listed
+    changed[#changed + 1] = string.sub(check(space .. '\0' .. bucket .. '\0' .. listed), 1, 8) .. listed
     more = more + #added + (old and 0 or 12)
 end
 used()
