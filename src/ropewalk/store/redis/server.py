@@ -12,7 +12,7 @@ import pkgutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from hashlib import sha1
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -27,10 +27,12 @@ from ropewalk.store._turns import Patience
 from ropewalk.store.redis.address import Address, gone
 from ropewalk.store.redis.durability import Asked, Settings, judge
 from ropewalk.store.redis.errors import from_redis, is_passing
+from ropewalk.store.redis.group import MOST_BYTES, Group
 from ropewalk.store.redis.layout import Layout
 
 Argument: TypeAlias = bytes | str | int
 Command: TypeAlias = tuple[Argument, ...]
+Converse: TypeAlias = Callable[[Sequence[Command]], list[Any]]
 
 _CONNECT_SECONDS: Final = 5.0
 _ASKED: Final[tuple[Command, ...]] = (
@@ -73,6 +75,7 @@ class Server:
         self._new_header = b""
         self._closing = False
         self._begin()
+        self._group = Group(self._converse, redis.ConnectionError)
         options = {
             **address.options,
             "timeout": timeout,
@@ -109,7 +112,7 @@ class Server:
         self._new_header = new_header
         try:
             with self._errors():
-                self._converse([("PING",)], check=False)
+                self._converse([("PING",)])
         finally:
             self._new_header = b""
         return decode_header(self.layout.header) if self.layout.header else None
@@ -120,25 +123,28 @@ class Server:
 
     def ask_at_once(self, commands: Sequence[Command], again: bool = True) -> list[Any]:
         """Send several commands together; each is a step of its own."""
-        return self._answers(commands, commands if again else None)
+        if again:
+            return self._answers(commands, commands, self._converse)
+        return self._answers(commands, None, partial(self._converse, check=True))
 
-    def run(
-        self,
-        name: str,
-        space: str,
-        *arguments: Argument,
-        again: bool = True,
-        instead: Sequence[Argument] | None = None,
-    ) -> Any:
-        """Run a script, which is one step for everybody.
+    def run(self, name: str, space: str, *arguments: Argument, again: bool = True) -> Any:
+        """Run a script, which is one step for everybody; again, if that does no harm."""
+        return self.ask(*self._script(name, space, arguments), again=again)
 
-        If it may have been run already, it is sent `again` with other arguments `instead`.
-        """
-        digest = script(name).digest
-        begin = ("EVALSHA", digest, 1, self.layout.root, self.layout.header, space)
-        command = (*begin, *arguments)
-        then = command if instead is None else (*begin, *instead)
-        return self._answers([command], [then] if again else None)[0]
+    def commit(
+        self, space: str, arguments: Sequence[Argument], again: Sequence[Argument]
+    ) -> list[Any]:
+        """Run the script of a commit; if it may have been run already, with those of `again`."""
+        size = sum([len(one) for one in arguments if type(one) is bytes])
+        converse = self._group.answers if size < MOST_BYTES else self._converse
+        commands = [self._script("commit", space, arguments)]
+        then = [self._script("commit", space, again)]
+        found: list[Any] = self._answers(commands, then, converse)[0]
+        return found
+
+    def _script(self, name: str, space: str, arguments: Sequence[Argument]) -> Command:
+        layout = self.layout
+        return ("EVALSHA", script(name).digest, 1, layout.root, layout.header, space, *arguments)
 
     @contextmanager
     def listening(self, channel: bytes) -> Iterator[Callable[[float], bytes | None]]:
@@ -164,20 +170,28 @@ class Server:
 
     # Inside.
 
-    def _answers(self, commands: Sequence[Command], then: Sequence[Command] | None) -> list[Any]:
+    def _answers(
+        self, commands: Sequence[Command], then: Sequence[Command] | None, converse: Converse
+    ) -> list[Any]:
         """What commands give; those of `then` are sent if a connection failed meanwhile."""
         patience: Patience | None = None
         with self._errors():
             while True:
                 try:
-                    return self._converse(commands, check=then is None)
+                    replies = converse(commands)
                 except redis.ConnectionError as error:
                     patience = patience or Patience(tries_for(self._timeout), first=0.01, last=0.5)
                     if then is None or not (is_passing(error) and patience.wait()):
                         raise
                     commands = then
+                    continue
+                for reply in replies:
+                    # Not left to the driver, which would quote the command, and what is stored.
+                    if isinstance(reply, Exception):
+                        raise reply
+                return replies
 
-    def _converse(self, commands: Sequence[Command], *, check: bool) -> list[Any]:
+    def _converse(self, commands: Sequence[Command], *, check: bool = False) -> list[Any]:
         """Send commands on a connection that nobody uses, and wait for all answers.
 
         With `check` the connection is seen to be whole first, for what cannot be sent again.
@@ -199,10 +213,6 @@ class Server:
                 self._active -= 1
                 self._idle.append(connection)
                 self._changed.notify_all() if self._closing else self._changed.notify()
-        for reply in replies:
-            # Not left to the driver, which would quote the command, and so what is stored.
-            if isinstance(reply, Exception):
-                raise reply
         return replies
 
     def _take(self) -> Any:

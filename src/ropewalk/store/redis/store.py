@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, Unpack
 
 import ormsgpack
 
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotFound, RefMoved
 from ropewalk.store._aside import Scratch
 from ropewalk.store._checks import expect, expect_seconds, expect_whole
+from ropewalk.store._contract import StoreOptions
 from ropewalk.store._decide import Batch, fenced_off
 from ropewalk.store._haste import hasty
 from ropewalk.store._records import (
@@ -86,7 +86,7 @@ class RedisStore(LogStore):
     capabilities = Capabilities(persists=True, shared=True, wakes=True)
     poll_seconds: ClassVar[float | None] = 0.5
 
-    def __init__(  # noqa: PLR0913 - each by name
+    def __init__(
         self,
         url: str,
         *,
@@ -95,21 +95,10 @@ class RedisStore(LogStore):
         durability: Literal["full", "relaxed"] | None = None,
         timeout: float = 10.0,
         connections: int = 32,
-        backend_id: str = "redis",
-        backend_aliases: Iterable[str] = (),
-        clock: Callable[[], float] = time.monotonic,
-        threads: int = 16,
-        size_limit: int | None = None,
-        default_ttl_seconds: float | None = None,
+        **options: Unpack[StoreOptions],
     ) -> None:
-        super().__init__(
-            backend_id=backend_id,
-            backend_aliases=backend_aliases,
-            clock=clock,
-            threads=threads,
-            size_limit=size_limit,
-            default_ttl_seconds=default_ttl_seconds,
-        )
+        options.setdefault("backend_id", "redis")
+        super().__init__(**options)
         expect_seconds(timeout, "timeout")
         expect(timeout > 0, "timeout is more than 0", timeout)
         expect_whole(connections, 1, "connections")
@@ -211,19 +200,11 @@ class RedisStore(LogStore):
         brought = self._objects.describe(batch.shared.values())
         there = self._objects.about(brought)
         absent = [(id, frame) for id, (frame, _) in brought.items() if id not in there]
-        if batch.fresh and absent:  # This spares the server what would be refused anyway.
-            self._expect_refs(batch)
-            if self._size_limit is not None:
-                size = sum([len(frame) for _, frame in absent])
-                expect_room(self._disk_bytes(), size, self._size_limit)
+        if self._size_limit is not None:
+            size = sum([len(frame) for _, frame in absent])
+            expect_room(self._disk_bytes(), size, self._size_limit)
         self._objects.stage(absent)
         return brought
-
-    def _expect_refs(self, batch: Append) -> None:
-        refs = {ref.name: ref.target for ref in self._view(batch.space, "").refs}
-        for name, expected, _ in batch.moves:
-            if refs.get(name) != expected:
-                raise RefMoved(name, expected, refs.get(name))
 
     def _send(
         self,
@@ -258,23 +239,20 @@ class RedisStore(LogStore):
         for id, (data, about) in brought.items():
             spelled += (id, len(data) + OVERHEAD, about)
         instead = [*spelled[:3], REMEMBERED_WRITES, *spelled[4:]]
-        return self._server.run("commit", batch.space, *spelled, instead=instead)
+        return self._server.commit(batch.space, spelled, instead)
 
     # The log.
 
     def _row(self, space: str) -> tuple[SpaceRow, int]:
         """The row of a space, and how often the server was started."""
-        ask = self._server.ask_at_once
-        key = self._layout.key
-        listed, server, text = ask(
-            [
-                # What is listed before it has a row is damaged, and an epoch may be too low.
-                ("SISMEMBER", key("spaces"), space),
-                ("GET", key("server")),
-                ("HGET", key("space", space), ""),
-            ]
-        )
-        return self._read_row(space, listed, server, text)
+        row = ("HGET", self._layout.key("space", space), "")
+        return self._read_row(space, *self._asked(space, row))
+
+    def _asked(self, space: str, command: tuple[bytes | str, ...]) -> list[Any]:
+        """Whether a space is listed, the runs of the server, and what a command gives."""
+        # In this order: what is listed before it has a row is damaged, and an epoch may be too low.
+        listed = ("SISMEMBER", self._layout.key("spaces"), space)
+        return self._server.ask_at_once([listed, ("GET", self._layout.key("server")), command])
 
     def _read_row(
         self, space: str, listed: int, server: bytes | None, text: bytes | None
@@ -350,14 +328,8 @@ class RedisStore(LogStore):
         return None
 
     def _view(self, space: str, prefix: str) -> View:
-        ask, key = self._server.ask_at_once, self._layout.key
-        listed, server, found = ask(
-            [
-                ("SISMEMBER", key("spaces"), space),
-                ("GET", key("server")),
-                ("HGETALL", key("space", space)),
-            ]
-        )
+        fields_of = ("HGETALL", self._layout.key("space", space))
+        listed, server, found = self._asked(space, fields_of)
         fields = dict(pairs(found))
         row, runs = self._read_row(space, listed, server, fields.get(b""))
         refs = self._layout.read_refs(space, row, fields)
@@ -365,14 +337,10 @@ class RedisStore(LogStore):
         return View(row.last, row.epoch + runs, named)
 
     def _spaces(self, prefix: str) -> list[str]:
-        listed = self._layout.key("listed")
-        before = None
-        while True:
-            names = self._scan_spaces()
-            after = self._server.ask("GET", listed)
-            if after == before or not names:
-                break
-            before = after  # One that came meanwhile may have been passed over.
+        listed, spaces = ("GET", self._layout.key("listed")), self._layout.key("spaces")
+        before, after, names = b"", None, list[bytes]()
+        while before != after:  # One may come in between.
+            before, names, after = self._server.ask_at_once([listed, ("SMEMBERS", spaces), listed])
         self._expect_there()
         marks = sum([self._layout.mark(name) for name in names])
         if str(marks % MARKS).encode() != (after or b"0"):
@@ -381,17 +349,6 @@ class RedisStore(LogStore):
                 "store from a copy."
             )
         return sorted([name for one in names if (name := one.decode()).startswith(prefix)])
-
-    def _scan_spaces(self) -> set[bytes]:
-        names: set[bytes] = set()
-        cursor = b"0"
-        while True:
-            cursor, found = self._server.ask(
-                "SSCAN", self._layout.key("spaces"), cursor, "COUNT", _PAGE
-            )
-            names.update(found)
-            if cursor in (b"0", 0):
-                return names
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self._listener.add(space, wake)
