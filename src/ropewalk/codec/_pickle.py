@@ -1,11 +1,13 @@
-"""Pickle for those who ask for it: bytes are authenticated before they are loaded."""
+"""Pickle for those who ask for it, and what not even that can store.
+
+The bytes of a pickle are authenticated before they are loaded.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ropewalk.codec._records import says_changed
-from ropewalk.codec._resources import INSTEAD, is_resource
 from ropewalk.errors import ChangedMeanwhile, FormatError, InvalidInput, NotAllowed, NotStorable
 
 _TAG_SIZE = 32
@@ -67,3 +69,30 @@ class PickleKey:
         import hmac
 
         return hmac.digest(self._key, _DOMAIN + data, "sha256")
+
+
+# Connections, cursors, files, locks, generators: what stands for something outside.
+
+_MODULES: Final = frozenset(
+    "_thread asyncio concurrent multiprocessing select socket ssl subprocess threading".split()
+)
+_NAMES: Final = ("client", "connection", "cursor", "engine", "pool", "session")
+_METHODS: Final = ("fileno", "fetchall", "acquire", "__next__", "__anext__", "send")
+
+INSTEAD: Final = (
+    "a live resource, not data; use it within one step and store what it gives, such as "
+    "cursor.fetchall() or list(generator), or keep it in a Live state"
+)
+"""What whoever tries is told."""
+
+
+def is_resource(value: Any) -> bool:
+    """Whether an object, which cannot be stored, is one that is used and not kept."""
+    cls = type(value)
+    if isinstance(value, type):
+        return False
+    if cls.__module__.partition(".")[0] in _MODULES:
+        return True
+    if cls.__name__.lower().endswith(_NAMES) and hasattr(cls, "close"):
+        return True
+    return any(hasattr(cls, method) for method in _METHODS)

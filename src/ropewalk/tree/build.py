@@ -96,13 +96,7 @@ class Builder:
             if len(inline) <= INLINE_MAX:
                 return Built(inline)
         empty = View(ITEMS, 0, [], self.read)
-        return self._tree(title, empty, [Span(0, 0, [Entry(b"", part) for part in parts])], base)
-
-    def edit_sequence(
-        self, title: Title, view: View, spans: Sequence[Span], base: ObjectId | None
-    ) -> Built:
-        """A sequence that is a tree, with spans replaced."""
-        return self._tree(title, view, spans, base)
+        return self.edit(title, empty, [Span(0, 0, [Entry(b"", part) for part in parts])], base)
 
     def mapping(
         self,
@@ -118,18 +112,7 @@ class Builder:
             return Built(inline)
         pairs = sorted(map(Entry, keys, parts))
         empty = View(PAIRS, 0, [], self.read)
-        return self._tree(title, empty, [Span(0, 0, pairs)], base, order)
-
-    def edit_mapping(
-        self,
-        title: Title,
-        view: View,
-        spans: Sequence[Span],
-        order: bytes | None,
-        base: ObjectId | None,
-    ) -> Built:
-        """A mapping that is a tree, with spans replaced."""
-        return self._tree(title, view, spans, base, order)
+        return self.edit(title, empty, [Span(0, 0, pairs)], base, order)
 
     def _inline_mapping(self, title: Title, keys: list[bytes], parts: list[bytes]) -> bytes | None:
         if title.code == Code.MAP or sum(map(len, keys)) + sum(map(len, parts)) > INLINE_MAX:
@@ -137,7 +120,7 @@ class Builder:
         inline = close_mapping(title.code, title.head, keys, parts, all(map(is_text_key, keys)))
         return inline if len(inline) <= INLINE_MAX else None
 
-    def _tree(
+    def edit(
         self,
         title: Title,
         view: View,
@@ -145,6 +128,7 @@ class Builder:
         base: ObjectId | None,
         order: bytes | None = None,
     ) -> Built:
+        """A container that is a tree, with spans replaced; `order` is that of a mapping's keys."""
         if view.layout is PAIRS:
             _check_keys(spans)
         rebuilt = rebuild(view, spans)
@@ -199,19 +183,13 @@ class Builder:
         for made in objects:
             self.add(made)
         empty = View(CHUNKS, 0, [], self.read)
-        return self._tree(title, empty, [Span(0, 0, entries)], base), entries
+        return self.edit(title, empty, [Span(0, 0, entries)], base), entries
 
     def one_chunk(self, title: Title, data: bytes, base: ObjectId | None) -> Built:
         """Bytes that fit into their root."""
         root = Root(title.code, title.head, 0, [], None, data)
         id = self.add(make_object(Kind.ROOT, root.encode(), base))
         return Built(link(id), id)
-
-    def edit_chunks(
-        self, title: Title, view: View, spans: Sequence[Span], base: ObjectId | None
-    ) -> Built:
-        """Bytes in several chunks, with spans of chunks replaced."""
-        return self._tree(title, view, spans, base)
 
 
 def _few_entries(view: View) -> list[Entry] | None:

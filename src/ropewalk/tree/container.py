@@ -195,6 +195,10 @@ class Container(NamedTuple):
         place = self.view.node_at(0, at)
         return at, place.entries[at - place.start]
 
+    def edited(self, builder: Builder, spans: list[Span], order: bytes | None = None) -> bytes:
+        """The part of it with spans replaced, and a mapping's keys in a new order."""
+        return builder.edit(self.title, self.view, spans, self.id, order).part
+
     def _find_member(self, encoded: bytes, members: Sorted) -> tuple[int, Entry | None]:
         at = members.position(encoded)
         if at == self.view.total or members.at(at) != encoded:
@@ -344,18 +348,6 @@ def nowhere(path: Path, depth: int) -> PathNotFound:
     """The error for a path whose step at `depth` leads nowhere."""
     whole, reached = format_path(path), format_path(path[:depth])
     return PathNotFound(f"{whole} does not exist: {reached} has no {path[depth]!r}")
-
-
-def edit_sequence(builder: Builder, opened: Container, spans: list[Span]) -> bytes:
-    """The part of a sequence with spans replaced."""
-    return builder.edit_sequence(opened.title, opened.view, spans, opened.id).part
-
-
-def edit_mapping(
-    builder: Builder, opened: Container, spans: list[Span], order: bytes | None
-) -> bytes:
-    """The part of a mapping with spans replaced and a new order."""
-    return builder.edit_mapping(opened.title, opened.view, spans, order, opened.id).part
 
 
 class Share(NamedTuple):

@@ -19,8 +19,6 @@ from ropewalk.tree.container import (
     Sorted,
     as_key,
     checked,
-    edit_mapping,
-    edit_sequence,
     find_part,
     is_marked,
     marks_of,
@@ -141,7 +139,7 @@ def _edited_list(
         spans = [Span(at, at + 1, []) for at, key in enumerate(keys) if key in gone]
     if added:
         spans.append(Span(total, total, [Entry(b"", key) for key in added]))
-    return edit_sequence(builder, listed, spans)
+    return listed.edited(builder, spans)
 
 
 def merged_order(
@@ -294,7 +292,7 @@ class _Edit:
             place = format_path(self._path[: depth + 1])
             raise InvalidInput(f"{place} is a member of a set, which can only be removed")
         entries = [] if new is None else [Entry(b"", new)]
-        return edit_sequence(self._builder, opened, [Span(at, at + 1, entries)])
+        return opened.edited(self._builder, [Span(at, at + 1, entries)])
 
     def _replace_value(
         self, opened: Container, depth: int, at: int, entry: Entry | None, new: bytes | None
@@ -310,7 +308,7 @@ class _Edit:
             self._builder, opened, [key] if new is None else [], [key] if entry is None else []
         )
         span = Span(at, at if entry is None else at + 1, [] if new is None else [Entry(key, new)])
-        return edit_mapping(self._builder, opened, [span], order)
+        return opened.edited(self._builder, [span], order)
 
     def _new_key(self, opened: Container) -> bytes:
         """The encoding of the last step as a key that the mapping does not have."""
@@ -355,7 +353,7 @@ class _Edit:
             raise InvalidInput(f"the deque is full: its maxlen is {total}")
         at = index + total if index < 0 else index
         entry = Entry(b"", self.embed(value, None))
-        return edit_sequence(self._builder, opened, [Span(at, at, [entry])])
+        return opened.edited(self._builder, [Span(at, at, [entry])])
 
 
 def embed_at(embedder: Embedder, codec: Codec, path: Path, value: Any, old: bytes | None) -> bytes:

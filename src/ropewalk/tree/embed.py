@@ -391,7 +391,7 @@ class Embedder:
                 spans, pieces = self._changed_between(mirror, starts, items)
         if not spans:
             return link(mirror.id)
-        built = self.builder.edit_sequence(mirror.title, mirror.view, spans, mirror.id)
+        built = self.builder.edit(mirror.title, mirror.view, spans, mirror.id)
         if built.id is not None:
             self._remember_sequence(mirror.title, built, pieces)
         return built.part
@@ -536,7 +536,7 @@ class Embedder:
             start += run.length
         if not spans and order == mirror.order:
             return link(mirror.id)
-        built = self.builder.edit_mapping(mirror.title, mirror.view, spans, order, mirror.id)
+        built = self.builder.edit(mirror.title, mirror.view, spans, mirror.id, order)
         if built.id is not None and (added or gone or order != mirror.order):
             keys = [pack(key) for key in mapping]
             self._remember_mapping(mirror.title, built, runs, mapping, keys, order)
@@ -587,7 +587,7 @@ class Embedder:
                 self.builder.add(made)
             chunks = mirror.chunks[:kept] + fresh
             span = Span(at, mirror.view.total, fresh)
-            built = self.builder.edit_chunks(mirror.title, mirror.view, [span], mirror.id)
+            built = self.builder.edit(mirror.title, mirror.view, [span], mirror.id)
         return self._remember_bytes(mirror.title, built, chunks, data, source)
 
 

@@ -42,7 +42,7 @@ class Map(Mapping[Any, Any]):
         """The objects of a map without keys."""
         builder = Builder(_nothing)
         view = View(PAIRS, 0, [], builder.read)
-        part = builder.edit_mapping(_TITLE, view, [Span(0, 0, [])], None, None).part
+        part = builder.edit(_TITLE, view, [Span(0, 0, [])], None).part
         return finish(builder, part, None)
 
     @writing
@@ -65,7 +65,7 @@ class Map(Mapping[Any, Any]):
             return Edited(self.root, [], [self.root])
         view = self._container.view
         ordered = in_turn(list(spans.values()))
-        part = builder.edit_mapping(_TITLE, view, ordered, None, self.root).part
+        part = builder.edit(_TITLE, view, ordered, self.root).part
         return finish(builder, part, self.root)
 
     def _removal(self, key: Any) -> tuple[bytes, Span]:

@@ -221,7 +221,7 @@ class MapWriter:
         if not spans and (before.id is not None or keys):
             return None
         title, view = _TITLE, before.view
-        built = work.builder.edit_mapping(title, view, in_turn(spans), None, before.id)
+        built = work.builder.edit(title, view, in_turn(spans), before.id)
         assert built.view is not None
         built.view.inherit(view)
         work.opened[keys] = Container(title, built.view, None, built.id)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ropewalk.codec import Codec, Field, Path, format_path
+from ropewalk.codec._codec import Walk
 from ropewalk.codec._codes import Code
 from ropewalk.codec._opened import Form, Opened
-from ropewalk.codec._walk import Walk
 from ropewalk.errors import ChangedMeanwhile, NotStorable
 from ropewalk.tree.nodes import INLINE_MAX, KEY_MAX, KEYED
 

@@ -13,8 +13,6 @@ from ropewalk.tree.changes import differing, hunks
 from ropewalk.tree.container import (
     Container,
     Sorted,
-    edit_mapping,
-    edit_sequence,
     kind_of,
     marks_of,
     open_part,
@@ -229,7 +227,7 @@ class _Merge:
         self._refuse_twins(path, ours, gone, {key: new.get(key) for key in added})
         order = merged_order(self.builder, (base, ours, theirs), gone, added)
         ours = self._marked(base, ours, theirs, gone, added)
-        return edit_mapping(self.builder, ours, in_turn(spans), order)
+        return ours.edited(self.builder, in_turn(spans), order)
 
     def _refuse_twins(
         self, path: Path, ours: Container, gone: set[bytes], added: dict[bytes, bytes | None]
@@ -275,7 +273,7 @@ class _Merge:
             elif member in gone and there:
                 spans.append(Span(at, at + 1, []))
         self._refuse_twins(path, ours, set(gone), dict(added))
-        return edit_sequence(self.builder, ours, in_turn(spans))
+        return ours.edited(self.builder, in_turn(spans))
 
     def _members(self, entries: list[Entry]) -> dict[bytes, bytes]:
         """The parts of members by their encodings."""
@@ -298,7 +296,7 @@ class _Merge:
         grown = sum([len(span.entries) - (span.stop - span.start) for span in spans])
         if ours.maxlen is not None and ours.view.total + grown > ours.maxlen:
             raise Overlap  # Together both sides exceed the maxlen of a deque.
-        return edit_sequence(self.builder, ours, spans)
+        return ours.edited(self.builder, spans)
 
 
 def _is_one_item(ours: Hunk, theirs: Hunk) -> bool:
