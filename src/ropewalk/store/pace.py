@@ -10,14 +10,14 @@ import threading
 import time
 from typing import Final
 
-_PORTION: Final = 0.0001
-_PAUSE: Final = 0.0003
+_PORTION: Final = 0.0004
+_PAUSE: Final = 0.001
 
 _threads: Final = threading.local()
 
 
 class Pace:
-    """How fast a thread works: slowly, unless it is `hurried`."""
+    """How fast a thread works: with rests, unless it is `hurried`."""
 
     def __init__(self) -> None:
         self.hurried = False

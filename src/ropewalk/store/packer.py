@@ -76,6 +76,7 @@ class Packer:
                     return
                 space = next(iter(self._waiting))
                 del self._waiting[space]
+                self._pace.hurried = bool(self._waiting)
             try:
                 pack(self._store, space)
             except RopewalkError as error:
