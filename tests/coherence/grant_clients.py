@@ -7,7 +7,8 @@ from typing import Any
 from ropewalk.codec import Codec
 from ropewalk.coherence.grants import Grant, Grants, Hooks
 from ropewalk.coherence.leases import CrashRecoveryConfig, Reclaim
-from ropewalk.coherence.store_authority import StoredAuthority
+from ropewalk.coherence.store_authority import StoreAuthority
+from ropewalk.coherence.timers import Time
 from ropewalk.errors import LeaseHeld, LeaseLost
 from ropewalk.store import Fence, Store, ref_name, space_name
 from ropewalk.testing._stores._base import Clock
@@ -25,7 +26,7 @@ class Client:
         clock: Clock,
         instance: str = "here",
         *,
-        beats: bool = False,
+        background: bool = False,
         **config: Any,
     ) -> None:
         self.store, self.clock = store, clock
@@ -33,16 +34,16 @@ class Client:
         self.reclaimed: list[Reclaim] = []
         config = {"heartbeat_timeout_ticks": int(TIMEOUT), "max_hold_ticks": 100, **config}
         self.grants = Grants(
-            StoredAuthority(store, "shared", Codec()),
+            StoreAuthority(store, "shared", Codec()),
             CrashRecoveryConfig(**config),
             instance_id=instance,
-            clock=clock,
+            time=Time(clock),
             hooks=Hooks(
                 write=self.write,
                 lost=self._note_lost,
                 reclaimed=self.reclaimed.append,
             ),
-            beats=beats,
+            background=background,
         )
 
     def _note_lost(self, grant: Grant, trigger: str) -> None:

@@ -153,7 +153,7 @@ def test_a_thousand_clients_of_one_store_hear_of_a_write() -> None:
 def test_a_client_that_reads_ever_more_artifacts_is_told_of_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ropewalk.coherence.invalidation._MOST_TOPICS", 10)
+    monkeypatch.setattr("ropewalk.coherence.invalidation.MOST_TOPICS", 10)
     memory, bus, ends = MemoryStore(), InProcessBus(), Ends()
     core = CoherenceCore(memory, strategy="lease", bus=bus, state_log=ends)
     other = CoherenceCore(memory.another(), strategy="lease", bus=bus)

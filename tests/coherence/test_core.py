@@ -172,10 +172,11 @@ def test_numbers_that_make_no_sense_are_refused(core: CoherenceCore) -> None:
 
 def test_a_client_that_was_dropped_follows_the_log_no_more() -> None:
     core = CoherenceCore(MemoryStore(), strategy="broadcast", tick_seconds=0.1, bus=False)
-    follower = core._reading.follower
-    assert follower is not None and follower._thread is not None
-    del core
+    follower = core._client.follower
+    assert follower is not None and follower.timer._thread is not None
+    thread = follower.timer._thread
+    del core, follower
     gc.collect()
-    follower._thread.join(30)
+    thread.join(30)
 
-    assert not follower._thread.is_alive()
+    assert not thread.is_alive()

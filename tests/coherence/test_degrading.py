@@ -79,7 +79,7 @@ def test_the_engine_is_not_asked_by_who_reads_while_it_is_away(world: World) -> 
     world.core.write("writer", "plan", 1)
     world.store.away = True
     world.core.read("writer", "plan")
-    world.core._degrading._beat.close()  # type: ignore[union-attr]
+    world.core._degrading._timer.close()  # type: ignore[union-attr]
     asked = world.store.asked
 
     for _ in range(100):

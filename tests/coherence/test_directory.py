@@ -27,28 +27,28 @@ def is_current(directory: Directory, agent: str) -> bool:
 
 
 def test_what_was_heard_before_a_copy_came_makes_it_old(directory: Directory) -> None:
-    doubt = directory.doubts
-    directory.heard("plan", 6, 5)
-    directory.fetched("ann", "plan", version(5), 0.0, doubt)
+    gaps = directory.gaps
+    directory.invalidated("plan", 6, 5)
+    directory.fetched("ann", "plan", version(5), 0.0, gaps)
 
     assert not is_current(directory, "ann")
 
 
 def test_what_was_heard_is_remembered_when_the_last_holder_forgets(directory: Directory) -> None:
-    directory.fetched("bob", "plan", version(5), 0.0, directory.doubts)
-    doubt = directory.doubts
-    directory.heard("plan", 6, 5)
+    directory.fetched("bob", "plan", version(5), 0.0, directory.gaps)
+    gaps = directory.gaps
+    directory.invalidated("plan", 6, 5)
     directory.forgotten("bob", "plan", "recover")
-    directory.fetched("ann", "plan", version(5), 0.0, doubt)
+    directory.fetched("ann", "plan", version(5), 0.0, gaps)
 
     assert not is_current(directory, "ann")
 
 
 def test_a_copy_that_was_asked_for_before_a_deletion_is_doubted(directory: Directory) -> None:
-    doubt = directory.doubts
-    directory.heard("plan", 6, 5)
+    gaps = directory.gaps
+    directory.invalidated("plan", 6, 5)
     directory.deleted("plan", 6)
-    directory.fetched("ann", "plan", version(5), 0.0, doubt)
+    directory.fetched("ann", "plan", version(5), 0.0, gaps)
 
     assert not is_current(directory, "ann")
     assert directory.newest("plan") == 5
@@ -57,7 +57,7 @@ def test_a_copy_that_was_asked_for_before_a_deletion_is_doubted(directory: Direc
 def test_a_deletion_that_is_told_late_hides_nothing_that_came_after_it(
     directory: Directory,
 ) -> None:
-    directory.committed("ann", "plan", version(8), 0.0, directory.doubts)
+    directory.committed("ann", "plan", version(8), 0.0, directory.gaps)
     directory.forgotten("ann", "plan", "delete")
     directory.deleted("plan", 6)
 
@@ -65,8 +65,8 @@ def test_a_deletion_that_is_told_late_hides_nothing_that_came_after_it(
 
 
 def test_what_one_agent_read_makes_older_copies_of_others_old(directory: Directory) -> None:
-    directory.fetched("ann", "plan", version(5), 0.0, directory.doubts)
-    directory.fetched("bob", "plan", version(6), 0.0, directory.doubts)
+    directory.fetched("ann", "plan", version(5), 0.0, directory.gaps)
+    directory.fetched("bob", "plan", version(6), 0.0, directory.gaps)
 
     assert is_current(directory, "bob")
     assert not is_current(directory, "ann")

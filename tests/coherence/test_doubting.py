@@ -19,10 +19,10 @@ from ropewalk.codec import Codec
 from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig
 from ropewalk.coherence.bus import Invalidation
 from ropewalk.coherence.directory import Directory
-from ropewalk.coherence.invalidation import Follower
+from ropewalk.coherence.invalidation import LogFollower
 from ropewalk.coherence.protocol import Entry, Version
-from ropewalk.coherence.store_authority import StoredAuthority
-from ropewalk.coherence.timers import steady
+from ropewalk.coherence.store_authority import StoreAuthority
+from ropewalk.coherence.timers import steady_clock
 from ropewalk.errors import ArtifactHeld, Rewound
 from ropewalk.store import MemoryStore
 from ropewalk.testing._stores._base import PATIENCE, Clock
@@ -50,9 +50,9 @@ def version(number: int) -> Version:
 def test_a_gap_in_the_numbers_of_one_artifact_makes_all_copies_doubtful() -> None:
     directory = Directory()
     for artifact in ("plan", "notes"):
-        directory.fetched("ann", artifact, version(1), 0.0, directory.doubts)
-    in_turn = directory.heard("plan", 2, 1).gap
-    after_a_lost_one = directory.heard("plan", 5, 4).gap
+        directory.fetched("ann", artifact, version(1), 0.0, directory.gaps)
+    in_turn = directory.invalidated("plan", 2, 1).gap
+    after_a_lost_one = directory.invalidated("plan", 5, 4).gap
     notes = directory.entry("ann", "notes")
 
     assert (in_turn, after_a_lost_one) == (False, True)
@@ -211,21 +211,20 @@ def test_an_older_answer_renews_nothing() -> None:
 def test_time_goes_on_while_the_machine_sleeps(open_client: OpenClient) -> None:
     core = open_client()
 
-    assert core._client.clock is core._grants.clock is steady
-    assert 0 < steady() <= steady()
+    assert core._client.clock is core._grants.clock is steady_clock
+    assert 0 < steady_clock() <= steady_clock()
 
 
 # The log that `broadcast` follows.
 
 
-def by_hand(core: CoherenceCore) -> Follower:
+def by_hand(core: CoherenceCore) -> LogFollower:
     """The follower of a core, which looks only when it is told to."""
-    follower = core._reading.follower
+    follower = core._client.follower
     assert follower is not None
     follower.close()
-    follower._closed = False
-    follower._thread = None
-    follower.begin = lambda: None  # type: ignore[method-assign]
+    follower.timer.closed = False
+    follower.start = lambda: None  # type: ignore[method-assign]
     return follower
 
 
@@ -235,7 +234,7 @@ def test_what_is_followed_counts_from_before_the_look(open_client: OpenClient) -
         MemoryStore(), strategy="broadcast", tick_seconds=1000.0, bus=False, clock=clock
     )
     follower, authority = by_hand(core), core._authority
-    assert isinstance(authority, StoredAuthority)
+    assert isinstance(authority, StoreAuthority)
     real = authority.changes
 
     def slow(*given: Any) -> Any:
@@ -245,7 +244,7 @@ def test_what_is_followed_counts_from_before_the_look(open_client: OpenClient) -
 
     authority.changes = slow  # type: ignore[assignment]
     before = clock.now
-    follower._look()
+    follower.read_on()
 
     assert follower.followed == before
 
@@ -258,7 +257,7 @@ def test_broadcast_serves_for_a_tick_after_its_look_and_then_asks(open_client: O
         store.another(), strategy="broadcast", tick_seconds=10.0, bus=False, clock=clock
     )
     follower = by_hand(reader)
-    follower._look()
+    follower.read_on()
     seen = [reader.read("reader", "plan").value]
     writer.write("writer", "plan", 2)
     clock.advance(9.0)
@@ -266,7 +265,7 @@ def test_broadcast_serves_for_a_tick_after_its_look_and_then_asks(open_client: O
     clock.advance(1.0)
     seen.append(reader.read("reader", "plan").value)
     writer.write("writer", "plan", 3)
-    follower._look()
+    follower.read_on()
     seen.append(reader.read("reader", "plan").value)
 
     assert seen == [1, 1, 2, 3]
@@ -281,7 +280,7 @@ def test_a_holder_that_stood_still_asks_although_the_log_was_followed_since(
     options = {"bus": False, "clock": clock, "tick_seconds": 10.0, "crash_recovery": config}
     here = open_client(store, strategy="broadcast", **options)
     there = open_client(store.another(clock=clock), **options)
-    here._grants._beats = there._grants._beats = False
+    here._grants._background = there._grants._background = False
     follower = by_hand(here)
     here.write("holder", "plan", 1)
     here.hold("holder", "plan")
@@ -289,7 +288,7 @@ def test_a_holder_that_stood_still_asks_although_the_log_was_followed_since(
         there.write("other", "plan", 2)
     assert caught.value.retry_after is not None
     clock.advance(caught.value.retry_after + 0.01)
-    follower._look()  # Nobody has taken over yet.
+    follower.read_on()  # Nobody has taken over yet.
     there.write("other", "plan", 2)
     if knows:
         here.heartbeat("holder")
@@ -309,14 +308,14 @@ def test_a_log_that_went_back_in_time_is_followed_anew(open_client: OpenClient) 
         old.another(), strategy="broadcast", tick_seconds=10.0, bus=False, clock=clock
     )
     follower, authority = by_hand(reader), reader._authority
-    assert isinstance(authority, StoredAuthority)
-    follower._look()
+    assert isinstance(authority, StoreAuthority)
+    follower.read_on()
     before = reader.read("reader", "plan").value
     authority.__init__(new.another(), reader.name, Codec())  # type: ignore[misc]
     with pytest.raises(Rewound):
-        follower._look()
+        follower.read_on()
     meanwhile = reader.read("reader", "plan").value
-    follower._look()
+    follower.read_on()
 
     assert (before, meanwhile, reader.read("reader", "plan").value) == (3, 9, 9)
     assert follower.known["plan"].number == 4
@@ -351,7 +350,7 @@ def test_readers_of_a_server_that_lost_its_last_moments_read_what_it_has() -> No
 
 def follow_on(core: CoherenceCore) -> None:
     """Wait until the log was followed up to a moment that is now."""
-    follower, now = core._reading.follower, steady()
+    follower, now = core._client.follower, steady_clock()
     assert follower is not None
     until = time.monotonic() + PATIENCE
     while follower.followed < now:

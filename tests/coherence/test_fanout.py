@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ropewalk.coherence import (
+    CoherenceCore,
     InProcessBus,
     Invalidation,
     Subscription,
     space_topic,
     topic_of,
 )
-from ropewalk.coherence.invalidation import Fanout
-from ropewalk.store import space_name
+from ropewalk.coherence.invalidation import Publisher
+from ropewalk.store import MemoryStore, space_name
 
 SPACE = space_name("coherence", "fanout")
 PATIENCE = 30.0
@@ -61,8 +62,8 @@ def bus() -> RecordingBus:
 
 
 @pytest.fixture
-def fanout(bus: RecordingBus) -> Iterator[Fanout]:
-    fanout = Fanout(bus, SPACE)
+def fanout(bus: RecordingBus) -> Iterator[Publisher]:
+    fanout = Publisher(bus, SPACE)
     yield fanout
     bus.goes_on.set()
     fanout.close()
@@ -72,10 +73,10 @@ def version(number: int, artifact: str = "plan", content: bytes | None = None) -
     return Invalidation(artifact, number, number - 1, number, "alice", "instance", content)
 
 
-def hold_up(bus: RecordingBus, fanout: Fanout) -> None:
+def hold_up(bus: RecordingBus, fanout: Publisher) -> None:
     """Have the fan-out in the middle of publishing something."""
     bus.goes_on.clear()
-    fanout.tell(version(1, "held up"))
+    fanout.publish(version(1, "held up"))
     assert bus.entered.wait(PATIENCE)
 
 
@@ -84,28 +85,28 @@ def threads() -> set[threading.Thread]:
 
 
 def test_what_is_told_is_published_on_the_artifacts_topic(
-    bus: RecordingBus, fanout: Fanout
+    bus: RecordingBus, fanout: Publisher
 ) -> None:
-    fanout.tell(version(1))
+    fanout.publish(version(1))
 
     assert fanout.flush(PATIENCE)
     assert bus.published == [(topic_of(SPACE, "plan"), version(1))]
 
 
 def test_everybody_is_told_on_the_topic_of_the_space_too(bus: RecordingBus) -> None:
-    fanout = Fanout(bus, SPACE, everybody=True)
-    fanout.tell(version(1))
+    fanout = Publisher(bus, SPACE, everybody=True)
+    fanout.publish(version(1))
     fanout.close()
 
     assert [topic for topic, _ in bus.published] == [topic_of(SPACE, "plan"), space_topic(SPACE)]
 
 
-def test_telling_does_not_wait_for_the_bus(bus: RecordingBus, fanout: Fanout) -> None:
+def test_telling_does_not_wait_for_the_bus(bus: RecordingBus, fanout: Publisher) -> None:
     hold_up(bus, fanout)
 
     def tell() -> None:
         for number in range(1, 5000):
-            fanout.tell(version(number))
+            fanout.publish(version(number))
 
     telling = threading.Thread(target=tell, daemon=True)
     telling.start()
@@ -115,11 +116,11 @@ def test_telling_does_not_wait_for_the_bus(bus: RecordingBus, fanout: Fanout) ->
     assert bus.published == []
 
 
-def test_versions_that_wait_become_one_message(bus: RecordingBus, fanout: Fanout) -> None:
+def test_versions_that_wait_become_one_message(bus: RecordingBus, fanout: Publisher) -> None:
     hold_up(bus, fanout)
     for number in range(3, 9):
-        fanout.tell(version(number))
-        fanout.tell(version(number, "notes"))
+        fanout.publish(version(number))
+        fanout.publish(version(number, "notes"))
     bus.goes_on.set()
 
     assert fanout.flush(PATIENCE)
@@ -132,10 +133,10 @@ def test_versions_that_wait_become_one_message(bus: RecordingBus, fanout: Fanout
 def test_a_stuck_bus_costs_bounded_memory_and_the_newest_artifacts_are_kept(
     bus: RecordingBus,
 ) -> None:
-    fanout = Fanout(bus, SPACE, limit=10)
+    fanout = Publisher(bus, SPACE, limit=10)
     hold_up(bus, fanout)
     for number in range(1000):
-        fanout.tell(version(1, f"artifact {number}"))
+        fanout.publish(version(1, f"artifact {number}"))
     bus.goes_on.set()
 
     assert fanout.flush(PATIENCE)
@@ -146,15 +147,15 @@ def test_a_stuck_bus_costs_bounded_memory_and_the_newest_artifacts_are_kept(
 
 
 def test_what_the_bus_raises_is_counted_logged_once_and_not_raised(
-    bus: RecordingBus, fanout: Fanout, caplog: pytest.LogCaptureFixture
+    bus: RecordingBus, fanout: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus.error = RuntimeError("on purpose")
     with caplog.at_level(logging.WARNING, "ropewalk.coherence"):
         for number in range(1, 4):
-            fanout.tell(version(number))
+            fanout.publish(version(number))
             assert fanout.flush(PATIENCE)
     bus.error = None
-    fanout.tell(version(4))
+    fanout.publish(version(4))
 
     assert fanout.flush(PATIENCE)
     assert [message.version for _, message in bus.published] == [4]
@@ -164,70 +165,59 @@ def test_what_the_bus_raises_is_counted_logged_once_and_not_raised(
 
 def test_content_that_the_bus_cannot_carry_is_left_out() -> None:
     bus = SmallBus()
-    fanout = Fanout(bus, SPACE)
-    fanout.tell(version(1, "small", b"x"))
-    fanout.tell(version(1, "large", bytes(1000)))
+    fanout = Publisher(bus, SPACE)
+    fanout.publish(version(1, "small", b"x"))
+    fanout.publish(version(1, "large", bytes(1000)))
     fanout.close()
 
     assert [message.content for _, message in bus.published] == [b"x", None]
 
 
-def test_nobody_listens_and_nothing_is_done() -> None:
-    bus = InProcessBus()
-    before = threads()
-    fanout = Fanout(bus, SPACE)
-    fanout.tell(version(1))
-
-    assert threads() <= before
-    bus.close()
-
-
 def test_only_the_writer_listens_and_nothing_is_done() -> None:
-    bus, heard = InProcessBus(), threading.Event()
-    subscription = bus.subscribe(topic_of(SPACE, "plan"), lambda _: heard.set())
+    store, bus = MemoryStore(), InProcessBus()
     before = threads()
-    fanout = Fanout(bus, SPACE)
-    fanout.tell(version(1), own=1)
+    with CoherenceCore(store, bus=bus) as writer, CoherenceCore(store.another(), bus=bus) as other:
+        writer.write("a", "plan", 1)
+        writer.read("a", "plan")
+        writer.write("a", "plan", 2)
+        assert threads() <= before
 
-    assert threads() <= before
-    assert not heard.is_set()
-    fanout.tell(version(2), own=0)
-    assert heard.wait(PATIENCE)
-    subscription.close()
-    fanout.close()
+        other.read("b", "plan")
+        writer.write("a", "plan", 3)
+        assert threads() - before
     bus.close()
 
 
 def test_the_end_publishes_what_is_left(bus: RecordingBus) -> None:
-    fanout = Fanout(bus, SPACE)
+    fanout = Publisher(bus, SPACE)
     for number in range(20):
-        fanout.tell(version(1, f"artifact {number}"))
+        fanout.publish(version(1, f"artifact {number}"))
     fanout.close()
     fanout.close()
-    fanout.tell(version(2))
+    fanout.publish(version(2))
 
     assert len(bus.published) == 20
 
 
-def test_the_end_does_not_wait_for_a_stuck_bus(bus: RecordingBus, fanout: Fanout) -> None:
+def test_the_end_does_not_wait_for_a_stuck_bus(bus: RecordingBus, fanout: Publisher) -> None:
     hold_up(bus, fanout)
     fanout.close(timeout=0.01)
 
     assert bus.published == []
 
 
-def test_a_flush_of_a_stuck_bus_ends_in_time(bus: RecordingBus, fanout: Fanout) -> None:
+def test_a_flush_of_a_stuck_bus_ends_in_time(bus: RecordingBus, fanout: Publisher) -> None:
     hold_up(bus, fanout)
 
     assert not fanout.flush(0.01)
 
 
 def test_many_threads_tell_and_the_newest_version_is_published(
-    bus: RecordingBus, fanout: Fanout
+    bus: RecordingBus, fanout: Publisher
 ) -> None:
     def tell(first: int) -> None:
         for number in range(first, 1000, 4):
-            fanout.tell(version(number))
+            fanout.publish(version(number))
 
     several = [threading.Thread(target=tell, args=(first,)) for first in range(1, 5)]
     for thread in several:

@@ -236,9 +236,9 @@ def test_nothing_is_written_while_a_seized_holder_still_counts_on_its_grant(
 def test_enforcing_by_ticks_ends_agents_of_this_client_that_gave_none_for_long(
     here: Client,
 ) -> None:
-    here.grants.beat("a", 3)
+    here.grants.touch("a", 3)
     here.grants.acquire("a", "plan")
-    here.grants.beat("b", 40)
+    here.grants.touch("b", 40)
     kept = here.grants.acquire("b", "notes")
     told: list[str] = []
 
@@ -254,9 +254,9 @@ def test_enforcing_by_ticks_ends_agents_of_this_client_that_gave_none_for_long(
 
 
 def test_enforcing_by_ticks_ends_who_holds_for_too_long(here: Client) -> None:
-    here.grants.beat("a", 1)
+    here.grants.touch("a", 1)
     here.grants.acquire("a", "plan")
-    here.grants.beat("a", 50)
+    here.grants.touch("a", 50)
 
     ended = here.grants.enforce(51, max_hold_ticks=50)
 
@@ -267,7 +267,7 @@ def test_a_tick_of_somebody_else_s_clock_makes_nobody_immortal(
     here: Client, there: Client, clock: Clock
 ) -> None:
     here.grants.acquire("a", "plan")
-    here.grants.beat("a", 10**10)
+    here.grants.touch("a", 10**10)
     there.grants.enforce(7)
     clock.advance(PAST)
 
@@ -424,7 +424,7 @@ def test_what_is_enforced_is_checked(here: Client, arguments: Any) -> None:
 
 
 def test_the_thread_renews_and_ends_with_the_last_grant() -> None:
-    real = Client(MemoryStore(), _Real(), beats=True, heartbeat_timeout_ticks=1)
+    real = Client(MemoryStore(), _Real(), background=True, heartbeat_timeout_ticks=1)
     grant = real.grants.acquire("a", "plan")
     first = grant.deadline
     thread = _beating(real)
@@ -442,7 +442,9 @@ def test_the_thread_renews_and_ends_with_the_last_grant() -> None:
 
 
 def test_a_client_that_nobody_closed_leaves_no_thread() -> None:
-    client = Client(MemoryStore(), _Real(), beats=True, enabled=True, heartbeat_timeout_ticks=1)
+    client = Client(
+        MemoryStore(), _Real(), background=True, enabled=True, heartbeat_timeout_ticks=1
+    )
     thread = _beating(client)
 
     del client
@@ -460,7 +462,7 @@ def test_a_client_that_nobody_closed_leaves_no_thread() -> None:
 def test_a_forked_child_has_none_of_its_parent_s_grants() -> None:
     clock = Clock()
     with MemoryStore(clock=clock) as store:
-        client = Client(store, clock, beats=True)
+        client = Client(store, clock, background=True)
         grant = client.grants.acquire("a", "plan")
         read, write = os.pipe()
         child = os.fork()
@@ -486,7 +488,7 @@ class _Real(Clock):
 
 
 def _beating(client: Client) -> threading.Thread:
-    thread = client.grants._beat._thread
+    thread = client.grants._timer._thread
     assert thread is not None and thread.is_alive()
     return thread
 

@@ -289,7 +289,7 @@ def _two(clock: Clock, **options: Any) -> tuple[CoherenceCore, CoherenceCore]:
     here = CoherenceCore(store, **options)
     there = CoherenceCore(store.another(clock=clock), **options)
     for one in (here, there):
-        one._grants._beats = False
+        one._grants._background = False
     return here, there
 
 
@@ -414,7 +414,7 @@ def test_reclaims_are_in_the_log_of_both_sides(clock: Clock) -> None:
         )
         for name in logs
     )
-    here._grants._beats = there._grants._beats = False
+    here._grants._background = there._grants._background = False
     grant = here.hold("planner", "plan")
     grant.write(1)
     there.enforce_stable_grant_timeouts()

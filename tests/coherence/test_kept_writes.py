@@ -264,7 +264,7 @@ def test_what_is_still_kept_at_the_end_is_told(world: World) -> None:
 def test_what_is_kept_is_written_at_the_end_if_that_can_be(world: World) -> None:
     world.store.away = True
     world.core.write("writer", "plan", 1)
-    world.core._degrading._beat.close()  # type: ignore[union-attr]
+    world.core._degrading._timer.close()  # type: ignore[union-attr]
     world.store.away = False
 
     world.core.close()

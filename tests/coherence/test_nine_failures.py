@@ -117,7 +117,7 @@ class Counting(InProcessBus):
 
 
 def test_an_agent_that_was_silent_reads_what_others_wrote_meanwhile(open_two: OpenTwo) -> None:
-    # There, 119 calls of others "reclaimed" the silent agent's copy without telling it, and no
+    # There, 119 calls of others "reclaimed" the silent agent's copy without recorder it, and no
     # later write reached it: lazy was stale for ever.
     here, there = open_two(crash_recovery=CrashRecoveryConfig(enabled=True))
     here.write("A", "plan", {"v": 1})

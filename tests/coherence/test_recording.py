@@ -17,8 +17,9 @@ import pytest
 
 from ropewalk.coherence import CoherenceCore, record_to, replay, validate_log
 from ropewalk.coherence.protocol import Version
-from ropewalk.coherence.read_path import Reading
-from ropewalk.coherence.write_path import Rebasing, Wanted
+from ropewalk.coherence.read_path import ReadPath
+from ropewalk.coherence.strategies import Lazy
+from ropewalk.coherence.write_path import WritePath, WriteRequest
 from ropewalk.errors import NotFound, VersionConflict
 from ropewalk.store import MemoryStore
 from tests.coherence.outages import AwayStore
@@ -381,7 +382,8 @@ def test_a_core_that_serves_what_it_should_have_confirmed_is_found_out(
         one.write("a", "plan", {"step": 1})
         other.read("b", "plan")
         one.write("a", "plan", {"step": 2})
-        monkeypatch.setattr(Reading, "_may_serve", lambda *_: True)
+        monkeypatch.setattr(Lazy, "always_asks", False)
+        monkeypatch.setattr(ReadPath, "_may_serve", lambda *_: True)
         stale = other.read("b", "plan")
 
     done = replay(folder)
@@ -394,10 +396,12 @@ def test_a_core_that_writes_on_whatever_there_is_is_found_out(
 ) -> None:
     store, folder = str(tmp_path / "store"), tmp_path / "run"
 
-    def carelessly(self: Rebasing, artifact: str, wanted: Wanted, newest: Version | None) -> Wanted:
-        return replace(wanted, expected=newest)
+    def carelessly(
+        self: WritePath, artifact: str, request: WriteRequest, newest: Version | None
+    ) -> WriteRequest:
+        return replace(request, expected=newest)
 
-    monkeypatch.setattr(Rebasing, "rebased", carelessly)
+    monkeypatch.setattr(WritePath, "rebase", carelessly)
     with (
         CoherenceCore(store, bus=False, **record_to(folder)) as one,
         CoherenceCore(store, bus=False, **record_to(folder)) as other,

@@ -215,7 +215,7 @@ def test_agents_count_their_own_accesses() -> None:
 
 def test_broadcast_asks_as_long_as_it_has_not_followed_the_log() -> None:
     pair = Pair("broadcast", tick_seconds=1000.0)
-    pair.reader._reading.follower.close()  # type: ignore[union-attr]
+    pair.reader._client.follower.close()  # type: ignore[union-attr]
     pair.clock.now += 1000
     seen = []
     for _ in range(3):
@@ -252,10 +252,10 @@ def test_agents_of_one_client_see_each_others_writes_under_every_strategy() -> N
 def test_a_message_that_the_engine_denies_is_forgotten() -> None:
     pair = Pair("lease", ttl_seconds=10)
     pair.read()
-    pair.reader._directory.heard("plan", 10**9, 10**9 - 1)
+    pair.reader._directory.invalidated("plan", 10**9, 10**9 - 1)
     confirmed = pair.reader.read("reader", "plan").source
     pair.write()
     served = pair.read()
-    pair.reader._directory.heard("plan", 2, 1)
+    pair.reader._directory.invalidated("plan", 2, 1)
 
     assert (confirmed, served, pair.read()) == ("cache_hit", 0, 1)

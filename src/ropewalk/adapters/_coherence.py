@@ -192,7 +192,7 @@ class Turn:
         bases = {name: Base(version, True) for name, version in began.items()}
         made = [name for name, value in writes.items() if value is not ABSENT]
         created = {name: 0 for name in made if name not in bases}
-        if self.newest is None or self.core._writing._on_conflict == "overwrite":
+        if self.newest is None or self.core._writing.on_conflict == "overwrite":
             created = {}  # Whatever there is by now, it may be replaced.
         return _versions(self.core._publish(self.agent_name, writes, created, bases))
 

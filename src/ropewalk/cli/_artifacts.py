@@ -51,9 +51,9 @@ def sets_in(store: Store) -> list[str]:
 
 def artifacts_in(store: Store, set_name: str) -> dict[str, Version]:
     """The newest versions of the artifacts of a set, by name."""
-    from ropewalk.coherence.store_authority import StoredAuthority
+    from ropewalk.coherence.store_authority import StoreAuthority
 
-    return StoredAuthority(store, set_name, inspection_codec).names()
+    return StoreAuthority(store, set_name, inspection_codec).names()
 
 
 def artifact_rows(store: Store, set_name: str | None) -> list[ArtifactRow]:

@@ -13,26 +13,32 @@ from ropewalk.coherence.protocol import State, Version
 from ropewalk.errors import NotStorable
 from ropewalk.tree import ObjectId, TreeWriter
 
+_ENTRY: Final = 200
+"""About how many bytes an entry of a cache takes beside its content."""
+
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes})
 
 
 class Content:
-    """A value that nobody can change.
+    """A value that nobody can change, as its one encoding.
 
-    `fresh` gives a copy. A value of plain leaves, or a dict of such, needs no decoding.
+    `fresh` gives a copy. A value that was decoded to be read here is given to the first who
+    asks, so it is decoded once; a dict of plain leaves is copied instead of decoded.
     """
 
-    __slots__ = ("_codec", "_flat", "_plain", "_root", "encoded", "hearsay")
+    __slots__ = ("_codec", "_decoded", "_flat", "_plain", "_root", "encoded", "unverified")
 
     def __init__(
-        self, encoded: bytes, codec: Codec, flat: Any = None, *, hearsay: bool = False
+        self, encoded: bytes, codec: Codec, flat: Any = None, *, unverified: bool = False
     ) -> None:
         self.encoded = encoded
-        self.hearsay = hearsay
+        self.unverified = unverified
         """Whether it came with a message, and nobody has compared it with the store yet."""
         self._codec = codec
         self._flat = flat
-        self._plain: bool | None = None
+        self._decoded: list[Any] | None = None
+        self._plain = True
+        """Whether it may be that msgpack alone says everything."""
         self._root: ObjectId | None = None
 
     @classmethod
@@ -45,15 +51,27 @@ class Content:
                 return cls(codec.encode(flat), codec, flat)
         return cls(codec.encode(value), codec)
 
+    def holding(self, value: Any) -> Content:
+        """The same, which gives its value, that nobody else has, to the first who asks."""
+        if self._flat is None:
+            self._decoded = [value]
+        return self
+
     def fresh(self) -> Any:
         """The value, which is the caller's own to change."""
         if self._flat is not None:
             return self._flat.copy()
-        if self._plain is None:
-            self._plain = self._is_plain()
+        if self._decoded:
+            try:
+                return self._decoded.pop()
+            except IndexError:
+                pass  # Another thread was given it.
         if self._plain:
-            return ormsgpack.unpackb(self.encoded)
-        return self._codec.decode(self.encoded)
+            try:
+                return ormsgpack.unpackb(self.encoded)
+            except ValueError:
+                self._plain = False  # It holds what only the codec knows.
+        return self._codec.decoder().decode(self.encoded)
 
     def holds(self, value: Any) -> bool:
         """Whether it is exactly this value."""
@@ -75,15 +93,8 @@ class Content:
     def __len__(self) -> int:
         return len(self.encoded)
 
-    def _is_plain(self) -> bool:
-        """Whether the encoding says all, so that nothing of it needs a hook."""
-        try:
-            return self._codec.encode(ormsgpack.unpackb(self.encoded)) == self.encoded
-        except ValueError:
-            return False
 
-
-class Contents:
+class ContentCache:
     """Contents by the ids of their versions, up to so many bytes. Safe to share."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -105,16 +116,16 @@ class Contents:
             return found
 
     def put(self, id: bytes, content: Content) -> None:
-        """Keep a content, and let go of those that were not used for longest."""
+        """Keep a content, and evict those that were not used for longest."""
         with self._lock:
             before = self._held.pop(id, None)
             if before is not None:
-                self._bytes -= len(before) + 200
+                self._bytes -= len(before.encoded) + _ENTRY
             self._held[id] = content
-            self._bytes += len(content) + 200
+            self._bytes += len(content.encoded) + _ENTRY
             while self._bytes > self._most and len(self._held) > 1:
-                _, gone = self._held.popitem(last=False)
-                self._bytes -= len(gone) + 200
+                _, evicted = self._held.popitem(last=False)
+                self._bytes -= len(evicted.encoded) + _ENTRY
 
     def __len__(self) -> int:
         return len(self._held)

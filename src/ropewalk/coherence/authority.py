@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ropewalk.codec import Codec
 from ropewalk.coherence.artifact import Content
 from ropewalk.coherence.protocol import Version
+from ropewalk.coherence.timers import Time
 from ropewalk.errors import (
     Conflict,
     InvalidName,
@@ -30,7 +30,6 @@ from ropewalk.errors import (
     NotFound,
     Rewound,
 )
-from ropewalk.history import new_write_id
 from ropewalk.store import Lease, LeaseRecord, ref_name
 from ropewalk.store._leases import LeaseKeeper
 from ropewalk.store.forking import whole_after_fork
@@ -96,11 +95,6 @@ class Sent(NamedTuple):
     """Microseconds since 1970, which its versions bear."""
     again: bool = False
     """Whether it was sent before, and was made then, perhaps."""
-
-    @classmethod
-    def now(cls) -> Sent:
-        """A commit that was not sent before."""
-        return cls(new_write_id(), time.time_ns() // 1000)
 
 
 class Committed(NamedTuple):
@@ -244,7 +238,7 @@ class LocalAuthority(Authority):
 
     is_local = True
 
-    def __init__(self, name: str, codec: Codec, clock: Callable[[], float]) -> None:
+    def __init__(self, name: str, codec: Codec, time: Time) -> None:
         self._name, self._codec = name, codec
         self._lock = whole_after_fork(threading.RLock())
         self._wakes: set[Callable[[], None]] = set()
@@ -253,7 +247,8 @@ class LocalAuthority(Authority):
         self._changes: deque[ArtifactChange] = deque(maxlen=_KEPT_CHANGES)
         self._sequence = 0
         self._grants = _Grants()
-        self._keeper = LeaseKeeper(self._grants, clock)
+        self._keeper = LeaseKeeper(self._grants, time.clock)
+        self._nanoseconds = time.nanoseconds
         self._life = os.urandom(8)
 
     def after_fork(self) -> None:
@@ -293,7 +288,7 @@ class LocalAuthority(Authority):
         self, changes: Sequence[Change], agent: str, action: str, sent: Sent | None = None
     ) -> Committed:
         """Make new versions: all or none."""
-        moment = time.time_ns() // 1000
+        moment = self._nanoseconds() // 1000
         with self._lock:
             self._check(changes)
             self._sequence += 1

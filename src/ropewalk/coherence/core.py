@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
@@ -10,26 +11,26 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, T
 from uuid import uuid4
 
 from ropewalk.codec import Classes, Codec, codec_of
-from ropewalk.coherence.artifact import Content, Contents
+from ropewalk.coherence.artifact import Content, ContentCache
 from ropewalk.coherence.authority import ArtifactChange, Authority, LocalAuthority
 from ropewalk.coherence.bus import Bus
 from ropewalk.coherence.directory import Directory
-from ropewalk.coherence.grants import Granting
-from ropewalk.coherence.invalidation import News
+from ropewalk.coherence.grants import ClientGrants
+from ropewalk.coherence.invalidation import abandon, connect
 from ropewalk.coherence.leases import CrashRecoveryConfig
-from ropewalk.coherence.logs import Logs, Places, Telling
+from ropewalk.coherence.logs import Logs, Places, Recorder
 from ropewalk.coherence.outages import PATIENCE, DegradedMode, DegradedWrites, OnError
 from ropewalk.coherence.protocol import Base
-from ropewalk.coherence.read_path import Client, Reading
-from ropewalk.coherence.store_authority import StoredAuthority
+from ropewalk.coherence.read_path import Client, ReadPath
+from ropewalk.coherence.store_authority import StoreAuthority
 from ropewalk.coherence.strategies import Bound, Strategy, check_seconds, strategy_for
-from ropewalk.coherence.timers import steady, tell_after_fork
+from ropewalk.coherence.timers import Time, steady_clock, tell_after_fork
 from ropewalk.coherence.write_path import (
     EDIT_SECONDS,
     Edit,
     OnConflict,
-    Proposed,
-    Writing,
+    Proposal,
+    WritePath,
     edited,
     expect_change,
 )
@@ -113,7 +114,7 @@ class CoherenceCore(Closes):
         classes: Classes | None = None,
         codec: Codec | None = None,
         instance_id: str | None = None,
-        clock: Callable[[], float] = steady,
+        clock: Callable[[], float] | Time = steady_clock,
         places: Places | None = None,
         **strategy_parameters: Any,
     ) -> None:
@@ -134,7 +135,8 @@ class CoherenceCore(Closes):
         self._owns_store = False
         if store is not None:
             self._store, self._owns_store = store_of(store)
-        self._authority = _authority_of(self._store, name, self._codec, clock)
+        time = clock if isinstance(clock, Time) else Time(clock)
+        self._authority = _authority_of(self._store, name, self._codec, time)
         self._directory = Directory(follows=self.strategy.follows)
         logs = Logs(
             state_log,
@@ -153,30 +155,16 @@ class CoherenceCore(Closes):
             self.instance_id,
             self._authority,
             self._directory,
-            Contents(_CONTENT_BYTES),
+            ContentCache(_CONTENT_BYTES),
             self.strategy,
-            Telling(logs, places),
+            Recorder(logs, places),
             self._codec,
-            clock,
+            time,
+            time.clock,
         )
-        self._reading = Reading(self._client)
-        self._reads: Reading | DegradedMode = self._reading
-        self._begin_writing(mergers, on_conflict, recovery)
-        self._degrading: DegradedMode | None = None
-        if on_error == "degrade" and not self._authority.is_local:
-            self._degrade(on_conflict, degraded_writes)
-        self._news = News(self._client, bus, self.tick_seconds)
-        self._reading.hearing, self._reading.follower = self._news.hearing, self._news.follower
-        self._watching = Watching(self._authority, self._check_open)
-        tell_after_fork(self)
-
-    def _begin_writing(
-        self,
-        mergers: Mergers | None,
-        on_conflict: OnConflict,
-        recovery: CrashRecoveryConfig,
-    ) -> None:
-        self._granting = Granting(
+        self._reading = ReadPath(self._client)
+        self._reads: ReadPath | DegradedMode = self._reading
+        self._granting = ClientGrants(
             self._client,
             self._reading,
             recovery,
@@ -185,14 +173,19 @@ class CoherenceCore(Closes):
             write=self.write,
         )
         self._grants = self._granting.grants
-        self._writing = Writing(self._client, self._reading, self._grants, mergers, on_conflict)
-        self._writes: Writing | DegradedMode = self._writing
-
-    def _degrade(self, on_conflict: OnConflict, writes: DegradedWrites) -> None:
-        """Go on while the engine cannot be reached."""
-        self._degrading = self._reads = self._writes = DegradedMode(
-            self._client, self._reading, self._writing, on_conflict=on_conflict, writes=writes
-        )
+        self._writing = WritePath(self._client, self._reading, self._grants, mergers, on_conflict)
+        self._writes: WritePath | DegradedMode = self._writing
+        self._degrading: DegradedMode | None = None
+        if on_error == "degrade" and not self._authority.is_local:
+            self._degrading = DegradedMode(
+                self._client, self._reading, self._writing, keeps=degraded_writes == "keep"
+            )
+            self._reads = self._writes = self._degrading
+        connect(self._client, bus, self.tick_seconds)
+        self._abandon = weakref.finalize(self, abandon, self._client)
+        self._abandon.atexit = False
+        self._watching = Watching(self._authority, self._check_open)
+        tell_after_fork(self)
 
     def __repr__(self) -> str:
         where = "memory" if self._store is None else repr(self._store)
@@ -210,8 +203,9 @@ class CoherenceCore(Closes):
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until what is to be told and logged is out; whether it was in time."""
-        told = self._news.flush(timeout)
-        return self._client.telling.logs.flush(timeout) and told
+        invalidations = self._client.invalidations
+        published = invalidations is None or invalidations.flush(timeout)
+        return self._client.recorder.logs.flush(timeout) and published
 
     aflush = twin(flush)
 
@@ -227,8 +221,12 @@ class CoherenceCore(Closes):
                 last_first.callback(self._store.close)
             if self._own_threads is not None:
                 last_first.callback(self._own_threads.close)
-            last_first.callback(self._client.telling.logs.close)
-            last_first.callback(self._news.close)
+            last_first.callback(self._client.recorder.logs.close)
+            self._abandon.detach()
+            if self._client.invalidations is not None:
+                last_first.callback(self._client.invalidations.close)
+            if self._client.follower is not None:
+                last_first.callback(self._client.follower.close)
             last_first.callback(self._grants.close)
             if self._degrading is not None:
                 last_first.callback(self._degrading.close)
@@ -236,9 +234,11 @@ class CoherenceCore(Closes):
 
     def after_fork(self) -> None:
         """In a child of this process: it is another client from now on."""
-        parts = (self._directory, self._client.contents, self._authority, self._news)
-        for part in parts:
-            part.after_fork()
+        client = self._client
+        parts = (client.directory, client.contents, client.authority)
+        for part in (*parts, client.invalidations, client.follower):
+            if part is not None:
+                part.after_fork()
 
     @property
     def _threads(self) -> Threads:
@@ -278,7 +278,7 @@ class CoherenceCore(Closes):
         self._check_open()
         if agent in self._agents:
             if self._grants.held:
-                self._grants.beat(agent)
+                self._grants.touch(agent)
             return
         if not isinstance(agent, str) or agent == "" or not _is_text(agent):
             raise InvalidInput(f"an agent is a name, not {agent!r:.80}")
@@ -312,7 +312,7 @@ class CoherenceCore(Closes):
             self._expect_agent(agent_name)
             self._expect_artifact(artifact)
         if now_tick is not None or self._grants.held:
-            self._grants.beat(agent_name, now_tick)
+            self._grants.touch(agent_name, now_tick)
         try:
             return self._reads.read(agent_name, artifact)
         except (InvalidInput, NotFound, TypeError):
@@ -404,11 +404,13 @@ class CoherenceCore(Closes):
         """
         if self._closed or agent_name not in self._agents:
             self._expect_agent(agent_name)
-        self._expect_artifact(artifact)
-        _check_version(if_version)
+        if type(artifact) is not str or artifact == "" or not artifact.isascii():
+            self._expect_artifact(artifact)
+        if if_version is not None:
+            _check_version(if_version)
         if now_tick is not None or self._grants.held:
-            self._grants.beat(agent_name, now_tick)
-        proposed = Proposed(Content.of(value, self._codec), if_version)
+            self._grants.touch(agent_name, now_tick)
+        proposed = Proposal(Content.of(value, self._codec), if_version)
         made = self._writes.write(agent_name, {artifact: proposed}, "write")[artifact]
         assert made is not None
         return made
@@ -495,7 +497,7 @@ class CoherenceCore(Closes):
                     f"artifact {artifact!r:.80} cannot be taken away where there is none: leave it "
                     "out, or give the version that is to go"
                 )
-            proposed[artifact] = Proposed(content, versions.get(artifact), bases.get(artifact))
+            proposed[artifact] = Proposal(content, versions.get(artifact), bases.get(artifact))
         made = self._writes.write(agent_name, proposed, "publish")
         return {name: one for name, one in made.items() if one is not None}
 
@@ -546,7 +548,7 @@ class CoherenceCore(Closes):
         """Say that an agent is alive, and renew what it holds. Every operation says the first."""
         self._expect_agent(agent_name)
         if self._degrading is not None and self._degrading.is_active:
-            self._grants.beat(agent_name, now_tick)  # Nobody waits for an engine that is away.
+            self._grants.touch(agent_name, now_tick)  # Nobody waits for an engine that is away.
         else:
             self._grants.heartbeat(agent_name, now_tick)
 
@@ -639,7 +641,7 @@ class CoherenceCore(Closes):
         Best before the first agent works: replay cannot judge what it has not seen begin.
         """
         self._check_open()
-        self._client.telling.record_to(folder)
+        self._client.recorder.record_to(folder)
 
     ahistory = twin(history)
 
@@ -750,12 +752,10 @@ class _Look:
                 return found
 
 
-def _authority_of(
-    store: Store | None, name: str, codec: Codec, clock: Callable[[], float]
-) -> Authority:
+def _authority_of(store: Store | None, name: str, codec: Codec, time: Time) -> Authority:
     if store is None:
-        return LocalAuthority(name, codec, clock)
-    return StoredAuthority(store, name, codec)
+        return LocalAuthority(name, codec, time)
+    return StoreAuthority(store, name, codec, time.nanoseconds)
 
 
 def _recovery_of(given: Any, strategy: Strategy, tick_seconds: float) -> CrashRecoveryConfig:

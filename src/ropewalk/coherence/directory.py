@@ -19,7 +19,8 @@ from ropewalk.coherence.protocol import (
     UNKNOWN,
     Base,
     Entry,
-    Heard,
+    Fetched,
+    Invalidated,
     State,
     Transition,
     Version,
@@ -40,17 +41,17 @@ class Directory:
         self._follows = follows
         self._holders: dict[str, dict[str, Entry]] = {}
         self._newest: dict[str, int] = {}
-        self._told: dict[str, int] = {}
+        self._announced: dict[str, int] = {}
         self._deletions: OrderedDict[tuple[str, str], int] = OrderedDict()
         """Which versions were deletions by agents of this client. Only the last ones: they
         matter as long as reads last that began before them."""
-        self.doubts = 0
+        self.gaps = 0
         """How often messages may have been lost. An entry that is older is confirmed first."""
 
     def after_fork(self) -> None:
         """In a child: the lock may be held by nobody, and what is to come is not heard yet."""
         self._lock = threading.Lock()
-        self.doubts += 1
+        self.gaps += 1
         for holders in self._holders.values():
             for entry in holders.values():
                 if entry.token:  # The grant is the parent's.
@@ -68,7 +69,8 @@ class Directory:
 
         A read that took long may end after a newer put of the same agent: that put counts.
         """
-        entry = self.entry(agent, artifact)
+        holders = self._holders.get(artifact)
+        entry = None if holders is None else holders.get(agent)
         if entry is None:
             return UNKNOWN
         read, put = entry.read, entry.put
@@ -80,7 +82,7 @@ class Directory:
         """Whether nothing is known that would make a copy old."""
         return (
             entry.state is not State.INVALID
-            and entry.doubt == self.doubts
+            and entry.gaps == self.gaps
             and entry.version.number >= self._newest.get(artifact, 0)
         )
 
@@ -118,36 +120,52 @@ class Directory:
     # Events. Each gives the transitions that it made.
 
     def fetched(
-        self, agent: str, artifact: str, version: Version, now: float, doubt: int
-    ) -> list[Transition]:
-        """An agent got a version that was the newest after `now`, and knew of so many doubts."""
+        self, agent: str, artifact: str, version: Version, now: float, gaps: int
+    ) -> Fetched:
+        """An agent got a version that was the newest after `now`; `gaps` is from before that."""
         with self._lock:
-            entry = self._entry(agent, artifact, version)
-            entry.confirm(version, now, doubt)
-            self._learn(artifact, version.number)
+            holders = self._holders.get(artifact)
+            entry = None if holders is None else holders.get(agent)
+            was_known = entry is not None and entry.version.id == version.id
+            if entry is None:
+                entry = self._enter(agent, artifact, version)
+            entry.confirm(version, now, gaps)
+            if version.number > self._newest.get(artifact, 0):
+                self._newest[artifact] = version.number
             after = entry.state if entry.state in GRANTED else State.SHARED
-            return self._change(artifact, agent, entry, after, "fetch")
+            if entry.state is after:
+                return Fetched(was_known, [])
+            return Fetched(was_known, self._change(artifact, agent, entry, after, "fetch"))
 
     def committed(
-        self, agent: str, artifact: str, version: Version, now: float, doubt: int
+        self, agent: str, artifact: str, version: Version, now: float, gaps: int
     ) -> list[Transition]:
-        """An agent's write became a version. Others find out when they look: see `overtaken`."""
+        """An agent's write became a version. Others find out when they look: see `superseded`."""
         with self._lock:
-            entry = self._entry(agent, artifact, version)
-            entry.confirm(version, now, doubt)
+            holders = self._holders.get(artifact)
+            entry = None if holders is None else holders.get(agent)
+            if entry is None:
+                entry = self._enter(agent, artifact, version)
+            entry.confirm(version, now, gaps)
             entry.read, entry.put = None, version
-            self._learn(artifact, version.number)
+            if version.number > self._newest.get(artifact, 0):
+                self._newest[artifact] = version.number
             if version.deleted:
                 self._note_deletion(agent, artifact, version.number)
-            if entry.token:
-                return self._change(artifact, agent, entry, State.MODIFIED, "commit")
-            return self._change(artifact, agent, entry, State.SHARED, "commit_cas")
+            token, before = entry.token, entry.state
+            entry.state = after = State.MODIFIED if token else State.SHARED
+            trigger = "commit" if token else "commit_cas"
+            return [Transition(artifact, agent, before, after, trigger, version.number, token)]
 
-    def read(self, agent: str, artifact: str, version: Version) -> None:
-        """An agent was given a version. Not a base if the agent has deleted it meanwhile."""
-        entry = self.entry(agent, artifact)
-        if entry is not None and version.number > self._deletions.get((agent, artifact), 0):
+    def read(self, agent: str, artifact: str, version: Version) -> State:
+        """An agent was given a version; its state. No base if the agent has deleted it since."""
+        holders = self._holders.get(artifact)
+        entry = None if holders is None else holders.get(agent)
+        if entry is None:
+            return State.SHARED
+        if version.number > self._deletions.get((agent, artifact), 0):
             entry.read = version
+        return entry.state
 
     def put_blindly(self, agent: str, artifact: str, made: Version, own: Version) -> None:
         """After a put that was merged into `made` unseen, make the agent's own value its base."""
@@ -156,27 +174,27 @@ class Directory:
             if entry is not None and entry.put is made:
                 entry.put = own
 
-    def overtaken(self, artifact: str, trigger: str = "invalidate") -> list[Transition]:
+    def superseded(self, artifact: str, trigger: str = "invalidate") -> list[Transition]:
         """Mark the copies that are older than what is known; only the log needs it."""
         with self._lock:
-            return list(self._overtaken(artifact, trigger))
+            return list(self._superseded(artifact, trigger))
 
-    def heard(self, artifact: str, version: int, since: int) -> Heard:
+    def invalidated(self, artifact: str, version: int, since: int) -> Invalidated:
         """A message came: the artifact is at `version`, and the sender told of `since` before.
 
         It may come late, twice or not at all. If what was told between is missing, messages
         were lost, and perhaps others too: every copy is confirmed before it is served again.
         """
         with self._lock:
-            told = self._told.get(artifact)
+            told = self._announced.get(artifact)
             gap = told is not None and since > told
             if gap:
-                self.doubts += 1
+                self.gaps += 1
             if told is None or version > told:
-                self._told[artifact] = version
+                self._announced[artifact] = version
             if not self._learn(artifact, version):
-                return Heard([], gap)
-            return Heard(list(self._overtaken(artifact, "invalidate")), gap)
+                return Invalidated([], gap)
+            return Invalidated(list(self._superseded(artifact, "invalidate")), gap)
 
     def deleted(self, artifact: str, version: int) -> None:
         """The log has told that an artifact was taken away: nothing of it need be remembered.
@@ -186,8 +204,8 @@ class Directory:
         with self._lock:
             if artifact not in self._holders and self._newest.get(artifact, 0) <= version:
                 self._newest.pop(artifact, None)
-                self._told.pop(artifact, None)
-                self.doubts += 1
+                self._announced.pop(artifact, None)
+                self.gaps += 1
 
     def disproved(self, artifact: str, heard: int, version: int) -> None:
         """The authority, asked after a message said `heard`, knows of no more than `version`.
@@ -197,12 +215,12 @@ class Directory:
         with self._lock:
             if version < heard == self._newest.get(artifact):
                 self._newest[artifact] = version
-                self._told.pop(artifact, None)
+                self._announced.pop(artifact, None)
 
-    def doubt(self) -> None:
+    def note_gap(self) -> None:
         """Messages may have been lost: every copy is confirmed before it is served again."""
         with self._lock:
-            self.doubts += 1
+            self.gaps += 1
 
     def granted(
         self, agent: str, artifact: str, version: Version | None, token: int, deadline: float
@@ -285,17 +303,18 @@ class Directory:
         entry = holders.pop(agent, None)
         if not holders:
             self._holders.pop(artifact, None)
-            self._told.pop(artifact, None)
+            self._announced.pop(artifact, None)
             if not self._follows:
                 self._newest.pop(artifact, None)
         return entry
 
     def _entry(self, agent: str, artifact: str, version: Version) -> Entry:
-        holders = self._holders.setdefault(artifact, {})
-        found = holders.get(agent)
-        if found is None:
-            found = holders[agent] = Entry(version)
-        return found
+        found = self._holders.get(artifact, {}).get(agent)
+        return self._enter(agent, artifact, version) if found is None else found
+
+    def _enter(self, agent: str, artifact: str, version: Version) -> Entry:
+        made = self._holders.setdefault(artifact, {})[agent] = Entry(version)
+        return made
 
     def _learn(self, artifact: str, version: int) -> bool:
         if version <= self._newest.get(artifact, 0):
@@ -303,7 +322,7 @@ class Directory:
         self._newest[artifact] = version
         return True
 
-    def _overtaken(self, artifact: str, trigger: str) -> Iterator[Transition]:
+    def _superseded(self, artifact: str, trigger: str) -> Iterator[Transition]:
         newest = self._newest.get(artifact, 0)
         for agent, entry in self._holders.get(artifact, {}).items():
             if entry.version.number < newest and entry.state is State.SHARED:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from ropewalk.coherence.leases import (
     holder_of,
 )
 from ropewalk.coherence.protocol import State, Transition
-from ropewalk.coherence.timers import Beat, Patience, steady, tell_after_fork
+from ropewalk.coherence.timers import Patience, Time, tell_after_fork
 from ropewalk.errors import (
     ArtifactHeld,
     GrantLost,
@@ -44,7 +43,7 @@ from ropewalk.store.asynchronous import Threads
 from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
-    from ropewalk.coherence.read_path import Client, Reading
+    from ropewalk.coherence.read_path import Client, ReadPath
 
 _NEVER: Final = float("inf")
 _LOOKS, _MOMENT = 10, 0.005
@@ -202,12 +201,13 @@ class Grants:
         *,
         instance_id: str,
         tick_seconds: float = 1.0,
-        clock: Callable[[], float] = steady,
+        time: Time | None = None,
         hooks: Hooks,
         threads: Threads | None = None,
-        beats: bool = True,
+        background: bool = True,
     ) -> None:
-        self.clock = clock
+        self._time = Time() if time is None else time
+        self.clock = self._time.clock
         self.config = config
         self.duration = config.heartbeat_timeout_ticks * tick_seconds
         """Seconds after which a grant that is not renewed may be taken over."""
@@ -217,9 +217,9 @@ class Grants:
         self._authority = authority
         self._hooks = hooks
         self._instance_id = self._instance = instance_id
-        self._reclaimer = Reclaimer(authority, instance_id, clock)
-        self._beats = beats
-        self._beat = Beat(self, "ropewalk-beat")
+        self._reclaimer = Reclaimer(authority, instance_id, self.clock)
+        self._background = background
+        self._timer = self._time.timer(self, "ropewalk-beat")
         self._tick: int | None = None
         """The last tick that somebody gave."""
         self._ticks: dict[str, int] = {}
@@ -254,7 +254,7 @@ class Grants:
             grant.over = FORKED
         self._instance = f"{self._instance_id}.{os.getpid()}"
         self._reclaimer = Reclaimer(self._authority, self._instance, self.clock)
-        self._beat.begin_anew()
+        self._timer.reset()
         self._begin()
         self._asleep = True
 
@@ -370,7 +370,7 @@ class Grants:
                 if pause is None:
                     raise
             with self._freeing:
-                self._freed.wait(pause)
+                self._time.wait(self._freed, pause)
 
     async def aacquire(
         self,
@@ -451,7 +451,7 @@ class Grants:
                 return
             self._closed = True
             held = list(self.held.values())
-        self._beat.close()
+        self._timer.close()
         for grant in held:
             self.release(grant)
         for lease in self._take_unreleased():
@@ -502,7 +502,7 @@ class Grants:
             found = self._reclaimer.look(artifact)
             if found is None or holder_of(found[0])[0]:
                 break
-            time.sleep(_MOMENT)
+            self._time.sleep(_MOMENT)
         return found
 
     def _lost_one(self, agent: str, artifact: str) -> GrantLost:
@@ -515,7 +515,7 @@ class Grants:
 
     # Signs of life.
 
-    def beat(self, agent: str, now_tick: int | None = None) -> None:
+    def touch(self, agent: str, now_tick: int | None = None) -> None:
         """Note that an agent is alive: every operation does. Never waits.
 
         Without a tick, its tick is the last one that was given here. If the beat is late,
@@ -536,13 +536,13 @@ class Grants:
 
     def heartbeat(self, agent: str, now_tick: int | None = None) -> None:
         """Note that an agent is alive, and renew its grants now."""
-        self.beat(agent, now_tick)
+        self.touch(agent, now_tick)
         for grant in self._grants_of(agent):
             self._renew(grant)
 
     def let_go(self, agent: str, now_tick: int | None = None) -> None:
         """Give back everything that an agent holds here."""
-        self.beat(agent, now_tick)
+        self.touch(agent, now_tick)
         for grant in self._grants_of(agent):
             self.release(grant)
 
@@ -636,10 +636,10 @@ class Grants:
     # Inside.
 
     def _start(self, *, soon: bool = False) -> None:
-        if self._beats and soon:
-            self._beat.wake()
-        elif self._beats:
-            self._beat.start()
+        if self._background and soon:
+            self._timer.wake()
+        elif self._background:
+            self._timer.start()
 
     def _expect_open(self) -> None:
         if self._closed:
@@ -752,27 +752,27 @@ class _Asked:
             self._grants.abandon(got)
 
 
-class Granting:
+class ClientGrants:
     """Grants as the agents of one client use them."""
 
     def __init__(
         self,
         client: Client,
-        reading: Reading,
+        reading: ReadPath,
         config: CrashRecoveryConfig,
         *,
         tick_seconds: float,
         threads: Threads,
         write: Callable[[str, str, Any], Any],
     ) -> None:
-        self._directory, self._telling, self._reading = client.directory, client.telling, reading
+        self._directory, self._recorder, self._reading = client.directory, client.recorder, reading
         self._instance = client.instance_id
         self.grants = Grants(
             client.authority,
             config,
             instance_id=client.instance_id,
             tick_seconds=tick_seconds,
-            clock=client.clock,
+            time=client.time,
             threads=threads,
             hooks=Hooks(
                 write=write,
@@ -809,12 +809,12 @@ class Granting:
 
     def begin_afresh(self, agent: str, now_tick: int | None) -> None:
         """Forget what an agent had here. Asks nobody, unless it holds something."""
-        self._telling.note(self._directory.recovered(agent))
+        self._recorder.transitions(self._directory.recovered(agent))
         self.grants.let_go(agent, now_tick)
 
     def recover(self, agent: str, now_tick: int | None) -> None:
         """Forget what an agent had, and let go of what it held."""
-        self._telling.note(self._directory.recovered(agent))
+        self._recorder.transitions(self._directory.recovered(agent))
         self.grants.recover(agent, now_tick)
 
     def _begin(self, grant: Grant) -> Grant:
@@ -823,7 +823,9 @@ class Granting:
         with suppress(NotFound):
             self._reading.confirmed(agent, artifact)
         directory = self._directory
-        self._telling.note(directory.granted(agent, artifact, None, grant.token, grant.deadline))
+        self._recorder.transitions(
+            directory.granted(agent, artifact, None, grant.token, grant.deadline)
+        )
         if grant.over is not None:  # It was lost while it began.
             self._lost(grant, grant.over)
         return grant
@@ -832,10 +834,10 @@ class Granting:
         self._directory.renewed(grant.agent, grant.artifact, grant.token, grant.deadline)
 
     def _released(self, grant: Grant) -> None:
-        self._telling.note(self._directory.released(grant.agent, grant.artifact))
+        self._recorder.transitions(self._directory.released(grant.agent, grant.artifact))
 
     def _lost(self, grant: Grant, trigger: str) -> None:
-        self._telling.note(self._directory.reclaimed(grant.agent, grant.artifact, trigger))
+        self._recorder.transitions(self._directory.reclaimed(grant.agent, grant.artifact, trigger))
 
     def _reclaimed(self, reclaim: Reclaim) -> None:
         """Log the end of another client's grant; whether it had written under it is not known."""
@@ -846,4 +848,4 @@ class Granting:
         ended = Transition(
             artifact, agent, State.EXCLUSIVE, State.INVALID, trigger, version, token, instance
         )
-        self._telling.note([ended])
+        self._recorder.transitions([ended])

@@ -1,14 +1,16 @@
-"""Invalidations: published after writes, received for what this client holds."""
+"""Invalidations: published after writes, received for what this client holds.
+
+They are hints that make a client fast, and nothing more: what is served is decided by versions
+and leases.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from queue import Empty, SimpleQueue
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 from uuid import uuid4
 
 from ropewalk.coherence.artifact import Content
@@ -24,162 +26,120 @@ from ropewalk.coherence.bus import (
     topic_of,
 )
 from ropewalk.coherence.protocol import Version
-from ropewalk.coherence.read_path import Client
-from ropewalk.coherence.store_authority import StoredAuthority
-from ropewalk.coherence.timers import tell_after_fork
+from ropewalk.coherence.store_authority import StoreAuthority
+from ropewalk.coherence.timers import Timer, tell_after_fork
 from ropewalk.errors import Rewound, RopewalkError
 from ropewalk.store._checks import expect
 from ropewalk.store._watching import Position
-from ropewalk.store.forking import freed_after_fork
 
-LIMIT = 1024
-"""How many messages may wait to be published, and for how many artifacts after that."""
+if TYPE_CHECKING:
+    from ropewalk.coherence.read_path import Client
 
-_LINGERS = 2.0  # Seconds that the thread stays although nothing is to be told.
+LIMIT: Final = 1024
+"""For how many artifacts messages may wait to be published."""
+
+MOST_TOPICS: Final = 10_000
+"""A client that holds more artifacts is told of those that it asked for last."""
+
+_MOST_PUSHED: Final = 1 << 20
+"""Larger content is not sent along: whoever wants it fetches it."""
+
+_LINGER_SECONDS: Final = 2.0
+"""How long the publishing thread stays although there is nothing to publish."""
+
+_LAST_SECONDS: Final = 1.0
+"""How long a client that is closed waits until its last messages are with the bus."""
+
+_ID: Final = bytes(32)
 
 _log = logging.getLogger("ropewalk.coherence")
 
 
-class Fanout:
-    """Publishes what a client wrote, with one message for several versions of an artifact.
+class Publisher:
+    """Publishes what a client wrote, off the writer's path.
 
-    `everybody` publishes to the topic of the space as well. `lost` counts what was dropped
-    because the bus is stuck, `failures` what the bus refused: neither is told to a writer.
+    Versions of one artifact that wait become one message. `everybody` publishes to the topic of
+    the space as well. `lost` counts what was dropped because the bus is stuck, `failures` what
+    the bus refused: neither is the writer's problem.
     """
 
     def __init__(
-        self, bus: Bus, place: str, *, everybody: bool = False, limit: int = LIMIT
+        self,
+        bus: Bus,
+        place: str,
+        *,
+        everybody: bool = False,
+        limit: int = LIMIT,
+        timer: Callable[[Publisher, str], Timer] = Timer,
     ) -> None:
-        self._bus = bus
-        self._place = place
-        self._everybody = everybody
-        self._limit = limit
-        self._listeners: Callable[[str], int] | None = getattr(bus, "listeners", None)
-        self._note_told: Callable[[int], None] | None = getattr(bus, "note_told", None)
+        self._bus, self._place = bus, place
+        self._everybody, self._limit = everybody, limit
         self._closed = False
-        self.published = 0
-        self.failures = 0
-        self.lost = 0
+        self.published = self.failures = self.lost = 0
+        self._timer = timer(self, "ropewalk-fanout")
         self._begin()
         tell_after_fork(self)
 
     def _begin(self) -> None:
-        self._inbox: SimpleQueue[Invalidation | threading.Event] = SimpleQueue()
         self._lock = threading.Lock()
         self._pending: dict[str, Invalidation] = {}
         self._flushes: list[threading.Event] = []
-        self._thread: threading.Thread | None = None
+        self._sending = False
 
-    after_fork = _begin
+    def after_fork(self) -> None:
+        """In a child: what waits is the parent's to publish."""
+        self._timer.reset()
+        self._begin()
 
-    def tell(self, invalidation: Invalidation, own: int = 0) -> None:
-        """Let others know, soon. Never waits and never raises.
-
-        `own` is how many of the subscriptions that would be told are this client's: if there
-        are no others, nothing is done.
-        """
+    def publish(self, invalidation: Invalidation) -> None:
+        """Publish soon. Never waits and never raises."""
         if self._closed:
             return
-        if self._listeners is not None and self._listening(invalidation) <= own:
-            if self._note_told is not None:
-                self._note_told(invalidation.sequence)
-            return
-        inbox = self._inbox
-        inbox.put(invalidation)
-        if self._thread is None:
-            self._start()
-        if inbox.qsize() > self._limit:
-            with self._lock:
-                self._collect()
-            inbox.put(threading.Event())  # The thread may wait for the first of what was moved.
+        artifact = invalidation.artifact
+        with self._lock:
+            is_first = not self._pending
+            before = self._pending.pop(artifact, None)
+            self._pending[artifact] = (
+                invalidation if before is None else invalidation.merged(before)
+            )
+            if len(self._pending) > self._limit:
+                del self._pending[next(iter(self._pending))]
+                self.lost += 1
+        if is_first:
+            self._timer.wake()
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until all that was told before is with the bus; False if the time is over."""
-        if self._thread is None and self._inbox.empty():
-            return True
-        done = threading.Event()
-        self._inbox.put(done)
-        if self._thread is None:
-            self._start()
+        """Wait until everything is with the bus; False if the time is over."""
+        with self._lock:
+            if not self._pending and not self._sending:
+                return True
+            done = threading.Event()
+            self._flushes.append(done)
+        self._timer.wake()
         return done.wait(timeout)
 
     def close(self, timeout: float = 1.0) -> None:
         """Publish what is left, as far as that takes no longer than `timeout`, and end."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._thread is not None or not self._inbox.empty():
+        if not self._closed:
+            self._closed = True
             self.flush(timeout)
-        self._inbox.put(threading.Event())
+            self._timer.close(0)
 
-    def _listening(self, invalidation: Invalidation) -> int:
-        assert self._listeners is not None
-        found = self._listeners(topic_of(self._place, invalidation.artifact))
-        return found + self._listeners(space_topic(self._place)) if self._everybody else found
-
-    # The thread.
-
-    def _start(self) -> None:
+    def step(self) -> float | None:
+        """Publish what waits."""
         with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="ropewalk-fanout", daemon=True
-                )
-                try:
-                    self._thread.start()
-                except RuntimeError:  # The process ends, or has no room for a thread.
-                    self._thread = None
-
-    def _run(self) -> None:
-        me = threading.current_thread()
-        while True:
-            try:
-                first = self._inbox.get(timeout=_LINGERS)
-            except Empty:
-                if self._ends(me):
-                    return
-                continue
-            with self._lock:
-                self._collect(first)
-                pending, self._pending = self._pending, {}
-                done, self._flushes = self._flushes, []
-            for one in pending.values():
-                self._publish(one)
-            for event in done:
-                event.set()
-            if self._closed and self._ends(me):
-                return
-
-    def _ends(self, me: threading.Thread) -> bool:
-        """Whether this thread is to end. Who tells looks at `_thread` after handing over."""
-        self._thread = None
-        if self._inbox.empty():
-            return True
+            pending, self._pending = self._pending, {}
+            flushes, self._flushes = self._flushes, []
+            self._sending = True
+        for one in pending.values():
+            self._send(one)
         with self._lock:
-            if self._thread is None:
-                self._thread = me
-            return self._thread is not me
+            self._sending = False
+        for done in flushes:
+            done.set()
+        return _LINGER_SECONDS if pending or flushes else None
 
-    def _collect(self, first: Invalidation | threading.Event | None = None) -> None:
-        """Make one message for each artifact of what waits."""
-        pending, one = self._pending, first
-        while one is not None or not self._inbox.empty():
-            if one is None:
-                try:
-                    one = self._inbox.get_nowait()
-                except Empty:
-                    break
-            if isinstance(one, threading.Event):
-                self._flushes.append(one)
-            else:
-                before = pending.pop(one.artifact, None)
-                pending[one.artifact] = one if before is None else one.merged(before)
-            one = None
-        while len(pending) > self._limit:
-            del pending[next(iter(pending))]
-            self.lost += 1
-
-    def _publish(self, one: Invalidation) -> None:
+    def _send(self, one: Invalidation) -> None:
         try:
             message = one.encode()
             limit = getattr(self._bus, "message_limit", None)
@@ -195,250 +155,255 @@ class Fanout:
                 _log.warning("the bus refused a message with %r; more of it is not said", error)
 
 
-_MOST_PUSHED: Final = 1 << 20
-"""Larger content is not sent along: whoever wants it fetches it."""
-
-_MOST_TOPICS: Final = 10_000
-"""A client that holds more artifacts is told of those that it asked for last."""
-
-
-class Hearing:
+class BusClient:
     """The bus, as one client uses it.
 
-    It subscribes to the artifacts that its agents hold, so that only holders are told.
+    It subscribes to the artifacts that its agents hold, so that messages go to holders only.
     """
 
-    def __init__(self, client: Client, bus: Bus, place: str) -> None:
-        self._client, self._bus, self._place = client, bus, place
+    def __init__(self, client: Client, bus: Bus, place: str, *, owns_bus: bool) -> None:
+        self._client, self.bus, self._place = client, bus, place
+        self._owns_bus = owns_bus
         self._directory = client.directory
-        self._fanout = Fanout(bus, place, everybody=client.strategy.follows)
-        self._subscriptions: dict[str, Subscription] = {}
+        self._listeners: Callable[[str], int] | None = getattr(bus, "listeners", None)
+        self._note_told: Callable[[int], None] | None = getattr(bus, "note_told", None)
+        self._publisher = Publisher(
+            bus, place, everybody=client.strategy.follows, timer=client.time.timer
+        )
+        self.subscribed: dict[str, Subscription] = {}
+        """By artifact; "" is for all of them."""
         self._parents: list[Subscription] = []
-        """In a child: what its parent subscribed to, which is not heard here."""
+        """In a child: what its parent subscribed to, which is not received here."""
+        self._everything = False
         self._lock = threading.Lock()
-        self._is_deaf = False
-        # Clients of one instance_id must hear each other.
+        self._refused = False
+        # Clients of one instance_id must receive each other's messages.
         self._sender = f"{client.instance_id}.{uuid4().hex[:8]}"
-        self._stop_doubting = bus.on_gap(client.directory.doubt)
-        expect(callable(self._stop_doubting), "a bus's on_gap gives a function that ends it", bus)
+        self._stop_gaps = bus.on_gap(client.directory.note_gap)
+        expect(callable(self._stop_gaps), "a bus's on_gap gives a function that ends it", bus)
         self.wake: Callable[[], None] | None = None
-        """Called when something came: for a follower of the log."""
+        """Called when something was received: for a follower of the log."""
 
     def after_fork(self) -> None:
         """In a child: the parent is another client from now on."""
         self._lock = threading.Lock()
-        self._parents += self._subscriptions.values()
-        self._everything, self._subscriptions = "" in self._subscriptions, {}
+        self._parents += self.subscribed.values()
+        self._everything, self.subscribed = "" in self.subscribed, {}
         self._sender = f"{self._client.instance_id}.{uuid4().hex[:8]}"
 
-    def listen_to_all(self) -> None:
-        """Hear of everything in the space."""
-        with self._lock:
-            if "" not in self._subscriptions:
-                topic = space_topic(self._place)
-                self._subscriptions[""] = self._subscribed(topic, Receiver(self._receive))
+    # Subscriptions.
 
-    def listen(self, artifact: str) -> None:
-        """Hear of an artifact from now on. Called before its version is asked for."""
-        if artifact in self._subscriptions:
-            return
-        if self._parents:
-            self._listen_anew()
+    def subscribe_to_space(self) -> None:
+        """Receive the invalidations of all artifacts."""
         with self._lock:
-            if artifact not in self._subscriptions:
+            if "" not in self.subscribed:
+                receiver = Receiver(self._receive)
+                self.subscribed[""] = self._subscription(space_topic(self._place), receiver)
+
+    def subscribe_all(self, artifacts: Iterable[str]) -> None:
+        """Receive the invalidations of artifacts, before their versions are asked for."""
+        for artifact in artifacts:
+            if artifact not in self.subscribed:
                 self._subscribe(artifact)
-            gone = self._oldest() if len(self._subscriptions) > _MOST_TOPICS else None
-        if gone is not None:
-            gone.close()
 
-    def _listen_anew(self) -> None:
+    def _subscribe(self, artifact: str) -> None:
+        if self._parents:
+            self._subscribe_again()
+        oldest = None
+        with self._lock:
+            if artifact in self.subscribed:
+                return
+            topic = topic_of(self._place, artifact)
+            try:
+                found = self._subscription(topic, Receiver(self._receive, artifact))
+            except Exception as error:  # noqa: BLE001 - agents need no bus; tried again next time
+                if not self._refused:
+                    _log.warning("the bus refused a subscription with %r; more is not said", error)
+                self._refused = True
+                return
+            self.subscribed[artifact] = found
+            if len(self.subscribed) > MOST_TOPICS:
+                # Its copies keep their bounds, which need no message.
+                oldest = self.subscribed.pop(next(one for one in self.subscribed if one))
+        if oldest is not None:
+            oldest.close()
+
+    def _subscribe_again(self) -> None:
         """In a child: subscribe for itself, to what its agents still ask for."""
         with self._lock:
             parents, self._parents = self._parents, []
         if self._everything:
-            self.listen_to_all()
+            self.subscribe_to_space()
         for one in parents:
             one.close()
 
-    def _subscribe(self, artifact: str) -> None:
-        topic = topic_of(self._place, artifact)
-        try:
-            found = self._subscribed(topic, Receiver(self._receive, artifact))
-        except Exception as error:  # noqa: BLE001 - what agents do needs no bus; tried again then
-            if not self._is_deaf:
-                _log.warning("the bus refused a subscription with %r; more is not said", error)
-            self._is_deaf = True
-        else:
-            self._subscriptions[artifact] = found
-
-    def _subscribed(self, topic: str, receiver: Receiver) -> Subscription:
-        found = self._bus.subscribe(topic, receiver, self._directory.doubt)
-        expect(hasattr(found, "close"), "a bus's subscribe gives what has a close()", self._bus)
+    def _subscription(self, topic: str, receiver: Receiver) -> Subscription:
+        found = self.bus.subscribe(topic, receiver, self._directory.note_gap)
+        expect(hasattr(found, "close"), "a bus's subscribe gives what has a close()", self.bus)
         return found
 
-    def _oldest(self) -> Subscription:
-        """Take the oldest out. Its copies keep their bounds, which need no message."""
-        artifact = next(one for one in self._subscriptions if one)
-        return self._subscriptions.pop(artifact)
-
-    def ignore(self, artifact: str) -> None:
-        """Hear of an artifact no more, if nobody here holds it."""
+    def unsubscribe(self, artifact: str) -> None:
+        """Receive nothing of an artifact any more, if nobody here holds it."""
         with self._lock:
             if self._directory.holders(artifact):
                 return
-            found = self._subscriptions.pop(artifact, None)
+            found = self.subscribed.pop(artifact, None)
         if found is not None:
             found.close()
 
-    def tell(self, artifact: str, version: Version, sequence: int, content: Content | None) -> None:
-        """Have others told of a version; never waits."""
+    # Publishing.
+
+    def publish(
+        self, artifact: str, version: Version, sequence: int, content: Content | None
+    ) -> None:
+        """Have others invalidate what a version supersedes; never waits."""
+        if self._listeners is not None:
+            listening = self._listeners(topic_of(self._place, artifact))
+            if self._client.strategy.follows:
+                listening += self._listeners(space_topic(self._place))
+            if listening <= (artifact in self.subscribed) + ("" in self.subscribed):
+                if self._note_told is not None:
+                    self._note_told(sequence)
+                return  # Nobody but this client listens.
         pushed = None
-        if self._client.strategy.pushes and content is not None and len(content) <= _MOST_PUSHED:
-            pushed = version.id + content.encoded
+        if content is not None and self._client.strategy.pushes:
+            encoded = content.encoded
+            pushed = version.id + encoded if len(encoded) <= _MOST_PUSHED else None
         number = version.number
-        told = Invalidation(
+        message = Invalidation(
             artifact, number, number - 1, sequence, version.agent, self._sender, pushed
         )
-        own = (artifact in self._subscriptions) + ("" in self._subscriptions)
-        self._fanout.tell(told, own)
+        self._publisher.publish(message)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything that was told is handed to the bus; whether it was."""
-        return self._fanout.flush(timeout)
+        """Wait until everything that was published is with the bus; whether it was."""
+        return self._publisher.flush(timeout)
 
     def close(self) -> None:
-        """Tell and hear no more."""
-        self._stop_doubting()
+        """Publish what waits, receive no more, and close the bus if it is this client's own."""
+        with ExitStack() as last_first:
+            if self._owns_bus:
+                last_first.callback(self.bus.close)
+            last_first.callback(self._publisher.close)
+            last_first.callback(self._unsubscribe_all)
+            self.flush(_LAST_SECONDS)
+
+    def _unsubscribe_all(self) -> None:
+        self._stop_gaps()
         with self._lock:
-            subscriptions = [*self._subscriptions.values(), *self._parents]
-            self._subscriptions.clear()
+            subscriptions = [*self.subscribed.values(), *self._parents]
+            self.subscribed.clear()
             self._parents.clear()
         for one in subscriptions:
             one.close()
-        self._fanout.close()
+
+    def abandon(self) -> None:
+        """The client is gone, and nobody closed it: let go of its bus soon. Takes no lock."""
+        if self._owns_bus:
+            leave(self.bus)
+
+    # Receiving.
 
     def _receive(self, message: Invalidation) -> None:
         if message.instance != self._sender:
             if message.content is not None and len(message.content) > len(_ID):
-                self._keep(message.content)
-            heard = self._directory.heard(message.artifact, message.version, message.since)
-            self._client.telling.note(heard.transitions)
+                self._cache(message.content)
+            known = self._directory.invalidated(message.artifact, message.version, message.since)
+            self._client.recorder.transitions(known.transitions)
         if self.wake is not None:
             self.wake()
         if message.content is None and self._client.strategy.pushes:
-            self._fetch(message.artifact, message.version)
+            self._prefetch(message.artifact, message.version)
 
-    def _keep(self, pushed: bytes) -> None:
+    def _cache(self, pushed: bytes) -> None:
         """Content that came along; whoever uses it compares it with the authority's version."""
         id, encoded = pushed[: len(_ID)], pushed[len(_ID) :]
         if self._client.contents.get(id) is not None:
             return
-        content = Content(encoded, self._client.codec, hearsay=True)
+        content = Content(encoded, self._client.codec, unverified=True)
         try:
             content.check()
         except (RopewalkError, ValueError):
             return
         self._client.contents.put(id, content)
 
-    def _fetch(self, artifact: str, version: int) -> None:
+    def _prefetch(self, artifact: str, version: int) -> None:
         """Get content that did not come along, before somebody here asks for it."""
         authority, contents = self._client.authority, self._client.contents
         wanted = self._client.strategy.follows or self._directory.holders(artifact)
         if not wanted or self._directory.newest(artifact) > version:
             return
-        with suppress(RopewalkError):  # Then whoever reads it fetches it, or hears why not.
+        with suppress(RopewalkError):  # Then whoever reads it fetches it, or gets the error.
             newest = authority.newest(artifact)
             if newest is None or newest.deleted or contents.get(newest.id) is not None:
                 return
-            contents.put(newest.id, authority.content(artifact, newest))
+            contents.put(newest.id, *authority.contents([newest]))
 
 
-_ID: Final = bytes(32)
-
-
-class Follower:
+class LogFollower:
     """Reads the operation log of a space all the time, so that nobody has to ask.
 
     `followed` is the moment up to which everything is known; `known` has the newest versions.
     """
 
-    def __init__(self, client: Client, authority: StoredAuthority, seconds: float) -> None:
+    def __init__(self, client: Client, authority: StoreAuthority, seconds: float) -> None:
         self._authority, self._directory = authority, client.directory
-        self._clock, self._telling, self._seconds = client.clock, client.telling, seconds
-        self._closed = False
+        self._clock, self._recorder, self._seconds = client.clock, client.recorder, seconds
+        self._failed = False
         self.known: dict[str, Version] = {}
         self._position: Position | None = None
-        self._lock = freed_after_fork(threading.Lock())
-        self.after_fork()
-        self.begin()
+        self.followed = float("-inf")
+        self.timer: Timer = client.time.timer(self, "ropewalk-follower")
+        self.start()
 
     def after_fork(self) -> None:
         """In a child: the thread is gone."""
-        self._news = threading.Event()
         self.followed = float("-inf")
-        self._thread: threading.Thread | None = None
+        self.timer.reset()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Follow from now on, if nobody does yet."""
-        if self._thread is not None or self._closed:
-            return
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="ropewalk-follower", daemon=True
-                )
-                self._thread.start()
-
-    def wake(self) -> None:
-        """Look now."""
-        self._news.set()
-
-    def abandon(self) -> None:
-        """Follow no more, soon: the client is gone, and nobody closed it. Takes no lock."""
-        self._closed = True
+        self.timer.start()
 
     def close(self) -> None:
         """Follow no more."""
-        self._closed = True
-        self._news.set()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join(5)
+        self.timer.close(5)
 
-    def _run(self) -> None:
-        failed = False
-        while not self._closed:
-            self._news.clear()
-            try:
-                self._look()
-                failed = False
-            except Exception as error:  # noqa: BLE001 - reads confirm as long as this fails
-                if not failed:
-                    _log.warning("the log of artifacts cannot be followed now: %s", error)
-                failed = True
-            self._news.wait(self._seconds)
+    def step(self) -> float:
+        """Read what came; seconds until the next time."""
+        try:
+            self.read_on()
+            self._failed = False
+        except Exception as error:  # noqa: BLE001 - reads confirm as long as this fails
+            if not self._failed:
+                _log.warning("the log of artifacts cannot be followed now: %s", error)
+            self._failed = True
+        return self._seconds
 
-    def _look(self) -> None:
+    def read_on(self) -> None:
+        """Read the log up to its end; raises what the authority raises."""
         if self._position is None:
             # What is found now is at least as new as this operation.
             first = Position(self._authority.sequence())
             self.known = dict(self._authority.names())
             self._position = first
-        while not self._closed:
+        while not self.timer.closed:
             before = self._clock()
             try:
                 found, position = self._authority.changes(self._position)
             except Rewound:
                 # A server that may lose its last moments has: nothing that is known counts.
                 self._position, self.followed = None, float("-inf")
-                self._directory.doubt()
-                self.wake()
+                self._directory.note_gap()
+                self.timer.wake()
                 raise
             for artifact, version in found:
-                heard = self._directory.heard(artifact, version.number, version.number - 1)
-                self._telling.note(heard.transitions)
+                number = version.number
+                known = self._directory.invalidated(artifact, number, number - 1)
+                self._recorder.transitions(known.transitions)
                 if version.deleted:
                     self.known.pop(artifact, None)
-                    self._directory.deleted(artifact, version.number)
+                    self._directory.deleted(artifact, number)
                 else:
                     self.known[artifact] = version
             if position == self._position:
@@ -447,59 +412,33 @@ class Follower:
             self._position = position
 
 
-_LAST_SECONDS: Final = 1.0
-"""How long a client that is closed waits until what it has to tell is out."""
+def connect(client: Client, bus: Bus | Literal[False] | None, tick_seconds: float) -> None:
+    """Give a client its bus, and a follower if its strategy needs one.
+
+    It gets neither where the authority is in memory.
+    """
+    expect(
+        bus is None or bus is False or isinstance(bus, Bus),
+        "bus is None, False, or has publish, subscribe, on_gap and close",
+        bus,
+    )
+    authority = client.authority
+    if not isinstance(authority, StoreAuthority):
+        return
+    store, space = authority.store, authority.space
+    if bus is not False:
+        used = choose_bus(store, space) if bus is None else bus
+        client.invalidations = BusClient(client, used, place_of(store, space), owns_bus=bus is None)
+    if client.strategy.follows:
+        client.follower = LogFollower(client, authority, tick_seconds / 4)
+        if client.invalidations is not None:
+            client.invalidations.wake = client.follower.timer.wake
+            client.invalidations.subscribe_to_space()
 
 
-class News:
-    """What one client hears with. Both are None where the authority is in memory."""
-
-    hearing: Hearing | None = None
-    follower: Follower | None = None
-
-    def __init__(
-        self, client: Client, bus: Bus | Literal[False] | None, tick_seconds: float
-    ) -> None:
-        expect(
-            bus is None or bus is False or isinstance(bus, Bus),
-            "bus is None, False, or has publish, subscribe, on_gap and close",
-            bus,
-        )
-        self._bus: Bus | None = None
-        self._owns_bus = bus is None
-        authority = client.authority
-        if isinstance(authority, StoredAuthority) and bus is not False:
-            store, space = authority.store, authority.space
-            self._bus = choose_bus(store, space) if bus is None else bus
-            self.hearing = Hearing(client, self._bus, place_of(store, space))
-            if self._owns_bus:
-                self._left = weakref.finalize(self, leave, self._bus)
-                self._left.atexit = False
-        if client.strategy.follows and isinstance(authority, StoredAuthority):
-            self.follower = Follower(client, authority, tick_seconds / 4)
-            weakref.finalize(self, self.follower.abandon).atexit = False
-            if self.hearing is not None:
-                self.hearing.wake = self.follower.wake
-                self.hearing.listen_to_all()
-
-    def after_fork(self) -> None:
-        """In a child: it is another client from now on."""
-        for heard in (self.hearing, self.follower):
-            if heard is not None:
-                heard.after_fork()
-
-    def flush(self, timeout: float | None = None) -> bool:
-        """Wait until what is to be told is with the bus; whether it was in time."""
-        return self.hearing is None or self.hearing.flush(timeout)
-
-    def close(self) -> None:
-        """Tell what waits, and hear no more."""
-        with ExitStack() as last_first:
-            if self._bus is not None and self._owns_bus:
-                last_first.callback(self._bus.close)
-                self._left.detach()
-            if self.hearing is not None:
-                last_first.callback(self.hearing.close)
-                last_first.callback(self.hearing.flush, _LAST_SECONDS)
-            if self.follower is not None:
-                last_first.callback(self.follower.close)
+def abandon(client: Client) -> None:
+    """A client is gone, and nobody closed it: end its background work soon. Takes no lock."""
+    if client.follower is not None:
+        client.follower.timer.abandon()
+    if client.invalidations is not None:
+        client.invalidations.abandon()

@@ -383,11 +383,9 @@ class InProcessBus:
 
     def __init__(self, *, queue: int = QUEUE) -> None:
         self._exchange = Exchange(queue)
-        tell_after_fork(self)
-
-    def listeners(self, topic: str) -> int:
+        self.listeners = self._exchange.listeners
         """How many subscribed to a topic."""
-        return self._exchange.listeners(topic)
+        tell_after_fork(self)
 
     def publish(self, topic: str, message: bytes) -> None:
         """Hand a message to the queues of its subscribers."""

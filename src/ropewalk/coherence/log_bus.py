@@ -39,6 +39,8 @@ class LogBus:
         self._read = store.reader(space)
         self._place = place_of(store, space)
         self._exchange = Exchange(queue)
+        self.listeners = self._exchange.listeners
+        """How many subscribed to a topic through this object; all others read it in the log."""
         self._over = freed_after_fork(threading.Event())
         self.failures = 0
         self._begin()
@@ -51,10 +53,6 @@ class LogBus:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._space} in {self._store!r}>"
-
-    def listeners(self, topic: str) -> int:
-        """How many must be told by this object; the others read it in the log."""
-        return self._exchange.listeners(topic)
 
     def publish(self, topic: str, message: bytes) -> None:
         """Hand a message to the subscribers of this object."""

@@ -50,7 +50,7 @@ Sink: TypeAlias = str | PathLike[str] | TextIO | Callable[[Any], object]
 Failed: TypeAlias = Callable[[BaseException], None]
 
 
-class Unwritten(Exception):
+class SinkFailed(Exception):
     """A sink failed after it had taken `taken` of the records."""
 
     def __init__(self, taken: int, cause: Exception) -> None:
@@ -65,7 +65,7 @@ class Outlet(Protocol):
     """Whether it takes the records `begin`, `end` and `dropped`."""
 
     def write(self, records: Sequence[Any], failed: Failed) -> None:
-        """Take all records, or raise `Unwritten`; `failed` is told of one that was refused."""
+        """Take all records, or raise `SinkFailed`; `failed` is told of one that was refused."""
 
     def close(self) -> None:
         """Give back what was opened."""
@@ -114,7 +114,7 @@ class _Path:
             whole = bytes(rest[:written])
             if written:
                 self._torn = not whole.endswith(b"\n")
-            raise Unwritten(whole[len(start) :].count(b"\n"), error) from error
+            raise SinkFailed(whole[len(start) :].count(b"\n"), error) from error
         self._torn = False
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class _File:
             self._file.write("".join(map(line_of, records)))
             self._file.flush()
         except Exception as error:
-            raise Unwritten(0, error) from error
+            raise SinkFailed(0, error) from error
 
     def close(self) -> None:
         """Leave it open: it is the caller's."""
@@ -213,10 +213,10 @@ class Stream:
         self._shape, self._outlet, self._capacity = shape, outlet, capacity
         self.dropped = 0
         self.failures = 0
-        self.begin_anew(about, order)
+        self.reset(about, order)
         _streams.add(self)
 
-    def begin_anew(self, about: About, order: Order) -> None:
+    def reset(self, about: About, order: Order) -> None:
         """Number from the beginning."""
         self._about, self._order = about, order
         # A collection of garbage may close this within any of its own calls.
@@ -233,7 +233,7 @@ class Stream:
     def after_fork(self, about: About, order: Order) -> None:
         """In a child: number from the beginning, for another instance."""
         closed = self._closed
-        self.begin_anew(about, order)
+        self.reset(about, order)
         # What was closed stays so: its file may have become another's.
         self._closed = self._ended = closed
 
@@ -382,7 +382,7 @@ class Stream:
         try:
             self._outlet.write([record for _, _, record in made], self._failed)
             self._lost = None
-        except Unwritten as error:
+        except SinkFailed as error:
             self._failed(error)
             rest = made[error.taken :]
             if error.taken:
@@ -712,7 +712,7 @@ Places = Callable[[str, str], tuple[Sequence[str], str]]
 _COMMITS = ("commit", "commit_cas")
 
 
-class Wrote(NamedTuple):
+class WriteEvent(NamedTuple):
     """A write that became a version; its content is None for a deletion."""
 
     version: int
@@ -726,20 +726,20 @@ class Wrote(NamedTuple):
     began: int
 
 
-class Telling:
+class Recorder:
     """The logs, as reads and writes use them. Nothing is done if nobody looks on."""
 
     def __init__(self, logs: Logs, places: Places | None = None) -> None:
         self.logs = logs
         self._places = places or _place
-        self.is_watched = logs.enabled
+        self.is_recording = logs.enabled
 
     def record_to(self, folder: str | PathLike[str]) -> None:
         """Record from now on."""
         self.logs.begin(**record_to(folder))
-        self.is_watched = True
+        self.is_recording = True
 
-    def note(
+    def transitions(
         self,
         transitions: Sequence[Transition],
         content: Content | None = None,
@@ -781,12 +781,12 @@ class Telling:
             operation = "search.hit" if artifact.source == "search" else "get"
             self.metric(operation, agent, artifact.name, artifact.source == "cache_hit", began)
 
-    def read_nothing(self, agent: str, artifact: str, version: int, began: int) -> None:
+    def miss(self, agent: str, artifact: str, version: int, began: int) -> None:
         """An agent found that there is no artifact: since a version, or there never was (0)."""
         if self.logs.wants_deliveries:
             self.logs.delivered(agent, artifact, version, None, "fetch", "empty", began=began)
 
-    def wrote(self, agent: str, artifact: str, wrote: Wrote) -> None:
+    def write(self, agent: str, artifact: str, wrote: WriteEvent) -> None:
         """An agent's write became a version."""
         deleted = wrote.content is None
         if self.logs.wants_deliveries:
@@ -808,7 +808,7 @@ class Telling:
             if wrote.replaced:
                 self.metric("replaced", agent, artifact, False)
 
-    def wrote_perhaps(self, agent: str, artifacts: Iterable[str], began: int) -> None:
+    def write_of_unknown_outcome(self, agent: str, artifacts: Iterable[str], began: int) -> None:
         """It is not known whether an agent's write became a version."""
         if self.logs.wants_deliveries:
             for artifact in artifacts:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
@@ -20,15 +19,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from ropewalk.coherence.artifact import Artifact, Content
 from ropewalk.coherence.authority import Sent
 from ropewalk.coherence.protocol import Base, State, Version
-from ropewalk.coherence.read_path import Reading, not_found
-from ropewalk.coherence.timers import Beat, tell_after_fork, timestamp
+from ropewalk.coherence.read_path import ReadPath, not_found
+from ropewalk.coherence.timers import tell_after_fork, timestamp
 from ropewalk.coherence.write_path import (
     Attempt,
     Edit,
     OnConflict,
-    Proposed,
-    Unwritten,
-    Wanted,
+    PendingVersion,
+    Proposal,
+    WriteRequest,
     number_of,
 )
 from ropewalk.errors import (
@@ -40,12 +39,13 @@ from ropewalk.errors import (
     Unavailable,
     WritesRefused,
 )
+from ropewalk.history import new_write_id
 from ropewalk.store._haste import hasty
 from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
     from ropewalk.coherence.read_path import Client
-    from ropewalk.coherence.write_path import Writing
+    from ropewalk.coherence.write_path import WritePath
 
 MOST_KEPT: Final = 10_000
 _MOST_BYTES: Final = 64 << 20
@@ -75,14 +75,19 @@ class KeptWrite:
     )
 
     def __init__(
-        self, number: int, agent: str, action: str, wanted: dict[str, Wanted], sent: Sent | None
+        self,
+        number: int,
+        agent: str,
+        action: str,
+        wanted: dict[str, WriteRequest],
+        sent: Sent,
+        time: int,
     ) -> None:
         self.number, self.agent, self.action = number, agent, action
         self.wanted = wanted
-        self.rebased: dict[str, Wanted] | None = None
+        self.rebased: dict[str, WriteRequest] | None = None
         """What was last sent to the engine, perhaps merged with what others wrote."""
-        self.sent = Sent.now() if sent is None else sent._replace(again=True)
-        self.time = time.time_ns() // 1000
+        self.sent, self.time = sent, time
         self.error: Exception | None = None
         self.versions = {name: self._version(one.content, one.base) for name, one in wanted.items()}
 
@@ -106,9 +111,9 @@ class KeptWrite:
         met = "" if self.error is None else f": {type(self.error).__name__}"
         return f"<KeptWrite {self.number} of {list(self.wanted)!r:.80} by {self.agent!r}{met}>"
 
-    def _version(self, content: Content | None, base: Version | None) -> Unwritten:
+    def _version(self, content: Content | None, base: Version | None) -> PendingVersion:
         number = 0 if base is None else base.number
-        return Unwritten.of(number, self.agent, self.time, content, deleted=content is None)
+        return PendingVersion.of(number, self.agent, self.time, content, deleted=content is None)
 
 
 class Reconciled(NamedTuple):
@@ -179,23 +184,23 @@ class DegradedMode:
     def __init__(
         self,
         client: Client,
-        reading: Reading,
-        writing: Writing,
+        reading: ReadPath,
+        writing: WritePath,
         *,
-        on_conflict: OnConflict,
-        writes: DegradedWrites,
+        keeps: bool,
     ) -> None:
+        self._client = client
         self._authority, self._directory = client.authority, client.directory
-        self._telling, self._codec = client.telling, client.codec
+        self._recorder, self._codec = client.recorder, client.codec
         self._reading, self._writing = reading, writing
-        self._on_conflict, self._keeps = on_conflict, writes == "keep"
+        self._keeps = keeps
         self.count = 0
         """How many operations were answered without the engine."""
         self._known = LastKnown()
-        self._beat = Beat(self, "ropewalk-degraded")
+        self._timer = client.time.timer(self, "ropewalk-degraded")
         self._begin()
         tell_after_fork(self)
-        writing.unsent, reading.gone = self._unsent, self._known.gone
+        writing.on_unavailable, reading.gone = self._unsent, self._known.gone
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
@@ -212,7 +217,7 @@ class DegradedMode:
 
     def after_fork(self) -> None:
         """In a child: what was kept is the parent's to write."""
-        self._beat.begin_anew()
+        self._timer.reset()
         self._begin()
 
     @property
@@ -223,7 +228,7 @@ class DegradedMode:
     # Reading.
 
     def read(self, agent: str, artifact: str) -> Artifact:
-        """As `Reading.read`, or the last value known, marked."""
+        """As `ReadPath.read`, or the last value known, marked."""
         if self._outage is None:
             try:
                 with hasty(PATIENCE):
@@ -237,7 +242,7 @@ class DegradedMode:
         return self._last(agent, artifact)
 
     def snapshot(self, agent: str, artifacts: Iterable[str]) -> dict[str, Artifact]:
-        """As `Reading.snapshot`, or the last values known, perhaps of several moments."""
+        """As `ReadPath.snapshot`, or the last values known, perhaps of several moments."""
         names = list(dict.fromkeys(artifacts))
         if self._outage is None:
             try:
@@ -249,7 +254,7 @@ class DegradedMode:
         return {name: self._last(agent, name) for name in names}
 
     def search(self, *args: Any) -> list[Artifact]:
-        """As `Reading.search`: what there is, only the engine can say."""
+        """As `ReadPath.search`: what there is, only the engine can say."""
         self.expect_engine("a search")
         return [self._seen(one) for one in self._reading.search(*args)]
 
@@ -258,18 +263,20 @@ class DegradedMode:
         return found
 
     def _last(self, agent: str, artifact: str) -> Artifact:
-        began = timestamp() if self._telling.is_watched else 0
+        began = timestamp() if self._recorder.is_recording else 0
         found = self._last_known(artifact)
         if found is None:
             raise self._error(artifact)
         version, content = found
         if version.deleted or content is None:
             raise not_found(artifact)
-        self._telling.note(self._directory.note_unconfirmed(agent, artifact, Base(version, True)))
+        self._recorder.transitions(
+            self._directory.note_unconfirmed(agent, artifact, Base(version, True))
+        )
         given = Artifact(artifact, version, content, State.INVALID, "cache_hit", degraded=True)
         self._count(agent, artifact)
-        if self._telling.is_watched:
-            self._telling.read(agent, given, began)
+        if self._recorder.is_recording:
+            self._recorder.read(agent, given, began)
         return given
 
     def _last_known(self, artifact: str) -> tuple[Version, Content | None] | None:
@@ -281,15 +288,15 @@ class DegradedMode:
     # Writing.
 
     def register(self, agent: str, artifact: str, content: Content) -> Artifact:
-        """As `Writing.register`: whether it is there, only the engine can say."""
+        """As `WritePath.register`: whether it is there, only the engine can say."""
         if self._outage is not None:
             raise self._error(artifact)
         return self._writing.register(agent, artifact, content)
 
     def write(
-        self, agent: str, proposed: Mapping[str, Proposed], action: str
+        self, agent: str, proposed: Mapping[str, Proposal], action: str
     ) -> dict[str, Artifact | None]:
-        """As `Writing.write`, or kept."""
+        """As `WritePath.write`, or kept."""
         if self._outage is None:
             try:
                 with hasty(PATIENCE):
@@ -301,7 +308,7 @@ class DegradedMode:
         return self._keep(agent, there, action) if there else {}
 
     def delete(self, agent: str, artifact: str, if_version: int | None) -> bool:
-        """As `Writing.delete`, or kept."""
+        """As `WritePath.delete`, or kept."""
         if self._outage is None:
             try:
                 with hasty(PATIENCE):
@@ -316,12 +323,12 @@ class DegradedMode:
             raise self._error(artifact)
         if found[0].deleted:
             return False
-        wanted = self._wanted(agent, artifact, Proposed(None, if_version))
+        wanted = self._wanted(agent, artifact, Proposal(None, if_version))
         self._keep(agent, {artifact: wanted}, "delete")
         return True
 
     def edit(self, agent: str, artifact: str, edit: Edit) -> Artifact:
-        """As `Writing.edit`, or what becomes of the last value known, kept."""
+        """As `WritePath.edit`, or what becomes of the last value known, kept."""
         if self._outage is None:
             try:
                 with hasty(PATIENCE):
@@ -342,22 +349,22 @@ class DegradedMode:
         content = edit.made_of(value, self._codec)
         # Not what the agent saw last: another of its threads may have moved that meanwhile.
         from_base = None if base is None else Base(base, True)
-        made = self.write(agent, {artifact: Proposed(content, base=from_base)}, "edit")[artifact]
+        made = self.write(agent, {artifact: Proposal(content, base=from_base)}, "edit")[artifact]
         assert made is not None
         return made
 
-    def _wanted(self, agent: str, artifact: str, proposed: Proposed) -> Wanted:
+    def _wanted(self, agent: str, artifact: str, proposed: Proposal) -> WriteRequest:
         """What a write is to be checked against, as far as it is known here."""
         content, if_version, given, _ = proposed
         base = self._base(agent, artifact) if given is None else given.version
         if if_version is not None:
             if if_version != number_of(base):
                 raise self._error(artifact)
-            return Wanted(content, base, base, "raise")
-        how: OnConflict = self._on_conflict if content is not None else "raise"
+            return WriteRequest(content, base, base, "raise")
+        how: OnConflict = self._writing.on_conflict if content is not None else "raise"
         if base is None and how != "overwrite":
             how = "raise"  # What others wrote meanwhile was seen by nobody here.
-        return Wanted(content, base, base, how)
+        return WriteRequest(content, base, base, how)
 
     def _base(self, agent: str, artifact: str) -> Version | None:
         """What an agent saw last, or else anybody here."""
@@ -375,12 +382,12 @@ class DegradedMode:
         # It may land long after others wrote: it is merged, but replaces nothing that is newer.
         wanted = {
             name: replace(one, on_conflict="merge") if one.on_conflict == "replace" else one
-            for name, one in attempt.wanted.items()
+            for name, one in attempt.requests.items()
         }
         return self._keep(attempt.agent, wanted, attempt.action, attempt.sent)
 
     def _keep(
-        self, agent: str, wanted: dict[str, Wanted], action: str, sent: Sent | None = None
+        self, agent: str, wanted: dict[str, WriteRequest], action: str, sent: Sent | None = None
     ) -> dict[str, Artifact | None]:
         self._expect_keeping()
         kept = self._add(agent, wanted, action, sent)
@@ -428,7 +435,7 @@ class DegradedMode:
                 CoherenceDegradedWarning,
                 stacklevel=_outside(),
             )
-        self._beat.start()
+        self._timer.start()
 
     def _lose_writes(self, error: Unavailable) -> None:
         """As `_lose_engine`, for a write that was perhaps made."""
@@ -446,13 +453,13 @@ class DegradedMode:
 
     def _count(self, agent: str, artifact: str) -> None:
         self.count += 1
-        if self._telling.logs.wants_metrics:
-            self._telling.metric("degraded", agent, artifact, False)
+        if self._recorder.logs.wants_metrics:
+            self._recorder.metric("degraded", agent, artifact, False)
 
     # Kept writes.
 
     def _add(
-        self, agent: str, wanted: dict[str, Wanted], action: str, sent: Sent | None
+        self, agent: str, wanted: dict[str, WriteRequest], action: str, sent: Sent | None
     ) -> KeptWrite:
         with self._lock:
             if len(self._waiting) + len(self._refused) >= MOST_KEPT:
@@ -460,14 +467,16 @@ class DegradedMode:
                     f"{MOST_KEPT} writes are kept while the engine cannot be reached, and no more."
                 )
             self._numbers += 1
-            kept = KeptWrite(self._numbers, agent, action, wanted, sent)
+            now = self._client.time.nanoseconds() // 1000
+            sent = Sent(new_write_id(), now) if sent is None else sent._replace(again=True)
+            kept = KeptWrite(self._numbers, agent, action, wanted, sent, now)
             self._waiting[kept.number] = kept
             for name in kept.wanted:
                 self._by_artifact.setdefault(name, {})[kept.number] = kept
             # Under the lock, so that it does not land before the agent has it as its base.
             for name, version in kept.versions.items():
                 self._directory.note_unconfirmed(agent, name, Base(version, False))
-        self._beat.start()
+        self._timer.start()
         return kept
 
     def _last_kept(self, artifact: str) -> KeptWrite | None:
@@ -564,10 +573,10 @@ class DegradedMode:
 
         def unsent(attempt: Attempt, error: Unavailable) -> dict[str, Artifact | None]:
             # Perhaps it was made. Merged once more with what it became, it would count twice.
-            kept.rebased, kept.sent = attempt.wanted, attempt.sent._replace(again=True)
+            kept.rebased, kept.sent = attempt.requests, attempt.sent._replace(again=True)
             raise error
 
-        made = self._writing.committing.commit(kept.agent, wanted, kept.action, kept.sent, unsent)
+        made = self._writing.commit(kept.agent, wanted, kept.action, kept.sent, unsent)
         self._saw(made)
         for name, one in made.items():
             if one is None:
@@ -578,14 +587,14 @@ class DegradedMode:
                 kept.versions[name].landed = one._version
         return made
 
-    def _based(self, artifact: str, wanted: Wanted) -> Wanted:
+    def _based(self, artifact: str, wanted: WriteRequest) -> WriteRequest:
         """What a kept write was made from, as the engine knows it now."""
         if any(wanted.base in one.versions.values() for one in self._refused):
             raise Conflict(
                 f"the write of {artifact!r:.80} was made from another that could not be written. "
                 "Look at kept() for both."
             )
-        return self._writing.rebasing.settled(artifact, wanted)
+        return self._writing.settled(artifact, wanted)
 
     def _report(self, kept: KeptWrite, error: Exception) -> None:
         text = (
@@ -620,7 +629,7 @@ class DegradedMode:
 
     def close(self) -> None:
         """Try a last time, and say what is lost."""
-        self._beat.close()
+        self._timer.close()
         if self._waiting:
             self.step()
         if self._waiting:

@@ -63,7 +63,7 @@ class Entry:
     __slots__ = (
         "confirmed",
         "deadline",
-        "doubt",
+        "gaps",
         "lost",
         "put",
         "read",
@@ -85,7 +85,7 @@ class Entry:
         """From before the request that found this version to be the newest."""
         self.reads = count()
         """Numbers the reads since; two threads never get the same number."""
-        self.doubt = -1
+        self.gaps = -1
         self.token = 0
         """The fencing token of its grant; 0 without one."""
         self.deadline = 0.0
@@ -93,11 +93,11 @@ class Entry:
         self.lost = False
         """Whether its grant was taken away, and the authority was not asked since."""
 
-    def confirm(self, version: Version, now: float, doubt: int) -> None:
+    def confirm(self, version: Version, now: float, gaps: int) -> None:
         """A version was the newest after `now`."""
         if version.id == self.version.id and now < self.confirmed:
             return  # Another thread asked later, and was answered sooner.
-        self.version, self.confirmed, self.doubt = version, now, doubt
+        self.version, self.confirmed, self.gaps = version, now, gaps
         self.reads = count()
         self.lost = False
 
@@ -126,7 +126,15 @@ class Transition(NamedTuple):
     """The client that the agent is in, if that is another one."""
 
 
-class Heard(NamedTuple):
+class Fetched(NamedTuple):
+    """What a confirmed version made of the directory."""
+
+    was_known: bool
+    """Whether it is the one that the agent had."""
+    transitions: list[Transition]
+
+
+class Invalidated(NamedTuple):
     """What a message made of the directory."""
 
     transitions: list[Transition]

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ropewalk.codec import Codec
@@ -24,7 +25,7 @@ from ropewalk.coherence.authority import (
 )
 from ropewalk.coherence.protocol import Version
 from ropewalk.errors import Conflict, MissingObjects, NotFound, RefMoved, WriteIdReused
-from ropewalk.history import Commits, commit_loop
+from ropewalk.history import Commits, commit_loop, new_write_id
 from ropewalk.store import (
     Fence,
     Lease,
@@ -37,7 +38,9 @@ from ropewalk.store import (
     split_name,
 )
 from ropewalk.store._watching import Position
-from ropewalk.tree import Commit, Object, ObjectId, TreeWriter, Written, load, make_commit
+from ropewalk.tree import Commit, Kind, Object, ObjectId, TreeWriter, Written, load, make_commit
+from ropewalk.tree.nodes import INLINE_MAX, may_hold_links
+from ropewalk.tree.writer import small_value
 
 if TYPE_CHECKING:
     from ropewalk.timeline import Timeline
@@ -50,8 +53,9 @@ _CREATED: Final = "created"
 REPLACED: Final = "replaced"
 _REMEMBERED: Final = 65536
 _WRITERS: Final = 64
-_LARGE: Final = 3000
 _PAGE: Final = 256
+_NOTHING: Final = b"\xc0"
+"""The encoding of None, which a deletion holds."""
 _FEW: Final = 50
 """If there are so many times more artifacts than are asked for, they are asked for one by one."""
 _ROUNDS: Final = 4
@@ -60,19 +64,28 @@ _ROUNDS: Final = 4
 class _Draft(NamedTuple):
     """A version that is not in the store yet."""
 
-    change: Change
+    artifact: str
     commit: Commit
     objects: list[Object]
     needs: list[ObjectId]
     move: Move
-    writer: TreeWriter
-    written: Written
+    fence: Fence
+    writer: TreeWriter | None
+    """Of a large value."""
+    written: Written | None
 
 
-class StoredAuthority(Authority):
+class StoreAuthority(Authority):
     """A set of artifacts in one space of a store."""
 
-    def __init__(self, store: Store, name: str, codec: Codec) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        codec: Codec,
+        nanoseconds: Callable[[], int] = time_ns,
+    ) -> None:
+        self._nanoseconds = nanoseconds
         self.store, self.name = store, name
         self.space = space_name(TENANT, name)
         store.view(self.space, ref_name(BRANCH, "-"))  # The name is checked here.
@@ -96,7 +109,9 @@ class StoredAuthority(Authority):
     def newest(self, artifact: str) -> Version | None:
         """The newest version of an artifact: one small request."""
         found = self.store.ref(self.space, names_of(artifact).ref)
-        return None if found is None else self._version(found.target)
+        if found is None:
+            return None
+        return self._versions.get(found.target) or self._version(found.target)
 
     def newest_of(self, artifacts: Iterable[str]) -> dict[str, Version | None]:
         """The newest versions of several artifacts, all at one moment."""
@@ -138,9 +153,18 @@ class StoredAuthority(Authority):
         return found if found is not None and found.number == number else None
 
     def content(self, artifact: str, version: Version) -> Content:
-        """What a version holds, read from the store."""
+        """What a version holds, read from the store and decoded once."""
         root = self._commits.find(version.id).root
-        return Content.of(load(root, self._read, self._codec), self._codec)
+        (found,) = self._read([root])
+        if _is_small(found):
+            content = Content(found.payload, self._codec)
+            return content.holding(content.fresh())
+
+        def read(ids: Sequence[ObjectId]) -> Sequence[Object]:
+            return [found] if list(ids) == [root] else self._read(ids)
+
+        value = load(root, read, self._codec)
+        return Content.of(value, self._codec).holding(value)
 
     def contents(self, versions: Sequence[Version]) -> list[Content]:
         """What several versions hold; small values take one request together."""
@@ -153,7 +177,13 @@ class StoredAuthority(Authority):
                 return [known[id] for id in ids]
             return self._read(ids)
 
-        return [Content.of(load(root, read, self._codec), self._codec) for root in roots]
+        def content(root: ObjectId) -> Content:
+            found = known[root]
+            if _is_small(found):
+                return Content(found.payload, self._codec)
+            return Content.of(load(root, read, self._codec), self._codec)
+
+        return [content(root) for root in roots]
 
     def is_content(self, version: Version, content: Content) -> bool:
         """Whether a version holds exactly this: equal values have equal roots."""
@@ -178,15 +208,16 @@ class StoredAuthority(Authority):
         self, changes: Sequence[Change], agent: str, action: str, sent: Sent | None = None
     ) -> Committed:
         """Make new versions: all or none."""
-        write_id, moment, again = sent or Sent.now()
+        if sent is None:
+            sent = Sent(new_write_id(), self._nanoseconds() // 1000)
         anew = False
 
         def attempt() -> Committed:
-            drafts = [self._draft(change, agent, moment, anew) for change in changes]
-            if again and self._is_there(drafts[0]):
+            drafts = [self._draft(change, agent, sent.moment, anew) for change in changes]
+            if sent.again and self._is_there(drafts[0]):
                 # Others heard of it when it was made, so its operation need not be found.
-                return Committed(self._versions_of_drafts(drafts), 0)
-            return self._made(drafts, self._land(drafts, agent, action, write_id))
+                return Committed({one.artifact: self._version(one.commit.id) for one in drafts}, 0)
+            return self._landed(drafts, agent, action, sent.write_id)
 
         def resend(_: MissingObjects) -> None:
             nonlocal anew
@@ -194,16 +225,84 @@ class StoredAuthority(Authority):
 
         def earlier(error: Conflict | WriteIdReused) -> Committed | None:
             # It was made before, with more of its objects, or fewer.
-            return self._found(write_id) if isinstance(error, WriteIdReused) else None
+            return self._found(sent.write_id) if isinstance(error, WriteIdReused) else None
 
         try:
             return commit_loop(attempt, resend=resend, earlier=earlier)
         except RefMoved:
             raise Moved(self.newest_of([change.artifact for change in changes])) from None
 
+    def _draft(self, change: Change, agent: str, moment: int, anew: bool) -> _Draft:
+        """A change as a commit, its objects and the ref move that makes it the newest."""
+        artifact, expected, content, token, replaced = change
+        names = names_of(artifact)
+        before = None if expected is None else expected.id
+        extension: dict[str, Any] = {_DELETED: True} if content is None else {}
+        if names.branch != artifact:
+            extension[NAME] = artifact
+        if expected is not None and not expected.deleted:
+            extension[_CREATED] = expected.created
+        if replaced:
+            extension[REPLACED] = True
+        writer = written = None
+        encoded = _NOTHING if content is None else content.encoded
+        if len(encoded) <= INLINE_MAX:
+            value = small_value(encoded)
+            root, objects, needs = value.id, [value], []
+        else:
+            assert content is not None
+            writer = self._writers.take(artifact, anew)
+            written = writer.write_encoded(encoded, content.fresh)
+            root, objects, needs = written.root, [*written.objects], [*written.needs]
+        commit, made = make_commit(
+            root,
+            () if before is None else (before,),
+            base=before,
+            generation=1 if expected is None else expected.number + 1,
+            time=moment,
+            agent=agent,
+            branch=artifact,
+            extension=extension,
+        )
+        objects.append(made)
+        needs += commit.parents
+        move, fence = Move(names.ref, before, commit.id), Fence(names.lease, token)
+        return _Draft(artifact, commit, objects, needs, move, fence, writer, written)
+
+    def _landed(
+        self, drafts: Sequence[_Draft], agent: str, action: str, write_id: str
+    ) -> Committed:
+        """Send drafts as one write; the versions that they are then."""
+        objects: list[Object] = []
+        needs: list[ObjectId] = []
+        moves, fences, numbers, commits = [], [], [], []
+        for one in drafts:
+            objects += one.objects
+            needs += one.needs
+            moves.append(one.move)
+            fences.append(one.fence)
+            numbers.append(str(one.commit.generation))
+            commits.append(one.commit)
+        operation = self._commits.land(
+            objects,
+            needs,
+            moves,
+            {"action": action, "agent": agent, "versions": ",".join(numbers)},
+            write_id=write_id,
+            fence=fences,
+            step=commits[0],
+        )
+        self._commits.remember(commits)
+        made = {}
+        for one in drafts:
+            made[one.artifact] = self._remember(one.commit)
+            if one.writer is not None and one.written is not None:
+                self._writers.put_back(one.artifact, one.writer, one.written)
+        return Committed(made, operation.sequence)
+
     def _is_there(self, draft: _Draft) -> bool:
         """Whether a commit is in its artifact's history, however long ago it was made."""
-        found = self.version(draft.change.artifact, draft.commit.generation)
+        found = self.version(draft.artifact, draft.commit.generation)
         return found is not None and found.id == draft.commit.id
 
     def _found(self, write_id: str) -> Committed:
@@ -213,66 +312,6 @@ class StoredAuthority(Authority):
             if operation.write_id == write_id:
                 return Committed(dict(self._versions_of(operation)), operation.sequence)
         raise Conflict(f"a commit to {self.space!r} was made, and is too old to be found")
-
-    def _land(self, drafts: Sequence[_Draft], agent: str, action: str, write_id: str) -> Operation:
-        objects: list[Object] = []
-        needs: list[ObjectId] = []
-        moves, fences, versions = [], [], []
-        for draft in drafts:
-            objects += draft.objects
-            needs += draft.needs
-            moves.append(draft.move)
-            fences.append(Fence(names_of(draft.change.artifact).lease, draft.change.token))
-            versions.append(str(draft.commit.generation))
-        return self._commits.land(
-            objects,
-            needs,
-            moves,
-            {"action": action, "agent": agent, "versions": ",".join(versions)},
-            write_id=write_id,
-            fence=fences,
-            step=drafts[0].commit,
-        )
-
-    def _draft(self, change: Change, agent: str, moment: int, anew: bool) -> _Draft:
-        expected, content = change.expected, change.content
-        names = names_of(change.artifact)
-        name, before = names.ref, None if expected is None else expected.id
-        writer = self._writers.take(change, anew)
-        extension: dict[str, Any] = {_DELETED: True} if content is None else {}
-        if content is None:
-            written = writer.write(None)
-        else:
-            written = writer.write_encoded(content.encoded, content.fresh)
-        if names.branch != change.artifact:
-            extension[NAME] = change.artifact
-        if expected is not None and not expected.deleted:
-            extension[_CREATED] = expected.created
-        if change.replaced:
-            extension[REPLACED] = True
-        commit, made = make_commit(
-            written.root,
-            () if before is None else (before,),
-            base=before,
-            generation=1 if expected is None else expected.number + 1,
-            time=moment,
-            agent=agent,
-            branch=change.artifact,
-            extension=extension,
-        )
-        needs = [*written.needs, *commit.parents]
-        move = Move(name, before, commit.id)
-        return _Draft(change, commit, [*written.objects, made], needs, move, writer, written)
-
-    def _made(self, drafts: Sequence[_Draft], operation: Operation) -> Committed:
-        self._commits.remember([draft.commit for draft in drafts])
-        for draft in drafts:
-            if draft.change.content is not None and len(draft.change.content) >= _LARGE:
-                self._writers.put_back(draft.change.artifact, draft.writer, draft.written)
-        return Committed(self._versions_of_drafts(drafts), operation.sequence)
-
-    def _versions_of_drafts(self, drafts: Sequence[_Draft]) -> dict[str, Version]:
-        return {draft.change.artifact: self._version(draft.commit.id) for draft in drafts}
 
     # What happens.
 
@@ -367,24 +406,28 @@ class StoredAuthority(Authority):
         return str(self._commits.find(version.id).extension.get(NAME, branch))
 
     def _version(self, id: ObjectId) -> Version:
+        found = self._versions.get(id)
+        return self._remember(self._commits.find(id)) if found is None else found
+
+    def _remember(self, commit: Commit) -> Version:
+        extension = commit.extension
+        deleted, created = bool(extension.get(_DELETED)), extension.get(_CREATED)
+        id, number = commit.id, commit.generation
+        made = Version(number, id, commit.agent, commit.time, deleted, created=created)
         with self._lock:
-            found = self._versions.get(id)
-        if found is None:
-            commit = self._commits.find(id)
-            deleted = bool(commit.extension.get(_DELETED))
-            created = commit.extension.get(_CREATED)
-            found = Version(
-                commit.generation, id, commit.agent, commit.time, deleted, created=created
-            )
-            with self._lock:
-                found = self._versions.setdefault(id, found)
-                while len(self._versions) > _REMEMBERED:
-                    self._versions.popitem(last=False)
-        return found
+            made = self._versions.setdefault(id, made)
+            while len(self._versions) > _REMEMBERED:
+                self._versions.popitem(last=False)
+        return made
+
+
+def _is_small(found: Object) -> bool:
+    """Whether an object is a whole value, so that its payload is the encoding."""
+    return found.kind == Kind.VALUE and not may_hold_links(found.payload)
 
 
 class _Writers:
-    """What turns contents into objects: for a large value only what changed.
+    """What turns large contents into objects: only what changed.
 
     A small value is written whole each time. The writer of a large one is kept once its
     version is in the store, and goes on from there. If others wrote since, what it takes for
@@ -396,12 +439,10 @@ class _Writers:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, TreeWriter] = OrderedDict()
 
-    def take(self, change: Change, anew: bool) -> TreeWriter:
-        """A writer for a change, which is nobody else's until it is put back."""
-        if change.content is None or len(change.content) < _LARGE:
-            return TreeWriter(self._codec)
+    def take(self, artifact: str, anew: bool) -> TreeWriter:
+        """A writer for an artifact, which is nobody else's until it is put back."""
         with self._lock:
-            found = self._kept.pop(change.artifact, None)
+            found = self._kept.pop(artifact, None)
         return TreeWriter(self._codec) if found is None or anew else found
 
     def put_back(self, artifact: str, writer: TreeWriter, written: Written) -> None:

@@ -39,6 +39,8 @@ class Strategy(ABC):
     """Whether the content goes along with an invalidation."""
     follows: ClassVar[bool] = False
     """Whether the client reads the operation log all the time, for all artifacts."""
+    always_asks: ClassVar[bool] = False
+    """Whether no copy is served without asking, except under a grant."""
 
     @property
     @abstractmethod
@@ -60,6 +62,7 @@ class Lazy(Strategy):
     """Confirms the version of a copy at each read; the content moves only if it changed."""
 
     name = "lazy"
+    always_asks = True
 
     @property
     def bound(self) -> Bound:

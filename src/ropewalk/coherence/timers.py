@@ -1,4 +1,8 @@
-"""Clocks, and work that is done at intervals in the background."""
+"""Time, as the protocol sees it: clocks, waiting, and work in the background.
+
+The modules of the protocol take all of it from one `Time`. A simulator hands in its own, with
+virtual clocks and timers that are no threads.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-steady: Final[Callable[[], float]] = (
+steady_clock: Final[Callable[[], float]] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME)
     if hasattr(time, "CLOCK_BOOTTIME")
     else time.monotonic
@@ -22,34 +27,46 @@ steady: Final[Callable[[], float]] = (
 Linux stops `time.monotonic` meanwhile: a lease would be served for as long as it slept.
 """
 
-_logger = logging.getLogger("ropewalk.coherence")
+_SHORTEST_PAUSE: Final = 0.002
+_LONGEST_PAUSE: Final = 0.1
+_FIRST_RECONNECT: Final = 0.05
+_LAST_RECONNECT: Final = 1.0
+_NEVER: Final = float("inf")
+
+_log = logging.getLogger("ropewalk.coherence")
 
 
-class Beating(Protocol):
-    """Who has something to do at intervals."""
+def timestamp() -> int:
+    """The time of day in microseconds since 1970, for logs and for people."""
+    return time.time_ns() // 1000
+
+
+class Background(Protocol):
+    """What has work to do at intervals."""
 
     def step(self) -> float | None:
         """Do what is due; how many seconds until the next time, or None to end."""
 
 
-class Beat:
-    """A daemon thread that calls `step` of its owner. It ends with the owner.
+class Timer:
+    """A daemon thread that calls `step` of its owner, as long as there is something to do.
 
     The owner is held weakly: one that nobody closed takes its thread along.
     """
 
-    def __init__(self, owner: Beating, name: str) -> None:
-        self._owner: Callable[[], Beating | None] = weakref.ref(owner)
+    def __init__(self, owner: Background, name: str) -> None:
+        self._owner: Callable[[], Background | None] = weakref.ref(owner)
         self._name = name
-        self.begin_anew()
+        self.reset()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget the thread, which is not in this process, and locks that nobody releases."""
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._needed = False
-        self._closed = False
+        self.closed = False
+        """Whether it is over."""
 
     def start(self) -> None:
         """Let the thread run; it does what is due when it is due."""
@@ -57,30 +74,33 @@ class Beat:
             return
         with self._lock:
             self._needed = True
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(
+            if self._thread is None and not self.closed:
+                thread = threading.Thread(
                     target=_run, args=(self._owner, self), name=self._name, daemon=True
                 )
-                self._thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return  # The process ends, or has no room for a thread: the next one tries.
+                self._thread = thread
 
     def wake(self) -> None:
         """Let the thread look at once for what is due."""
         self.start()
         self._wake.set()
 
-    def close(self) -> None:
-        """Do nothing more; what is being done is finished first."""
+    def abandon(self) -> None:
+        """End soon, without waiting. Takes no lock."""
+        self.closed = True
+
+    def close(self, timeout: float | None = None) -> None:
+        """Do nothing more; what is being done is finished first, or `timeout` is over."""
         with self._lock:
-            self._closed = True
+            self.closed = True
             thread = self._thread
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is over."""
-        return self._closed
+            thread.join(timeout)
 
     def begin_turn(self) -> None:
         """Forget who needed it: whoever does after this gets another turn."""
@@ -90,7 +110,7 @@ class Beat:
     def may_end(self) -> bool:
         """Whether nobody needs the thread any more; who does after this gets a new one."""
         with self._lock:
-            if self._needed and not self._closed:
+            if self._needed and not self.closed:
                 return False
             self._thread = None
             return True
@@ -101,27 +121,71 @@ class Beat:
         self._wake.clear()
 
 
-def _run(owner_of: Callable[[], Beating | None], beat: Beat) -> None:
+def _run(owner_of: Callable[[], Background | None], timer: Timer) -> None:
     reported: set[type[BaseException]] = set()
-    while not beat.closed:
-        beat.begin_turn()
+    while not timer.closed:
+        timer.begin_turn()
         owner = owner_of()
         if owner is None:
             return
         pause: float | None
         try:
             pause = owner.step()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # The thread must go on: what it renews is held by agents that know nothing of this.
             if type(error) not in reported:
                 reported.add(type(error))
-                _logger.exception("the beat of coherence met an error, and goes on")
+                _log.exception("background work of coherence met an error, and goes on")
             pause = 1.0
         del owner  # Between its turns, nothing here keeps it alive.
         if pause is not None:
-            beat.rest(pause)
-        elif beat.may_end():
+            timer.rest(pause)
+        elif timer.may_end():
             return
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """The clocks, waits and timers of one client."""
+
+    clock: Callable[[], float] = steady_clock
+    """Seconds that only go forward, by which leases and bounds are counted."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Seconds by which it is counted for how long a call waits."""
+    nanoseconds: Callable[[], int] = time.time_ns
+    """The time of day, since 1970."""
+    sleep: Callable[[float], None] = time.sleep
+    wait: Callable[[threading.Condition, float], Any] = threading.Condition.wait
+    """Wait for a condition, at most so many seconds."""
+    timer: Callable[[Any, str], Timer] = Timer
+    """What calls `step` of a `Background` in the background."""
+
+
+class Patience:
+    """How long to wait between tries, and for how long to try."""
+
+    def __init__(self, timeout: float | None, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._end = _NEVER if timeout is None else clock() + timeout
+        self._next = _SHORTEST_PAUSE
+
+    def pause(self) -> float | None:
+        """Seconds to wait before the next try; None if there is to be none."""
+        left = self._end - self._clock()
+        if left <= 0:
+            return None
+        # Uneven, so that those who wait do not come all at once.
+        pause = min(self._next * random.uniform(0.5, 1.0), left)  # noqa: S311 - no secret
+        self._next = min(2 * self._next, _LONGEST_PAUSE)
+        return pause
+
+
+def pauses() -> Iterator[float]:
+    """Pauses before connecting again: longer each time, so that a server is not run over."""
+    pause = _FIRST_RECONNECT
+    while True:
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that two do not keep step
+        pause = min(2 * pause, _LAST_RECONNECT)
 
 
 class Forkable(Protocol):
@@ -155,41 +219,3 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
-
-
-def timestamp() -> int:
-    """The time of day in microseconds since 1970, for logs and for people."""
-    return time.time_ns() // 1000
-
-
-_SHORTEST_PAUSE: Final = 0.002
-_LONGEST_PAUSE: Final = 0.1
-_FIRST_RECONNECT, _LAST_RECONNECT = 0.05, 1.0
-_NEVER: Final = float("inf")
-
-
-class Patience:
-    """How long to wait between tries, and for how long to try."""
-
-    def __init__(self, timeout: float | None, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._end = _NEVER if timeout is None else clock() + timeout
-        self._next = _SHORTEST_PAUSE
-
-    def pause(self) -> float | None:
-        """Seconds to wait before the next try; None if there is to be none."""
-        left = self._end - self._clock()
-        if left <= 0:
-            return None
-        # Uneven, so that those who wait do not come all at once.
-        pause = min(self._next * random.uniform(0.5, 1.0), left)  # noqa: S311 - no secret
-        self._next = min(2 * self._next, _LONGEST_PAUSE)
-        return pause
-
-
-def pauses() -> Iterator[float]:
-    """Longer each time, so that a server that comes back is not run over."""
-    pause = _FIRST_RECONNECT
-    while True:
-        yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that two do not keep step
-        pause = min(2 * pause, _LAST_RECONNECT)

@@ -219,12 +219,12 @@ class Backoff:
     Whoever lost a race waits a little, and two who lost together do not keep step.
     """
 
-    def __init__(self) -> None:
-        self._span = _FIRST
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._span, self._sleep = _FIRST, sleep
 
     def wait(self) -> None:
         """Let others finish."""
-        time.sleep(random.uniform(0, self._span))  # noqa: S311
+        self._sleep(random.uniform(0, self._span))  # noqa: S311
         self._span = min(2 * self._span, _LONGEST)
 
 

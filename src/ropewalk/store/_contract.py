@@ -275,9 +275,14 @@ class Store(Engine):
 
     def ref(self, space: str, name: str) -> Ref | None:
         """One ref, or None if the space has none of that name."""
-        self._check_open()
-        check_space(space)
-        check_name(space, name)
+        if self._closed:
+            self._check_open()
+        try:
+            known_space(space)
+            known_name(space, name)
+        except TypeError:
+            check_space(space)
+            check_name(space, name)
         return self._ref(space, name)
 
     def refs(self, space: str, prefix: str = "") -> list[Ref]:

@@ -292,6 +292,14 @@ class TreeWriter:
         self._alive = self.held
 
 
+def small_value(plain: bytes, base: ObjectId | None = None) -> Object:
+    """The one node of a value, from its encoding, which is at most `INLINE_MAX` bytes.
+
+    `base` is a node that resembles it.
+    """
+    return Object(sha256(_VALUE + plain).digest(), Kind.VALUE, plain, base)
+
+
 def _reached(root: ObjectId, below: dict[ObjectId, Sequence[ObjectId]]) -> set[ObjectId]:
     seen = {root}
     pending: Iterable[ObjectId] = seen

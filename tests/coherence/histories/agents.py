@@ -143,7 +143,7 @@ class Agent(Watched):
         return [
             (self._look, 40), (self._look_twice, 10), (self._edit, 10), (self._swap, 10),
             (self._replace, 6), (self._add, 8), (self._publish, 6), (self._snapshot, 8),
-            (self._delete_or_create, 6), (self._hold, 4), (self._beat, 1),
+            (self._delete_or_create, 6), (self._hold, 4), (self._timer, 1),
         ]  # fmt: skip
 
     def work(self, until: Callable[[], bool]) -> None:
@@ -271,7 +271,7 @@ class Agent(Watched):
             grant=name,
         )
 
-    def _beat(self) -> None:
+    def _timer(self) -> None:
         self.do("heartbeat", "plan", call=lambda name: self.core.heartbeat(self.agent))
 
 

@@ -135,4 +135,4 @@ def test_asynchronous_reads_are_those_of_their_run(core: CoherenceCore, listener
 def test_without_a_run_nothing_is_done(core: CoherenceCore) -> None:
     with tracing_context(enabled=False):
         assert core.read("reviewer", "plan").value == {"step": 1}
-    assert core._client.telling.logs.failures == 0
+    assert core._client.recorder.logs.failures == 0

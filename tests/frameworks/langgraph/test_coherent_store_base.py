@@ -396,7 +396,7 @@ def test_an_agent_that_holds_an_item_puts_it_whatever_the_bus_lost(wrap: Wrap) -
     store.put(PLANNER, "plan", {"n": 1})
 
     with store.hold(PLANNER, "plan"):
-        store._core._directory.doubt()
+        store._core._directory.note_gap()
         store.put(PLANNER, "plan", {"n": 2})
 
     found: Any = store.get(REVIEWER, "plan")

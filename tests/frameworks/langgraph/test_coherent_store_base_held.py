@@ -137,7 +137,7 @@ def test_a_put_goes_on_when_the_writer_before_it_was_silent_for_too_long() -> No
     with ThreadPoolExecutor(1) as pool:
         stopped = pool.submit(silent.put, PLANNER, "plan", {"n": 1})
         base.written.wait(SECONDS)
-        silent._contents._grants._beat.close()  # type: ignore[attr-defined]
+        silent._contents._grants._timer.close()  # type: ignore[attr-defined]
         base.gate = None
         living.put(REVIEWER, "plan", {"n": 2})
         found = living.get(PLANNER, "plan")

@@ -91,7 +91,7 @@ def test_durability_is_what_sqlite_is_told(
 ) -> None:
     store = SqliteStore(tmp_path / "store", durability=durability)  # type: ignore[arg-type]
 
-    told = store._database.read_once(lambda db: db.execute("PRAGMA synchronous").fetchone())
+    told = store._database.read(lambda db: db.execute("PRAGMA synchronous").fetchone())
     assert told == (synchronous,)
     assert store.durability == durability
     store.close()

@@ -24,7 +24,7 @@ from ropewalk.adapters.langgraph._coherent_keeping import Keeping, Seen
 from ropewalk.adapters.langgraph._coherent_looking import Looked, writers
 from ropewalk.adapters.langgraph._coherent_names import Scope, artifact_name, split_artifact
 from ropewalk.adapters.langgraph._coherent_pairs import Pair, Pairs
-from ropewalk.adapters.langgraph._coherent_telling import Given
+from ropewalk.adapters.langgraph._coherent_recording import Given
 from ropewalk.adapters.langgraph._store import RopewalkStore
 from ropewalk.adapters.langgraph._store_ops import Search
 from ropewalk.adapters.langgraph._store_reading import matches, page_of_namespaces
@@ -95,7 +95,7 @@ class OnBase:
         self._resolving = resolving
         self._keeping = Keeping(core.bound, nodes=convention.names_nodes)
         self._pairs = Pairs(core, convention, base, codec, self._keeping.clock)
-        self._grants, self._telling = self._pairs.grants, self._pairs.telling
+        self._grants, self._recorder = self._pairs.grants, self._pairs.recorder
         ends = base.ttl_config if base.supports_ttl else None
         self._default_ttl: float | None = (ends or {}).get("default_ttl")
         # A base on the engine of the versions is away when that is.
@@ -114,7 +114,7 @@ class OnBase:
         self._core._expect_agent(agent)
         began = timestamp()
         given = self._found(agent, artifact, refresh)
-        self._telling.gave(agent, artifact, given, began)
+        self._recorder.gave(agent, artifact, given, began)
         return _item(given, namespace, key)
 
     def cached(self, agent: str, artifact: str, namespace: Scope, key: str) -> StoreItem | None:
@@ -137,7 +137,7 @@ class OnBase:
         }
         hits: list[StoreSearchItem] = []
         for artifact, given in self._all_found(agent, items, moment).items():
-            self._telling.gave(agent, artifact, given._replace(source="search"), began)
+            self._recorder.gave(agent, artifact, given._replace(source="search"), began)
             place = self._convention.shown(asked, artifact, given.writer)
             hits.append(_hit(given, *place, items[artifact].score))
         return hits

@@ -20,7 +20,7 @@ from ropewalk.adapters.langgraph._store_records import StoreItem, StoreSearchIte
 from ropewalk.coherence import Artifact, CoherenceCore
 from ropewalk.coherence.artifact import Content
 from ropewalk.coherence.protocol import Base, Version
-from ropewalk.coherence.write_path import EDIT_SECONDS, Unwritten
+from ropewalk.coherence.write_path import EDIT_SECONDS, PendingVersion
 from ropewalk.errors import NotFound, VersionConflict
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree import ABSENT
@@ -60,7 +60,7 @@ class Direct:
             return None
         grants = self._core._grants
         if grants.held:
-            grants.beat(agent)
+            grants.touch(agent)
         self._lines.got(agent, artifact, found._version)
         return _item(found, namespace, key)
 
@@ -212,7 +212,7 @@ class Direct:
         version = made._version
         if made.merged:
             content = Content.of(value, self._core._codec)
-            version = Unwritten.of(made.version, made.agent, made.time, content)
+            version = PendingVersion.of(made.version, made.agent, made.time, content)
             self._core._directory.put_blindly(agent, made.name, made._version, version)
         self._lines.put(agent, made.name, version)
 

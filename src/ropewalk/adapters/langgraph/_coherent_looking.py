@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ropewalk.coherence import Artifact, CoherenceCore
-from ropewalk.coherence.protocol import Version
-from ropewalk.coherence.read_path import Client, Reading
+from ropewalk.coherence.protocol import State, Version
+from ropewalk.coherence.read_path import ReadPath
 from ropewalk.errors import MissingObjects, NotFound
 
 _TRIES: Final = 8
@@ -43,23 +43,18 @@ class Looked(NamedTuple):
     """Its version, or that of its deletion; 0 if there never was one."""
 
 
-class Records(Reading):
+class Records(ReadPath):
     """Reads artifacts, also those that are not there."""
-
-    def __init__(self, client: Client, core: CoherenceCore) -> None:
-        super().__init__(client)
-        self.hearing, self.follower = core._reading.hearing, core._reading.follower
 
     def look(self, agent: str, artifacts: Sequence[str]) -> dict[str, Looked]:
         """The newest versions of several artifacts, all at one moment."""
         for _ in range(_TRIES):
-            for name in artifacts:
-                self.listen(name)
-            doubt, now = self._directory.doubts, self._clock()
+            self.subscribe(artifacts)
+            gaps, now = self._directory.gaps, self._clock()
             versions = self._authority.newest_of(artifacts)
             try:
                 return {
-                    name: self._looked(agent, name, version, now, doubt)
+                    name: self._looked(agent, name, version, now, gaps)
                     for name, version in versions.items()
                 }
             except MissingObjects as error:
@@ -67,12 +62,13 @@ class Records(Reading):
         raise missing
 
     def _looked(
-        self, agent: str, name: str, version: Version | None, now: float, doubt: int
+        self, agent: str, name: str, version: Version | None, now: float, gaps: int
     ) -> Looked:
         try:
-            found = self._taken(agent, name, version, now, doubt)
+            found = self._taken(agent, name, version, now, gaps)
         except NotFound:
             return Looked(None, 0 if version is None else version.number)
-        state = self._state(agent, name)
+        entry = self._directory.entry(agent, name)
+        state = State.SHARED if entry is None else entry.state
         record = Artifact(name, found.version, found.content, state, found.source)
         return Looked(record, record.version)

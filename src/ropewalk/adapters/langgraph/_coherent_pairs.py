@@ -14,12 +14,12 @@ from ropewalk.adapters.langgraph._coherent_keeping import Seen
 from ropewalk.adapters.langgraph._coherent_looking import Looked, Records
 from ropewalk.adapters.langgraph._coherent_names import split_artifact
 from ropewalk.adapters.langgraph._coherent_puts import PutGrants, Waits
-from ropewalk.adapters.langgraph._coherent_telling import Adopting, Given, ValueTelling
+from ropewalk.adapters.langgraph._coherent_recording import Adopting, Given, ValueRecorder
 from ropewalk.codec import Codec
 from ropewalk.coherence import Artifact, CoherenceCore
 from ropewalk.coherence.artifact import Content
 from ropewalk.coherence.leases import RECLAIM_HEARTBEAT
-from ropewalk.coherence.write_path import Proposed, Writing
+from ropewalk.coherence.write_path import Proposal, WritePath
 from ropewalk.errors import Conflict, GrantLost, VersionConflict
 
 _GLANCE: Final = 0.25
@@ -71,12 +71,12 @@ class Pairs:
     ) -> None:
         self._convention, self._base, self._codec, self._clock = convention, base, codec, clock
         self._digester = Digester(codec)
-        self.telling = ValueTelling(core._client.telling)
-        client = replace(core._client, telling=self.telling)
-        self.records, self.grants = Records(client, core), PutGrants(core)
-        self._writing = Writing(client, self.records, self.grants, None, "raise")
-        client = replace(client, telling=Adopting(core._client.telling))
-        self._adopting = Writing(client, self.records, self.grants, None, "raise")
+        self.recorder = ValueRecorder(core._client.recorder)
+        client = replace(core._client, recorder=self.recorder)
+        self.records, self.grants = Records(client), PutGrants(core)
+        self._writing = WritePath(client, self.records, self.grants, None, "raise")
+        client = replace(client, recorder=Adopting(core._client.recorder))
+        self._adopting = WritePath(client, self.records, self.grants, None, "raise")
 
     # Looking.
 
@@ -110,7 +110,7 @@ class Pairs:
         Who logs hashes wants that of what readers will get, in whose dicts the keys may have
         another order.
         """
-        if is_plain(content.fresh()) and not self.telling.wants_hashes:
+        if is_plain(content.fresh()) and not self.recorder.wants_hashes:
             return content
         back = self.stored(artifact, False)
         return content if back is None else Content.of(back.value, self._codec)
@@ -173,7 +173,7 @@ class Pairs:
 
     def _write(
         self,
-        writing: Writing,
+        writing: WritePath,
         agent: str,
         contents: Mapping[str, Content | None],
         versions: Mapping[str, int],
@@ -184,7 +184,7 @@ class Pairs:
             for name, content in contents.items()
         }
         proposed = {
-            name: Proposed(one, versions[name], replaces=name in replaced)
+            name: Proposal(one, versions[name], replaces=name in replaced)
             for name, one in records.items()
         }
         try:

@@ -39,7 +39,7 @@ class PutGrants(Grants):
             replace(core._grants.config, enabled=False),  # The core looks after all grants.
             instance_id=_MARK + core.instance_id,
             tick_seconds=core.tick_seconds,
-            clock=core._client.clock,
+            time=core._client.time,
             threads=core._threads,
             hooks=Hooks(write=core.write, reclaimed=self._tell_reclaimed),
         )

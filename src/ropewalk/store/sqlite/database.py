@@ -89,17 +89,21 @@ class Database:
 
     # Reading.
 
-    def read(self, ask: Callable[[sqlite3.Connection], R]) -> R:
-        """What `ask` finds, all of it at one moment. Nobody is waited for."""
-        return self.read_once(lambda db: at_one_moment(db, ask))
+    def read(self, ask: Callable[[sqlite3.Connection], R], *, once: bool = False) -> R:
+        """What `ask` finds, all of it at one moment. Nobody is waited for.
 
-    def read_once(self, ask: Callable[[sqlite3.Connection], R]) -> R:
-        """The same for an `ask` of one statement, which is of one moment by itself."""
+        One that asks `once` is of one moment by itself, and needs no transaction.
+        """
         process = self._here()
         sound, db = False, self._take(process)
         try:
-            # A reader waits only while a database is recovered after a crash, or closed.
-            found = self._retried(lambda: ask(db))
+            try:
+                found = ask(db) if once else at_one_moment(db, ask)
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+                # A reader waits only while a database is recovered after a crash, or closed.
+                found = self._retried(lambda: ask(db) if once else at_one_moment(db, ask))
             sound = True
         except (sqlite3.Error, UnicodeDecodeError, OSError):
             with translated(self.folder):

@@ -310,8 +310,9 @@ class SqliteStore(FolderStore):
     # The log.
 
     def _epoch(self, space: str) -> int:
-        row = self._database.read_once(
-            lambda db: db.execute("SELECT epoch FROM spaces WHERE name = ?", (space,)).fetchone()
+        row = self._database.read(
+            lambda db: db.execute("SELECT epoch FROM spaces WHERE name = ?", (space,)).fetchone(),
+            once=True,
         )
         return 1 if row is None else row[0]
 
@@ -615,8 +616,9 @@ class SqliteStore(FolderStore):
         self._disk.discard(self._database.write(work, through=True))
 
     def _count_shared(self) -> tuple[int, int]:
-        found: tuple[int, int] = self._database.read_once(
-            lambda db: db.execute("SELECT count(*), coalesce(sum(size), 0) FROM shared").fetchone()
+        found: tuple[int, int] = self._database.read(
+            lambda db: db.execute("SELECT count(*), coalesce(sum(size), 0) FROM shared").fetchone(),
+            once=True,
         )
         return found
 

@@ -9,7 +9,7 @@ from ropewalk.adapters.langgraph._coherent_digest import Record
 from ropewalk.adapters.langgraph._coherent_keeping import Seen
 from ropewalk.coherence import Artifact, State
 from ropewalk.coherence.artifact import Content, Source
-from ropewalk.coherence.logs import Telling, Wrote
+from ropewalk.coherence.logs import Recorder, WriteEvent
 from ropewalk.coherence.protocol import Transition, Version
 
 
@@ -25,46 +25,46 @@ class Given(NamedTuple):
     writer: str = ""
 
 
-class ValueTelling(Telling):
+class ValueRecorder(Recorder):
     """Tells of writes as they are made, and of reads only when the agent is given the value.
 
     Several reads of digests may be one read of an item.
     """
 
-    def __init__(self, told: Telling) -> None:
+    def __init__(self, told: Recorder) -> None:
         self.logs, self._places = told.logs, told._places
         # Recording may begin at any time. Each method asks whether anybody wants to know.
-        self.is_watched = True
+        self.is_recording = True
 
     @property
     def wants_hashes(self) -> bool:
         """Whether hashes of what is written are logged."""
         return self.logs.wants_deliveries or self.logs.wants_transitions
 
-    def note(
+    def transitions(
         self,
         transitions: Sequence[Transition],
         content: Content | None = None,
         read_version: int | None = None,
     ) -> None:
-        """As `Telling.note`."""
-        super().note(transitions, _meant(content), read_version)
+        """As `Recorder.transitions`."""
+        super().transitions(transitions, _meant(content), read_version)
 
     def read(self, agent: str, artifact: Artifact, began: int) -> None:
         """Nothing: a digest was read."""
 
-    def read_nothing(self, agent: str, artifact: str, version: int, began: int) -> None:
+    def miss(self, agent: str, artifact: str, version: int, began: int) -> None:
         """Nothing, likewise."""
 
-    def wrote(self, agent: str, artifact: str, wrote: Wrote) -> None:
-        """As `Telling.wrote`."""
-        super().wrote(agent, artifact, wrote._replace(content=_meant(wrote.content)))
+    def write(self, agent: str, artifact: str, wrote: WriteEvent) -> None:
+        """As `Recorder.write`."""
+        super().write(agent, artifact, wrote._replace(content=_meant(wrote.content)))
 
     def gave(self, agent: str, artifact: str, given: Given, began: int) -> None:
         """An agent was given an item, or was told that there is none."""
         seen = given.seen
         if seen is None or seen.content is None:
-            super().read_nothing(agent, artifact, given.since, began)
+            super().miss(agent, artifact, given.since, began)
             return
         # For what has no version nobody can say whether it is the newest.
         doubtful = given.degraded or not seen.version
@@ -73,12 +73,12 @@ class ValueTelling(Telling):
         super().read(agent, shown, began)
 
 
-class Adopting(ValueTelling):
+class Adopting(ValueRecorder):
     """Tells of values that somebody wrote without us: no agent did, and under no grant."""
 
-    def wrote(self, agent: str, artifact: str, wrote: Wrote) -> None:
-        """As `Telling.wrote`."""
-        super().wrote(agent, artifact, wrote._replace(token=0))
+    def write(self, agent: str, artifact: str, wrote: WriteEvent) -> None:
+        """As `Recorder.write`."""
+        super().write(agent, artifact, wrote._replace(token=0))
 
     def metric(self, operation: str, agent: str, artifact: str, hit: bool, began: int = 0) -> None:
         """Nothing: it is no operation of an agent."""
