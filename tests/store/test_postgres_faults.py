@@ -131,6 +131,17 @@ def test_a_server_that_is_gone_is_unavailable_and_found_again(
     assert patiently(lambda: hasty.view(SPACE)).sequence == 1
 
 
+def test_closing_a_store_whose_server_is_gone_does_not_wait_for_it(url: str, proxy: Proxy) -> None:
+    store = PostgresStore(url, timeout=10 * PATIENCE)
+    point(store, value("one"))
+    proxy.refuse()
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    closing.join(PATIENCE)
+
+    assert not closing.is_alive()
+
+
 def test_opening_a_store_on_a_server_that_hangs_ends(url: str, proxy: Proxy) -> None:
     proxy.stall()
 

@@ -20,6 +20,7 @@ from ropewalk.store._aside_trying import Trying
 from ropewalk.store._checks import expect, expect_seconds, expect_whole
 from ropewalk.store._contents import Content, Pruned, contents
 from ropewalk.store._decide import Batch, fenced_off
+from ropewalk.store._haste import hasty
 from ropewalk.store._own import CONTENT_SPACE
 from ropewalk.store._records import (
     Capabilities,
@@ -186,9 +187,10 @@ class PostgresStore(LogStore):
         return f"<{type(self).__name__} {self.backend_id!r}: {self._database.shown}{state}>"
 
     def _close(self) -> None:
-        self._close_packer()
-        if self._unvacuumed:
-            self._vacuum("")
+        with hasty(0):  # A server that is gone is not waited for.
+            self._close_packer()
+            if self._unvacuumed:
+                self._vacuum("")
         self._database.close()
 
     # Beside history.
