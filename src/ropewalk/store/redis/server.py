@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pkgutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -257,7 +258,8 @@ class Server:
     def _find(self, connection: Any, run_id: str) -> None:
         known = self.layout.header
         text = script("open").text
-        command = ("EVAL", text, 1, self.layout.root, run_id, self._new_header, int(not known))
+        now = int(time.time())
+        command = ("EVAL", text, 1, self.layout.root, run_id, self._new_header, int(not known), now)
         (found,) = converse(connection, [command])
         if isinstance(found, Exception):
             if "FORMAT1" in str(found):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, ClassVar, Final, Literal, Unpack
 
 import ormsgpack
@@ -245,26 +244,34 @@ class RedisStore(LogStore):
 
     def _row(self, space: str) -> tuple[SpaceRow, int]:
         """The row of a space, and how often the server was started."""
-        row = ("HGET", self._layout.key("space", space), "")
-        return self._read_row(space, *self._asked(space, row))
+        text, *known = self._asked(space, ("HGET", self._layout.key("space", space), ""))
+        return self._read_row(space, text, *known)
 
     def _asked(self, space: str, command: tuple[bytes | str, ...]) -> list[Any]:
-        """Whether a space is listed, the runs of the server, and what a command gives."""
-        # In this order: what is listed before it has a row is damaged, and an epoch may be too low.
-        listed = ("SISMEMBER", self._layout.key("spaces"), space)
-        return self._server.ask_at_once([listed, ("GET", self._layout.key("server")), command])
+        """What a command gives, with what else is to be known of a space."""
+        key = self._layout.key
+        # The command comes last: what was listed before has a row, and an epoch is never too high.
+        *known, found = self._server.ask_at_once(
+            [
+                ("GET", key("header")),
+                ("GET", key("server")),
+                ("SISMEMBER", key("spaces"), space),
+                command,
+            ]
+        )
+        return [found, *known]
 
     def _read_row(
-        self, space: str, listed: int, server: bytes | None, text: bytes | None
+        self, space: str, text: bytes | None, header: bytes, server: bytes | None, listed: int
     ) -> tuple[SpaceRow, int]:
+        if header != self._layout.header:
+            raise gone(self._server.where)
         try:
             runs = int((server or b"").partition(b" ")[0])
-            if text is not None:
-                return self._layout.read_row(space, text), runs
-        except (Corrupt, ValueError):
-            self._expect_there()
+        except ValueError:
             raise damaged_space(space) from None
-        self._expect_there()
+        if text is not None:
+            return self._layout.read_row(space, text), runs
         if listed:
             raise damaged_space(space)
         return NO_ROW, runs
@@ -328,10 +335,9 @@ class RedisStore(LogStore):
         return None
 
     def _view(self, space: str, prefix: str) -> View:
-        fields_of = ("HGETALL", self._layout.key("space", space))
-        listed, server, found = self._asked(space, fields_of)
+        found, *known = self._asked(space, ("HGETALL", self._layout.key("space", space)))
         fields = dict(pairs(found))
-        row, runs = self._read_row(space, listed, server, fields.get(b""))
+        row, runs = self._read_row(space, fields.get(b""), *known)
         refs = self._layout.read_refs(space, row, fields)
         named = tuple([ref for ref in refs if ref.name.startswith(prefix)])
         return View(row.last, row.epoch + runs, named)
@@ -492,19 +498,20 @@ class RedisStore(LogStore):
     def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
         yield from self._objects.examine()
         for space in self._spaces(""):
-            row, _ = self._row(space)
-            index = dict(pairs(self._server.ask("HGETALL", self._layout.key("index", space))))
-            for bucket, listed in index.items():
-                if not listed.startswith(
-                    self._layout.check(space.encode(), bucket, listed[8:])[:8]
-                ):
-                    yield space, f"bucket {bucket!r} of its index is damaged"
-            if len(index) != row.buckets:
-                yield space, "buckets of its index are gone"
-            with suppress(FormatError):
+            index, row, again = dict[bytes, bytes](), NO_ROW, self._row(space)[0]
+            while row.packed != again.packed or row is NO_ROW:  # It is packed meanwhile.
+                row = again
+                listed = self._server.ask("HGETALL", self._layout.key("index", space))
+                index, again = dict(pairs(listed)), self._row(space)[0]
+            if len(index) != row.buckets or any(
+                bucket[:8] != self._layout.check(space.encode(), name, bucket[8:])[:8]
+                for name, bucket in index.items()
+            ):
+                yield space, "its index of commits and keys is damaged"
+            try:
                 self._leases(space, "")
-                continue
-            yield space, "its leases are damaged"
+            except FormatError as error:
+                yield space, str(error)
 
     def _disk_bytes(self) -> int:
         """About the memory that it takes there."""

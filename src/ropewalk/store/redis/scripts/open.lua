@@ -1,7 +1,7 @@
 -- Finds a store, or makes it: run once for each new connection.
 --
 -- KEYS[1]: the root of the store's keys. ARGV: the server's run id; the header of a new store,
--- or '' if none may be made; and '1' on the first connection of a program.
+-- or '' if none may be made; '1' on the first connection of a program; and the time in seconds.
 -- Gives the header, false if there is no store, or an error.
 local call, root = redis.call, KEYS[1]
 
@@ -41,6 +41,8 @@ end
 local runs, known = string.match(call('GET', root .. ':server') or '', '^(%d+) (.*)$')
 if known ~= ARGV[1] then
     call('DEL', nothing) -- See common.lua.
-    call('SET', root .. ':server', string.format('%.0f', runs and runs + 1 or 0) .. ' ' .. ARGV[1])
+    -- It may have lost that count, too, so the next one is never one of before.
+    runs = runs and math.max(runs + 1, ARGV[4]) or 0
+    call('SET', root .. ':server', string.format('%.0f', runs) .. ' ' .. ARGV[1])
 end
 return header
