@@ -19,7 +19,7 @@ from tests.damage.sample import MOST_BYTES, fill
 from tests.store.files.contract import EagerFileStore
 from tests.store.postgres_contract import EagerStore as EagerPostgresStore
 from tests.store.redis.contract import EagerRedisStore
-from tests.store.s3_memory import MemoryBucket, MemoryS3Store
+from tests.store.s3_memory import EagerS3Store, MemoryBucket, MemoryS3Store
 from tests.store.sqlite.contract import EagerStore
 
 
@@ -309,10 +309,9 @@ class RedisValues(Medium):
 class Bucket(Medium):
     """The objects of a store in a bucket."""
 
-    def __init__(self, wrap: Callable[[Store], Store] = lambda store: store) -> None:
-        self._wrap = wrap
+    def __init__(self, engine: type[MemoryS3Store] = MemoryS3Store) -> None:
         data: dict[str, bytes] = {}
-        with MemoryS3Store(MemoryBucket(data)) as store:
+        with engine(MemoryBucket(data)) as store:
             fill(store)
         self.pieces = data
 
@@ -320,7 +319,7 @@ class Bucket(Medium):
     def opened(self, harm: Mapping[str, bytes | None]) -> Iterator[Store]:
         changed = {**self.pieces, **harm}
         data = {name: data for name, data in changed.items() if data is not None}
-        with self._wrap(MemoryS3Store(MemoryBucket(data))) as store:
+        with MemoryS3Store(MemoryBucket(data)) as store:
             yield store
 
 
@@ -343,6 +342,8 @@ def media(  # noqa: C901 - one case for each
             )
         case "bucket":
             return Bucket()
+        case "packed bucket":
+            return Bucket(EagerS3Store)
         case "sqlite rows":
             return SqliteRows(folder)
         case "packed sqlite rows":
@@ -365,6 +366,7 @@ MEDIA = (
     "packed files",
     "cache before files",
     "bucket",
+    "packed bucket",
     "sqlite rows",
     "packed sqlite rows",
     "postgres rows",

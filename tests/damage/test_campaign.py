@@ -44,7 +44,6 @@ WEAK: Final = (
     Weak("sqlite, killed writer", "commits", "-wal", "nothing says that its transaction ended"),
     Weak("files", "cuts", "/log$", "a log that was cut has a torn end"),
     Weak("files", "folders", "/log$", "nothing but its folder says that there is a space"),
-    Weak("bucket", "deletions", "/space/", "nothing but a space says that there is one"),
 )
 
 

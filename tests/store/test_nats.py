@@ -20,7 +20,7 @@ from ropewalk.store import KeyValueStore
 from ropewalk.testing import KVStoreContract
 from ropewalk.testing._key_values import KVOpener
 from ropewalk.testing._stores._base import Opener
-from tests.store.test_key_value import KeyValueStoreContract
+from tests.store.records.contract import CellContract
 
 EXAMPLE = Path(__file__).parents[2] / "examples/nats_store.py"
 _numbers = itertools.count()
@@ -38,7 +38,7 @@ class TestNatsStore(KVStoreContract):
         return lambda: NatsStore(nats_url, bucket)
 
 
-class TestStoreOnNats(KeyValueStoreContract):
+class TestStoreOnNats(CellContract):
     @pytest.fixture
     def open_store(self, nats_url: str) -> Opener:
         bucket = new_bucket()
@@ -87,6 +87,6 @@ def test_a_nats_server_that_is_gone_is_unavailable(nats_url: str) -> None:
     store = kv.as_store()
     kv._run(kv._client.close())
 
-    with pytest.raises(Unavailable, match=r"NatsStore\.get failed"):
+    with pytest.raises(Unavailable, match=r"NatsStore\.get_many failed"):
         store.refs("test/one")
     kv._stop()

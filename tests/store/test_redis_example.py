@@ -12,8 +12,8 @@ from ropewalk.testing import KVStoreContract
 from ropewalk.testing._key_values import KVOpener
 from ropewalk.testing._stores._base import MAIN, SPACE, Opener
 from tests.conftest import SOAK
+from tests.store.records.contract import CellContract
 from tests.store.redis_example import redis_store, source
-from tests.store.test_key_value import KeyValueStoreContract
 from tests.store.test_processes import (
     acknowledged,
     begin,
@@ -35,7 +35,7 @@ class TestRedisStore(KVStoreContract):
         return lambda: redis_store(redis_url)
 
 
-class TestStoreOnRedis(KeyValueStoreContract):
+class TestStoreOnRedis(CellContract):
     @pytest.fixture
     def open_store(self, redis_url: str) -> Opener:
         return lambda clock: KeyValueStore(redis_store(redis_url), clock=clock)

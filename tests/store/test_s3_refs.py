@@ -11,26 +11,13 @@ import ropewalk
 from ropewalk.errors import Corrupt, InvalidInput, NotAllowed, NotFound, Unavailable
 from ropewalk.history import History
 from ropewalk.store import PostgresStore, S3Store, Store
-from ropewalk.testing import ObjectStoreContract
 from ropewalk.testing._stores._base import SPACE
-from ropewalk.testing._stores._collection import CollectionContract
-from ropewalk.testing._stores._commits import CommitContract
-from ropewalk.testing._stores._concurrency import ConcurrencyContract
-from ropewalk.testing._stores._leases import LeaseContract
-from ropewalk.testing._stores._names import NameContract
-from tests.conftest import SOAK
 from tests.postgres import Postgres
 from tests.proxy import Proxy
+from tests.store.records.contract import CellContract
 
 
-class Most(CommitContract, CollectionContract, ConcurrencyContract, LeaseContract, NameContract):
-    """What has to do with spaces."""
-
-
-Suite: type[Most] = ObjectStoreContract if SOAK else Most  # type: ignore[assignment]
-
-
-class TestContract(Suite):  # type: ignore[misc, valid-type]
+class TestContract(CellContract):
     @pytest.fixture
     def open_store(self, s3_url: str, postgres_url: str) -> Callable[[Callable[[], float]], Store]:
         return lambda clock: S3Store(s3_url, refs=postgres_url, clock=clock, poll_seconds=0.05)
@@ -41,14 +28,14 @@ def test_spaces_are_in_the_database_and_objects_in_the_bucket(
 ) -> None:
     with S3Store(s3_url, refs=postgres_url) as store:
         branch = History(store, SPACE).open()
-        for step in range(40):
+        for step in range(200):
             branch.commit({"step": step})
         keys = {key.split("/")[1] for key, _ in store._bucket.listing("ropewalk")}
     with S3Store(s3_url, refs=postgres_url, create=False) as again:
-        assert History(again, SPACE).value() == {"step": 39}
+        assert History(again, SPACE).value() == {"step": 199}
         assert again.check(read_data=True).ok
 
-    assert keys == {"pack", "elsewhere"}
+    assert keys == {"part", "elsewhere"}
 
 
 def test_spaces_share_the_connections_of_a_postgres_store(s3_url: str, postgres_url: str) -> None:

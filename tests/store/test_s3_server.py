@@ -27,6 +27,7 @@ from ropewalk.errors import (
 )
 from ropewalk.history import History
 from ropewalk.store import CachedStore, Move, S3Store, Store
+from ropewalk.store.records.cells import PACKS
 from ropewalk.testing._stores._base import MAIN, SPACE, in_threads, value
 from ropewalk.tree import Kind, make_object
 from tests.conftest import SOAK
@@ -84,7 +85,7 @@ def test_eight_processes_on_one_branch_lose_nothing(s3_url: str) -> None:
             by = names.index(str(operation.metadata["by"]))
             assert told[by][operation.sequence] == move.target
             before = move.target
-        store.read([move.target or b"" for one in operations for move in one.moves])
+        store.reader(SPACE)([move.target or b"" for one in operations for move in one.moves])
 
 
 def test_a_killed_writer_takes_nothing_that_was_acknowledged(s3_url: str) -> None:
@@ -158,7 +159,7 @@ def test_two_hundred_tasks_share_a_store(s3_url: str) -> None:
     async def work(store: Store, number: int) -> int:
         one = value(f"task {number}")
         space = f"test/task-{number}"
-        await store.acommit(space, [one], moves=[Move(MAIN, None, one.id)])
+        await store.acommit(space, [one], moves=[Move(MAIN, None, one.id)], share=True)
         ref = await store.aref(space, MAIN)
         assert ref is not None
         (read,) = await store.aread([ref.target])
@@ -206,7 +207,7 @@ def test_a_collection_that_has_long_logs_to_follow_comes_to_its_end(s3_url: str)
     with S3Store(s3_url, threads=20) as store:
 
         def work(number: int) -> None:
-            for _ in range(35):  # More than two pages.
+            for _ in range(35):
                 store.commit(spaces[number])
 
         in_threads(20, work)
@@ -301,7 +302,7 @@ def test_connections_that_are_dropped_are_made_again(proxy: Proxy) -> None:
     with S3Store(through(proxy), timeout=PATIENCE) as store:
         for number in range(1, 11):
             one = value(f"value {number}")
-            assert store.commit(SPACE, [one]).sequence == number
+            assert store.commit(SPACE, [one], share=True).sequence == number
             proxy.cut()
             assert store.read([one.id]) == [one]
             assert store.view(SPACE).sequence == number
@@ -524,25 +525,23 @@ def test_a_lost_header_is_not_taken_for_an_empty_store(s3_url: str) -> None:
 def test_a_pack_that_is_gone_is_missed_and_nothing_else(s3_url: str) -> None:
     with S3Store(s3_url) as store:
         first, second = value("first"), value("second")
-        store.commit(SPACE, [first], moves=[Move("branch/first", None, first.id)])
-        store.commit(SPACE, [second], moves=[Move("branch/second", None, second.id)])
-        (copy,) = store._index.copies(first.id)
-        store._bucket.delete([f"ropewalk/pack/{copy.pack}"])
+        store.commit(SPACE, [first], moves=[Move("branch/first", None, first.id)], share=True)
+        (pack,) = store._parts.keys(PACKS)
+        store.commit(SPACE, [second], moves=[Move("branch/second", None, second.id)], share=True)
+        store._parts.remove([pack])
     with S3Store(s3_url) as again:
-        with pytest.raises(ropewalk.NotFound):
+        with pytest.raises(ropewalk.Corrupt, match="pack"):
             again.read([first.id])
         assert again.read([second.id]) == [second]
-        assert [one.code for one in again.check().problems] == ["missing-object"]
-
-
-def test_a_pack_that_is_torn_is_named_by_a_check(s3_url: str) -> None:
-    with S3Store(s3_url) as store:
-        one = value("one")
-        store.commit(SPACE, [one])
-        (copy,) = store._index.copies(one.id)
-        store._bucket.put(f"ropewalk/pack/{copy.pack}", b"torn")
-    with S3Store(s3_url) as again:
         problems = again.check().problems
 
-    assert [problem.code for problem in problems] == ["bad-engine"]
-    assert copy.pack in problems[0].subject
+    assert [one.code for one in problems] == ["bad-engine", "damaged-object"]
+    assert problems[0].subject == pack
+
+
+def test_a_store_from_before_the_first_release_is_refused(s3_url: str) -> None:
+    with S3Store(s3_url) as store:
+        store._bucket.put("ropewalk/header", bytes(8) + b"ropewalk\x01" + bytes(40))
+
+    with pytest.raises(NotAllowed, match="has format 1, from before the first release"):
+        S3Store(s3_url)

@@ -88,14 +88,14 @@ if TYPE_CHECKING:
     from ropewalk.store._checking import Problem, Report
     from ropewalk.store._collecting import Collected, Progress
     from ropewalk.store._contents import Content, Pruned
-    from ropewalk.store._key_value import KVStore
-    from ropewalk.store._key_value_store import KeyValueStore
-    from ropewalk.store._s3 import S3Store
     from ropewalk.store._statistics import KeyStats, RefStats, SpaceStats, Stats
     from ropewalk.store.files import FileStore
     from ropewalk.store.migration import Migrated, amigrate, migrate
     from ropewalk.store.postgres import PostgresStore
+    from ropewalk.store.records.key_value import KVStore
+    from ropewalk.store.records.key_value_store import KeyValueStore
     from ropewalk.store.redis import RedisStore
+    from ropewalk.store.s3 import S3Store
     from ropewalk.store.sqlite import SqliteStore
 
 __all__ = [
@@ -202,12 +202,12 @@ _HOMES = {
     "Progress": "_collecting",
     "Pruned": "_contents",
     "Report": "_checking",
-    "KVStore": "_key_value",
+    "KVStore": "records.key_value",
     "KeyStats": "_statistics",
-    "KeyValueStore": "_key_value_store",
+    "KeyValueStore": "records.key_value_store",
     "RedisStore": "redis",
     "RefStats": "_statistics",
-    "S3Store": "_s3",
+    "S3Store": "s3",
     "SpaceStats": "_statistics",
     "SqliteStore": "sqlite",
     "Stats": "_statistics",

@@ -9,7 +9,7 @@ from ropewalk.errors import InvalidInput
 from ropewalk.store._contract import Store
 
 if TYPE_CHECKING:
-    from ropewalk.store._key_value import KVStore
+    from ropewalk.store.records.key_value import KVStore
 
 
 def store_of(given: Store | KVStore | str | PathLike[str] | None) -> tuple[Store, bool]:
@@ -27,7 +27,7 @@ def store_of(given: Store | KVStore | str | PathLike[str] | None) -> tuple[Store
         from ropewalk.store._open import open as open_store
 
         return open_store(given), True
-    from ropewalk.store._key_value import KVStore
+    from ropewalk.store.records.key_value import KVStore
 
     if isinstance(given, KVStore):
         return given.as_store(), False

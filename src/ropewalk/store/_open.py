@@ -124,11 +124,9 @@ def _open_postgres(url: str, options: _Options) -> Store:
 
 
 def _open_bucket(url: str, options: _Options) -> Store:
-    from ropewalk.store._s3 import S3Store
+    from ropewalk.store.s3 import S3Store
 
-    if options["size_limit"] is not None:
-        raise InvalidInput("a store in a bucket has no size_limit: give the bucket a quota")
-    return S3Store(url, create=options["create"])
+    return S3Store(url, create=options["create"], size_limit=options["size_limit"])
 
 
 def _open_files(url: str, rest: str, options: _Options) -> Store:

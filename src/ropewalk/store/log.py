@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Unpack
 from zlib import crc32
 
 from ropewalk.errors import (
@@ -25,6 +25,7 @@ from ropewalk.errors import (
     DamagedObject,
     FormatError,
     MissingObjects,
+    RefMoved,
     RopewalkError,
     StoreFull,
     WriteIdReused,
@@ -186,6 +187,9 @@ class Places(dict["ObjectId", "Place"]):
 
 class LogStore(Store):
     """A store whose spaces are logs of records."""
+
+    _tail_bytes: ClassVar[int] = TAIL_BYTES
+    """A tail of more bytes is packed."""
 
     def __init__(self, **options: Unpack[StoreOptions]) -> None:
         super().__init__(**options)
@@ -588,6 +592,10 @@ class LogStore(Store):
                     last = record.sequence - 1
                     yield record
 
+    def _records_after(self, space: str, after: int, last: int) -> list[Record]:
+        """The records behind a number, up to another, the last one first."""
+        return list(self._newest_first(space, after, last))
+
     def _node(self, space: str, id: ObjectId, place: Place) -> Node | None:
         record = self._record(space, sequence_of(place))
         try:
@@ -759,7 +767,7 @@ class LogStore(Store):
         """Have a tail packed that has become long."""
         cache.tail_bytes += size
         if sequence % GROUP == 0 and sequence > cache.looked:
-            long = cache.tail_bytes > TAIL_BYTES
+            long = cache.tail_bytes > self._tail_bytes
             if long or sequence - cache.packed >= TAIL_RECORDS:
                 cache.packed, last = self._span(space)
                 cache.looked = sequence
@@ -829,6 +837,20 @@ def _below(one: Object) -> Sequence[ObjectId]:
         return links(one)
     except FormatError:
         return ()
+
+
+def expect_refs(batch: Batch, refs: Mapping[str, Ref]) -> None:
+    """Raise `RefMoved` if a ref is not where a batch expects it."""
+    for name, expected, _ in batch.moves:
+        ref = refs.get(name)
+        actual = None if ref is None else ref.target
+        if actual != expected:
+            raise RefMoved(name, expected, actual)
+
+
+def shared_frame(one: Object) -> bytes:
+    """A shared object as it is stored: its kind, and what it holds."""
+    return bytes((one.kind,)) + compress(one.payload)
 
 
 def shared_object(id: ObjectId, frame: bytes) -> Object:

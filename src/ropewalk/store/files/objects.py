@@ -18,9 +18,9 @@ from typing import Final, TypeVar
 from ropewalk.errors import FormatError, RopewalkError
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
-from ropewalk.store.compression import compress, read_varint
+from ropewalk.store.compression import read_varint
 from ropewalk.store.files.paths import NEW, OBJECTS, object_path, temporary
-from ropewalk.store.log import shared_object
+from ropewalk.store.log import shared_frame, shared_object
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 
@@ -118,7 +118,7 @@ class Objects:
         self._make_folder(path.parent)
         if not self._rename(staged, path):
             # Its file was collected since we looked, or taken for a forgotten one.
-            self._rename(self.stage([(one.id, frame_of(one))])[one.id], path)
+            self._rename(self.stage([(one.id, shared_frame(one))])[one.id], path)
 
     def _rename(self, staged: Path | None, path: Path) -> bool:
         if staged is None:
@@ -204,11 +204,6 @@ def _links(one: Object) -> set[ObjectId]:
         return set(links(one))
     except FormatError:
         return set()
-
-
-def frame_of(one: Object) -> bytes:
-    """A shared object as it is stored: its kind, and what it holds."""
-    return bytes((one.kind,)) + compress(one.payload)
 
 
 def _listed(folder: Path) -> list[str]:

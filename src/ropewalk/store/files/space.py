@@ -6,9 +6,8 @@ as a whole. Beside it are three files to which there is only added, of which as 
 `state.json` says:
 
     catalog   a line for each segment: its first and last record, its file, a crc32 of its head
-    lookup    24 bytes for each commit and each key of a packed record: what it is (1 byte, 0 or
-              the length of the key), 16 bytes of it, the record (7 bytes). Without it, what it
-              finds is looked for in all records.
+    lookup    the rows of `store.lookup`. Without them, what they find is looked for in all
+              records.
     names     a line for each shared object that packed records lead to
 """
 
@@ -30,14 +29,12 @@ from ropewalk.store.files.documents import Extent
 from ropewalk.store.files.entry import Broken, Entry
 from ropewalk.store.files.paths import HEADER, LOG, SEGMENTS, SPACE, STATE
 from ropewalk.store.log import Row
+from ropewalk.store.lookup import find_rows
 from ropewalk.store.segment import Packed
 from ropewalk.tree.objects import ObjectId
 
 _LOOKS: Final = 3  # A writer may cut a torn end, or a packer swap the log, while it is read.
 _KEPT: Final = 1 << 20  # Files of at most so many bytes are kept in memory.
-_SEQUENCE: Final = 7
-_NAME: Final = 16
-_INDEX_ROW: Final = 1 + _NAME + _SEQUENCE
 _CATALOG_ROW: Final = 12 + 1 + 12 + 1 + 16 + 1 + 8 + 1
 
 _Signature = tuple[int, int, int, int] | None
@@ -282,7 +279,9 @@ class Space:
         There may be others among them. Raises `FormatError` if `lookup` is damaged.
         """
         rows = self.read(self.packing.lookup)
-        return [[one for one in _find(rows, name) if one <= self.packing.packed] for name in names]
+        return [
+            [one for one in find_rows(rows, name) if one <= self.packing.packed] for name in names
+        ]
 
     def packed_names(self) -> set[ObjectId]:
         """Shared objects that are noted of packed records."""
@@ -342,34 +341,6 @@ def catalog_row(listed: Listed) -> bytes:
 def _listed_at(rows: bytes, at: int) -> Listed:
     first, last, name, crc = rows[at : at + _CATALOG_ROW].split()
     return Listed(int(first), int(last), name.decode(), int(crc, 16))
-
-
-# What records are looked up by.
-
-
-def commit_name(id: ObjectId) -> bytes:
-    """What a commit is found by."""
-    return b"\0" + id[:_NAME]
-
-
-def key_name(key: bytes) -> bytes:
-    """What the key of an operation is found by."""
-    return bytes((len(key),)) + key.ljust(_NAME, b"\0")
-
-
-def index_row(name: bytes, sequence: int) -> bytes:
-    """That a record brings this."""
-    return name + sequence.to_bytes(_SEQUENCE, "big")
-
-
-def _find(rows: bytes, name: bytes) -> list[int]:
-    found: list[int] = []
-    at = rows.find(name)
-    while at >= 0:
-        if at % _INDEX_ROW == 0:
-            found.append(int.from_bytes(rows[at + len(name) : at + _INDEX_ROW], "big"))
-        at = rows.find(name, at + 1)
-    return found
 
 
 def names_rows(ids: Iterable[ObjectId]) -> bytes:

@@ -33,14 +33,12 @@ from ropewalk.store.files.space import (
     Space,
     Tail,
     catalog_row,
-    commit_name,
     damaged,
     encode_segment,
-    index_row,
-    key_name,
     names_rows,
 )
 from ropewalk.store.log import Append, seal
+from ropewalk.store.lookup import commit_name, key_name, lookup_row
 from ropewalk.store.record import GROUP, Place, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.tree.objects import ObjectId
@@ -249,8 +247,8 @@ class Spaces:
             named = {id for one in done for id in one.names}
             if named:
                 named -= space.packed_names()
-        rows = [index_row(commit_name(id), sequence_of(place)) for id, place in commits]
-        rows += [index_row(key_name(one.key), one.sequence) for one in done if one.key is not None]
+        rows = [lookup_row(commit_name(id), sequence_of(place)) for id, place in commits]
+        rows += [lookup_row(key_name(one.key), one.sequence) for one in done if one.key is not None]
         generation = now.generation + 1
         fresh = now._replace(
             generation=generation,

@@ -20,7 +20,6 @@ from ropewalk.errors import (
     Corrupt,
     FormatError,
     MissingObjects,
-    RefMoved,
     RopewalkError,
 )
 from ropewalk.store._contract import StoreOptions
@@ -38,12 +37,13 @@ from ropewalk.store._system_errors import no_store, system_errors
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.files import documents, paths
 from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
-from ropewalk.store.files.objects import Objects, frame_of
-from ropewalk.store.files.space import Space, commit_name, key_name
+from ropewalk.store.files.objects import Objects
+from ropewalk.store.files.space import Space
 from ropewalk.store.files.spaces import Spaces
 from ropewalk.store.folder import FolderStore
-from ropewalk.store.log import Append, Moved, Row
-from ropewalk.store.record import GROUP, Place, Record, same_group
+from ropewalk.store.log import Append, Moved, Row, expect_refs, shared_frame
+from ropewalk.store.lookup import commit_name, key_name
+from ropewalk.store.record import GROUP, Place, same_group
 from ropewalk.store.segment import Packed
 from ropewalk.store.usage import Usage
 from ropewalk.tree.objects import Object, ObjectId
@@ -208,9 +208,9 @@ class FileStore(FolderStore):
         """Write what is shared and not there, before anybody has to wait for it."""
         if batch.fresh:  # This spares others a wait for what would be refused anyway.
             with self._space_at(batch.space) as space:
-                _expect_refs(batch, space.refs)
+                expect_refs(batch, space.refs)
         there = self._objects.present(batch.shared)
-        absent = [(id, frame_of(one)) for id, one in batch.shared.items() if id not in there]
+        absent = [(id, shared_frame(one)) for id, one in batch.shared.items() if id not in there]
         self._usage.take(sum([len(frame) for _, frame in absent]))
         return self._objects.stage(absent)
 
@@ -243,7 +243,7 @@ class FileStore(FolderStore):
                 held = leases.get(fence.name)
                 if (0 if held is None else held.token) != fence.token:
                     raise fenced_off(batch.space, fence)
-        _expect_refs(batch, refs)
+        expect_refs(batch, refs)
         packing = tail.packing
         if packing.epoch != batch.known_epoch:
             raise Moved(packing.epoch)
@@ -410,21 +410,13 @@ class FileStore(FolderStore):
             self._expect_there()
             segments = [self._log.write_segment(space, one) for one in found.replaced]
             with self._writing() as lock, self._changing(lock, space):
-                since = self._records_after(space, found.last)
+                since = self._records_after(space, found.last, self._span(space)[1])
                 done = not touches(since, found.dead, gone) and self._log.replace(
                     space, found.epoch, segments, found.named | names_of(since)
                 )
             if not done:
                 self._log.discard(space, segments)
         return done
-
-    def _records_after(self, space: str, sequence: int) -> list[Record]:
-        found: list[Record] = []
-        last = self._span(space)[1]
-        while sequence < last:
-            found += [one for one in self._stretch(space, last) if one.sequence > sequence]
-            last = min([one.sequence for one in found]) - 1
-        return found
 
     def _names_more(self, space: str, named: set[ObjectId]) -> bool:
         return self._ask(space, lambda found: not found.packed_names() <= named)
@@ -483,12 +475,3 @@ class FileStore(FolderStore):
     def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
         with system_errors(self.path):
             yield from self._log.examine()
-
-
-def _expect_refs(batch: Append, refs: Mapping[str, Ref]) -> None:
-    """Raise `RefMoved` if a ref is not where a batch expects it."""
-    for name, expected, _ in batch.moves:
-        ref = refs.get(name)
-        actual = None if ref is None else ref.target
-        if actual != expected:
-            raise RefMoved(name, expected, actual)

@@ -42,7 +42,7 @@ from ropewalk.store.postgres.group import Group
 from ropewalk.store.postgres.schema import AFTER_NAMES, script
 from ropewalk.store.postgres.scratch import PostgresScratch
 from ropewalk.store.postgres.search_index import PostgresTextIndex
-from ropewalk.store.record import GROUP, Place, Record, same_group, sequence_of
+from ropewalk.store.record import GROUP, Place, same_group, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
@@ -553,14 +553,6 @@ class PostgresStore(LogStore):
             if done != 1:  # Then something came between.
                 return bool(done)
         return False
-
-    def _records_after(self, space: str, after: int, last: int) -> list[Record]:
-        found: list[Record] = []
-        while after < last:
-            some = [one for one in self._stretch(space, last) if after < one.sequence <= last]
-            found += some
-            last = some[0].sequence - 1
-        return found
 
     def _named_by(self, space: str) -> set[ObjectId]:
         asked = (

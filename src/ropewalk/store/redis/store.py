@@ -30,7 +30,7 @@ from ropewalk.store._records import (
 from ropewalk.store._room import expect_room
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.log import Append, LogStore, Moved, Row
-from ropewalk.store.record import GROUP, Place, Record, sequence_of
+from ropewalk.store.record import GROUP, Place, sequence_of
 from ropewalk.store.redis.address import (
     DEFAULT_NAME,
     Address,
@@ -422,14 +422,6 @@ class RedisStore(LogStore):
             if done != 2:  # Else records came since.
                 return bool(done == 1)
         return False
-
-    def _records_after(self, space: str, sequence: int, last: int) -> list[Record]:
-        found: list[Record] = []
-        while sequence < last:
-            some = [one for one in self._stretch(space, last) if sequence < one.sequence <= last]
-            found += some
-            last = some[0].sequence - 1
-        return found
 
     def _noted(self, spaces: Sequence[str]) -> set[ObjectId]:
         """Shared objects that are noted of spaces."""

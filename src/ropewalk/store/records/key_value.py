@@ -11,7 +11,7 @@ from ropewalk.store._records import Durability
 from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
-    from ropewalk.store._key_value_store import KeyValueStore
+    from ropewalk.store.records.key_value_store import KeyValueStore
 
 _publishing = freed_after_fork(threading.Lock())
 
@@ -102,7 +102,7 @@ class KVStore(ABC):
 
     def as_store(self) -> KeyValueStore:
         """The store on this key-value store: the same one each time, until it is closed."""
-        from ropewalk.store._key_value_store import KeyValueStore
+        from ropewalk.store.records.key_value_store import KeyValueStore
 
         store: KeyValueStore | None = getattr(self, "_ropewalk_store", None)
         if store is not None and not store._closed:

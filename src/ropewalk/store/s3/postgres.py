@@ -7,7 +7,7 @@ statement that is sent again, because its answer was lost, finds what it has don
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ropewalk.errors import InvalidInput, NotAllowed, NotFound
 from ropewalk.store._contract import Store
@@ -16,6 +16,7 @@ from ropewalk.store.postgres.pool import Pool, Settings, read_dsn
 
 _SCHEMA = "ropewalk_cells"
 _NONCE = 8
+_CONNECTIONS = 16
 _LOCK = 0x686F6C64  # Of nobody else, we hope: two who make the table at once would fail.
 
 _CREATE = f"""
@@ -32,11 +33,6 @@ _EXISTS = f"SELECT to_regclass('{_SCHEMA}.cells') IS NOT NULL"
 _SETTINGS = "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
 _GET = f"SELECT key, value FROM {_SCHEMA}.cells WHERE store = %s AND key = ANY(%s)"  # noqa: S608
 _KEYS = f"SELECT key FROM {_SCHEMA}.cells WHERE store = %s AND starts_with(key, %s)"  # noqa: S608
-_SET = f"""
-INSERT INTO {_SCHEMA}.cells
-SELECT %s, new.key, new.value FROM unnest(%s::text[], %s::bytea[]) AS new(key, value)
-ON CONFLICT (store, key) DO UPDATE SET value = excluded.value
-"""  # noqa: S608
 _MAKE = f"""
 INSERT INTO {_SCHEMA}.cells AS old VALUES (%s, %s, %s)
 ON CONFLICT (store, key) DO UPDATE SET value = excluded.value WHERE old.value = excluded.value
@@ -47,10 +43,9 @@ UPDATE {_SCHEMA}.cells SET value = %s
 WHERE store = %s AND key = %s AND (substring(value FROM {_NONCE + 1}) = %s OR value = %s)
 RETURNING 1
 """  # noqa: S608
-_REMOVE = f"DELETE FROM {_SCHEMA}.cells WHERE store = %s AND key = %s"  # noqa: S608
 
 
-def connect(refs: str | Store, store: str, timeout: float, connections: int) -> PostgresCells:
+def connect(refs: str | Store, store: str, timeout: float) -> PostgresCells:
     """The cells of a store, by a URL or with the connections of a `PostgresStore`."""
     if isinstance(refs, PostgresStore):
         return PostgresCells(refs._database.pool, store, shared=True)
@@ -58,7 +53,7 @@ def connect(refs: str | Store, store: str, timeout: float, connections: int) -> 
         raise InvalidInput(
             "refs is the URL of a Postgres database, postgresql://..., or a PostgresStore on it"
         )
-    settings = Settings(0, connections, timeout, min(timeout, 5.0))
+    settings = Settings(0, _CONNECTIONS, timeout, min(timeout, 5.0))
     return PostgresCells(Pool(read_dsn(refs, _SCHEMA), settings), store)
 
 
@@ -92,20 +87,12 @@ class PostgresCells:
         found = self._pool.rows(_GET, (self._store, list(keys)))
         return {key: bytes(value)[_NONCE:] for key, value in found}
 
-    def set_many(self, values: Mapping[str, bytes]) -> None:
-        """Set several keys."""
-        fresh = [os.urandom(_NONCE) + value for value in values.values()]
-        self._pool.rows(_SET, (self._store, list(values), fresh))
-
     def keys(self, prefix: str) -> list[str]:
         """The keys that begin so."""
         return [key for (key,) in self._pool.rows(_KEYS, (self._store, prefix))]
 
-    def swap(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
-        """Compare and set. What is removed must be a cell that never changes."""
-        if value is None:
-            self._pool.rows(_REMOVE, (self._store, key))
-            return True
+    def swap(self, key: str, expected: bytes | None, value: bytes) -> bool:
+        """Compare and set: None is absent."""
         fresh = os.urandom(_NONCE) + value
         if expected is None:
             return bool(self._pool.rows(_MAKE, (self._store, key, fresh)))

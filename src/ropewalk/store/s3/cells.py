@@ -1,4 +1,4 @@
-"""The cells of a store in a bucket: values that are compared and set by conditional put.
+"""The values of a store in a bucket: cells that change by conditional put, and parts.
 
 A tag may be a hash of the bytes, and bytes may come back. So each value is stored with a few
 random bytes: a put is recognised by them when its reply was lost, and no two have one tag.
@@ -11,24 +11,22 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ropewalk.errors import NotAllowed, RopewalkError, Unavailable
-from ropewalk.store._key_value_cells import LOGS, REFS, SPACES
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.records.cells import KNOWN, PARTS, SPACES
 
 if TYPE_CHECKING:
-    from ropewalk.store._s3_bucket import Bucket
+    from ropewalk.store.s3.bucket import Bucket
 
-PACKS = "ropewalk/pack"
-INDEXES = "ropewalk/index"
-PROBES = "ropewalk/probe"
+PROBES: Final = "ropewalk/probe"
 
-_NONCE = 8
-_OTHER_TAG = '"00000000000000000000000000000000"'
-_TRIES = 3
-_REMEMBERED = 1024
-_LONGEST = 120  # Some servers keep keys as folders and files, whose names have a limit.
+_NONCE: Final = 8
+_OTHER_TAG: Final = '"00000000000000000000000000000000"'
+_TRIES: Final = 3
+_REMEMBERED: Final = 256
+_LONGEST: Final = 120  # Some servers keep keys as folders and files, whose names have a limit.
 
 
 class BucketCells:
@@ -38,29 +36,27 @@ class BucketCells:
         self._bucket = bucket
         self._lock = freed_after_fork(threading.Lock())
         self._tags: OrderedDict[str, tuple[bytes, str]] = OrderedDict()
-        """Of each key the value that was last seen, and its tag."""
+        """Of each cell the value that was last seen, and its tag."""
 
     def get(self, key: str) -> bytes | None:
         """The value of a key."""
-        found = self._bucket.get(place_of(key))
+        with self._lock:
+            known = self._tags.get(key)
+        found = self._bucket.get(place_of(key), None if known is None else known[1])
         if found is None:
-            self._forget(key)
+            with self._lock:
+                self._tags.pop(key, None)
             return None
+        if known is not None and found.e_tag == known[1]:
+            return known[0]
         value = found.data[_NONCE:]
         self._remember(key, value, found.e_tag)
         return value
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
         """The values of several keys, without those that are absent."""
-        found = self._bucket.each(lambda key: self._bucket.get(place_of(key)), keys)
-        return {key: one.data[_NONCE:] for key, one in zip(keys, found, strict=True) if one}
-
-    def set_many(self, values: Mapping[str, bytes]) -> None:
-        """Set several keys, in any order."""
-        self._bucket.each(
-            lambda one: self._bucket.put(place_of(one[0]), os.urandom(_NONCE) + one[1]),
-            values.items(),
-        )
+        found = self._bucket.each(self.get, keys)
+        return {key: one for key, one in zip(keys, found, strict=True) if one is not None}
 
     def keys(self, prefix: str) -> list[str]:
         """The keys that begin so, each once."""
@@ -68,12 +64,8 @@ class BucketCells:
         found = (key_of(place) for place, _ in self._bucket.listing(folder))
         return [key for key in found if key.startswith(prefix)]
 
-    def swap(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
-        """Compare and set. What is removed must be a cell that never changes."""
-        if value is None:
-            self._bucket.delete([place_of(key)])
-            self._forget(key)
-            return True
+    def swap(self, key: str, expected: bytes | None, value: bytes) -> bool:
+        """Compare and set: None is absent."""
         tag = None
         if expected is not None:
             tag = self._tag(key, expected)
@@ -129,23 +121,47 @@ class BucketCells:
             if len(self._tags) > _REMEMBERED:
                 self._tags.popitem(last=False)
 
-    def _forget(self, key: str) -> None:
-        with self._lock:
-            self._tags.pop(key, None)
+
+class BucketParts:
+    """Values by key that never change, in a bucket. Safe to share between threads."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The values of several keys, without those that are absent."""
+        found = self._bucket.each(lambda key: self._bucket.get(place_of(key)), keys)
+        return {key: one.data for key, one in zip(keys, found, strict=True) if one is not None}
+
+    def pieces(self, key: str, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
+        """Pieces of a value, by offset and length; None if there is none."""
+        return self._bucket.ranges(place_of(key), places)
+
+    def keys(self, prefix: str) -> list[str]:
+        """The keys that begin so, each once."""
+        return [key_of(place) for place, _ in self._bucket.listing(prefix.rstrip("/"))]
+
+    def set_many(self, values: Mapping[str, bytes]) -> None:
+        """Set several keys, in any order."""
+        self._bucket.each(lambda one: self._bucket.put(place_of(one[0]), one[1]), values.items())
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Remove keys; those that are not there are passed over."""
+        self._bucket.delete([place_of(key) for key in keys])
 
 
 def place_of(key: str) -> str:
-    """Where a cell is in the bucket.
+    """Where a value is in the bucket.
 
     No place is inside another, because some servers keep them as files and folders: so the
     name of a space is one part, and a long one is cut into folders that end with a `+`.
     """
-    for folder in (SPACES, LOGS, REFS):
+    for folder in (SPACES, KNOWN, PARTS):
         if key.startswith(folder):
-            tenant, space, *page = key.removeprefix(folder).split("/")
+            tenant, space, *part = key.removeprefix(folder).split("/")
             flat = f"{tenant}!{space}"
             cut = [flat[start : start + _LONGEST] for start in range(0, len(flat), _LONGEST)]
-            return "/".join((folder + "+/".join(cut), *page))
+            return "/".join((folder + "+/".join(cut), *part))
     return key
 
 

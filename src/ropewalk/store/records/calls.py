@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from ropewalk.errors import InvalidInput, RopewalkError, StoreClosed, Unavailable
-from ropewalk.store._key_value import KVStore
+from ropewalk.store.records.key_value import KVStore
 
 Swap: TypeAlias = tuple[str, bytes | None, bytes | None]
 """A key, the value that is expected, and the value that it gets."""
@@ -30,25 +30,6 @@ _MISTAKES = (
     TypeError,
     ValueError,
 )
-
-
-class Cells(Protocol):
-    """Values by key, as spaces are kept in: of a `KVStore`, or of something like it."""
-
-    def get(self, key: str) -> bytes | None:
-        """The value of a key."""
-
-    def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The values of several keys, without those that are absent."""
-
-    def set_many(self, values: Mapping[str, bytes]) -> None:
-        """Set several keys, in any order."""
-
-    def keys(self, prefix: str) -> list[str]:
-        """The keys that begin so, each once."""
-
-    def swap(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
-        """Compare and set: None is absent. False if the key has another value."""
 
 
 class Calls:
@@ -98,6 +79,17 @@ class Calls:
     def _set_some(self, values: dict[str, bytes]) -> None:
         with self._answering("set_many"):
             self._kv.set_many(values)
+
+    def pieces(self, key: str, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
+        """Pieces of a value, by offset and length; None if there is none."""
+        value = self.get(key)
+        if value is None:
+            return None
+        return [value[start : start + length] for start, length in places]
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Remove keys; those that are not there are passed over."""
+        self.swap_many([(key, value, None) for key, value in self.get_many(keys).items()])
 
     def keys(self, prefix: str) -> list[str]:
         """The keys that begin so, each once."""

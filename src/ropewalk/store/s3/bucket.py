@@ -11,13 +11,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, NotModifiedError, PreconditionError
 from obstore.store import S3Store as Driver
 
 from ropewalk.errors import InvalidInput, RopewalkError, StoreClosed
-from ropewalk.store._s3_errors import forked, translated
-from ropewalk.store._s3_url import Place
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.s3.errors import forked, translated
+from ropewalk.store.s3.url import Place
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -39,12 +39,10 @@ _DELETED_AT_A_TIME = 1000
 
 
 class Got(NamedTuple):
-    """The bytes under a key, or the end of them."""
+    """The bytes under a key."""
 
     data: bytes
     e_tag: str
-    size: int
-    """Of the whole."""
 
 
 class Bucket:
@@ -61,16 +59,17 @@ class Bucket:
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
 
-    def get(self, key: str, last: int | None = None) -> Got | None:
-        """What is under a key, or its last bytes; None if nothing is."""
+    def get(self, key: str, known: str | None = None) -> Got | None:
+        """What is under a key; None if nothing is. With a known tag its bytes may be left out."""
         try:
-            with self._answering(_ABSENT):
-                options: Any = None if last is None else {"range": {"suffix": last}}
+            with self._answering((*_ABSENT, NotModifiedError)):
+                options: Any = None if known is None else {"if_none_match": known}
                 found = obstore.get(self._driver, key, options=options)
-                data = found.bytes().to_bytes()
-                return Got(data, found.meta["e_tag"] or "", found.meta["size"])
+                return Got(found.bytes().to_bytes(), found.meta["e_tag"] or "")
         except FileNotFoundError:
             return None
+        except NotModifiedError:
+            return Got(b"", known or "")
 
     def ranges(self, key: str, pieces: Sequence[tuple[int, int]]) -> list[bytes] | None:
         """Pieces of what is under a key, by offset and length; None if nothing is."""
@@ -105,11 +104,11 @@ class Bucket:
             return None
         return done["e_tag"] or ""
 
-    def listing(self, folder: str, after: str | None = None) -> list[tuple[str, int]]:
-        """The keys in a folder, in order, and their sizes; those behind `after`."""
+    def listing(self, folder: str) -> list[tuple[str, int]]:
+        """The keys in a folder, and their sizes."""
         with self._answering():
-            found = obstore.list(self._driver, folder, offset=after).collect()
-        return sorted((one["path"], one["size"]) for one in found)
+            found = obstore.list(self._driver, folder).collect()
+        return [(one["path"], one["size"]) for one in found]
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove keys; those that are not there are passed over."""

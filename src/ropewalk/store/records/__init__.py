@@ -1,0 +1,1 @@
+"""The record layer on cells: values by key, which change by compare-and-set."""

@@ -1,0 +1,431 @@
+"""The shared objects of a store of records: packs, and one cell that says where they are.
+
+A commit that brings some puts them together into a pack, and names them in the cell by one swap.
+The newest rows are in the cell itself, all others in indexes. What the cell does not name is not
+there. So nobody takes part of a commit for all of it, and a pack that a killed writer left is
+nobody's.
+
+A collection marks what no space leads to in the cell, and raises the epochs of all spaces: what
+was decided before cannot land after that, and what is decided after it sees the marks. Then it
+looks again, and takes out of the cell what still has its mark. A writer who brings a marked object
+takes the mark off. Packs are removed when the cell names nothing in them any more, and never
+named again.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from struct import Struct
+from typing import Final, NamedTuple, TypeVar
+
+from ropewalk.errors import MissingObjects, Unavailable
+from ropewalk.store._records import Stored
+from ropewalk.store._turns import Patience
+from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.log import shared_frame
+from ropewalk.store.records.cells import (
+    LARGEST,
+    PACKS,
+    SHARED,
+    Cells,
+    Extent,
+    Gone,
+    Parts,
+    damaged,
+    lost,
+    merged,
+    new_name,
+    read_part,
+    reading,
+    remove_parts,
+    seal,
+    unseal,
+)
+from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
+
+T = TypeVar("T")
+
+_INLINE: Final = 16 * 1024
+"""So many bytes of rows are in the cell."""
+_ROW: Final = Struct(f">{ID_SIZE}s8sIIBI")
+_KEPT: Final = 64
+
+
+class Spot(NamedTuple):
+    """Where an object is."""
+
+    id: ObjectId
+    pack: bytes
+    offset: int
+    size: int
+    """Of its frame."""
+    kind: int
+    length: int
+    """Of its payload."""
+
+
+class Cell(NamedTuple):
+    """What the cell says."""
+
+    raw: bytes | None
+    revision: int
+    sweep: int
+    """Goes up before packs are removed that nobody names: who put one before puts it anew."""
+    round: int
+    """The last collection that marked something."""
+    marks: Mapping[ObjectId, int]
+    """Objects that nothing leads to, with the collection that said so."""
+    indexes: tuple[Extent, ...]
+    rows: bytes
+    """The newest ones, in the order in which they came."""
+
+
+class SharedObjects:
+    """The shared objects of one store object. Safe to share between threads."""
+
+    def __init__(
+        self,
+        cells: Cells,
+        parts: Parts,
+        pack_bytes: int,
+        busy_seconds: float,
+        waits: tuple[float, float],
+    ) -> None:
+        self._cells, self._parts = cells, parts
+        self._pack_bytes = pack_bytes
+        self._busy_seconds, self._waits = busy_seconds, waits
+        self._turn = freed_after_fork(threading.RLock())
+        self._cell: Cell | None = None
+        self._newest: tuple[bytes, dict[ObjectId, Spot]] = b"", {}
+        self._opened: dict[str, bytes] = {}
+
+    # Reading.
+
+    def create(self) -> None:
+        """Make the cell, unless it is there."""
+        cell = Cell(None, 1, 0, 0, {}, (), b"")
+        self._cells.swap(SHARED, None, _encode(cell))
+
+    def frames(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
+        """The frames of objects, without those that are absent."""
+
+        def question(cell: Cell) -> dict[ObjectId, bytes]:
+            packs: dict[bytes, list[Spot]] = {}
+            for spot in self._find(cell, ids).values():
+                packs.setdefault(spot.pack, []).append(spot)
+            found: dict[ObjectId, bytes] = {}
+            for pack, spots in packs.items():
+                places = [(one.offset, one.size) for one in spots]
+                pieces = self._parts.pieces(_pack_key(pack), places)
+                if pieces is None:
+                    raise Gone(_pack_key(pack))
+                found.update(zip([one.id for one in spots], pieces, strict=True))
+            return found
+
+        known = self._cell
+        if known is not None:  # What was once there mostly still is.
+            with suppress(Gone):
+                found = question(known)
+                if len(found) == len(set(ids)):
+                    return found
+        return self._ask(question)
+
+    def present(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
+        """Those of the ids that are there, and that no collection has marked."""
+
+        def question(cell: Cell) -> set[ObjectId]:
+            return self._find(cell, ids).keys() - cell.marks.keys()
+
+        return self._ask(question)
+
+    def leading(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
+        """Those of the objects that may lead to others: all but parts of texts."""
+
+        def question(cell: Cell) -> set[ObjectId]:
+            return {one.id for one in self._find(cell, ids).values() if one.kind != Kind.CHUNK}
+
+        return self._ask(question)
+
+    def scan(self) -> Iterator[Stored]:
+        """Every object."""
+        for one in self._ask(self._all).values():
+            yield Stored(one.id, Kind(one.kind), one.length, one.size, None, False)
+
+    def missing_parts(self) -> list[str]:
+        """The keys of parts that are named and not there."""
+
+        def question(cell: Cell) -> list[str]:
+            return sorted(self._named(cell).difference(self._parts.keys(PACKS)))
+
+        return question(self._now()) and self._ask(question)
+
+    def _now(self) -> Cell:
+        """What the cell says now."""
+        raw = self._cells.get(SHARED)
+        if raw is None:
+            raise lost(SHARED)
+        known = self._cell
+        if known is None or known.raw != raw:
+            known = self._cell = _decode(raw)
+        return known
+
+    def _ask(self, question: Callable[[Cell], T]) -> T:
+        """What the cell comes to; it is read again if a part is missed."""
+        missed = ""
+        while True:
+            cell = self._now()
+            try:
+                return question(cell)
+            except Gone as gone:
+                if gone.key == missed:
+                    raise lost(missed) from None
+                missed = gone.key
+
+    def _find(self, cell: Cell, ids: Iterable[ObjectId]) -> dict[ObjectId, Spot]:
+        rows, newest = self._newest
+        if rows is not cell.rows:
+            newest = {one.id: one for one in _spots(cell.rows)}
+            self._newest = cell.rows, newest
+        found: dict[ObjectId, Spot] = {}
+        for id in ids:
+            spot = newest.get(id)
+            for extent in reversed(cell.indexes if spot is None else ()):
+                spot = _search(self._index(extent.name), id)
+                if spot is not None:
+                    break
+            if spot is not None:
+                found[id] = spot
+        return found
+
+    def _all(self, cell: Cell) -> dict[ObjectId, Spot]:
+        indexes = (_spots(self._index(extent.name)) for extent in cell.indexes)
+        return {one.id: one for one in chain(*indexes, _spots(cell.rows))}
+
+    def _index(self, name: str) -> bytes:
+        found = self._opened.get(name)
+        if found is None:
+            key = PACKS + name
+            found = unseal(key, read_part(self._parts, key))
+            if not isinstance(found, bytes) or len(found) % _ROW.size:
+                raise damaged(key)
+            if len(self._opened) >= _KEPT:
+                self._opened.clear()
+            self._opened[name] = found
+        return found
+
+    def _named(self, cell: Cell) -> set[str]:
+        """The keys of all parts that are named."""
+        packs = {_pack_key(one.pack) for one in self._all(cell).values()}
+        return packs | {PACKS + one.name for one in cell.indexes}
+
+    # Writing.
+
+    def keep(self, objects: Mapping[ObjectId, Object], needed: Iterable[ObjectId]) -> None:
+        """Store what is not there; raises `MissingObjects` for what is needed and not there."""
+        others = set(needed) - objects.keys()
+        put: tuple[int, set[ObjectId], bytes] = -1, set(), b""
+
+        def change(cell: Cell) -> Cell | None:
+            nonlocal put
+            there = self._find(cell, others.union(objects))
+            if gone := others - (there.keys() - cell.marks.keys()):
+                raise MissingObjects(sorted(gone))
+            absent = objects.keys() - there.keys()
+            marks = {id: at for id, at in cell.marks.items() if id not in objects}
+            if not absent:
+                return None if len(marks) == len(cell.marks) else cell._replace(marks=marks)
+            if put[0] != cell.sweep or not absent <= put[1]:
+                put = cell.sweep, absent, self._put([objects[id] for id in absent])
+            return self._with_rows(cell._replace(marks=marks), put[2])
+
+        self._change(change)
+
+    def mark(self, ids: Iterable[ObjectId]) -> int:
+        """Mark objects to which nothing leads, in the place of all marks before; by which round."""
+
+        def change(cell: Cell) -> Cell:
+            round = cell.round + 1
+            return cell._replace(round=round, marks=dict.fromkeys(ids, round))
+
+        return self._change(change).round
+
+    def drop(self, ids: set[ObjectId], round: int) -> dict[ObjectId, int]:
+        """Take out what still has the mark of a round, and the marks of the rest; their sizes.
+
+        Packs of which less than half is left are written anew, and removed.
+        """
+        dropped: dict[ObjectId, Spot] = {}
+        packs: set[bytes] = set()
+
+        def change(cell: Cell) -> Cell:
+            nonlocal dropped, packs
+            rows = self._all(cell)
+            doomed = {id for id, at in cell.marks.items() if at == round} & ids & rows.keys()
+            left = {id: one for id, one in rows.items() if id not in doomed}
+            self._move_thin(rows, left)
+            dropped = {id: rows[id] for id in doomed}
+            packs = {one.pack for one in rows.values()} - {one.pack for one in left.values()}
+            marks = {id: at for id, at in cell.marks.items() if at != round}
+            return (
+                self._rewritten(cell._replace(marks=marks), left)
+                if doomed
+                else cell._replace(marks=marks)
+            )
+
+        self._change(change)
+        remove_parts(self._parts, map(_pack_key, packs))
+        return {id: one.size for id, one in dropped.items()}
+
+    def discard(self, ids: Iterable[ObjectId]) -> None:
+        """Take objects out, whatever leads to them."""
+        doomed = set(ids)
+
+        def change(cell: Cell) -> Cell:
+            left = {id: one for id, one in self._all(cell).items() if id not in doomed}
+            return self._rewritten(cell, left)
+
+        self._change(change)
+
+    def remove_orphans(self) -> None:
+        """Remove what killed writers left."""
+        doomed = set(self._parts.keys(PACKS))
+        if doomed := doomed - self._ask(self._named):
+            self._change(lambda cell: cell._replace(sweep=cell.sweep + 1))
+            remove_parts(self._parts, doomed - self._ask(self._named))
+
+    def _change(self, change: Callable[[Cell], Cell | None]) -> Cell:
+        """Change what the cell says, in one step; remove the indexes that it no longer names."""
+        with self._turn:
+            patience = Patience(self._busy_seconds, *self._waits)
+            while True:
+                cell, fresh = self._ask(lambda cell: (cell, change(cell)))
+                if fresh is None:
+                    return cell
+                raw = _encode(fresh._replace(revision=cell.revision + 1))
+                if self._cells.swap(SHARED, cell.raw, raw):
+                    remove_parts(self._parts, _index_keys(cell) - _index_keys(fresh))
+                    return fresh
+                remove_parts(self._parts, _index_keys(fresh) - _index_keys(cell))
+                if not patience.wait():
+                    raise Unavailable(
+                        "the shared objects were changed by others at every try for "
+                        f"{self._busy_seconds:g} seconds. Nothing was written; try again."
+                    )
+
+    def _put(self, objects: Sequence[Object]) -> bytes:
+        """Write objects that are named later, in packs; their rows."""
+        rows: list[bytes] = []
+        packs: dict[str, bytes] = {}
+        frames: list[bytes] = []
+        name, held = bytes.fromhex(new_name()), 0
+        for one in objects:
+            frame = shared_frame(one)
+            if frames and held + len(frame) > self._pack_bytes:
+                packs[_pack_key(name)] = b"".join(frames)
+                name, held, frames = bytes.fromhex(new_name()), 0, []
+            rows.append(_ROW.pack(one.id, name, held, len(frame), one.kind, len(one.payload)))
+            frames.append(frame)
+            held += len(frame)
+        packs[_pack_key(name)] = b"".join(frames)
+        self._parts.set_many(packs)
+        return b"".join(rows)
+
+    def _with_rows(self, cell: Cell, rows: bytes) -> Cell:
+        rows = cell.rows + rows
+        if len(rows) <= _INLINE:
+            return cell._replace(rows=rows)
+        count = merged(cell.indexes, len(rows))
+        kept = cell.indexes[: len(cell.indexes) - count]
+        joined = [self._index(one.name) for one in cell.indexes[len(kept) :]]
+        spots = {one.id: one for one in _spots(b"".join([*joined, rows]))}
+        return cell._replace(indexes=(*kept, *self._write_indexes(spots)), rows=b"")
+
+    def _write_indexes(self, spots: Mapping[ObjectId, Spot]) -> list[Extent]:
+        each = LARGEST // _ROW.size
+        listed = [_ROW.pack(*spots[id]) for id in sorted(spots)]
+        made: list[Extent] = []
+        written: dict[str, bytes] = {}
+        for start in range(0, len(listed), each):
+            rows = b"".join(listed[start : start + each])
+            made.append(Extent(new_name(), len(rows)))
+            written[PACKS + made[-1].name] = seal(PACKS + made[-1].name, rows)
+        self._parts.set_many(written)
+        return made
+
+    def _rewritten(self, cell: Cell, left: Mapping[ObjectId, Spot]) -> Cell:
+        """The cell with these objects and no others."""
+        return cell._replace(indexes=tuple(self._write_indexes(left)), rows=b"")
+
+    def _move_thin(self, rows: Mapping[ObjectId, Spot], left: dict[ObjectId, Spot]) -> None:
+        """Put what is left of packs that are less than half full into others."""
+        sizes: dict[bytes, int] = {}
+        living: dict[bytes, list[Spot]] = {}
+        for id, one in rows.items():
+            sizes[one.pack] = max(sizes.get(one.pack, 0), one.offset + one.size)
+            if id in left:
+                living.setdefault(one.pack, []).append(one)
+        for pack, spots in living.items():
+            if 2 * sum([one.size for one in spots]) < sizes[pack]:
+                left.update(self._moved(pack, spots))
+
+    def _moved(self, pack: bytes, spots: Sequence[Spot]) -> dict[ObjectId, Spot]:
+        """Objects in a pack of their own."""
+        frames = self._parts.pieces(_pack_key(pack), [(one.offset, one.size) for one in spots])
+        if frames is None:
+            raise Gone(_pack_key(pack))
+        name, held = bytes.fromhex(new_name()), 0
+        moved: dict[ObjectId, Spot] = {}
+        for one in spots:
+            moved[one.id] = one._replace(pack=name, offset=held)
+            held += one.size
+        self._parts.set_many({_pack_key(name): b"".join(frames)})
+        return moved
+
+
+def _pack_key(pack: bytes) -> str:
+    return PACKS + pack.hex()
+
+
+def _index_keys(cell: Cell) -> set[str]:
+    return {PACKS + one.name for one in cell.indexes}
+
+
+def _spots(rows: bytes) -> list[Spot]:
+    return [Spot(*one) for one in _ROW.iter_unpack(rows)]
+
+
+def _search(rows: bytes, id: ObjectId) -> Spot | None:
+    """An object in rows that are sorted."""
+    size = _ROW.size
+    at = bisect_left(
+        range(len(rows) // size), id, key=lambda at: rows[at * size : at * size + ID_SIZE]
+    )
+    found = rows[at * size : at * size + size]
+    return Spot(*_ROW.unpack(found)) if found.startswith(id) else None
+
+
+def _encode(cell: Cell) -> bytes:
+    rounds: dict[int, list[ObjectId]] = {}
+    for id, at in cell.marks.items():
+        rounds.setdefault(at, []).append(id)
+    marks = [[at, b"".join(sorted(ids))] for at, ids in rounds.items()]
+    indexes = [list(one) for one in cell.indexes]
+    return seal(SHARED, [cell.revision, cell.sweep, cell.round, marks, indexes, cell.rows])
+
+
+def _decode(raw: bytes) -> Cell:
+    with reading(SHARED):
+        revision, sweep, round, rounds, listed, rows = unseal(SHARED, raw)
+        marks = {
+            ids[at : at + ID_SIZE]: int(number)
+            for number, ids in rounds
+            for at in range(0, len(ids), ID_SIZE)
+        }
+        indexes = tuple([Extent(str(name), int(size)) for name, size in listed])
+        if len(rows) % _ROW.size:
+            raise damaged(SHARED)
+        return Cell(raw, int(revision), int(sweep), int(round), marks, indexes, bytes(rows))

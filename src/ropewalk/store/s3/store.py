@@ -1,0 +1,195 @@
+"""A store in a bucket of S3, or of a server that speaks its language. See design note 012."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Final, Unpack
+
+from ropewalk.errors import Corrupt, InvalidInput, NotFound, RopewalkError
+from ropewalk.store._checks import expect, expect_seconds
+from ropewalk.store._contract import StoreOptions
+from ropewalk.store._records import Capabilities, Durability, Header
+from ropewalk.store.records.cells import HEADER, ROOT, damaged
+from ropewalk.store.records.store import CellStore
+from ropewalk.store.s3.cells import PROBES, BucketCells, BucketParts, probe
+from ropewalk.store.s3.url import Place, parse_url
+
+if TYPE_CHECKING:
+    from ropewalk.store.postgres import PostgresStore
+    from ropewalk.store.s3.bucket import Bucket
+    from ropewalk.store.s3.postgres import PostgresCells
+
+ELSEWHERE: Final = "ropewalk/elsewhere"
+"""Says that the spaces are not in the bucket: the id of the store that it belongs to."""
+
+_TRIES: Final = 3
+
+
+class S3Store(CellStore):
+    """A store in a bucket, for as many processes as the bucket serves.
+
+    `url` is `s3://bucket/prefix?endpoint=https://host:port&region=name`; without an endpoint
+    it is AWS. The keys are given by name, or as `s3://key:secret@bucket`; without any, the
+    driver looks for them as AWS's tools do. What a put acknowledges is durable by the word
+    of the service. The server must keep conditional puts: this is tried out at each opening,
+    and `NotAllowed` says which condition is ignored.
+
+    With `refs`, the URL of a Postgres database or a `PostgresStore` whose connections are
+    then shared, spaces are kept there, and only objects in the bucket, which need not keep
+    conditions then.
+
+    A small commit is two requests. Each request takes at most `timeout` seconds, and is
+    tried again a few times until then. `poll_seconds` is how often `watch` asks for what
+    others did.
+    """
+
+    capabilities = Capabilities(persists=True, shared=True, wakes=False)
+    _waits: ClassVar[tuple[float, float]] = 0.0005, 0.1
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        access_key_id: str | None = None,
+        secret_access_key: str | None = None,
+        session_token: str | None = None,
+        refs: str | PostgresStore | None = None,
+        timeout: float = 20.0,
+        poll_seconds: float = 0.5,
+        create: bool = True,
+        **options: Unpack[StoreOptions],
+    ) -> None:
+        if options.get("size_limit") is not None:
+            raise InvalidInput("a store in a bucket has no size_limit: give the bucket a quota")
+        options.setdefault("backend_id", "s3")
+        super().__init__(**options)
+        expect(isinstance(url, str), "a store in a bucket is opened by a URL", type(url))
+        for name, given in (("timeout", timeout), ("poll_seconds", poll_seconds)):
+            expect_seconds(given, name)
+            expect(given > 0, f"{name} is more than 0", given)
+        self.poll_seconds = poll_seconds  # type: ignore[misc]
+        place = parse_url(url)
+        if access_key_id or secret_access_key or session_token:
+            place = replace(
+                place,
+                access_key_id=access_key_id,
+                secret_access_key=secret_access_key,
+                session_token=session_token,
+            )
+        self.url = str(place)
+        self._bucket = self._connect(place, timeout)
+        self._elsewhere: PostgresCells | None = None
+        try:
+            asked = place.refs if refs is None else refs
+            if asked is not None:
+                self._elsewhere = self._connect_refs(asked, timeout)
+                self._elsewhere.open(create)
+            self._use(self._elsewhere or BucketCells(self._bucket), BucketParts(self._bucket))
+            self._header = self._open(create)
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def _connect(self, place: Place, timeout: float) -> Bucket:
+        try:
+            from ropewalk.store.s3.bucket import Bucket
+        except ModuleNotFoundError as error:
+            raise InvalidInput(
+                f"a store in a bucket needs the package {error.name!r}: pip install 'ropewalk[s3]'"
+            ) from error
+        return Bucket(place, timeout)
+
+    def _connect_refs(self, refs: str | PostgresStore, timeout: float) -> PostgresCells:
+        try:
+            from ropewalk.store.s3.postgres import connect
+        except ModuleNotFoundError as error:
+            raise InvalidInput(
+                f"refs in Postgres need the package {error.name!r}: "
+                "pip install 'ropewalk[s3,postgres]'"
+            ) from error
+        return connect(refs, self.url, timeout)
+
+    @property
+    def header(self) -> Header:
+        """The store's id, format and algorithm."""
+        return self._header
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged commit survives, by the word of the service."""
+        return "full"
+
+    # Opening and closing.
+
+    def _open(self, create: bool) -> Header:
+        header = self._opened_header()
+        if header is None and not create:
+            raise NotFound(
+                f"there is no store in {self.url}. Correct the URL, or open it with create=True."
+            )
+        if self._elsewhere is None:
+            probe(self._bucket)
+        for _ in range(_TRIES):
+            if header is None:
+                # A server may refuse two who create at once, both.
+                self._create(self._others())
+                header = self._opened_header()
+        if header is None:
+            raise damaged(HEADER)
+        if self._elsewhere is not None:
+            self._expect_pair(header)
+        return header
+
+    def _expect_pair(self, header: Header) -> None:
+        """Raise if the bucket belongs to another database."""
+        found = self._bucket.get(ELSEWHERE)
+        if found is None and not self._log.names(""):  # Whoever made it was killed on the way.
+            self._bucket.put(ELSEWHERE, header.store_id)
+            return
+        if found is None or found.data != header.store_id:
+            raise Corrupt(
+                f"{self.url} and the refs in Postgres do not belong together: the bucket was made "
+                "with another database, or was emptied. Correct refs=, or restore the bucket."
+            )
+
+    def _wrong_pair(self, keys: Collection[str]) -> RopewalkError:
+        """What it means that a bucket holds a store of which the database knows nothing."""
+        if HEADER in keys:
+            return InvalidInput(
+                f"the store in {self.url} keeps its spaces in the bucket itself: open it without "
+                "refs=, or choose another prefix."
+            )
+        return Corrupt(
+            f"{self.url} holds objects of a store, but the database that refs= names knows nothing "
+            "of it. Nothing was changed: correct refs=, restore the database from a copy, or "
+            "choose another prefix."
+        )
+
+    def _others(self) -> set[str]:
+        """What is in a bucket in which a store is to be made."""
+        others = {key for key, _ in self._bucket.listing(ROOT.rstrip("/"))}
+        others = {key for key in others if not key.startswith(PROBES)}
+        if ELSEWHERE in others and self._elsewhere is None:
+            raise InvalidInput(
+                f"the spaces of the store in {self.url} are kept in Postgres: open it with refs=, "
+                "the URL of that database."
+            )
+        if others and self._elsewhere is not None and self._opened_header() is None:
+            raise self._wrong_pair(others)
+        return others
+
+    def _shown(self) -> str:
+        return self.url
+
+    def _close(self) -> None:
+        self._close_packer()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        self._bucket.close()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
+
+    def _disk_bytes(self) -> int:
+        return sum(size for _, size in self._bucket.listing(ROOT.rstrip("/")))
