@@ -74,7 +74,6 @@ class Codec:
             raise InvalidInput(f"undeclared is 'refuse' or 'show', not {undeclared!r:.80}")
         self.pickle = None if pickle_key is None else PickleKey(pickle_key)
         self.shows_undeclared = undeclared == "show"
-        self._hooks = tuple(partial(self._hook, depth) for depth in range(MAX_NESTED + 1))
 
     def encode(self, value: Any) -> bytes:
         """The one encoding of a value; raises NotStorable with the path inside it.
@@ -268,7 +267,7 @@ class Codec:
 
     def _call_packer(self, own: list[Any] | dict[Any, Any], depth: int) -> bytes:
         try:
-            return pack(own, self._hooks[depth])
+            return pack(own, partial(self._hook, depth))
         except TypeError as exc:
             # An interrupt may have been hidden.
             hidden = None if get_ident() in _failures else hidden_failure(exc)

@@ -23,6 +23,9 @@ from ropewalk.store._dictionaries import CURRENT, dictionary_bytes
 MAX_LENGTH = 256 * 1024 * 1024
 """The most bytes that one frame may hold."""
 
+SMALL_BODY = 4096
+"""What compresses with a dictionary of so few bytes is kept for the next frame."""
+
 _RAW, _ALONE, _GIVEN = 0, 63, 64
 _USES_DICTIONARY = 4096  # Longer ones gain little from the built-in dictionary.
 _SMALLEST = 24  # Below this, zstd's own overhead eats the gain.
@@ -42,9 +45,10 @@ def _parameters(level: int) -> zstandard.ZstdCompressionParameters:
 
 _FAST, _SMALL = _parameters(1), _parameters(7)
 # Neither serves two threads at once, and to make one takes longer than to use it: frameworks work
-# with threads that live for a moment. So whoever needs one takes it off a list, and puts it back.
-_compressors: dict[tuple[int, bool], list[zstandard.ZstdCompressor]] = {}
-_decompressors: dict[int, list[zstandard.ZstdDecompressor]] = {}
+# with threads that live for a moment. So whoever needs one takes it out of here, and puts it back.
+_compressors: dict[tuple[int | bytes, bool], zstandard.ZstdCompressor] = {}
+_decompressors: dict[int | bytes, zstandard.ZstdDecompressor] = {}
+_MOST_IDLE = 16
 
 
 def compress(data: bytes, dictionary: bytes | None = None, *, small: bool = False) -> bytes:
@@ -52,24 +56,22 @@ def compress(data: bytes, dictionary: bytes | None = None, *, small: bool = Fals
     length = len(data)
     if length < _SMALLEST:
         return bytes((_RAW, length)) + data
-    if dictionary is not None:
-        tag = _GIVEN
-        known = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        compressor = zstandard.ZstdCompressor(
-            dict_data=known, compression_params=_SMALL if small else _FAST
-        )
-        blocks = compressor.compress(data)
-    else:
+    tag = _GIVEN
+    if dictionary is None:
         tag = CURRENT if length <= _USES_DICTIONARY else _ALONE
-        idle = _compressors.setdefault((tag, small), [])
-        try:
-            compressor = idle.pop()
-        except IndexError:
-            compressor = zstandard.ZstdCompressor(
-                dict_data=_dictionary(tag), compression_params=_SMALL if small else _FAST
-            )
-        blocks = compressor.compress(data)
-        idle.append(compressor)
+    key = (dictionary or tag, small)
+    compressor = _compressors.pop(key, None)
+    if compressor is None:
+        compressor = zstandard.ZstdCompressor(
+            dict_data=_dictionary(tag) if dictionary is None else _given(dictionary),
+            compression_params=_SMALL if small else _FAST,
+        )
+    blocks = compressor.compress(data)
+    if dictionary is None or len(dictionary) <= SMALL_BODY:
+        _compressors[key] = compressor
+        if len(_compressors) > _MOST_IDLE:
+            for unused in list(_compressors)[:-_MOST_IDLE]:
+                _compressors.pop(unused, None)
     # Without magic, size, checksum and dictionary id, two bytes stand before the blocks.
     head = varint(length)
     return bytes((_RAW,)) + head + data if len(blocks) >= length else _TAGS[tag] + head + blocks[2:]
@@ -88,17 +90,12 @@ def expand(frame: bytes, dictionary: bytes | None = None) -> bytes:
         if len(body) != length:
             raise FormatError(f"a raw frame holds {len(body)} bytes and promises {length}")
         return body
-    idle: list[zstandard.ZstdDecompressor] = []
-    if tag < _GIVEN:
-        known = _dictionary(tag)
-        idle = _decompressors.setdefault(tag, idle)
-    elif tag > _GIVEN or dictionary is None:
+    if tag > _GIVEN or (tag == _GIVEN and dictionary is None):
         raise FormatError("a frame has an unknown tag, or was read without its dictionary")
-    else:
-        known = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-    try:
-        decompressor = idle.pop()
-    except IndexError:
+    key = dictionary if tag == _GIVEN and dictionary is not None else tag
+    decompressor = _decompressors.pop(key, None)
+    if decompressor is None:
+        known = _dictionary(key) if isinstance(key, int) else _given(key)
         decompressor = zstandard.ZstdDecompressor(dict_data=known)
     try:
         data = decompressor.decompress(
@@ -106,7 +103,11 @@ def expand(frame: bytes, dictionary: bytes | None = None) -> bytes:
         )
     except zstandard.ZstdError as error:
         raise FormatError(f"a frame does not decompress: {error}") from None
-    idle.append(decompressor)
+    if isinstance(key, int) or len(key) <= SMALL_BODY:
+        _decompressors[key] = decompressor
+        if len(_decompressors) > _MOST_IDLE:
+            for unused in list(_decompressors)[:-_MOST_IDLE]:
+                _decompressors.pop(unused, None)
     if len(data) != length:
         raise FormatError(f"a frame holds {len(data)} bytes and promises {length}")
     return data
@@ -161,6 +162,10 @@ def read_varints(data: bytes) -> list[int]:
     if shift:
         raise FormatError("a number is cut off")
     return found
+
+
+def _given(dictionary: bytes) -> zstandard.ZstdCompressionDict:
+    return zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
 @cache

@@ -34,7 +34,7 @@ from ropewalk.store._contract import Store, StoreOptions
 from ropewalk.store._decide import Batch
 from ropewalk.store._names import check_space
 from ropewalk.store._records import Operation, Ref, Stored, check_ids
-from ropewalk.store.compression import compress, expand
+from ropewalk.store.compression import SMALL_BODY, compress, expand
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.pace import pause
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
@@ -122,9 +122,38 @@ class Append(Batch):
     recorded: Operation | None = None
     """What was done before, if this is a repeated write."""
 
+    leans: bool = False
+    """Whether its frame leans on a dictionary."""
+
     def frame(self, dictionary: bytes | None) -> bytes:
-        """The body as it is stored."""
+        """The body as it is stored from now on."""
+        self.leans = dictionary is not None
         return compress(self.body, dictionary)
+
+
+class Tip(NamedTuple):
+    """What the next record can lean on. One value: several threads may change it."""
+
+    last: int
+    """The last record that this process appended."""
+    leans_on: int
+    body: bytes
+    """The end of the body of that one, which is the dictionary of the next."""
+
+    def dictionary(self) -> tuple[int | None, bytes | None]:
+        """The record to lean on and its body, if it is of the group of the next."""
+        return (self.leans_on, self.body) if self.body and self.last % GROUP else (None, None)
+
+    def after(self, sequence: int, append: Append) -> Tip:
+        """What is known once another record was appended.
+
+        Small records of a group all lean on the first: what compresses is made once for them.
+        """
+        body = append.body
+        follows = append.leans and sequence - 1 == self.last and self.last % GROUP
+        if follows and len(body) <= SMALL_BODY and len(self.body) <= SMALL_BODY:
+            return Tip(sequence, self.leans_on, self.body)
+        return Tip(sequence, sequence, body[-DICTIONARY:])
 
 
 class SpaceCache:
@@ -136,9 +165,7 @@ class SpaceCache:
         """Of nodes; `BY_HASH` for objects that are shared."""
         self.named: set[ObjectId] = set()
         """Shared objects that the space is known to name."""
-        self.tip: tuple[int, bytes] = (0, b"")
-        """The last record that this process appended, and the end of its body, which is the
-        dictionary of the next. One value: several threads may change it."""
+        self.tip = Tip(0, 0, b"")
         self.packed = 0
         """Up to where the log is packed, as far as is known."""
         self.looked = 0
@@ -148,8 +175,7 @@ class SpaceCache:
 
     def dictionary(self) -> tuple[int | None, bytes | None]:
         """What the next record can lean on, if it is of the same group."""
-        last, body = self.tip
-        return (last, body) if body and last % GROUP else (None, None)
+        return self.tip.dictionary()
 
 
 class Places(dict["ObjectId", "Place"]):
@@ -472,8 +498,8 @@ class LogStore(Store):
                 known = self._spaces_known.setdefault(space, SpaceCache(epoch))
                 while len(self._spaces_known) > _SPACES:
                     self._spaces_known.popitem(last=False)
-        if known.epoch == epoch and last > known.tip[0]:
-            known.tip = last, b""
+        if known.epoch == epoch and last > known.tip.last:
+            known.tip = Tip(last, last, b"")
 
     def _forget_space(self, space: str) -> None:
         """Look everything up anew: a collection was at work."""
@@ -693,7 +719,7 @@ class LogStore(Store):
         cache = self._space(append.space)
         if cache.epoch != append.known_epoch:
             return
-        cache.tip = sequence, append.body[-DICTIONARY:]
+        cache.tip = cache.tip.after(sequence, append)
         base = sequence << POSITION_BITS
         places = cache.places
         if len(places) > _PLACES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from ormsgpack import packb
 
 import ropewalk
 from ropewalk.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
@@ -28,7 +30,7 @@ from ropewalk.testing._stores._base import (
     read,
     value,
 )
-from ropewalk.tree import Kind, TreeWriter, make_object
+from ropewalk.tree import Kind, Object, TreeWriter, make_object
 from tests.store.sqlite.contract import connected, pack_files
 
 LARGE = make_object(Kind.CHUNK, noise(packs.LARGE + 1, seed=1))
@@ -403,3 +405,31 @@ def test_a_writer_that_slept_until_its_file_was_removed_loses_nothing(
     assert store.ref(SPACE, MAIN) == (MAIN, LARGE.id, 1)
     assert store.commit(SPACE, moves=[Move(MAIN, LARGE.id, None)]).sequence == 2
     store.close()
+
+
+def test_records_of_two_writers_are_read_whole_whatever_is_packed_between(tmp_path: Path) -> None:
+    writers = [SqliteStore(tmp_path / "store") for _ in range(2)]
+    dice, made, at = random.Random(7), list[Object](), 0
+    for step in range(300):
+        at = 1 - at if dice.random() < 0.2 else at
+        store = writers[at]
+        if dice.random() < 0.03:
+            store.gc()
+        if dice.random() < 0.1:  # The other one packs the tail, in the middle of a group.
+            writers[1 - at].close()
+            writers[1 - at] = SqliteStore(tmp_path / "store")
+            assert writers[1 - at].missing([one.id for one in made[-1:]], SPACE) == []
+        before = made[-1].id if made else None
+        # Small records lean on the first of their group, large ones on the one before.
+        text = "so it goes. " * dice.choice([3, 30, 300, 300, 600])
+        one = make_object(Kind.VALUE, packb({"step": step, "text": text}))
+        store.commit(SPACE, [one], moves=[Move(MAIN, before, one.id)])
+        made.append(one)
+        if dice.random() < 0.1:
+            assert [one.id for one in store.reader(SPACE)([made[-1].id])] == [made[-1].id]
+    for store in writers:
+        store.close()
+
+    with SqliteStore(tmp_path / "store") as store:
+        assert [one.moves[0].target for one in store.operations(SPACE)] == [one.id for one in made]
+        assert not store.check().problems

@@ -66,7 +66,7 @@ class ChannelValues:
         names = [*values]
         if names != self._names:
             # Equal states have equal roots, in whatever order the channels came.
-            self._names, self._sorted = names, sorted(names, key=_in_tree)
+            self._names, self._sorted = names, _as_in_tree(names)
         before = self._writer.root
         written = self._writer.write({name: values[name] for name in self._sorted})
         self._writer.accept(written)
@@ -93,10 +93,12 @@ class ChannelValues:
         return values
 
 
-def _in_tree(name: str) -> tuple[int, bytes]:
-    """Where a channel stands in a tree: by the length of its name first."""
-    encoded = name.encode(errors="surrogatepass")
-    return len(encoded), encoded
+def _as_in_tree(names: Sequence[str]) -> list[str]:
+    """Names of channels in the order in which a tree has them: the shortest encoding first."""
+    ordered = sorted(names)  # UTF-8 sorts as its characters do.
+    if "".join(names).isascii():
+        return sorted(ordered, key=len)
+    return sorted(ordered, key=lambda name: len(name.encode(errors="surrogatepass")))
 
 
 @reading

@@ -45,6 +45,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 def append(  # noqa: C901, PLR0912, PLR0915 - one story, from the look to the last row
     db: sqlite3.Connection,
     batch: Append,
+    since: int,
     dictionary: int | None,
     frame: bytes,
     pack: packs.Pack | None,
@@ -53,8 +54,9 @@ def append(  # noqa: C901, PLR0912, PLR0915 - one story, from the look to the la
 ) -> Operation:
     """Append a record to the log of its space, and move refs.
 
-    `frame` leans on a `dictionary` that may be packed by now. `find_write` looks for an earlier
-    write with the same id, among the records of a space up to the last one.
+    `frame` leans on a `dictionary` that may be packed by now: it was the one to take when `since`
+    was the last record. `find_write` looks for an earlier write with the same id, among the
+    records of a space up to the last one.
     """
     # Look.
     moves, space = batch.moves, batch.space
@@ -93,8 +95,8 @@ def append(  # noqa: C901, PLR0912, PLR0915 - one story, from the look to the la
         raise MissingObjects(sorted(gone))
     sequence = last + 1
     assert sequence <= LAST
-    # A dictionary is of the same group as what follows it, and may be packed by now.
-    leans = dictionary is None or (key is not None and dictionary == last)
+    # As long as the last record is in the tail, all of its group are that came after a cut.
+    leans = dictionary is None or (key is not None and since == last)
     if not leans and not _is_in_tail(db, number, dictionary, sequence):
         dictionary, frame = None, batch.frame(None)
     if size_limit is not None and batch.objects:

@@ -124,7 +124,7 @@ class Database:
         power loss when it returns, at every durability: for what something outside the database
         is done upon that cannot be taken back.
         """
-        process = self._here()
+        process = self._processes.get(os.getpid()) or self._here()
         member = Member(work, size, through and self._usual != _THROUGH)
         try:
             with process.queue_lock:

@@ -227,11 +227,13 @@ class SqliteStore(FolderStore):
         assert isinstance(batch, Append)
         pack = self._pack_of(batch) if batch.shared else None
         cache = self._space(batch.space)
-        dictionary, known = cache.dictionary()
+        tip = cache.tip
+        dictionary, known = tip.dictionary()
         frame = batch.frame(known)
 
         def work(db: sqlite3.Connection) -> Operation:
-            return append(db, batch, dictionary, frame, pack, self._size_limit, self._recorded)
+            limit = self._size_limit
+            return append(db, batch, tip.last, dictionary, frame, pack, limit, self._recorded)
 
         try:
             operation = self._database.write(work, len(frame) + (pack.size if pack else 0))
@@ -420,7 +422,9 @@ class SqliteStore(FolderStore):
             refs = tuple(Ref(*row) for row in rows if row[0].startswith(prefix))
             return View(last, epoch, refs)
 
-        return self._database.read(ask)
+        view = self._database.read(ask)
+        self._note(space, view.epoch, 0)
+        return view
 
     def _beside(
         self, db: sqlite3.Connection, number: int, name: str, target: ObjectId, moved: int
