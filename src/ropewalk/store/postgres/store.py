@@ -252,7 +252,7 @@ class PostgresStore(LogStore):
         space = batch.space
         cache = self._space(space)
         dictionary, known = cache.dictionary()
-        draft = Draft(batch, cache.tip[0], dictionary, batch.frame(known))
+        draft = Draft(batch, cache.tip.last, dictionary, batch.frame(known))
         while True:
             answer = self._send([draft])[0] if draft.alone else self._group.answer(draft)
             match answer.status:
