@@ -240,10 +240,6 @@ class LogStore(Store):
         """The rows of the tail with these numbers, ascending."""
 
     @abstractmethod
-    def _segment(self, space: str, sequence: int) -> Packed | None:
-        """The segment that holds a record."""
-
-    @abstractmethod
     def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
         """The group of a record in the tail up to it, or the segment that holds it.
 

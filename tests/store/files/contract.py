@@ -7,6 +7,7 @@ from pathlib import Path
 from ropewalk.store import FileStore, Store
 from ropewalk.store.files.paths import OBJECTS, SPACES, object_path, space_folder
 from ropewalk.store.files.space import Space
+from ropewalk.store.segment import Packed
 from ropewalk.testing import StoreContract
 from ropewalk.tree import ObjectId
 from tests.store.logs import PacksAtOnce, find_node, flipped, segment_without
@@ -73,7 +74,7 @@ def damage_record(folder: Path, id: ObjectId) -> None:
     path = space_folder(folder / SPACES, space) / listed.file
     data = path.read_bytes()
     with FileStore(folder) as looking:
-        segment = looking._segment(space, sequence)
-        assert segment is not None
+        segment = looking._load(space, sequence)
+        assert isinstance(segment, Packed)
     begin = len(data) - len(segment.data)
     path.write_bytes(data[:begin] + bytes(byte ^ 1 for byte in data[begin:]))

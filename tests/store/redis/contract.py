@@ -6,6 +6,7 @@ from typing import Any
 
 from ropewalk.store import RedisStore, Store
 from ropewalk.store.redis.layout import encode_segment
+from ropewalk.store.segment import Packed
 from ropewalk.testing import StoreContract
 from ropewalk.tree import ObjectId
 from tests.store.logs import PacksAtOnce, find_node, flipped, segment_without
@@ -47,8 +48,8 @@ def damage(url: str, id: ObjectId) -> None:
         with relaxed(url) as looking:  # One that remembers nothing of it.
             space, sequence, _ = find_node(looking, id)
             packed, _ = looking._span(space)
-            segment = looking._segment(space, sequence)
-        if segment is None:
+            segment = looking._load(space, sequence)
+        if not isinstance(segment, Packed):
             tail = f"{ROOT}:tail:{space}"
             entry = server.lindex(tail, sequence - packed - 1)
             server.lset(tail, sequence - packed - 1, flipped(entry, len(entry) - 20))

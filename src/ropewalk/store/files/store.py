@@ -312,9 +312,6 @@ class FileStore(FolderStore):
 
         return self._ask(space, question)
 
-    def _segment(self, space: str, sequence: int) -> Packed | None:
-        return self._ask(space, lambda found: found.segment(sequence))
-
     def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
         names = [commit_name(id) for id in ids]
         try:

@@ -406,10 +406,6 @@ class PostgresStore(LogStore):
         asked = "SELECT * FROM {s}.load_1(%b::text, %b::integer, %b::integer)"
         return self._database.rows(asked, space, first, last, prepare=True)
 
-    def _segment(self, space: str, sequence: int) -> Packed | None:
-        found = self._load(space, sequence)
-        return found if isinstance(found, Packed) else None
-
     def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
         found: dict[ObjectId, int] = {}
         for some in _portions(ids):

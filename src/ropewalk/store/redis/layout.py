@@ -34,7 +34,7 @@ from ropewalk.errors import Corrupt, FormatError
 from ropewalk.store._records import Ref
 from ropewalk.store.log import Row, seal
 from ropewalk.store.segment import Packed
-from ropewalk.tree.objects import ID_SIZE, ObjectId
+from ropewalk.tree.objects import ID_SIZE, Kind, ObjectId
 
 MARKS: Final = 1 << 48
 """Sums of marks are modulo this."""
@@ -176,18 +176,15 @@ def decode_segment(space: str, data: bytes) -> Packed:
     return Packed(first, last, rest[:size], rest[size:])
 
 
-def about_object(kind: int, length: int, stored: int, leads: bool) -> bytes:
-    """What is said of a shared object."""
-    return b"%d %d %d %d" % (kind, length, stored, leads)
-
-
-def read_about(id: ObjectId, about: bytes) -> tuple[int, int, int, bool]:
+def read_about(id: ObjectId, about: bytes) -> tuple[Kind, int, int, bool]:
     """Kind, length, stored bytes, and whether it leads to others; raises `FormatError`."""
     try:
         kind, length, stored, leads = map(int, about.split())
+        if len(id) == ID_SIZE:
+            return Kind(kind), length, stored, bool(leads)
     except ValueError:
-        raise FormatError(f"what is said of object {id.hex()[:12]} is damaged") from None
-    return kind, length, stored, bool(leads)
+        pass
+    raise FormatError(f"what is said of shared object {id.hex():.12} is damaged")
 
 
 def damaged_space(space: str) -> Corrupt:

@@ -15,10 +15,10 @@ from typing import Final
 from ropewalk.errors import FormatError
 from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress
-from ropewalk.store.redis.layout import about_object, pairs, read_about
+from ropewalk.store.redis.layout import pairs, read_about
 from ropewalk.store.redis.server import Command, Server
 from ropewalk.tree.nodes import links
-from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
+from ropewalk.tree.objects import Object, ObjectId
 
 AT_A_TIME: Final = 4 * 1024 * 1024
 """About how many bytes of frames one request sends."""
@@ -66,7 +66,7 @@ class Objects:
         return found
 
     def scan(self) -> Iterator[Stored]:
-        """Every object, once."""
+        """Every object, once; raises `FormatError` if what is said of one is damaged."""
         seen: set[ObjectId] = set()
         cursor = b"0"
         while True:
@@ -76,21 +76,10 @@ class Objects:
             for id, said in pairs(found):
                 if id not in seen:  # Some come twice while the hash grows or shrinks.
                     seen.add(id)
-                    with suppress(ValueError):  # `examine` tells of it.
-                        kind, length, stored, _ = read_about(id, said)
-                        yield Stored(id, Kind(kind), length, stored, None, False)
+                    kind, length, stored, _ = read_about(id, said)
+                    yield Stored(id, kind, length, stored, None, False)
             if cursor in (b"0", 0):
                 return
-
-    def examine(self) -> Iterator[tuple[str, str]]:
-        """Objects of which something else is said than they are."""
-        for id, said in pairs(self._server.ask("HGETALL", self._listed)):
-            try:
-                kind, *_ = read_about(id, said)
-                if len(id) != ID_SIZE or kind not in {*Kind}:
-                    raise FormatError("it is listed as something that there is not")
-            except FormatError as error:
-                yield id.hex(), str(error)
 
     # Writing.
 
@@ -99,9 +88,8 @@ class Objects:
         found: dict[ObjectId, tuple[bytes, bytes]] = {}
         for one in objects:
             frame = bytes((one.kind,)) + compress(one.payload)
-            leads = bool(_links(one))
-            about = about_object(one.kind, len(one.payload), len(frame), leads)
-            found[one.id] = frame, about
+            about = (one.kind, len(one.payload), len(frame), bool(_links(one)))
+            found[one.id] = frame, b"%d %d %d %d" % about
         return found
 
     def stage(self, frames: Iterable[tuple[ObjectId, bytes]]) -> None:

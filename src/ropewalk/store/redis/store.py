@@ -296,10 +296,6 @@ class RedisStore(LogStore):
     def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
         return self._loaded(space, (sequence - 1) // GROUP * GROUP + 1, sequence)
 
-    def _segment(self, space: str, sequence: int) -> Packed | None:
-        found = self._loaded(space, sequence, sequence)
-        return None if isinstance(found, list) else found
-
     def _loaded(self, space: str, first: int, last: int) -> list[Row] | Packed | None:
         """Records of the tail, or the segment that holds the last one of them."""
         start, found = self._server.run("load", space, first, last)
@@ -488,7 +484,6 @@ class RedisStore(LogStore):
     # Care.
 
     def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
-        yield from self._objects.examine()
         for space in self._spaces(""):
             index, row, again = dict[bytes, bytes](), NO_ROW, self._row(space)[0]
             while row.packed != again.packed or row is NO_ROW:  # It is packed meanwhile.

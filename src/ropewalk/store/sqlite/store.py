@@ -54,7 +54,6 @@ from ropewalk.store.sqlite.rows import (
     number_of,
     prefix,
     read_lease,
-    segment,
     tail_rows,
     write_lease,
 )
@@ -350,13 +349,6 @@ class SqliteStore(FolderStore):
 
     def _load(self, space: str, sequence: int) -> list[Row] | Packed | None:
         return self._database.read(lambda db: load(db, number_of(db, space), sequence))
-
-    def _segment(self, space: str, sequence: int) -> Packed | None:
-        def ask(db: sqlite3.Connection) -> Packed | None:
-            number = number_of(db, space)
-            return None if number is None else segment(db, number, sequence)
-
-        return self._database.read(ask)
 
     def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
         def ask(db: sqlite3.Connection) -> dict[ObjectId, int]:
