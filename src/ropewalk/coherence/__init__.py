@@ -10,6 +10,7 @@ from ropewalk.coherence.authority import ArtifactChange
 from ropewalk.coherence.bus import (
     Bus,
     Invalidation,
+    LogBus,
     Receiver,
     Subscription,
     choose_bus,
@@ -21,7 +22,6 @@ from ropewalk.coherence.core import CoherenceCore
 from ropewalk.coherence.grants import Grant
 from ropewalk.coherence.leases import CrashRecoveryConfig, Reclaim
 from ropewalk.coherence.local_bus import InProcessBus
-from ropewalk.coherence.log_bus import LogBus
 from ropewalk.coherence.logs import record_to
 from ropewalk.coherence.outages import CoherenceDegradedWarning, KeptWrite, Reconciled
 from ropewalk.coherence.protocol import State

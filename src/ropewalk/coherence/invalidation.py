@@ -337,7 +337,9 @@ class BusClient:
             newest = authority.newest(artifact)
             if newest is None or newest.deleted or contents.get(newest.id) is not None:
                 return
-            contents.put(newest.id, *authority.contents([newest]))
+            found = authority.content(artifact, newest)
+            # Without the decoded value: nobody may ever ask for it.
+            contents.put(newest.id, Content(found.encoded, self._client.codec))
 
 
 class LogFollower:

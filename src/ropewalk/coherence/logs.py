@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import json
 import logging
 import os
-import stat
 import sys
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TextIO, TypeAlias
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from ropewalk.coherence.artifact import Artifact, Content
@@ -36,142 +35,16 @@ from ropewalk.coherence.records import (
     ContentHash,
     Mark,
     More,
-    Record,
+    Outlet,
     Shape,
+    Sink,
+    SinkFailed,
     control_of,
+    outlet_of,
 )
 from ropewalk.coherence.telemetry import TelemetryExporter, build_telemetry
 from ropewalk.coherence.timers import tell_after_fork, timestamp
 from ropewalk.errors import InvalidInput, NotAllowed
-
-Sink: TypeAlias = str | PathLike[str] | TextIO | Callable[[Any], object]
-"""A path, an open text file, or what is called with every record."""
-
-Failed: TypeAlias = Callable[[BaseException], None]
-
-
-class SinkFailed(Exception):
-    """A sink failed after it had taken `taken` of the records."""
-
-    def __init__(self, taken: int, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.taken = taken
-
-
-class Outlet(Protocol):
-    """What the worker of a stream writes to."""
-
-    keeps_controls: bool
-    """Whether it takes the records `begin`, `end` and `dropped`."""
-
-    def write(self, records: Sequence[Any], failed: Failed) -> None:
-        """Take all records, or raise `SinkFailed`; `failed` is told of one that was refused."""
-
-    def close(self) -> None:
-        """Give back what was opened."""
-
-
-def outlet_of(sink: Sink, name: str) -> Outlet:
-    """What writes to a sink; `name` is the parameter that it was given as."""
-    if isinstance(sink, str | PathLike):
-        return _Path(sink)
-    if callable(sink):
-        return _Callback(sink)
-    if hasattr(sink, "write"):
-        return _File(sink)
-    raise InvalidInput(
-        f"{name} is of {type(sink).__name__}. Give it a path, an open text file, or a function "
-        "that takes one record."
-    )
-
-
-class _Path:
-    """Lines of JSON at the end of a file, which other processes may write to as well."""
-
-    keeps_controls = True
-
-    def __init__(self, path: str | PathLike[str]) -> None:
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise NotAllowed(
-                f"the log {os.fspath(path)!r:.200} cannot be written: {error.strerror}. Name a "
-                "file in a folder that is there and that may be written to."
-            ) from error
-        # A line that a process began and did not finish stays, alone: readers pass over it.
-        self._torn = not _ends_a_line(self._file)
-
-    def write(self, records: Sequence[Any], failed: Failed) -> None:
-        data = "".join(map(line_of, records)).encode()
-        start = b"\n" if self._torn else b""
-        written = 0
-        # One write for all lines, so that those of several processes do not mix.
-        rest = memoryview(start + data)
-        try:
-            while written < len(rest):
-                written += os.write(self._file, rest[written:])
-        except OSError as error:
-            whole = bytes(rest[:written])
-            if written:
-                self._torn = not whole.endswith(b"\n")
-            raise SinkFailed(whole[len(start) :].count(b"\n"), error) from error
-        self._torn = False
-
-    def close(self) -> None:
-        os.close(self._file)
-
-
-class _File:
-    keeps_controls = True
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write(self, records: Sequence[Any], failed: Failed) -> None:
-        try:
-            self._file.write("".join(map(line_of, records)))
-            self._file.flush()
-        except Exception as error:
-            raise SinkFailed(0, error) from error
-
-    def close(self) -> None:
-        """Leave it open: it is the caller's."""
-
-
-class _Callback:
-    # A callback reads the fields of a record; what was dropped it sees in the numbers.
-    keeps_controls = False
-
-    def __init__(self, call: Callable[[Any], object]) -> None:
-        self._call = call
-
-    def write(self, records: Sequence[Any], failed: Failed) -> None:
-        for record in records:
-            try:
-                self._call(record)
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the next one is called
-                # Also what ends a program or a task elsewhere: here it would end the log.
-                failed(error)
-
-    def close(self) -> None:
-        """Nothing was opened."""
-
-
-_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
-
-
-def line_of(record: Any) -> str:
-    """A record as one line of JSON."""
-    told: Record = record if isinstance(record, dict) else record._asdict()
-    return _encode(told) + "\n"
-
-
-def _ends_a_line(file: int) -> bool:
-    found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode) or not found.st_size:
-        return True  # A pipe, or new.
-    return os.pread(file, 1, found.st_size - 1) == b"\n"
-
 
 _log = logging.getLogger("ropewalk.coherence")
 
@@ -205,7 +78,12 @@ class Order:
 
 
 class Stream:
-    """The records of one kind, on their way to one sink."""
+    """The records of one kind, on their way to one sink: a queue, and a thread that empties it.
+
+    `append` numbers a record and returns; it never waits for the sink and never raises. When
+    the queue is full, records are dropped: their numbers are used up, and a record `dropped`
+    stands in their place.
+    """
 
     def __init__(
         self, shape: Shape, outlet: Outlet, about: About, order: Order, capacity: int
@@ -221,14 +99,14 @@ class Stream:
         self._about, self._order = about, order
         # A collection of garbage may close this within any of its own calls.
         self._lock = threading.RLock()
-        self._ready = threading.Condition(self._lock)
-        self._handled = threading.Condition(self._lock)
-        self._queue: deque[_Taken] = deque()
+        self._queue: SimpleQueue[_Taken | threading.Event | None] = SimpleQueue()
+        """Records, events to set when all before them are written, and None at the end."""
+        self._hurry = threading.Event()
         self._missed: tuple[int, int] | None = None
         self._lost: tuple[int, int] | None = None
         self._number = self._done = 0
         self._thread: threading.Thread | None = None
-        self._idle = self._hurry = self._closed = self._ended = False
+        self._closed = self._ended = False
 
     def after_fork(self, about: About, order: Order) -> None:
         """In a child: number from the beginning, for another instance."""
@@ -243,8 +121,16 @@ class Stream:
             if self._closed:
                 return
             self._number += 1
-            first_miss = not self._taken(self._number, given) and self.dropped == 1
-        if first_miss:
+            number = self._number
+            if self._queue.qsize() < self._capacity and self._running():
+                self._put_missed()
+                self._queue.put((number, number, self._order.now(), given))
+                return
+            # What is missed is missed in a row: the next record that is taken tells it first.
+            self._missed = (number if self._missed is None else self._missed[0], number)
+            self.dropped += 1
+            is_first = self.dropped == 1
+        if is_first:
             # Outside the lock: whoever handles this warning may use the core.
             _log.warning(
                 "%s: records are dropped, because its sink is too slow or fails. Their numbers "
@@ -257,19 +143,27 @@ class Stream:
         with self._lock:
             if self._thread is None or self._thread is threading.current_thread():
                 return self._done >= self._number
-            wanted = self._number
-            self._hurry = True
-            self._ready.notify()
-            return self._handled.wait_for(lambda: self._done >= wanted or self._ended, timeout)
+            written = threading.Event()
+            closed = self._closed
+            if not closed:
+                self._put_missed()
+                self._queue.put(written)
+        self._hurry.set()
+        return self.join(timeout) if closed else written.wait(timeout)
 
     def close(self) -> None:
         """Take no more; the worker hands over what there is, and ends."""
         with self._lock:
-            self._closed = self._hurry = True
-            self._ready.notify()
-            if self._thread is None and not self._ended:
+            if self._closed:
+                return
+            self._closed = True
+            if self._thread is None:
                 self._ended = True
                 self._outlet.close()
+            else:
+                self._put_missed()
+                self._queue.put(None)
+        self._hurry.set()
 
     def join(self, timeout: float | None) -> bool:
         """Wait until the worker has ended; whether it has."""
@@ -283,8 +177,7 @@ class Stream:
         """The same for who goes on; `after` says what becomes of records that still wait."""
         if self.join(timeout) or self._thread is threading.current_thread():
             return
-        with self._lock:
-            left = self._number - self._done
+        left = self._number - self._done
         if left:
             _log.warning(
                 "%s: its sink is slow, and up to %d records are not handed over yet. %s",
@@ -292,21 +185,6 @@ class Stream:
                 left,
                 after,
             )
-
-    # What follows needs the lock.
-
-    def _taken(self, number: int, given: Sequence[Any]) -> bool:
-        if len(self._queue) >= self._capacity or not self._running():
-            # What is missed is missed in a row: the next record that is taken tells it first.
-            self._missed = (number if self._missed is None else self._missed[0], number)
-            self.dropped += 1
-            return False
-        self._tell_missed()
-        self._queue.append((number, number, self._order.now(), given))
-        if self._idle:
-            self._idle = False
-            self._ready.notify()
-        return True
 
     def _running(self) -> bool:
         if self._thread is None:
@@ -320,41 +198,36 @@ class Stream:
             _end_with_the_process()
         return True
 
-    def _tell_missed(self) -> None:
+    def _put_missed(self) -> None:
         if self._missed is not None:
-            self._queue.append((*self._missed, None, ()))
+            self._queue.put((*self._missed, None, ()))
             self._missed = None
 
     # The worker.
 
     def _work(self) -> None:
         self._write([(0, 0, self._shape.begin(self._about, timestamp()))])
-        open_still = True
-        while open_still:
-            batch, open_still = self._take()
-            self._write([self._made(one) for one in batch])
+        is_open = True
+        while is_open:
+            batch = [self._queue.get()]
+            self._hurry.wait(_GATHER_SECONDS)
+            self._hurry.clear()
+            with suppress(Empty):
+                while True:
+                    batch.append(self._queue.get_nowait())
             with self._lock:
-                self._done = max([self._done, *(one[1] for one in batch)])
-                self._handled.notify_all()
+                self._put_missed()
+            is_open = None not in batch
+            taken = [one for one in batch if isinstance(one, tuple)]
+            self._write([self._made(one) for one in taken])
+            if taken:
+                self._done = taken[-1][1]
+            for one in batch:
+                if isinstance(one, threading.Event):
+                    one.set()
         self._write([self._end()])
         self._outlet.close()
-        with self._lock:
-            self._ended = True
-            self._handled.notify_all()
-
-    def _take(self) -> tuple[list[_Taken], bool]:
-        """What there is now, and whether there may be more."""
-        with self._lock:
-            self._idle = True
-            self._ready.wait_for(lambda: self._queue or self._hurry)
-            self._idle = False
-            if not self._hurry:
-                self._ready.wait_for(lambda: self._hurry, _GATHER_SECONDS)
-            self._tell_missed()
-            self._hurry = self._closed
-            batch = list(self._queue)
-            self._queue.clear()
-            return batch, not self._closed
+        self._ended = True
 
     def _made(self, taken: _Taken) -> _Made:
         first, last, moment, given = taken

@@ -38,7 +38,17 @@ from ropewalk.store import (
     split_name,
 )
 from ropewalk.store._watching import Position
-from ropewalk.tree import Commit, Kind, Object, ObjectId, TreeWriter, Written, load, make_commit
+from ropewalk.tree import (
+    Commit,
+    Kind,
+    Object,
+    ObjectId,
+    Reader,
+    TreeWriter,
+    Written,
+    load,
+    make_commit,
+)
 from ropewalk.tree.nodes import INLINE_MAX, may_hold_links
 from ropewalk.tree.writer import small_value
 
@@ -156,15 +166,11 @@ class StoreAuthority(Authority):
         """What a version holds, read from the store and decoded once."""
         root = self._commits.find(version.id).root
         (found,) = self._read([root])
-        if _is_small(found):
-            content = Content(found.payload, self._codec)
-            return content.holding(content.fresh())
 
         def read(ids: Sequence[ObjectId]) -> Sequence[Object]:
             return [found] if list(ids) == [root] else self._read(ids)
 
-        value = load(root, read, self._codec)
-        return Content.of(value, self._codec).holding(value)
+        return self._content(found, read)
 
     def contents(self, versions: Sequence[Version]) -> list[Content]:
         """What several versions hold; small values take one request together."""
@@ -177,13 +183,15 @@ class StoreAuthority(Authority):
                 return [known[id] for id in ids]
             return self._read(ids)
 
-        def content(root: ObjectId) -> Content:
-            found = known[root]
-            if _is_small(found):
-                return Content(found.payload, self._codec)
-            return Content.of(load(root, read, self._codec), self._codec)
+        return [self._content(known[root], read) for root in roots]
 
-        return [content(root) for root in roots]
+    def _content(self, root: Object, read: Reader) -> Content:
+        """The content of a root, decoded once. The node of a small value is its encoding."""
+        if root.kind == Kind.VALUE and not may_hold_links(root.payload):
+            content = Content(root.payload, self._codec)
+            return content.holding(content.fresh())
+        value = load(root.id, read, self._codec)
+        return Content.of(value, self._codec).holding(value)
 
     def is_content(self, version: Version, content: Content) -> bool:
         """Whether a version holds exactly this: equal values have equal roots."""
@@ -419,11 +427,6 @@ class StoreAuthority(Authority):
             while len(self._versions) > _REMEMBERED:
                 self._versions.popitem(last=False)
         return made
-
-
-def _is_small(found: Object) -> bool:
-    """Whether an object is a whole value, so that its payload is the encoding."""
-    return found.kind == Kind.VALUE and not may_hold_links(found.payload)
 
 
 class _Writers:
