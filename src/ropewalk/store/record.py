@@ -350,7 +350,7 @@ def settled_header(record: Record, keep: Callable[[int], bool]) -> bytes:
             node = record.node(target)
             if node is not None:
                 if expected == _FIRST_PARENT:
-                    move[1] = first_parent(node.object())
+                    move[1] = first_parent(node.payload)
                 move[2] = node.id
     return ormsgpack.packb([epoch, time, write_id, moves, metadata])
 
@@ -384,7 +384,7 @@ def _move(record: Record, name: object, expected: object, target: object) -> Mov
             raise TypeError("a ref was moved to a node that is gone")
         target = node.id
     if expected == _FIRST_PARENT and node is not None:
-        expected = first_parent(node.object())
+        expected = first_parent(node.payload)
     if type(name) is not str or type(expected) not in _IDS or type(target) not in _IDS:
         raise TypeError("a move has other fields")
     return Move(name, expected, target)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ The operations of the records stand in a block of their own, behind all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from ropewalk.errors import Corrupt, FormatError
@@ -50,18 +50,10 @@ class Packed(NamedTuple):
     data: bytes
 
 
-class Spot(NamedTuple):
-    """Where a node stands in a segment."""
-
-    kind: int
-    size: int
-    hole: int
-    width: int
-    block: int
-    start: int
-
-
-_SPOT: Final = len(Spot._fields)
+Spot: TypeAlias = tuple[int, ...]
+"""Where a node stands in a segment: its kind, payload, hole and hints, its block, and where in
+that it starts. A plain tuple, because a check makes one for each node of a store."""
+_SPOT: Final = 6
 
 
 def build(space: str, records: Sequence[Record], heads: Iterable[Place]) -> Packed:
@@ -124,7 +116,7 @@ def _lay(
         if block and size + length > limit:
             blocks.append(b"".join(block))
             block, size = [], 0
-        spots[place] = Spot(kind, len(payload), hole, len(hints), len(blocks), size)
+        spots[place] = (kind, len(payload), hole, len(hints), len(blocks), size)
         block += (payload, hints)
         size += length
         pause()
@@ -202,12 +194,12 @@ class Segment:
                 nodes, at = numbers[at], at + 1
                 for _ in range(nodes):
                     if numbers[at]:
-                        row.append(Spot._make(numbers[at : at + _SPOT]))
+                        row.append(tuple(numbers[at : at + _SPOT]))
                         at += _SPOT
                     else:
                         row.append(None)
                         at += 1
-        except (IndexError, TypeError):
+        except IndexError:
             at = -1
         if at != len(numbers):
             raise FormatError("its head has other numbers than it says")
@@ -243,7 +235,7 @@ class Segment:
     def scale(self) -> float:
         """How many bytes the store takes for each byte of the nodes, compressed together."""
         if self._scale is None:
-            size = sum([one.size + one.width for row in self._table for one in row if one])
+            size = sum([one[1] + one[3] for row in self._table for one in row if one])
             self._scale = (self._stored / size) if size else 0.0
         return self._scale
 
@@ -261,12 +253,13 @@ class Segment:
         return self._headers[sequence - self.first]
 
     def _piece(self, spot: Spot) -> Piece:
-        block = self._block(spot.block)
-        middle = spot.start + spot.size
-        end = middle + spot.width
+        kind, size, hole, width, number, start = spot
+        block = self._blocks.get(number) or self._block(number)
+        middle = start + size
+        end = middle + width
         if end > len(block):
             raise self.damaged("a node ends behind its block")
-        return Piece(spot.kind, block[spot.start : middle], spot.hole, block[middle:end])
+        return Piece(kind, block[start:middle], hole, block[middle:end])
 
     def _block(self, number: int) -> bytes:
         found = self._blocks.get(number)

@@ -150,12 +150,12 @@ def commit_links(source: Object) -> list[ObjectId]:
     return found
 
 
-def first_parent(source: Object) -> object:
+def first_parent(payload: bytes) -> object:
     """The first parent of a commit, which has one; raises FormatError."""
     try:
-        return _unpack(source)[1][0]
-    except (TypeError, LookupError):
-        raise FormatError(f"commit {source.id.hex()[:12]} has no parent") from None
+        return ormsgpack.unpackb(payload)[1][0]
+    except (ValueError, TypeError, LookupError):
+        raise FormatError("a commit that should have a parent has none") from None
 
 
 def parts_of_commit(source: Object) -> tuple[int, bool, bool]:
