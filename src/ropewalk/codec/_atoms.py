@@ -42,14 +42,6 @@ def _decode_int(data: bytes) -> int:
     return value
 
 
-def _encode_complex(value: complex) -> bytes:
-    return struct.pack(">dd", value.real, value.imag)
-
-
-def _decode_complex(data: bytes) -> complex:
-    return complex(*struct.unpack(">dd", data))
-
-
 def encode_zone(zone: Any) -> Any:
     from datetime import timedelta, timezone
 
@@ -103,10 +95,6 @@ def _is_found(zone: Any) -> bool:
         return False
 
 
-def _encode_date(value: Any) -> bytes:
-    return pack([value.year, value.month, value.day])
-
-
 def _decode_date(data: bytes) -> Any:
     from datetime import date
 
@@ -118,19 +106,11 @@ def _clock(value: Any) -> list[Any]:
     return [*parts, value.fold, encode_zone(value.tzinfo)]
 
 
-def _encode_time(value: Any) -> bytes:
-    return pack(_clock(value))
-
-
 def _decode_time(data: bytes) -> Any:
     from datetime import time
 
     hour, minute, second, microsecond, fold, zone = unpack(data)
     return time(hour, minute, second, microsecond, decode_zone(zone), fold=fold)
-
-
-def _encode_datetime(value: Any) -> bytes:
-    return pack([value.year, value.month, value.day, *_clock(value)])
 
 
 def _decode_datetime(data: bytes) -> Any:
@@ -142,10 +122,6 @@ def _decode_datetime(data: bytes) -> Any:
     return datetime(year, month, day, *clock, tzinfo=decode_zone(zone), fold=fold)
 
 
-def _encode_timedelta(value: Any) -> bytes:
-    return pack([value.days, value.seconds, value.microseconds])
-
-
 def _decode_timedelta(data: bytes) -> Any:
     from datetime import timedelta
 
@@ -153,20 +129,10 @@ def _decode_timedelta(data: bytes) -> Any:
     return timedelta(days, seconds, microseconds)
 
 
-def _encode_uuid(value: Any) -> bytes:
-    # `is_safe` says how the id was made; it is no part of its value.
-    return bytes(value.bytes)
-
-
 def _decode_uuid(data: bytes) -> Any:
     from uuid import UUID
 
     return UUID(bytes=data)
-
-
-def _encode_decimal(value: Any) -> bytes:
-    # A context may ask for a small e.
-    return str(value).replace("e", "E").encode()
 
 
 def _decode_decimal(data: bytes) -> Any:
@@ -213,14 +179,6 @@ def _unpack_ints(data: bytes) -> list[Any]:
     if type(found) is not list or set(map(type, found)) != {int}:
         raise FormatError("a stored range or fraction does not hold integers")
     return found
-
-
-def _encode_range(value: range) -> bytes:
-    return pack(list(map(_plain_int, (value.start, value.stop, value.step))))
-
-
-def _decode_range(data: bytes) -> range:
-    return range(*_unpack_ints(data))
 
 
 _FRACTION_BITS = 1 << 16
@@ -338,22 +296,28 @@ def _decode_ip(data: bytes) -> Any:
 
 def _datetime_atoms(module: Any) -> dict[type, Atom]:
     return {
-        module.date: Atom(Code.DATE, _encode_date),
-        module.time: Atom(Code.TIME, _encode_time),
-        module.datetime: Atom(Code.DATETIME, _encode_datetime),
-        module.timedelta: Atom(Code.TIMEDELTA, _encode_timedelta),
+        module.date: Atom(Code.DATE, lambda one: pack([one.year, one.month, one.day])),
+        module.time: Atom(Code.TIME, lambda one: pack(_clock(one))),
+        module.datetime: Atom(
+            Code.DATETIME, lambda one: pack([one.year, one.month, one.day, *_clock(one)])
+        ),
+        module.timedelta: Atom(
+            Code.TIMEDELTA, lambda one: pack([one.days, one.seconds, one.microseconds])
+        ),
     }
-
-
-def _path_atoms(module: Any) -> dict[type, Atom]:
-    return {getattr(module, name): Atom(Code.PATH, _encode_path) for name in _FLAVOURS}
 
 
 _MODULES: dict[str, Callable[[Any], dict[type, Atom]]] = {
     "datetime": _datetime_atoms,
-    "uuid": lambda module: {module.UUID: Atom(Code.UUID, _encode_uuid)},
-    "decimal": lambda module: {module.Decimal: Atom(Code.DECIMAL, _encode_decimal)},
-    "pathlib": _path_atoms,
+    # `is_safe` says how an id was made; it is no part of its value.
+    "uuid": lambda module: {module.UUID: Atom(Code.UUID, lambda one: bytes(one.bytes))},
+    "decimal": lambda module: {
+        # A context may ask for a small e.
+        module.Decimal: Atom(Code.DECIMAL, lambda one: str(one).replace("e", "E").encode())
+    },
+    "pathlib": lambda module: {
+        getattr(module, name): Atom(Code.PATH, _encode_path) for name in _FLAVOURS
+    },
     "fractions": lambda module: {module.Fraction: Atom(Code.FRACTION, _encode_fraction)},
     "ipaddress": lambda module: {
         getattr(module, name): Atom(Code.IP_ADDRESS, _encode_ip) for name in _IP_KINDS
@@ -366,8 +330,10 @@ _MODULES: dict[str, Callable[[Any], dict[type, Atom]]] = {
 _atoms: dict[type, Atom] = {
     bytearray: Atom(Code.BYTEARRAY, bytes),
     int: Atom(Code.INT, _encode_int),
-    complex: Atom(Code.COMPLEX, _encode_complex),
-    range: Atom(Code.RANGE, _encode_range),
+    complex: Atom(Code.COMPLEX, lambda one: struct.pack(">dd", one.real, one.imag)),
+    range: Atom(
+        Code.RANGE, lambda one: pack(list(map(_plain_int, (one.start, one.stop, one.step))))
+    ),
     re.Pattern: Atom(Code.PATTERN, _encode_pattern),
 }
 _adopted: set[str] = set()
@@ -399,7 +365,7 @@ def _initializing(module: Any) -> bool:
 DECODERS: dict[int, Callable[[bytes], Any]] = {
     Code.BYTEARRAY: bytearray,
     Code.INT: _decode_int,
-    Code.COMPLEX: _decode_complex,
+    Code.COMPLEX: lambda data: complex(*struct.unpack(">dd", data)),
     Code.DATE: _decode_date,
     Code.TIME: _decode_time,
     Code.DATETIME: _decode_datetime,
@@ -408,7 +374,7 @@ DECODERS: dict[int, Callable[[bytes], Any]] = {
     Code.DECIMAL: _decode_decimal,
     Code.PATH: _decode_path,
     Code.SCALAR: _numpy.decode_scalar,
-    Code.RANGE: _decode_range,
+    Code.RANGE: lambda data: range(*_unpack_ints(data)),
     Code.FRACTION: _decode_fraction,
     Code.PATTERN: _decode_pattern,
     Code.IP_ADDRESS: _decode_ip,

@@ -129,11 +129,10 @@ def _check_record(content: list[Any]) -> None:
 
 def _check_enum(content: list[Any]) -> None:
     _check_named(content)
-    _expect(len(content) == 3 and _is_member(content[2]), "an enum member is malformed")
-
-
-def _is_member(member: Any) -> bool:
-    return type(member) in (str, int) or _is_extension(member, Code.INT)
+    sound = len(content) == 3 and (
+        type(content[2]) in (str, int) or _is_extension(content[2], Code.INT)
+    )
+    _expect(sound, "an enum member is malformed")
 
 
 def _is_extension(value: Any, code: Code) -> bool:

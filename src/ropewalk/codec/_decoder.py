@@ -171,12 +171,6 @@ class Decoder:
             return self._unpickle(parts)
         raise FormatError(_unknown(code))
 
-    def _make_set(self, head: list[Any], parts: list[Any]) -> Any:
-        return self._unique(set, parts)
-
-    def _make_frozenset(self, head: list[Any], parts: list[Any]) -> Any:
-        return self._unique(frozenset, parts)
-
     def pairs_to_dict(self, keys: list[Any], values: list[Any]) -> dict[Any, Any]:
         """A dict of stored keys and values; raises FormatError if keys collide."""
         self.check_keys(keys)
@@ -203,6 +197,9 @@ class Decoder:
         reason = unsafe_key(self._codec.registry, keys)
         if reason is not None:
             raise FormatError(f"a stored key would run code: {reason}")
+
+    def _make_mapping(self, head: list[Any], parts: Any, code: int) -> Any:
+        return build_collection(code, head, parts)
 
     def _make_deque(self, head: list[Any], parts: Any) -> Any:
         _expect(type(parts) is list, "deque")
@@ -276,7 +273,7 @@ class Decoder:
         return self._codec.registry.named(head[0]) is None
 
     def _stranger(self, code: Code, head: list[Any], content: Any) -> Any:
-        """What stands for a value of an unknown class."""
+        """What stands for a value of an unknown class; adapters know more of them."""
         return undeclared(code, head, content)
 
     def _current(self, head: list[Any], stored: Any) -> tuple[Entry, Any]:
@@ -302,23 +299,20 @@ class Decoder:
         return entry, stored
 
 
-def _make_mapping(code: int, decoder: Decoder, head: list[Any], parts: Any) -> Any:
-    return build_collection(code, head, parts)
-
-
 _MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
     Code.LIST: lambda decoder, head, parts: parts,
     Code.BYTES: lambda decoder, head, parts: parts,
     Code.DICT: lambda decoder, head, parts: parts,
     Code.MAP: lambda decoder, head, parts: parts,
     Code.TUPLE: lambda decoder, head, parts: tuple(parts),
-    Code.SET: Decoder._make_set,
-    Code.FROZENSET: Decoder._make_frozenset,
+    Code.SET: lambda decoder, head, parts: decoder._unique(set, parts),
+    Code.FROZENSET: lambda decoder, head, parts: decoder._unique(frozenset, parts),
     Code.STR: Decoder._make_str,
     Code.DEQUE: Decoder._make_deque,
     Code.FRAME: Decoder._make_frame,
-    **{code: partial(_make_mapping, code) for code in MAPPINGS},
+    **{code: partial(Decoder._make_mapping, code=code) for code in MAPPINGS},
     Code.ARRAY: Decoder._make_array,
+    # By name, since adapters make some of these in their own way.
     Code.ENUM: lambda decoder, head, parts: decoder._make_enum(head, parts),
     Code.RECORD: lambda decoder, head, parts: decoder._make_record(head, parts),
     Code.CUSTOM: lambda decoder, head, parts: decoder._make_custom(head, parts),

@@ -143,7 +143,7 @@ class Layout:
             assert keys is not None
             return list(map(Entry, keys, [pack(part) for part in content[1::2]]))
         ids, counts = content[width - 2 :: width], content[width - 1 :: width]
-        if not _are_ids(ids) or not _are_counts(counts):
+        if not (_are_ids(ids) and set(map(type, counts)) <= {int} and min(counts, default=1) > 0):
             raise FormatError("an index node is malformed")
         return list(map(Entry, [b""] * len(ids) if keys is None else keys, ids, counts))
 
@@ -158,10 +158,6 @@ class Layout:
 
 def _are_ids(ids: list[Any]) -> bool:
     return set(map(type, ids)) <= {bytes} and set(map(len, ids)) <= {ID_SIZE}
-
-
-def _are_counts(counts: list[Any]) -> bool:
-    return set(map(type, counts)) <= {int} and min(counts, default=1) > 0
 
 
 ITEMS = Layout(Kind.ITEMS, Kind.ITEMS_INDEX, 1, 2, keyed=False)
@@ -412,13 +408,9 @@ def _indexed(entries: Any, width: int) -> list[ObjectId]:
     if type(entries) is not list or len(entries) % width:
         raise FormatError("an index node is malformed")
     ids = entries[width - 2 :: width]
-    if not (set(map(type, ids)) <= _IDS and set(map(len, ids)) <= _LENGTHS):
+    if not _are_ids(ids):
         raise FormatError("a link is malformed")
     return ids
-
-
-_IDS: Final = frozenset({bytes})
-_LENGTHS: Final = frozenset({ID_SIZE})
 
 
 def root_links(root: Root, payload: bytes) -> list[ObjectId]:

@@ -252,7 +252,10 @@ class Loader:
             below: list[Entry] = []
             for entry, node in zip(entries, found, strict=True):
                 children = layout.read(level, node)
-                _expect_count(entry, node, sum([child.weight for child in children]))
+                if entry.weight != sum([child.weight for child in children]):
+                    raise FormatError(
+                        f"node {node.id.hex()[:12]} does not hold what its index says"
+                    )
                 below += children
             entries = below
         return entries
@@ -283,8 +286,3 @@ def uncollected() -> Iterator[None]:
 
 def _misplaced(found: Object, expected: str) -> FormatError:
     return FormatError(f"object {found.id.hex()[:12]} is not the {expected} it should be")
-
-
-def _expect_count(entry: Entry, node: Object, count: float) -> None:
-    if entry.weight != count:
-        raise FormatError(f"node {node.id.hex()[:12]} does not hold what its index says")
