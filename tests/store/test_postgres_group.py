@@ -282,6 +282,23 @@ def test_who_waits_for_a_leader_that_does_not_come_back_goes_ahead(
     assert heads(spaces[:1]) == [value("first").id]
 
 
+def test_a_leader_waits_for_those_who_were_there_the_last_time(
+    store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ropewalk.store.postgres.group._LONGEST", PATIENCE)
+    _, one, other, *_ = spaces
+    group = store._group
+    group._expected, group._took = 2, 2 * PATIENCE
+
+    leader = in_background(lambda: one.go_on(value("a")))
+    until(lambda: group._gathered is not None)
+    other.go_on(value("b"))
+    leader.join(PATIENCE)
+
+    assert store.sizes == [2]
+    assert heads([one, other]) == [value("a").id, value("b").id]
+
+
 def fail() -> None:
     raise Unavailable("for the test")
 

@@ -1,19 +1,40 @@
-"""Arrays as Postgres spells them in binary: the driver's own way takes ten times as long.
+"""Values as Postgres spells them in binary: the driver's own way takes ten times as long.
 
+An array is
 dimensions, has nulls, type of elements, count, first index: 4 bytes each
 for each element: its length in 4 bytes, or -1 for none, and its bytes
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
+from typing import Any, Final
 
 _HEAD = Struct(">iiIii")
 _LENGTH = Struct(">i")
 _NONE = _LENGTH.pack(-1)
 _BIGINT = Struct(">iq")
 _BYTEA, _INT8, _TEXT = 17, 20, 25
+
+
+def spelled(kind: str, value: Any) -> bytes | None:
+    """A value of a type."""
+    if value is None:
+        return None
+    if isinstance(value, Array):
+        return value.data
+    return _SPELL[kind](value)
+
+
+_SPELL: Final[Mapping[str, Callable[[Any], bytes]]] = {
+    "boolean": lambda value: b"\1" if value else b"\0",
+    "bytea": bytes,
+    "text": str.encode,
+    "integer": Struct(">i").pack,
+    "bigint": Struct(">q").pack,
+    "float8": Struct(">d").pack,
+}
 
 
 class Array:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ropewalk.errors import InvalidInput
 from ropewalk.store._records import Durability
+from ropewalk.store.postgres.arrays import spelled
 from ropewalk.store.postgres.listening import Listening, Notifier
 from ropewalk.store.postgres.opening import open_schema
 from ropewalk.store.postgres.pool import Pool, Row, Settings, read_dsn
@@ -37,7 +38,7 @@ class Database:
         self.schema = check_schema(asked.schema or own.get("schema") or _DEFAULT_SCHEMA)
         self.name = quoted(self.schema)
         self.pool = Pool(read_dsn(conninfo, self.schema), settings)
-        self._statements: dict[str, str] = {}
+        self._statements: dict[str, tuple[bytes, tuple[str, ...]]] = {}
         self._begin = (self.durability == "full", str(max(int(1000 * settings.timeout), 1)))
         full = self.durability == "full"
         self.header, server = open_schema(self.pool, self.schema, asked.create, full)
@@ -58,6 +59,10 @@ class Database:
         """What a statement gives that changes nothing; `{s}` in it stands for the schema."""
         return self.pool.rows(statement.replace("{s}", self.name), parameters, prepare=prepare)
 
+    def ask(self, function: str, types: str, *parameters: Any) -> list[Row]:
+        """What a function gives that changes nothing; `types` are those of its parameters."""
+        return self._called(function, types, lambda: parameters)
+
     def call(
         self,
         function: str,
@@ -68,24 +73,38 @@ class Database:
         durable: bool = True,
         patience: int | None = None,
     ) -> Row:
-        """What a function gives that changes something; `types` are those of its parameters.
+        """What a function gives that changes something.
 
         It waits at most `patience` milliseconds for what others hold. What is not `durable` is
-        so with the next thing that is.
+        so with the next thing that is. A function gives the parameters for each time that it is
+        sent.
         """
         synced, longest = self._begin
-        before = [synced and durable, longest if patience is None else str(patience)]
+        before = (synced and durable, longest if patience is None else str(patience))
 
-        def given() -> list[Any]:
-            return [*before, *(parameters() if callable(parameters) else parameters)]
+        def given() -> Sequence[Any]:
+            return (*before, *(parameters() if callable(parameters) else parameters))
 
-        statement = self._statements.get(function)
-        if statement is None:
-            places = ", ".join(f"%b::{type}" for type in ("boolean", "text", *types.split()))
+        return self._called(function, f"boolean text {types}", given, repeatable=repeatable)[0]
+
+    def _called(
+        self,
+        function: str,
+        types: str,
+        given: Callable[[], Sequence[Any]],
+        *,
+        repeatable: bool = True,
+    ) -> list[Row]:
+        known = self._statements.get(function)
+        if known is None:
+            kinds = tuple(types.split())
+            places = ", ".join(f"${at}::{kind}" for at, kind in enumerate(kinds, 1))
             statement = f"SELECT * FROM {self.name}.{function}({places})"
-            self._statements[function] = statement
-        (row,) = self.pool.rows(statement, given, repeatable=repeatable, prepare=True)
-        return row
+            known = self._statements[function] = statement.encode(), kinds
+        asked, kinds = known
+        return self.pool.call(
+            asked, lambda: list(map(spelled, kinds, given())), repeatable=repeatable
+        )
 
     # News.
 

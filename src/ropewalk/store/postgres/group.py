@@ -1,8 +1,9 @@
 """Threads of one process that commit at once share one statement, and so one sync.
 
 Who comes first sends its commit. Those who come while it is under way wait, and go together:
-one of them leads, and sends for all. Each commit is made or refused for itself. Nobody waits
-long for a leader that does not come back: who has waited leads those behind it.
+one of them leads, and sends for all. Each commit is made or refused for itself. Those who commit
+in step go on in step: a leader waits a little for those who were there the last time. Nobody
+waits long for a leader that does not come back: who has waited leads those behind it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ropewalk.store.postgres.commit import Answer, Draft
 MOST_MEMBERS: Final = 64
 MOST_BYTES: Final = 256 * 1024
 _PATIENCE: Final = 0.05  # Seconds to wait for a leader before leading oneself.
+_SHARE, _LONGEST = 0.5, 0.005  # Of the time of the last statement, and seconds, to gather others.
 _SOON: Final = 1.0  # Seconds after which what failed is not sent again.
 
 Send = Callable[[Sequence[Draft]], "list[Answer]"]
@@ -49,6 +51,11 @@ class Group:
     def _begin(self) -> None:
         self._waiting: list[Member] = []
         self._leader: Member | None = None
+        self._expected = 1
+        """How many there were the last time: those under way, and those who waited."""
+        self._took = 0.0
+        self._gathered: threading.Lock | None = None
+        """What a leader waits for who expects more; held while it does."""
         self._process = os.getpid()
 
     def answer(self, draft: Draft) -> Answer:
@@ -56,10 +63,14 @@ class Group:
         member = Member(draft)
         self._enter(member)
         if member.leads:
+            members, began = [member], 0.0
             try:
-                self._lead([member, *self._take_along(draft)])
+                self._gather()
+                members += self._take_along(draft)
+                began = time.monotonic()
+                self._lead(members)
             finally:
-                self._leave(member)
+                self._leave(member, len(members), time.monotonic() - began)
         if member.retry:
             return self._alone(member)
         if member.error is not None:
@@ -83,6 +94,9 @@ class Group:
             wake = member.wake = threading.Lock()
             wake.acquire()
             self._waiting.append(member)
+            if self._gathered is not None and len(self._waiting) + 1 >= self._expected:
+                self._gathered.release()
+                self._gathered = None
         try:
             if wake.acquire(timeout=_PATIENCE):
                 return
@@ -97,8 +111,18 @@ class Group:
             with self._lock:
                 if member in self._waiting:
                     self._waiting.remove(member)
-            self._leave(member)
+            self._leave(member, 1, 0.0)
             raise
+
+    def _gather(self) -> None:
+        """Wait a little for those who were there the last time: they will come again."""
+        with self._lock:
+            if len(self._waiting) + 1 >= min(self._expected, MOST_MEMBERS):
+                return
+            gathered = self._gathered = threading.Lock()
+            gathered.acquire()
+        gathered.acquire(timeout=min(self._took * _SHARE, _LONGEST))
+        self._gathered = None
 
     def _take_along(self, leader: Draft) -> list[Member]:
         """Those who wait and can go with a leader, first come first served."""
@@ -144,11 +168,12 @@ class Group:
                 if member is not leader and member.wake is not None:
                     member.wake.release()
 
-    def _leave(self, member: Member) -> None:
+    def _leave(self, member: Member, members: int, took: float) -> None:
         """Let the next one lead, unless somebody does already."""
         with self._lock:
             if self._leader is not member:
                 return
+            self._expected, self._took = members + len(self._waiting), took
             if not self._waiting:
                 self._leader = None
                 return

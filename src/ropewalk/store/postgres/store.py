@@ -372,8 +372,8 @@ class PostgresStore(LogStore):
 
     def _look(self, space: str, first: str | None = None, after: str | None = None) -> Look:
         """A space, and its refs from a name up to another; raises `Corrupt`."""
-        asked = "SELECT * FROM {s}.view_1(%b::text, %b::text, %b::text)"
-        look = Look(*self._database.rows(asked, space, first, after, prepare=True)[0])
+        (row,) = self._database.ask("view_1", "text text text", space, first, after)
+        look = Look(*row)
         if not look.sound:
             raise _damaged_space(space)
         if look.complete is False:
@@ -403,8 +403,7 @@ class PostgresStore(LogStore):
         return [Row(at, lean, frame) for at, lean, _, frame in rows]
 
     def _loaded(self, space: str, first: int, last: int) -> list[tuple[Any, ...]]:
-        asked = "SELECT * FROM {s}.load_1(%b::text, %b::integer, %b::integer)"
-        return self._database.rows(asked, space, first, last, prepare=True)
+        return self._database.ask("load_1", "text integer integer", space, first, last)
 
     def _locate(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
         found: dict[ObjectId, int] = {}
