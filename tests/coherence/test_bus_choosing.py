@@ -262,7 +262,7 @@ def test_what_listeners_here_know_is_not_told_from_the_log(url: str) -> None:
         writer.write("alice", "plan", 1)
         bus, heard = LogBus(one, SPACE), Heard()
         bus.subscribe(topic_of(place_of(one, SPACE), "plan"), heard)
-        bus.note_told(one.view(SPACE).sequence + 1)
+        bus.note_published(one.view(SPACE).sequence + 1)
         writer.write("alice", "plan", 2)
         writer.write("alice", "plan", 3)
 

@@ -493,7 +493,7 @@ def test_a_grant_says_what_it_is(core: CoherenceCore) -> None:
     assert "release" in repr(grant)
 
 
-@pytest.mark.parametrize("where", ["_start", "_tell_waiting"])
+@pytest.mark.parametrize("where", ["_start", "_notify_waiting"])
 def test_an_interrupt_while_a_grant_is_taken_leaves_none(
     core: CoherenceCore, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

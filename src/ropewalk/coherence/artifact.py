@@ -215,5 +215,5 @@ class Artifact:
 
     def __repr__(self) -> str:
         mark = " degraded" if self.degraded else ""
-        told = f"{self.name!r} version {self.version} by {self.agent!r:.80}"
-        return f"<Artifact {told}{mark}: {self.value!r:.80}>"
+        about = f"{self.name!r} version {self.version} by {self.agent!r:.80}"
+        return f"<Artifact {about}{mark}: {self.value!r:.80}>"

@@ -88,7 +88,7 @@ class Change(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What tells a commit that is sent again from another one."""
+    """The identity of a commit, by which it is recognised when it is sent again."""
 
     write_id: str
     moment: int
@@ -114,7 +114,7 @@ class Moved(Conflict):
 
 
 class ArtifactChange(NamedTuple):
-    """A version that came to be, as `watch` tells it."""
+    """A new version, as `watch` yields it."""
 
     artifact: str
     version: int
@@ -224,7 +224,7 @@ class Authority(ABC):
 
     @abstractmethod
     def leased(self, record: LeaseRecord) -> str | None:
-        """The artifact that a lease is the grant of; None if that cannot be told."""
+        """The artifact that a lease is the grant of; None if that is not known."""
 
 
 KEPT_VERSIONS: Final = 100

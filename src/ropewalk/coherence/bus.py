@@ -20,7 +20,7 @@ import ormsgpack
 
 from ropewalk.coherence.authority import BRANCH, NAME, branch_of
 from ropewalk.coherence.local_bus import QUEUE, Exchange, InProcessBus
-from ropewalk.coherence.timers import pauses, tell_after_fork
+from ropewalk.coherence.timers import pauses, reset_after_fork
 from ropewalk.errors import FormatError, Rewound, RopewalkError, StoreClosed
 from ropewalk.store import MemoryStore, Operation, Store, ref_name
 from ropewalk.store._names import decode_part, encode_part
@@ -46,7 +46,7 @@ class Subscription(Protocol):
 
 @runtime_checkable
 class Bus(Protocol):
-    """Carries messages to whoever subscribed to their topic, soon and perhaps.
+    """Carries messages to the subscribers of their topic, soon and perhaps.
 
     Safe to use from any thread. Beside these methods a bus may have `listeners(topic) -> int`,
     if it knows how many subscribed, wherever they are, and `message_limit: int`, if it cannot
@@ -66,15 +66,15 @@ class Bus(Protocol):
         """Call `receive` with the messages of a topic, on a thread of the bus, one at a time.
 
         `gap` is called when messages of this subscription may have been lost, for example
-        because it was too slow. What is lost for everybody is told by `on_gap`. A subscription
-        is in force when this returns, unless the server is away: then `on_gap` is told as soon
-        as it is.
+        because it was too slow. What is lost for everybody is reported to `on_gap`. A
+        subscription is in force when this returns, unless the server is away: then `on_gap` is
+        called as soon as it is.
         """
 
     def on_gap(self, doubt: Callable[[], None]) -> Callable[[], None]:
         """Call `doubt` whenever messages may have been lost; the way to stop that.
 
-        A bus that lost its connection calls it then, and once it hears everything again.
+        A bus that lost its connection calls it then, and once it receives everything again.
         """
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Invalidation(NamedTuple):
     artifact: str
     version: int
     since: int
-    """The version up to which the sender told before: news of those between may be on its way."""
+    """The version that the sender announced before; messages on later ones may be on their way."""
     sequence: int
     """The number of the space's operation that made the version."""
     issuer: str
@@ -131,7 +131,7 @@ class Invalidation(NamedTuple):
 class Receiver:
     """Reads messages for a function that takes invalidations; what is not one, is dropped.
 
-    So is what tells of another artifact than the one whose topic it came by.
+    So is a message on another artifact than the one whose topic it came by.
     """
 
     __slots__ = ("_artifact", "_handle", "dropped")
@@ -246,7 +246,7 @@ class _Sharing:
         self.left: SimpleQueue[Handle] = SimpleQueue()
         """The parts of clients that are gone, and that nobody closed."""
         self.after_fork()
-        tell_after_fork(self)
+        reset_after_fork(self)
 
     def share(self, key: Hashable, make: Callable[[], Bus]) -> Bus:
         """A part in a bus, which is made for the first who asks."""
@@ -296,7 +296,7 @@ class Handle:
 
     def __getattr__(self, name: str) -> Any:
         # What a bus may have, but need not.
-        if name in ("listeners", "message_limit", "note_told"):
+        if name in ("listeners", "message_limit", "note_published"):
             return getattr(self.bus, name)
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
@@ -322,14 +322,14 @@ class Handle:
 
     def on_gap(self, doubt: Callable[[], None]) -> Callable[[], None]:
         """Call `doubt` when messages may have been lost; the way to stop that."""
-        told = _Doubt(doubt)
-        stop_inner = self.bus.on_gap(told)
+        own = _Doubt(doubt)
+        stop_inner = self.bus.on_gap(own)
         with self._lock:
-            self._doubts[told] = stop_inner
+            self._doubts[own] = stop_inner
 
         def stop() -> None:
             with self._lock:
-                self._doubts.pop(told, None)
+                self._doubts.pop(own, None)
             stop_inner()
 
         return stop
@@ -393,7 +393,7 @@ _NO_REFS = ref_name("none", "none")  # Asks for a space's number alone.
 
 
 class LogBus:
-    """A `Bus` that tells what the operation log of one space says, also of other processes.
+    """A `Bus` that publishes what the operation log of one space says, also of other processes.
 
     What is published goes to the subscribers of this object at once; all others read it in the
     log, as soon as the store's `watch` sees it. So nothing is lost, and content is not carried.
@@ -411,11 +411,11 @@ class LogBus:
         self._over = freed_after_fork(threading.Event())
         self.failures = 0
         self._begin()
-        tell_after_fork(self)
+        reset_after_fork(self)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._told: dict[int, None] = {}
+        self._published: dict[int, None] = {}
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
@@ -429,15 +429,15 @@ class LogBus:
             sequence = Invalidation.decode(message).sequence
         except FormatError:
             sequence = 0
-        self.note_told(sequence)
+        self.note_published(sequence)
         self._exchange.deliver(topic, message)
 
-    def note_told(self, sequence: int) -> None:
-        """Whoever listens here knows of an operation: it need not be told when it is in the log."""
+    def note_published(self, sequence: int) -> None:
+        """The subscribers here know of an operation: it need not be published from the log."""
         with self._lock:
-            self._told[sequence] = None
-            while len(self._told) > _REMEMBERED:
-                del self._told[next(iter(self._told))]
+            self._published[sequence] = None
+            while len(self._published) > _REMEMBERED:
+                del self._published[next(iter(self._published))]
 
     def subscribe(
         self, topic: str, receive: Callable[[bytes], None], gap: Callable[[], None] | None = None
@@ -492,13 +492,13 @@ class LogBus:
                     if self._over.is_set():
                         return
                     pause = pauses()
-                    self._tell(operation)
+                    self._publish(operation)
             except StoreClosed:
                 return
             except Rewound:
-                look = None  # The numbers of what was told come again, for something else.
+                look = None  # The numbers that were published come again, for something else.
                 with self._lock:
-                    self._told.clear()
+                    self._published.clear()
             except Exception as error:  # noqa: BLE001 - whatever it is, the log is read on
                 if not threading.main_thread().is_alive():
                     return  # The program ends, and no thread can be started any more.
@@ -508,10 +508,10 @@ class LogBus:
                 self._exchange.doubt()
                 self._over.wait(next(pause))
 
-    def _tell(self, operation: Operation) -> None:
+    def _publish(self, operation: Operation) -> None:
         with self._lock:
-            if self._told.pop(operation.sequence, self) is None:
-                return  # Who listens here has heard of it.
+            if self._published.pop(operation.sequence, self) is None:
+                return  # It was published here.
         everybody = space_topic(self._place)
         for move in operation.moves:
             kind, _, part = move.name.partition("/")
@@ -527,7 +527,7 @@ class LogBus:
         commit = read_commit(found)
         artifact = str(commit.extension.get(NAME, decode_part(part)))
         before = commit.generation - 1
-        told = Invalidation(
+        message = Invalidation(
             artifact, commit.generation, before, operation.sequence, commit.agent, ""
         )
-        return told.encode()
+        return message.encode()

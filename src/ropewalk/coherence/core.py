@@ -24,7 +24,7 @@ from ropewalk.coherence.protocol import Base
 from ropewalk.coherence.read_path import Client, ReadPath
 from ropewalk.coherence.store_authority import StoreAuthority
 from ropewalk.coherence.strategies import Bound, Strategy, check_seconds, strategy_for
-from ropewalk.coherence.timers import Time, steady_clock, tell_after_fork
+from ropewalk.coherence.timers import Time, reset_after_fork, steady_clock
 from ropewalk.coherence.write_path import (
     EDIT_SECONDS,
     Edit,
@@ -185,7 +185,7 @@ class CoherenceCore(Closes):
         self._abandon = weakref.finalize(self, abandon, self._client)
         self._abandon.atexit = False
         self._watching = Watching(self._authority, self._check_open)
-        tell_after_fork(self)
+        reset_after_fork(self)
 
     def __repr__(self) -> str:
         where = "memory" if self._store is None else repr(self._store)
@@ -202,7 +202,7 @@ class CoherenceCore(Closes):
         return self.strategy.bound
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until what is to be told and logged is out; whether it was in time."""
+        """Wait until all invalidations and log records are out; whether they were in time."""
         invalidations = self._client.invalidations
         published = invalidations is None or invalidations.flush(timeout)
         return self._client.recorder.logs.flush(timeout) and published
@@ -210,7 +210,7 @@ class CoherenceCore(Closes):
     aflush = twin(flush)
 
     def close(self) -> None:
-        """Tell and log what waits, and let go of what was opened. Closing again does nothing."""
+        """Publish and log what waits, and close what was opened. Closing again does nothing."""
         if self._closed:
             return
         self._closed = True

@@ -33,7 +33,7 @@ class Directory:
     """The entries of all agents of one client. Safe to share between threads.
 
     With `follows`, what is newest is remembered also of artifacts that nobody here holds.
-    Whoever is about to hold one may have asked before that was heard, and it is told once.
+    An agent that is about to hold one may have asked before the message came, which comes once.
     """
 
     def __init__(self, *, follows: bool = False) -> None:
@@ -49,7 +49,7 @@ class Directory:
         """How often messages may have been lost. An entry that is older is confirmed first."""
 
     def after_fork(self) -> None:
-        """In a child: the lock may be held by nobody, and what is to come is not heard yet."""
+        """In a child: the lock may be held by nobody, and messages may have been lost."""
         self._lock = threading.Lock()
         self.gaps += 1
         for holders in self._holders.values():
@@ -180,26 +180,26 @@ class Directory:
             return list(self._superseded(artifact, trigger))
 
     def invalidated(self, artifact: str, version: int, since: int) -> Invalidated:
-        """A message came: the artifact is at `version`, and the sender told of `since` before.
+        """A message came: the artifact is at `version`, and the sender announced `since` before.
 
-        It may come late, twice or not at all. If what was told between is missing, messages
+        It may come late, twice or not at all. If messages between the two are missing, some
         were lost, and perhaps others too: every copy is confirmed before it is served again.
         """
         with self._lock:
-            told = self._announced.get(artifact)
-            gap = told is not None and since > told
+            announced = self._announced.get(artifact)
+            gap = announced is not None and since > announced
             if gap:
                 self.gaps += 1
-            if told is None or version > told:
+            if announced is None or version > announced:
                 self._announced[artifact] = version
             if not self._learn(artifact, version):
                 return Invalidated([], gap)
             return Invalidated(list(self._superseded(artifact, "invalidate")), gap)
 
     def deleted(self, artifact: str, version: int) -> None:
-        """The log has told that an artifact was taken away: nothing of it need be remembered.
+        """The log says that an artifact was deleted: nothing of it need be remembered.
 
-        Who asked for it before is about to hold what is gone, so every copy is doubted.
+        An agent that asked before is about to hold what is gone, so every copy is confirmed again.
         """
         with self._lock:
             if artifact not in self._holders and self._newest.get(artifact, 0) <= version:
@@ -207,13 +207,13 @@ class Directory:
                 self._announced.pop(artifact, None)
                 self.gaps += 1
 
-    def disproved(self, artifact: str, heard: int, version: int) -> None:
-        """The authority, asked after a message said `heard`, knows of no more than `version`.
+    def disproved(self, artifact: str, announced: int, version: int) -> None:
+        """A message announced a version, and the authority, asked after it, is at `version`.
 
         Then the message was false, and copies may be served again.
         """
         with self._lock:
-            if version < heard == self._newest.get(artifact):
+            if version < announced == self._newest.get(artifact):
                 self._newest[artifact] = version
                 self._announced.pop(artifact, None)
 

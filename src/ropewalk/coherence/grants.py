@@ -26,7 +26,7 @@ from ropewalk.coherence.leases import (
     holder_of,
 )
 from ropewalk.coherence.protocol import State, Transition
-from ropewalk.coherence.timers import Patience, Time, tell_after_fork
+from ropewalk.coherence.timers import Patience, Time, reset_after_fork
 from ropewalk.errors import (
     ArtifactHeld,
     GrantLost,
@@ -229,7 +229,7 @@ class Grants:
         self._closed = self._asleep = False
         self._begin()
         self._start_looking()
-        tell_after_fork(self)
+        reset_after_fork(self)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
@@ -326,7 +326,7 @@ class Grants:
                 self._unreleased.append(lease)
             self._start()
             return False
-        self._tell_waiting()
+        self._notify_waiting()
         return given
 
     def write(self, grant: Grant, value: Any) -> Any:
@@ -479,7 +479,7 @@ class Grants:
         return None
 
     def fence_failed(self, agent: str, artifact: str, error: RopewalkError) -> RopewalkError | None:
-        """What a writer is told whose commit was fenced off; None if it may simply try again.
+        """The error for a writer whose commit was fenced off; None if it may simply try again.
 
         A lease that nobody renewed for its whole time is ended here: its holder is gone.
         """
@@ -625,9 +625,9 @@ class Grants:
         self, grant: Grant, tick: int | None, timeout: int, longest: int
     ) -> tuple[str, float] | None:
         """Why a grant of this client must end, and after how many seconds; None if it need not."""
-        heard = self._ticks.get(grant.agent)
-        if tick is not None and heard is not None and tick - heard >= timeout:
-            return RECLAIM_HEARTBEAT, (tick - heard) * self._tick_seconds
+        last = self._ticks.get(grant.agent)
+        if tick is not None and last is not None and tick - last >= timeout:
+            return RECLAIM_HEARTBEAT, (tick - last) * self._tick_seconds
         held = self.clock() - grant.began
         if tick is not None and grant.began_tick is not None:
             held = (tick - grant.began_tick) * self._tick_seconds
@@ -696,7 +696,7 @@ class Grants:
         self._hooks.reclaimed(reclaim)
         return reclaim
 
-    def _tell_waiting(self) -> None:
+    def _notify_waiting(self) -> None:
         with self._freeing:
             self._freed.notify_all()
 
@@ -705,7 +705,7 @@ class Grants:
     ) -> Reclaim | None:
         reclaim = self._reclaimer.take_over(record, seconds, artifact)
         if reclaim is not None:
-            self._tell_waiting()
+            self._notify_waiting()
             if reclaim.agent:
                 self._hooks.reclaimed(reclaim)
         return reclaim
@@ -723,7 +723,7 @@ class Grants:
 
     def _clear(self, record: LeaseRecord) -> None:
         self._reclaimer.clear(record)
-        self._tell_waiting()
+        self._notify_waiting()
 
 
 class _Asked:

@@ -27,7 +27,7 @@ from ropewalk.coherence.bus import (
 )
 from ropewalk.coherence.protocol import Version
 from ropewalk.coherence.store_authority import StoreAuthority
-from ropewalk.coherence.timers import Timer, tell_after_fork
+from ropewalk.coherence.timers import Timer, reset_after_fork
 from ropewalk.errors import Rewound, RopewalkError
 from ropewalk.store._checks import expect
 from ropewalk.store._watching import Position
@@ -39,10 +39,10 @@ LIMIT: Final = 1024
 """For how many artifacts messages may wait to be published."""
 
 MOST_TOPICS: Final = 10_000
-"""A client that holds more artifacts is told of those that it asked for last."""
+"""A client that holds more artifacts subscribes to those that it asked for last."""
 
 _MOST_PUSHED: Final = 1 << 20
-"""Larger content is not sent along: whoever wants it fetches it."""
+"""Larger content is not sent along: readers fetch it."""
 
 _LINGER_SECONDS: Final = 2.0
 """How long the publishing thread stays although there is nothing to publish."""
@@ -78,7 +78,7 @@ class Publisher:
         self.published = self.failures = self.lost = 0
         self._timer = timer(self, "ropewalk-fanout")
         self._begin()
-        tell_after_fork(self)
+        reset_after_fork(self)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
@@ -149,7 +149,7 @@ class Publisher:
             if self._everybody:
                 self._bus.publish(space_topic(self._place), message)
             self.published += 1
-        except Exception as error:  # noqa: BLE001 - a writer is never told what a bus raises
+        except Exception as error:  # noqa: BLE001 - no bus breaks a write
             self.failures += 1
             if self.failures == 1:
                 _log.warning("the bus refused a message with %r; more of it is not said", error)
@@ -166,7 +166,7 @@ class BusClient:
         self._owns_bus = owns_bus
         self._directory = client.directory
         self._listeners: Callable[[str], int] | None = getattr(bus, "listeners", None)
-        self._note_told: Callable[[int], None] | None = getattr(bus, "note_told", None)
+        self._note_published: Callable[[int], None] | None = getattr(bus, "note_published", None)
         self._publisher = Publisher(
             bus, place, everybody=client.strategy.follows, timer=client.time.timer
         )
@@ -262,8 +262,8 @@ class BusClient:
             if self._client.strategy.follows:
                 listening += self._listeners(space_topic(self._place))
             if listening <= (artifact in self.subscribed) + ("" in self.subscribed):
-                if self._note_told is not None:
-                    self._note_told(sequence)
+                if self._note_published is not None:
+                    self._note_published(sequence)
                 return  # Nobody but this client listens.
         pushed = None
         if content is not None and self._client.strategy.pushes:
@@ -316,7 +316,7 @@ class BusClient:
             self._prefetch(message.artifact, message.version)
 
     def _cache(self, pushed: bytes) -> None:
-        """Content that came along; whoever uses it compares it with the authority's version."""
+        """Cache content that came along; a reader compares it with the authority's version."""
         id, encoded = pushed[: len(_ID)], pushed[len(_ID) :]
         if self._client.contents.get(id) is not None:
             return
@@ -333,7 +333,7 @@ class BusClient:
         wanted = self._client.strategy.follows or self._directory.holders(artifact)
         if not wanted or self._directory.newest(artifact) > version:
             return
-        with suppress(RopewalkError):  # Then whoever reads it fetches it, or gets the error.
+        with suppress(RopewalkError):  # Then a reader fetches it, or gets the error.
             newest = authority.newest(artifact)
             if newest is None or newest.deleted or contents.get(newest.id) is not None:
                 return

@@ -180,7 +180,7 @@ class Reclaimer:
             return self._sightings.is_overdue(self._authority.lease_name(artifact), self._clock())
 
     def held(self, artifact: str, retry_after: float | None) -> ArtifactHeld:
-        """What somebody is told who wants the lease of an artifact."""
+        """The error for an agent that wants the lease of an artifact."""
         found = self.look(artifact)
         agent = "" if found is None else holder_of(found[0])[0]
         return ArtifactHeld(artifact, agent, retry_after)

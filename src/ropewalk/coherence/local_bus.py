@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ropewalk.coherence.timers import tell_after_fork
+from ropewalk.coherence.timers import reset_after_fork
 
 if TYPE_CHECKING:
     from ropewalk.coherence.bus import Subscription
@@ -65,7 +65,7 @@ class Mailbox:
         self.queued, self.bell = False, None
 
 
-class Crew:
+class Dispatcher:
     """The threads that call subscribers."""
 
     def __init__(self) -> None:
@@ -174,8 +174,8 @@ class Crew:
             with self.lock:
                 assert box.bell is not None
                 while not box.waiting:
-                    heard = box.bell.wait(_LINGERS)
-                    if box.closed or self._closed or not (heard or box.waiting):
+                    is_woken = box.bell.wait(_LINGERS)
+                    if box.closed or self._closed or not (is_woken or box.waiting):
                         box.queued = False
                         return
                 messages = self._take(box)
@@ -234,12 +234,12 @@ class Exchange:
         self._topics: dict[str, dict[Mailbox, None]] = {}
         self._doubters: dict[Mailbox, None] = {}
         self._gaps: dict[Mailbox, None] = {}
-        self._crew = Crew()
+        self._dispatcher = Dispatcher()
 
     @property
     def failures(self) -> int:
         """How often a subscriber raised."""
-        return self._crew.failures
+        return self._dispatcher.failures
 
     def listeners(self, topic: str) -> int:
         """How many subscribed to a topic."""
@@ -248,20 +248,20 @@ class Exchange:
 
     def topics(self) -> list[str]:
         """What somebody subscribed to."""
-        with self._crew.lock:
+        with self._dispatcher.lock:
             return list(self._topics)
 
     def deliver(self, topic: str, message: bytes) -> None:
         """Let the subscribers of a topic be called."""
         if topic not in self._topics:
             return
-        with self._crew.lock:
-            self._crew.put(self._topics.get(topic, ()), message)
+        with self._dispatcher.lock:
+            self._dispatcher.put(self._topics.get(topic, ()), message)
 
     def doubt(self) -> None:
         """Let everybody know that messages may have been lost."""
-        with self._crew.lock:
-            self._crew.put(self._doubters, b"")
+        with self._dispatcher.lock:
+            self._dispatcher.put(self._doubters, b"")
 
     def add(
         self,
@@ -275,27 +275,27 @@ class Exchange:
         entry = Entry(self, topic, box, gap, last)
         if gap is not None:
             box.overflow = entry.overflowed
-        with self._crew.lock:
+        with self._dispatcher.lock:
             self._topics.setdefault(topic, {})[box] = None
-            self._crew.put((), b"")  # In a child: whoever is to be told of the fork, is now.
+            self._dispatcher.put((), b"")  # In a child: what the fork queued is delivered now.
         return entry
 
     def on_gap(self, doubt: Callable[[], None]) -> Callable[[], None]:
         """Call `doubt` whenever messages may have been lost; the way to stop that."""
         box = gap_box(doubt, "the bus")
-        with self._crew.lock:
+        with self._dispatcher.lock:
             self._doubters[box] = None
 
         def stop() -> None:
             box.closed = True
-            with self._crew.lock:
+            with self._dispatcher.lock:
                 self._doubters.pop(box, None)
 
         return stop
 
     def remove(self, topic: str, box: Mailbox, gap_box: Mailbox | None) -> bool:
         """Forget a subscriber; whether it was the last of its topic."""
-        with self._crew.lock:
+        with self._dispatcher.lock:
             if gap_box is not None:
                 self._gaps.pop(gap_box, None)
             boxes = self._topics.get(topic)
@@ -310,28 +310,28 @@ class Exchange:
 
     def close(self) -> None:
         """Call nobody any more."""
-        self._crew.close()
-        with self._crew.lock:
+        self._dispatcher.close()
+        with self._dispatcher.lock:
             self._topics.clear()
             self._doubters.clear()
 
     def after_fork(self) -> list[str]:
         """Begin anew in a child: what was under way is lost. What was subscribed to."""
-        self._crew.begin()
+        self._dispatcher.begin()
         for boxes in (self._doubters, self._gaps, *self._topics.values()):
             for box in boxes:
                 box.empty()
-        self._crew.put_later(self._doubters, b"")
+        self._dispatcher.put_later(self._doubters, b"")
         return list(self._topics)
 
-    def tell_gap(self, box: Mailbox) -> None:
-        """Let one be called that is told of its own gaps."""
+    def report_gap(self, box: Mailbox) -> None:
+        """Queue the call of a subscriber's `gap`."""
         self._gaps[box] = None
-        self._crew.put((box,), b"")
+        self._dispatcher.put((box,), b"")
 
 
 def gap_box(gap: Callable[[], None], name: str) -> Mailbox:
-    """What waits for somebody who is told of gaps: one of them says it all."""
+    """The queue of a `gap` callback: one call stands for all."""
     return Mailbox(lambda _: gap(), None, limit=1, name=f"gaps of {name}")
 
 
@@ -358,11 +358,11 @@ class Entry:
         return self._box.lost
 
     def overflowed(self) -> None:
-        """Something was dropped: the subscriber is told. Called under the lock."""
+        """A message was dropped: call the subscriber's `gap`. Under the lock."""
         if self._gap_box is None:
             assert self._gap is not None
             self._gap_box = gap_box(self._gap, self._topic)
-        self._exchange.tell_gap(self._gap_box)
+        self._exchange.report_gap(self._gap_box)
 
     def close(self) -> None:
         """Receive no more."""
@@ -385,7 +385,7 @@ class InProcessBus:
         self._exchange = Exchange(queue)
         self.listeners = self._exchange.listeners
         """How many subscribed to a topic."""
-        tell_after_fork(self)
+        reset_after_fork(self)
 
     def publish(self, topic: str, message: bytes) -> None:
         """Hand a message to the queues of its subscribers."""
@@ -404,7 +404,7 @@ class InProcessBus:
     def doubt(self) -> None:
         """Tell everybody who asked with `on_gap` that messages may have been lost.
 
-        For a bus over a network that hands what it hears to this one, after it connected again.
+        For a bus over a network that hands what it receives to this one, after it connected again.
         """
         self._exchange.doubt()
 

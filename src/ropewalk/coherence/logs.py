@@ -43,7 +43,7 @@ from ropewalk.coherence.records import (
     outlet_of,
 )
 from ropewalk.coherence.telemetry import TelemetryExporter, build_telemetry
-from ropewalk.coherence.timers import tell_after_fork, timestamp
+from ropewalk.coherence.timers import reset_after_fork, timestamp
 from ropewalk.errors import InvalidInput, NotAllowed
 
 _log = logging.getLogger("ropewalk.coherence")
@@ -126,12 +126,12 @@ class Stream:
                 self._put_missed()
                 self._queue.put((number, number, self._order.now(), given))
                 return
-            # What is missed is missed in a row: the next record that is taken tells it first.
+            # Drops come in a row: one `dropped` record before the next one that fits covers them.
             self._missed = (number if self._missed is None else self._missed[0], number)
             self.dropped += 1
             is_first = self.dropped == 1
         if is_first:
-            # Outside the lock: whoever handles this warning may use the core.
+            # Outside the lock: a handler of this warning may use the core.
             _log.warning(
                 "%s: records are dropped, because its sink is too slow or fails. Their numbers "
                 "are left out; `Logs.dropped` counts them.",
@@ -235,7 +235,7 @@ class Stream:
             try:
                 mark = self._order.mark(first, moment)
                 return first, last, self._shape.make(mark, self._about.instance_id, given)
-            except Exception as error:  # noqa: BLE001 - whoever computes a hash may fail
+            except Exception as error:  # noqa: BLE001 - a hash may fail to compute
                 self._failed(error)
                 self.dropped += 1
         return first, last, self._shape.dropped(first, last, self._about.instance_id, timestamp())
@@ -248,8 +248,8 @@ class Stream:
     def _write(self, made: list[_Made]) -> None:
         if self._lost is not None:
             first, last = self._lost
-            told = self._shape.dropped(first, last, self._about.instance_id, timestamp())
-            made = [(first, last, told), *made]
+            dropped = self._shape.dropped(first, last, self._about.instance_id, timestamp())
+            made = [(first, last, dropped), *made]
         if not self._outlet.keeps_controls:
             made = [one for one in made if control_of(one[2]) is None]
         try:
@@ -263,7 +263,7 @@ class Stream:
             self._lose(rest)
 
     def _lose(self, rest: list[_Made]) -> None:
-        """Remember what could not be written, to tell it as soon as that is possible."""
+        """Remember what could not be written, for a `dropped` record as soon as one can be."""
         for first, last, record in rest:
             if control_of(record) in (BEGIN, END):
                 continue
@@ -278,7 +278,7 @@ class Stream:
 
 
 class InCaller:
-    """The records of one kind, handed over by the thread that tells them, without a queue."""
+    """The records of one kind, handed over by the thread that made them, without a queue."""
 
     def __init__(
         self, shape: Shape, call: Callable[[Any], object], about: About, order: Order
@@ -292,7 +292,7 @@ class InCaller:
         try:
             mark = self._order.mark(next(self._numbers), self._order.now())
             self._call(self._shape.make(mark, self._about.instance_id, given))
-        except Exception as error:  # noqa: BLE001 - nobody who looks on breaks what agents do
+        except Exception as error:  # noqa: BLE001 - no callback breaks what agents do
             self.failures += 1
             if self.failures == 1:
                 _warn(self._shape, error)
@@ -388,7 +388,7 @@ class Logs:
         self.wants_transitions = self._states is not None
         self.wants_deliveries = self._deliveries is not None
         self.wants_metrics = bool(self._metrics)
-        tell_after_fork(self)
+        reset_after_fork(self)
         weakref.finalize(self, _close_all, self._streams).atexit = False
 
     def begin(self, state_log: Sink, content_audit_log: Sink, capacity: int = CAPACITY) -> None:
@@ -404,7 +404,7 @@ class Logs:
 
     @property
     def enabled(self) -> bool:
-        """Whether anybody looks on at all."""
+        """Whether there is any log or metric."""
         return self.wants_transitions or self.wants_deliveries or self.wants_metrics
 
     @property
@@ -495,7 +495,7 @@ class Logs:
             one.append(given)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything told so far was written or called back; whether it was."""
+        """Wait until everything so far was written or called back; whether it was."""
         until = None if timeout is None else time.monotonic() + timeout
         flushed = [one.flush(_left(until)) for one in self._streams]
         return all(flushed)
@@ -600,7 +600,7 @@ class WriteEvent(NamedTuple):
 
 
 class Recorder:
-    """The logs, as reads and writes use them. Nothing is done if nobody looks on."""
+    """The logs, as reads and writes use them. Does nothing if there are none."""
 
     def __init__(self, logs: Logs, places: Places | None = None) -> None:
         self.logs = logs

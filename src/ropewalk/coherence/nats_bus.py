@@ -158,7 +158,7 @@ class NatsBus(FollowingBus):
             "ping_interval": _PATIENCE,
             "max_outstanding_pings": 2,
             **self._options,
-            # What was lost meanwhile must be told, so connecting again is not left to the driver.
+            # Lost messages must be reported, so connecting again is not left to the driver.
             "allow_reconnect": False,
             "max_reconnect_attempts": 1,
             "reconnect_time_wait": _RETRIES,
@@ -187,7 +187,7 @@ class NatsBus(FollowingBus):
             self._news.clear()
             await self._change(client, subscriptions)
             if not doubted and self._follows_all():
-                # Not before all is followed again: what comes from now on is heard.
+                # Not before all is followed again: from now on everything is received.
                 self._exchange.doubt()
                 doubted = True
             await self._send(client)
@@ -201,9 +201,9 @@ class NatsBus(FollowingBus):
         for topic in leave:
             await known.pop(topic).unsubscribe()
         for topic in follow:
-            known[topic] = await client.subscribe(self._subject(topic), cb=self._hearing(topic))
+            known[topic] = await client.subscribe(self._subject(topic), cb=self._handler(topic))
         if follow:
-            await client.flush(timeout=_PATIENCE)  # Now the server has heard of them.
+            await client.flush(timeout=_PATIENCE)  # Now the server knows them.
             for topic in follow:
                 self._confirm(topic)
 
@@ -241,11 +241,11 @@ class NatsBus(FollowingBus):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), left)
 
-    def _hearing(self, topic: str) -> Callable[[Msg], Awaitable[None]]:
-        async def heard(message: Msg) -> None:
+    def _handler(self, topic: str) -> Callable[[Msg], Awaitable[None]]:
+        async def handle(message: Msg) -> None:
             self._exchange.deliver(topic, message.data)
 
-        return heard
+        return handle
 
     def _subject(self, topic: str) -> str:
         """A topic as NATS spells it: parts with dots between."""

@@ -20,7 +20,7 @@ from ropewalk.coherence.artifact import Artifact, Content
 from ropewalk.coherence.authority import Sent
 from ropewalk.coherence.protocol import Base, State, Version
 from ropewalk.coherence.read_path import ReadPath, not_found
-from ropewalk.coherence.timers import tell_after_fork, timestamp
+from ropewalk.coherence.timers import reset_after_fork, timestamp
 from ropewalk.coherence.write_path import (
     Attempt,
     Edit,
@@ -199,7 +199,7 @@ class DegradedMode:
         self._known = LastKnown()
         self._timer = client.time.timer(self, "ropewalk-degraded")
         self._begin()
-        tell_after_fork(self)
+        reset_after_fork(self)
         writing.on_unavailable, reading.gone = self._unsent, self._known.gone
 
     def _begin(self) -> None:
@@ -520,7 +520,7 @@ class DegradedMode:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             return self._pause
         except RopewalkError:
-            # It answers, and says what is wrong: that is to be heard by who asks it.
+            # It answers with an error, which is for the callers that get it.
             self._outage, held = None, bool(self._waiting)
             self._pause = _LONGEST_PAUSE
         return self._pause if held else None

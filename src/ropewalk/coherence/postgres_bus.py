@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from ropewalk.coherence.local_bus import QUEUE
-from ropewalk.coherence.remote_bus import PATIENCE, Ear, Heard, RemoteBus, Sender
+from ropewalk.coherence.remote_bus import PATIENCE, Listener, Received, RemoteBus, Sender
 from ropewalk.errors import InvalidInput, NotAllowed
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class PostgresBus(RemoteBus):
     def _open_sender(self) -> Sender:
         return _Sender(self._pool.connect(), self._prefix, self._patience)
 
-    def _open_ear(self) -> Ear:
-        return _Ear(self._pool.connect(), self._prefix, self._patience)
+    def _open_listener(self) -> Listener:
+        return _Listener(self._pool.connect(), self._prefix, self._patience)
 
 
 def _channel(prefix: str, topic: str) -> str:
@@ -77,14 +77,14 @@ class _Sender(Sender):
         connection.prepare_threshold = 0
 
     def send(self, messages: Sequence[tuple[str, bytes]]) -> None:
-        told = [(_channel(self._prefix, topic), b64encode(said)) for topic, said in messages]
-        if len(told) == 1:
-            channel, payload = told[0]
+        sent = [(_channel(self._prefix, topic), b64encode(said)) for topic, said in messages]
+        if len(sent) == 1:
+            channel, payload = sent[0]
             self._execute("SELECT pg_notify(%s, %s)", (channel, payload.decode()))
             return
         self._execute(
-            "SELECT pg_notify(c, p) FROM unnest(%s::text[], %s::text[]) AS told (c, p)",
-            ([channel for channel, _ in told], [payload.decode() for _, payload in told]),
+            "SELECT pg_notify(c, p) FROM unnest(%s::text[], %s::text[]) AS sent (c, p)",
+            ([channel for channel, _ in sent], [payload.decode() for _, payload in sent]),
         )
 
     def close(self) -> None:
@@ -95,11 +95,11 @@ class _Sender(Sender):
         self._connection.execute(statement.encode(), parameters or None)
 
 
-class _Ear(Ear):
+class _Listener(Listener):
     def __init__(self, connection: Connection, prefix: str, patience: float) -> None:
         self._connection, self._prefix, self._patience = connection, prefix, patience
         self._topics: dict[str, str] = {}
-        self._heard: list[Heard] = []
+        self._received: list[Received] = []
         connection.deadline = time.monotonic() + patience
         connection.look()
         if not connection.direct:
@@ -116,20 +116,20 @@ class _Ear(Ear):
     def follow(self, topics: Sequence[str]) -> None:
         self._topics.update((_channel(self._prefix, topic), topic) for topic in topics)
         self._execute("LISTEN", topics)
-        self._heard += [Heard(topic, None) for topic in topics]
+        self._received += [Received(topic, None) for topic in topics]
 
     def leave(self, topics: Sequence[str]) -> None:
         self._execute("UNLISTEN", topics)
         for topic in topics:
             self._topics.pop(_channel(self._prefix, topic), None)
 
-    def hear(self) -> Iterator[Heard]:
+    def receive(self) -> Iterator[Received]:
         connection = self._connection.pgconn
         connection.consume_input()
         while (found := connection.notifies()) is not None:
-            self._hear(found.relname.decode("utf-8", "replace"), found.extra)
-        heard, self._heard = self._heard, []
-        return iter(heard)
+            self._take(found.relname.decode("utf-8", "replace"), found.extra)
+        received, self._received = self._received, []
+        return iter(received)
 
     def ask(self) -> None:
         self._connection.deadline = time.monotonic() + self._patience
@@ -140,15 +140,15 @@ class _Ear(Ear):
 
     def _note(self, found: Notify) -> None:
         """Keep what came while a statement was under way."""
-        self._hear(found.channel, found.payload.encode())
+        self._take(found.channel, found.payload.encode())
 
-    def _hear(self, channel: str, payload: bytes) -> None:
+    def _take(self, channel: str, payload: bytes) -> None:
         topic = self._topics.get(channel)
         if topic is not None:
             try:
-                self._heard.append(Heard(topic, b64decode(payload, validate=True)))
+                self._received.append(Received(topic, b64decode(payload, validate=True)))
             except ValueError:
-                self._heard.append(Heard(topic, payload))  # Who receives it, drops and counts it.
+                self._received.append(Received(topic, payload))  # The receiver drops it.
 
     def _execute(self, word: str, topics: Sequence[str]) -> None:
         for first in range(0, len(topics), _LISTENED):

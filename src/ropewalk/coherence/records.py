@@ -446,7 +446,7 @@ class Outlet(Protocol):
     """Whether it takes the records `begin`, `end` and `dropped`."""
 
     def write(self, records: Sequence[Any], failed: Failed) -> None:
-        """Take all records, or raise `SinkFailed`; `failed` is told of one that was refused."""
+        """Take all records, or raise `SinkFailed`; `failed` is called for one that was refused."""
 
     def close(self) -> None:
         """Give back what was opened."""
@@ -543,8 +543,8 @@ _encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 def line_of(record: Any) -> str:
     """A record as one line of JSON."""
-    told: Record = record if isinstance(record, dict) else record._asdict()
-    return _encode(told) + "\n"
+    fields: Record = record if isinstance(record, dict) else record._asdict()
+    return _encode(fields) + "\n"
 
 
 def _ends_a_line(file: int) -> bool:

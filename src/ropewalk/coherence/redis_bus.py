@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ropewalk.coherence.local_bus import QUEUE
-from ropewalk.coherence.remote_bus import PATIENCE, Ear, Heard, RemoteBus, Sender
+from ropewalk.coherence.remote_bus import PATIENCE, Listener, Received, RemoteBus, Sender
 from ropewalk.errors import InvalidInput, Unavailable
 from ropewalk.store.redis.address import Address, read_address
 
@@ -61,8 +61,8 @@ class RedisBus(RemoteBus):
     def _open_sender(self) -> Sender:
         return _Sender(self._connect(), self._prefix)
 
-    def _open_ear(self) -> Ear:
-        return _Ear(self._connect(), self._prefix)
+    def _open_listener(self) -> Listener:
+        return _Listener(self._connect(), self._prefix)
 
 
 class _Sender(Sender):
@@ -79,7 +79,7 @@ class _Sender(Sender):
         self._connection.disconnect()
 
 
-class _Ear(Ear):
+class _Listener(Listener):
     def __init__(self, connection: Any, prefix: bytes) -> None:
         self._connection, self._prefix = connection, prefix
         self._asked = False
@@ -94,7 +94,7 @@ class _Ear(Ear):
     def leave(self, topics: Sequence[str]) -> None:
         self._command("UNSUBSCRIBE", topics)
 
-    def hear(self) -> Iterator[Heard]:
+    def receive(self) -> Iterator[Received]:
         while self._connection.can_read(timeout=0):
             reply = self._connection.read_response()
             self._asked = False
@@ -103,7 +103,7 @@ class _Ear(Ear):
             kind, channel, said = reply[:3]
             if kind in (b"message", b"subscribe") and channel.startswith(self._prefix):
                 topic = channel[len(self._prefix) :].decode("utf-8", "replace")
-                yield Heard(topic, said if kind == b"message" else None)
+                yield Received(topic, said if kind == b"message" else None)
 
     def ask(self) -> None:
         if self._asked:

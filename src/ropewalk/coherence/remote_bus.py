@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ropewalk.coherence.bus import MAX_MESSAGE_BYTES, Subscription
 from ropewalk.coherence.local_bus import QUEUE, Exchange
-from ropewalk.coherence.timers import pauses, tell_after_fork
+from ropewalk.coherence.timers import pauses, reset_after_fork
 from ropewalk.store.forking import freed_after_fork
 
 OUTBOX = 4096
@@ -54,7 +54,7 @@ class FollowingBus(ABC):
         self.failures = 0
         self.lost = 0
         self._begin()
-        tell_after_fork(self)
+        reset_after_fork(self)
 
     def _begin(self) -> None:
         """Begin with no thread and no connection, also in a child."""
@@ -79,7 +79,7 @@ class FollowingBus(ABC):
                 return entry
         self._touch(topic)
         with self._settled:
-            if not self._late:  # Who comes while others wait in vain need not wait as well.
+            if not self._late:  # While others wait without success, a new one need not wait.
                 self._settled.wait_for(lambda: self._is_settled(topic), _SUBSCRIBES)
             if not self._is_settled(topic):
                 self._late.add(topic)
@@ -163,7 +163,7 @@ _BATCH = 256
 _TRIES = 3
 
 
-class Heard(NamedTuple):
+class Received(NamedTuple):
     """What came from a server: a message of a topic, or that the topic is followed from now on."""
 
     topic: str
@@ -182,7 +182,7 @@ class Sender(ABC):
         """Let go of it."""
 
 
-class Ear(ABC):
+class Listener(ABC):
     """A connection that messages come over."""
 
     @abstractmethod
@@ -191,14 +191,14 @@ class Ear(ABC):
 
     @abstractmethod
     def follow(self, topics: Sequence[str]) -> None:
-        """Ask for the messages of topics; `hear` says when that is in force."""
+        """Ask for the messages of topics; `receive` says when that is in force."""
 
     @abstractmethod
     def leave(self, topics: Sequence[str]) -> None:
         """Ask for the messages of topics no more."""
 
     @abstractmethod
-    def hear(self) -> Iterator[Heard]:
+    def receive(self) -> Iterator[Received]:
         """What has come, without waiting for more."""
 
     @abstractmethod
@@ -232,7 +232,7 @@ class RemoteBus(FollowingBus):
         self._sending: threading.Thread | None = None
         self._listening: threading.Thread | None = None
         self._sender: Sender | None = None
-        self._ear: Ear | None = None
+        self._listener: Listener | None = None
         self._bell: socket.socket | None = None
         self._ring: socket.socket | None = None
 
@@ -241,7 +241,7 @@ class RemoteBus(FollowingBus):
         """Connect, to send."""
 
     @abstractmethod
-    def _open_ear(self) -> Ear:
+    def _open_listener(self) -> Listener:
         """Connect, to listen."""
 
     def publish(self, topic: str, message: bytes) -> None:
@@ -276,7 +276,7 @@ class RemoteBus(FollowingBus):
 
     def after_fork(self) -> None:
         """Begin anew in a child. The connections are the parent's: they are not even closed."""
-        self._left_behind += [self._sender, self._ear, self._bell, self._ring]
+        self._left_behind += [self._sender, self._listener, self._bell, self._ring]
         super().after_fork()
 
     # Sending.
@@ -354,45 +354,45 @@ class RemoteBus(FollowingBus):
         pause, first = pauses(), True
         while not self._over.is_set():
             try:
-                self._ear = self._open_ear()
+                self._listener = self._open_listener()
                 self._connected()
                 pause = pauses()
-                self._hear(self._ear, doubted=first)
+                self._pass_on(self._listener, doubted=first)
             except Exception as error:  # noqa: BLE001 - whatever a driver raises, it is tried again
                 first = False
                 self._failed(error)
-                self._drop_ear()
+                self._drop_listener()
                 self._over.wait(next(pause))
-        self._drop_ear()
+        self._drop_listener()
         for one in (self._bell, self._ring):
             if one is not None:
                 one.close()
 
-    def _hear(self, ear: Ear, *, doubted: bool) -> None:
-        """Pass on what is heard until the connection fails or the bus is closed."""
+    def _pass_on(self, listener: Listener, *, doubted: bool) -> None:
+        """Deliver what is received until the connection fails or the bus is closed."""
         while not self._over.is_set():
             follow, leave = self._changes()
             if leave:
-                ear.leave(leave)
+                listener.leave(leave)
             if follow:
-                ear.follow(follow)
-            for topic, message in ear.hear():
+                listener.follow(follow)
+            for topic, message in listener.receive():
                 if message is None:
                     self._confirm(topic)
                 else:
                     self._exchange.deliver(topic, message)
             if not doubted and self._follows_all():
-                # Not before all is followed again: what comes from now on is heard.
+                # Not before all is followed again: from now on everything is received.
                 self._exchange.doubt()
                 doubted = True
-            if not self._wait(ear):
-                ear.ask()
+            if not self._wait(listener):
+                listener.ask()
 
-    def _wait(self, ear: Ear) -> bool:
+    def _wait(self, listener: Listener) -> bool:
         """Until the server or somebody in this process says something; False if nobody does."""
         assert self._bell is not None
         poll = select.poll()
-        poll.register(ear.fileno(), select.POLLIN)
+        poll.register(listener.fileno(), select.POLLIN)
         poll.register(self._bell.fileno(), select.POLLIN)
         said = bool(poll.poll(1000 * self._patience))
         with suppress(OSError):
@@ -400,12 +400,12 @@ class RemoteBus(FollowingBus):
                 pass
         return said
 
-    def _drop_ear(self) -> None:
+    def _drop_listener(self) -> None:
         self._disconnected()
-        ear, self._ear = self._ear, None
-        if ear is not None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
             with suppress(Exception):
-                ear.close()
+                listener.close()
 
 
 def _start(target: Callable[[], None]) -> threading.Thread:

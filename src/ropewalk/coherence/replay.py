@@ -281,7 +281,7 @@ def stale_reads(facts: Facts, trust: Trust) -> Iterator[Broken]:
         late[read.reader, read.version] += 1
         count, allowed = late[read.reader, read.version], read.promise.bound_reads
         seconds = read.promise.bound_seconds
-        # Whoever counts reads promises nothing about time.
+        # A bound in reads promises nothing about time.
         if allowed:
             if count <= allowed:
                 continue
@@ -353,7 +353,7 @@ def versions_that_go_back(facts: Facts, trust: Trust) -> Iterator[Broken]:
 
 def versions_of_nobody(facts: Facts, trust: Trust) -> Iterator[Broken]:
     """What is read was written, and has the content that was written."""
-    told: set[tuple[ArtifactKey, int]] = set()
+    reported: set[tuple[ArtifactKey, int]] = set()
     for read in facts.reads:
         if read.degraded:
             continue  # It may be what waits to be written.
@@ -365,8 +365,8 @@ def versions_of_nobody(facts: Facts, trust: Trust) -> Iterator[Broken]:
                 how = f"read version {read.version}, but not the content that {writer} wrote"
                 yield Broken(read, how)
         # What is older than everything here was written before these logs began.
-        elif written and read.version > min(written) and (read.key, read.version) not in told:
-            told.add((read.key, read.version))
+        elif written and read.version > min(written) and (read.key, read.version) not in reported:
+            reported.add((read.key, read.version))
             how = f"read version {read.version}, which nobody in these logs wrote"
             yield Broken(read, how, trust.complete and read.key not in facts.doubtful)
 
@@ -527,7 +527,7 @@ class Replay:
 
     @property
     def empty(self) -> bool:
-        """Whether the logs tell of nothing that could be judged."""
+        """Whether the logs hold nothing that could be judged."""
         return not self.records
 
 

@@ -223,7 +223,7 @@ class StoreAuthority(Authority):
         def attempt() -> Committed:
             drafts = [self._draft(change, agent, sent.moment, anew) for change in changes]
             if sent.again and self._is_there(drafts[0]):
-                # Others heard of it when it was made, so its operation need not be found.
+                # It was announced when it was made, so its operation need not be found.
                 return Committed({one.artifact: self._version(one.commit.id) for one in drafts}, 0)
             return self._landed(drafts, agent, action, sent.write_id)
 

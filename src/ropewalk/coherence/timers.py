@@ -22,7 +22,7 @@ steady_clock: Final[Callable[[], float]] = (
     if hasattr(time, "CLOCK_BOOTTIME")
     else time.monotonic
 )
-"""Seconds that only go forward, also while the machine sleeps, where it can tell.
+"""Seconds that only go forward, also while the machine sleeps, where that is known.
 
 Linux stops `time.monotonic` meanwhile: a lease would be served for as long as it slept.
 """
@@ -103,7 +103,7 @@ class Timer:
             thread.join(timeout)
 
     def begin_turn(self) -> None:
-        """Forget who needed it: whoever does after this gets another turn."""
+        """Forget who needed it: what needs it after this gets another turn."""
         with self._lock:
             self._needed = False
 
@@ -189,20 +189,20 @@ def pauses() -> Iterator[float]:
 
 
 class Forkable(Protocol):
-    """What is told, in the child, that a process was forked."""
+    """What must be reset in the child of a fork."""
 
     def after_fork(self) -> None:
         """Begin anew: threads are gone, locks may be held by nobody, connections are another's.
 
-        Starts no thread: others are not told yet, and most children do nothing here. What is
-        needed is started by who first needs it.
+        Starts no thread: others are not reset yet, and most children do nothing here. What is
+        needed is started when it is first used.
         """
 
 
 _known: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
-def tell_after_fork(one: Forkable) -> None:
+def reset_after_fork(one: Forkable) -> None:
     """Call its `after_fork` in every child of this process, as long as it lives."""
     _known.add(one)
 
