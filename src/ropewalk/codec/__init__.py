@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ropewalk.codec._canonical import check_canonical
-from ropewalk.codec._codec import Codec, codec_of
+from ropewalk.codec._codec import Codec
 from ropewalk.codec._paths import Field, Path, format_path, parse_path, spell_path
 from ropewalk.codec._registry import Classes, Registry, default_registry, register
 from ropewalk.codec._undeclared import Undeclared
@@ -18,7 +18,6 @@ __all__ = [
     "Registry",
     "Undeclared",
     "check_canonical",
-    "codec_of",
     "decode",
     "default_codec",
     "default_registry",

@@ -10,7 +10,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, get_args
 from uuid import uuid4
 
-from ropewalk.codec import Classes, Codec, codec_of
+from ropewalk.codec import Classes, Codec
+from ropewalk.codec._codec import codec_of
 from ropewalk.coherence.artifact import Content, ContentCache
 from ropewalk.coherence.authority import ArtifactChange, Authority, LocalAuthority
 from ropewalk.coherence.bus import Bus
