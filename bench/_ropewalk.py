@@ -32,7 +32,7 @@ class Ropewalk(Engine):
         self._writer.accept(written)
 
     def read(self) -> Any:
-        return load(self._root(), self._store.read, default_codec)
+        return load(self._root(), self._store.reader(_SPACE), default_codec)
 
     def stored_bytes(self) -> int:
         # All frames that were ever written, also those that another has replaced.
@@ -46,12 +46,12 @@ class Ropewalk(Engine):
         self._edit({key: value})
 
     def get(self, key: str) -> Any:
-        return Map(self._root(), self._store.read, default_codec)[key]
+        return Map(self._root(), self._store.reader(_SPACE), default_codec)[key]
 
     def _edit(self, changes: Mapping[str, Any]) -> None:
         # Opened from the store each time: nothing is remembered between commits.
         root = self._root()
-        self._move(root, Map(root, self._store.read, default_codec).edit(changes))
+        self._move(root, Map(root, self._store.reader(_SPACE), default_codec).edit(changes))
 
     def _move(self, before: ObjectId | None, edited: Edited) -> None:
         move = Move(_REF, before, edited.root)

@@ -65,9 +65,9 @@ def test_a_large_value_is_shown_too() -> None:
     written = TreeWriter(KNOWS).write({"note": Note("x" * 50_000, ["y"] * 9000)})
     store.commit("team/agent", written.objects)
 
-    seen = load(written.root, store.read, LOOKS)
+    seen = load(written.root, store.reader("team/agent"), LOOKS)
     assert seen["note"].content["tags"] == ["y"] * 9000
-    assert get(written.root, ("note", "tags", 0), store.read, LOOKS) == "y"
+    assert get(written.root, ("note", "tags", 0), store.reader("team/agent"), LOOKS) == "y"
 
 
 def test_other_codecs_refuse_it_as_before() -> None:

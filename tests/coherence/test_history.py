@@ -10,6 +10,8 @@ import pytest
 from ropewalk import MemoryStore
 from ropewalk.coherence import CoherenceCore
 from ropewalk.errors import InvalidInput, NotFound
+from ropewalk.store.record import Node, Place
+from ropewalk.tree import ObjectId
 from tests.coherence.conftest import OpenCore
 
 LONG = "notes/" + "n" * 400
@@ -149,7 +151,9 @@ def test_what_a_step_tells_is_not_stored() -> None:
     core = stored()
     core.write("planner", "plan", 1)
     step = core.history("plan").history()[0]
-    (commit,) = core._authority.store.read([bytes.fromhex(step.id)])  # type: ignore[attr-defined]
+    store = core._authority.store  # type: ignore[attr-defined]
+    (space,) = store.spaces()
+    (commit,) = store.reader(space)([bytes.fromhex(step.id)])
 
     assert b"version" not in commit.payload
 
@@ -158,10 +162,9 @@ def test_the_log_of_others_costs_no_reads() -> None:
     class Counting(MemoryStore):
         reads = 0
 
-        def read(self, ids: Any) -> Any:
-            found = super().read(ids)
-            self.reads += len(found)
-            return found
+        def _node(self, space: str, id: ObjectId, place: Place) -> Node | None:
+            self.reads += 1
+            return super()._node(space, id, place)
 
     store = Counting()
     core = CoherenceCore(store)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -20,7 +20,6 @@ from ropewalk.errors import (
 )
 from ropewalk.history import Branch, Commit, History
 from ropewalk.store import REMEMBERED_WRITES, Store
-from ropewalk.store._object_store import ObjectStore
 from ropewalk.tree import Merger, TreeWriter, get, put, read_commit
 from tests.engines import Opener
 from tests.history.conftest import SPACE
@@ -598,49 +597,6 @@ def test_a_value_comes_back_whole_though_only_a_part_of_it_was_collected(
 
     assert history.value() == large
     assert history.store.check(read_data=True).ok
-
-
-@pytest.mark.parametrize("raised", [False, True])
-def test_a_collection_that_died_after_it_condemned_everything_stops_nobody(
-    history: History, main: Branch, raised: bool
-) -> None:
-    state: dict[str, Any] = {"text": ["line"] * 2000, "n": 0}
-    first = main.commit(state, metadata={"m": 1})
-    second = main.commit({**state, "n": 1})
-    history.create_branch("side", at=first)
-    side = history.open("side")
-    side.commit({**state, "side": 1})
-
-    if not hasattr(history.store, "condemn"):
-        pytest.skip("a log of records condemns nothing")
-
-    def condemn() -> None:
-        store = cast("ObjectStore", history.store)
-        store.condemn([one.id for one in store.scan()])
-        if raised:
-            store.raise_epochs()
-
-    for change in (
-        lambda: main.commit({**state, "n": 2}),
-        lambda: history.open("side").update(
-            lambda root, read: put(root or b"", ("other",), 1, read)
-        ),
-        lambda: history.create_branch("new", at=second),
-        lambda: history.create_tag("tag", at=first),
-        lambda: history.merge("side"),
-        lambda: history.move_branch("main", first),
-        history.undo,
-        history.redo,
-        lambda: history.pin("pin", first.root),
-    ):
-        condemn()
-        change()
-
-    history.undo()
-    history.store.gc(recent=1)
-    assert history.value(first) == state
-    assert history.value("side") == {**state, "side": 1, "other": 1}
-    assert history.store.check(read_data=True).problems == ()
 
 
 def test_a_commit_made_by_one_handle_is_known_to_another(history: History, main: Branch) -> None:

@@ -39,6 +39,7 @@ from ropewalk.history import History
 from ropewalk.state import prune_expired, release, using
 from ropewalk.state._typed._runtime import Runtime
 from ropewalk.store._own import CONTENT_SPACE as CONTENT
+from ropewalk.tree import Kind, make_object
 from tests.state import workers
 
 HASH = "ab" * 32
@@ -234,12 +235,11 @@ def test_content_that_was_never_there_is_missing(store: MemoryStore) -> None:
 
 
 def test_an_object_that_is_no_value_is_refused(store: MemoryStore) -> None:
-    ref = ref_of(store, [1])
-    pin = store.ref(CONTENT, f"pin/{ref.hash}")
-    assert pin is not None
+    part = make_object(Kind.CHUNK, b"part of a value")
+    store.commit("team/one", [part], share=True)
 
     with pytest.raises(Exception, match="not the root of a value"):
-        ContentRef(pin.target.hex(), "memory", "list", 1).resolve(store)
+        ContentRef(part.id.hex(), "memory", "list", 1).resolve(store)
 
 
 def test_a_store_that_does_not_answer_is_unavailable_and_not_missing(store: MemoryStore) -> None:

@@ -201,7 +201,7 @@ def test_a_thousand_appends_store_about_what_was_appended() -> None:
         state.commit()
 
     # A commit has an overhead of its own, whatever it holds.
-    assert store.stored_bytes <= 2 * payload + 1_000 * 500
+    assert store.stored_bytes <= 2 * payload + 1_000 * 600
 
 
 def test_what_is_remembered_to_find_changes_does_not_grow_with_commits() -> None:

@@ -114,6 +114,7 @@ class States(RuleBasedStateMachine):
         super().__init__()
         self.store = MemoryStore()
         self.commits: dict[str, dict[Any, Any]] = {}
+        self.names: dict[str, str] = {}
 
     @initialize()
     def begin(self) -> None:
@@ -213,6 +214,7 @@ class States(RuleBasedStateMachine):
         assert hash is not None
         expect_merged(self.bases[number], mine, self.heads[handle.name], after)
         self.commits[hash] = self._stand(number, copy.deepcopy(after))
+        self.names[hash] = handle.name
         self.models[number] = after
         assert not handle.dirty
         expect_equal(contents(handle.checkout(hash)), after)
@@ -295,8 +297,10 @@ class States(RuleBasedStateMachine):
     @precondition(lambda self: self.commits)
     def check_out_any_commit(self, number: int, data: st.DataObject) -> None:
         handle, _ = self._pick(number)
-        hash = data.draw(st.sampled_from(sorted(self.commits)))
-        expect_equal(contents(handle.checkout(hash)), self.commits[hash])
+        known = [hash for hash, name in self.names.items() if name == handle.name]
+        if known:
+            hash = data.draw(st.sampled_from(sorted(known)))
+            expect_equal(contents(handle.checkout(hash)), self.commits[hash])
 
     # What always holds.
 
@@ -315,7 +319,8 @@ class States(RuleBasedStateMachine):
             for number in range(4):
                 self._compare(number)
             for hash, content in self.commits.items():
-                expect_equal(contents(self.side.checkout(hash)), content)
+                handle = self.side if self.names[hash] == "side" else self.handles[0]
+                expect_equal(contents(handle.checkout(hash)), content)
             assert self.store.check(read_data=True).problems == ()
 
 

@@ -3,53 +3,61 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from ropewalk.errors import Conflict
 from ropewalk.store import (
     Batch,
-    Decision,
-    Facts,
     LeaseRecord,
     MemoryStore,
     Operation,
-    Presence,
-    Recorded,
     Ref,
     Stored,
     View,
-    decide,
 )
-from ropewalk.store._memory import _Space
+from ropewalk.store.collection import Sweep
+from ropewalk.store.log import Append, expect_refs
+from ropewalk.store.memory import Space
 from ropewalk.tree import ObjectId
 
 
 class IgnoresExpected(MemoryStore):
-    def _facts(self, batch: Batch) -> Facts:
-        expected = {move.name: move.expected for move in batch.moves if move.expected}
-        return super()._facts(batch)._replace(refs=expected)
+    def _commit(self, batch: Batch) -> Operation:
+        refs = self._data.space(batch.space).refs
+        moves = [
+            one._replace(expected=refs[one.name].target if one.name in refs else None)
+            if one.expected
+            else one
+            for one in batch.moves
+        ]
+        return super()._commit(replace(batch, moves=tuple(moves)))
 
 
 class ForgetsWrites(MemoryStore):
-    def _facts(self, batch: Batch) -> Facts:
-        return super()._facts(batch)._replace(recorded=None)
+    def _recorded(self, space: Space, batch: Append) -> Operation | None:
+        return None
 
 
 class TakesAnyWriteForTheSame(MemoryStore):
-    def _facts(self, batch: Batch) -> Facts:
-        facts = super()._facts(batch)
-        if facts.recorded is None:
-            return facts
-        return facts._replace(recorded=Recorded(batch.digest, facts.recorded.operation))
+    def _recorded(self, space: Space, batch: Append) -> Operation | None:
+        found = [one for one in space.operations if one.write_id == batch.write_id]
+        return found[0] if found else None
 
 
 class SharesWriteIdsBetweenSpaces(MemoryStore):
-    def _facts(self, batch: Batch) -> Facts:
-        spaces = self._data.spaces.values()
-        found = [one.writes[batch.write_id] for one in spaces if batch.write_id in one.writes]
-        return super()._facts(batch)._replace(recorded=found[0] if found else None)
+    def _recorded(self, space: Space, batch: Append) -> Operation | None:
+        found = [
+            super(type(self), self)._recorded(one, batch) for one in self._data.spaces.values()
+        ]
+        return next((one for one in found if one is not None), None)
+
+
+class RemembersNoWriteForLong(MemoryStore):
+    def _recorded(self, space: Space, batch: Append) -> Operation | None:
+        found = super()._recorded(space, batch)
+        return found if found is not None and found.sequence > len(space.operations) - 9 else None
 
 
 class IgnoresFences(MemoryStore):
@@ -64,48 +72,50 @@ class ChecksOneFence(MemoryStore):
 
 class IgnoresNeeds(MemoryStore):
     def _commit(self, batch: Batch) -> Operation:
-        return super()._commit(replace(batch, needs=frozenset()))
+        assert isinstance(batch, Append)
+        gone = tuple([id for id in batch.missing if id not in batch.needs])
+        return super()._commit(replace(batch, missing=gone))
 
 
 class IgnoresTargets(MemoryStore):
     def _commit(self, batch: Batch) -> Operation:
-        return super()._commit(replace(batch, targets=frozenset()))
-
-
-class ForgetsCondemnation(MemoryStore):
-    def _presence(self, ids: Iterable[ObjectId]) -> dict[ObjectId, Presence]:
-        found = super()._presence(ids)
-        return {id: Presence(one.depth, False) for id, one in found.items()}
-
-
-class DeletesTheLiving(MemoryStore):
-    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
-        self._condemn(ids, collection)
-        return super()._delete(ids, collection)
-
-
-class DeletesWhatOthersCondemned(MemoryStore):
-    def _delete(self, ids: Sequence[ObjectId], collection: int) -> list[ObjectId]:
-        self._condemn([id for id in ids if id in self._data.condemned], collection)
-        return super()._delete(ids, collection)
-
-
-class NeverRevives(MemoryStore):
-    def _apply(self, space: _Space, batch: Batch, decision: Decision) -> None:
-        doomed = dict(self._data.condemned)
-        super()._apply(space, batch, decision)
-        self._data.condemned |= doomed
+        assert isinstance(batch, Append)
+        gone = tuple([id for id in batch.missing if id not in batch.targets])
+        return super()._commit(replace(batch, missing=gone))
 
 
 class TrustsOldEpochs(MemoryStore):
     def _commit(self, batch: Batch) -> Operation:
-        current = None if batch.epoch is None else self._data.epoch
-        return super()._commit(replace(batch, epoch=current))
+        assert isinstance(batch, Append)
+        return super()._commit(replace(batch, known_epoch=self._space(batch.space).epoch))
 
 
 class NeverRaisesEpochs(MemoryStore):
-    def _raise_epochs(self) -> int:
-        return self._data.epoch + 1
+    def _replace(self, space: str, found: Sweep) -> bool:
+        done = super()._replace(space, found)
+        self._space(space).epoch = found.epoch
+        return done
+
+
+class KeepsGarbage(MemoryStore):
+    def _replace(self, space: str, found: Sweep) -> bool:
+        return True
+
+
+class DeletesWhatIsShared(MemoryStore):
+    def _collect_shared(self, named: set[ObjectId] | None) -> tuple[int, int]:
+        return super()._collect_shared(named) if named is not None else self._drop()
+
+    def _drop(self) -> tuple[int, int]:
+        found = self._count_shared()
+        self._discard(list(self._data.shared))
+        return found
+
+
+class ForgetsWhatItLeadsTo(MemoryStore):
+    def _landed(self, append: Append, sequence: int) -> None:
+        super()._landed(append, sequence)
+        self._space(append.space).named.clear()
 
 
 class StoresBeforeItChecks(MemoryStore):
@@ -113,23 +123,21 @@ class StoresBeforeItChecks(MemoryStore):
         try:
             return super()._commit(batch)
         except Conflict:
-            self._data.add(batch.frames)
+            super()._commit(replace(batch, moves=(), fences=()))
             raise
 
 
 class SkipsNumbers(MemoryStore):
-    def _facts(self, batch: Batch) -> Facts:
-        facts = super()._facts(batch)
-        return facts._replace(sequence=2 * facts.sequence)
-
-
-class IsNotAtomic(MemoryStore):
     def _commit(self, batch: Batch) -> Operation:
-        decision = decide(batch, self._facts(batch))
+        done = super()._commit(batch)
+        return done._replace(sequence=2 * done.sequence)
+
+
+class IsNotAtomic(IgnoresExpected):
+    def _commit(self, batch: Batch) -> Operation:
+        expect_refs(batch, self._data.space(batch.space).refs)
         time.sleep(0.0001)  # Others may go first.
-        if not decision.repeated:
-            self._apply(self._data.space(batch.space), batch, decision)
-        return decision.operation
+        return super()._commit(batch)
 
 
 class GrantsToEverybody(MemoryStore):
@@ -183,20 +191,14 @@ class ShowsNoOrder(MemoryStore):
         return view._replace(refs=tuple(reversed(view.refs)))
 
 
-class HidesTheCondemned(MemoryStore):
-    def _frames(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
-        return super()._frames([id for id in ids if id not in self._data.condemned])
+class ScansOnlyRecords(MemoryStore):
+    def _scan_shared(self) -> Iterator[Stored]:
+        return iter(())
 
 
-class ScansOnlyTheLiving(MemoryStore):
-    def _scan(self) -> Iterator[Stored]:
-        return (one for one in super()._scan() if not one.condemned)
-
-
-class IgnoresDepth(MemoryStore):
-    def _presence(self, ids: Iterable[ObjectId]) -> dict[ObjectId, Presence]:
-        found = super()._presence(ids)
-        return {id: Presence(0, one.condemned) for id, one in found.items()}
+class FindsNothing(MemoryStore):
+    def _find(self, space: str, key: bytes) -> list[int]:
+        return []
 
 
 FAULTY = [

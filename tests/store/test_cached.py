@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import ropewalk
-from ropewalk.errors import InvalidInput, MissingObjects, StoreClosed
+from ropewalk.errors import Corrupt, InvalidInput, MissingObjects, StoreClosed
 from ropewalk.store import CachedStore, FileStore, MemoryStore, Move, SqliteStore, Store
-from ropewalk.testing import Fault, FaultStore, ObjectStoreContract
+from ropewalk.store.record import Node, Place
+from ropewalk.testing import Fault, FaultStore
 from ropewalk.testing._stores._base import (
     MAIN,
     PATIENCE,
@@ -27,24 +28,25 @@ from ropewalk.testing._stores._base import (
     value,
 )
 from ropewalk.tree import ObjectId
+from tests.store.memory import MemoryContract, lose
 from tests.store.sqlite.contract import SqliteContract
 
 
-class TestCacheOnMemory(ObjectStoreContract):
+class TestCacheOnMemory(MemoryContract):
+    def damage(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, CachedStore)
+        store.clear()
+        return super().damage(store.inner, id)
+
+    def lose(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, CachedStore)
+        store.clear()
+        return super().lose(store.inner, id)
+
     @pytest.fixture
     def open_store(self) -> Opener:
         first = MemoryStore()
         return lambda clock: CachedStore(first.another(clock=clock))
-
-    def damage(self, store: Store, id: ObjectId) -> bool:
-        assert isinstance(store, CachedStore) and isinstance(store.inner, MemoryStore)
-        data = store.inner._data
-        place = data.index[id]
-        pack = bytearray(data.packs[place.pack])
-        pack[place.offset + place.length - 1] ^= 1
-        data.packs[place.pack] = bytes(pack)
-        store.clear()
-        return True
 
 
 class TestCacheOnTheEmbeddedStore(SqliteContract):
@@ -257,10 +259,9 @@ def test_a_lease_that_another_took_is_seen_at_once() -> None:
 def test_what_it_deleted_itself_is_missing_at_once(cached: CachedStore) -> None:
     one = value("one")
     cached.commit(SPACE, [one])
-    cached.condemn([one.id])
     assert read(cached, [one.id]) == [one]
 
-    cached.delete([one.id])
+    cached.gc()
 
     with pytest.raises(MissingObjects):
         read(cached, [one.id])
@@ -268,12 +269,11 @@ def test_what_it_deleted_itself_is_missing_at_once(cached: CachedStore) -> None:
 
 def test_what_it_deleted_is_missing_although_the_reply_was_lost() -> None:
     one = value("one")
-    cached = CachedStore(FaultStore(MemoryStore(), [Fault.lost_reply(1, method="delete")]))
+    cached = CachedStore(FaultStore(MemoryStore(), [Fault.lost_reply(1, method="gc")]))
     cached.commit(SPACE, [one])
-    cached.condemn([one.id])
 
     with pytest.raises(ropewalk.Unavailable):
-        cached.delete([one.id])
+        cached.gc()
 
     with pytest.raises(MissingObjects):
         read(cached, [one.id])
@@ -306,8 +306,8 @@ def test_after_a_collection_each_object_is_looked_up_once(
     behind: FaultStore, cached: CachedStore
 ) -> None:
     one = value("one")
-    cached.commit(SPACE, [one], moves=[Move(MAIN, None, one.id)])
-    cached.raise_epochs()
+    cached.commit(SPACE, [one, value("gone")], moves=[Move(MAIN, None, one.id)])
+    assert behind.gc().freed == 1
     cached.view(SPACE)
     before = asked(behind, "missing")
 
@@ -318,30 +318,15 @@ def test_after_a_collection_each_object_is_looked_up_once(
     assert asked(behind) == 0
 
 
-def test_a_condemned_object_is_looked_up_until_it_is_safe() -> None:
-    first = MemoryStore()
-    cached = CachedStore(first.another())
-    one = value("one")
-    cached.commit(SPACE, [one])
-    first.condemn([one.id])
-    cached.raise_epochs()
-    cached.view(SPACE)
-    assert read(cached, [one.id]) == [one]
-
-    first.delete([one.id])
-
-    with pytest.raises(MissingObjects):
-        read(cached, [one.id])
-
-
 def test_what_is_deleted_while_it_is_read_does_not_stay() -> None:
     entered, go_on = threading.Event(), threading.Event()
 
     class Slow(MemoryStore):
-        def _frames(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
-            found = super()._frames(ids)
-            entered.set()
-            assert go_on.wait(PATIENCE)
+        def _node(self, space: str, id: ObjectId, place: Place) -> Node | None:
+            found = super()._node(space, id, place)
+            if threading.current_thread() is reading:
+                entered.set()
+                assert go_on.wait(PATIENCE)
             return found
 
     one = value("one")
@@ -352,8 +337,7 @@ def test_what_is_deleted_while_it_is_read_does_not_stay() -> None:
     reading.start()
     assert entered.wait(PATIENCE)
 
-    cached._condemn([one.id], 1)
-    cached.delete([one.id])
+    cached.gc()
     go_on.set()
     reading.join(PATIENCE)
 
@@ -368,14 +352,12 @@ def test_care_sees_the_store_and_not_the_cache() -> None:
     cached.commit(SPACE, written.objects, moves=[Move(MAIN, None, written.root)])
     read(cached, [one.id for one in written.objects])
     lost = written.objects[0].id
-    memory._condemn([lost], 1)
-    memory._delete([lost], 1)
+    lose(memory, lost)
 
     assert read(cached, [lost]) == [written.objects[0]._replace(base=None)]
     assert [one.subject for one in cached.check().problems] == [lost.hex()]
-    with pytest.raises(MissingObjects):
+    with pytest.raises(Corrupt):
         cached.gc()
-    assert cached.missing([lost]) == [lost]
 
 
 # Threads, names, life.

@@ -17,6 +17,7 @@ from ropewalk.codec._codes import Code
 from ropewalk.codec._opened import close_sequence
 from ropewalk.errors import UndeclaredClass
 from ropewalk.store import Move, ref_name, space_name
+from ropewalk.store.record import Node, Place
 from ropewalk.tree import Kind, Object, ObjectId, make_commit, make_object, read_commit
 from ropewalk.tree.nodes import ITEMS, PAIRS, Entry, Root, index_entry
 
@@ -151,7 +152,7 @@ DAMAGED = [
 def values_of(store: MemoryStore) -> Iterator[Any]:
     for ref in store.view(SPACE).refs:
         (commit,) = store.reader(SPACE)([ref.target])
-        yield load(read_commit(commit).root, store.read)
+        yield load(read_commit(commit).root, store.reader(SPACE))
 
 
 @pytest.mark.parametrize("damaged", DAMAGED)
@@ -207,7 +208,7 @@ def test_what_cannot_be_read_for_want_of_a_library_is_not_damaged(
 
     assert store.check(read_data=True).problems == ()
     with pytest.raises(UndeclaredClass, match="install numpy"):
-        load(written.root, store.read)
+        load(written.root, store.reader(SPACE))
 
 
 class CountingStore(MemoryStore):
@@ -215,9 +216,9 @@ class CountingStore(MemoryStore):
 
     counted = 0
 
-    def _frames(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
-        self.counted += len(ids)
-        return super()._frames(ids)
+    def _node(self, space: str, id: ObjectId, place: Place) -> Node | None:
+        self.counted += 1
+        return super()._node(space, id, place)
 
 
 def test_what_versions_share_is_looked_at_once() -> None:

@@ -11,10 +11,10 @@ pytest_plugins = ["pytester"]
 
 SUITE = """
 import pytest
-from ropewalk.testing import ObjectStoreContract
+from ropewalk.testing import StoreContract
 from tests.store.faulty import {fault}
 
-class TestFaulty(ObjectStoreContract):
+class TestFaulty(StoreContract):
     @pytest.fixture
     def open_store(self):
         first = {fault}()

@@ -6,26 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from ropewalk.store import Capabilities, MemoryStore, Store, space_name
-from ropewalk.testing import ObjectStoreContract
-from ropewalk.testing._stores._base import SPACE, Opener, growing, noise, value
-from ropewalk.tree import ObjectId
+from ropewalk.store import Capabilities, MemoryStore, Move, Store, space_name
+from ropewalk.testing._stores._base import MAIN, SPACE, Opener, noise, value
+from tests.store.memory import MemoryContract
 
 
-class TestMemoryStore(ObjectStoreContract):
+class TestMemoryStore(MemoryContract):
     @pytest.fixture
     def open_store(self) -> Opener:
         first = MemoryStore()
         return lambda clock: first.another(clock=clock)
-
-    def damage(self, store: Store, id: ObjectId) -> bool:
-        assert isinstance(store, MemoryStore)
-        data = store._data
-        place = data.index[id]
-        pack = bytearray(data.packs[place.pack])
-        pack[place.offset + place.length - 1] ^= 1
-        data.packs[place.pack] = bytes(pack)
-        return True
 
 
 class KeptStore(MemoryStore):
@@ -38,7 +28,7 @@ class KeptStore(MemoryStore):
         return lambda: None
 
 
-class TestStoreThatKeepsAndPolls(ObjectStoreContract):
+class TestStoreThatKeepsAndPolls(MemoryContract):
     @pytest.fixture
     def open_store(self) -> Opener:
         kept = MemoryStore()
@@ -51,7 +41,7 @@ class TestStoreThatKeepsAndPolls(ObjectStoreContract):
         return open_again
 
 
-class TestStoreWithOneHandle(ObjectStoreContract):
+class TestStoreWithOneHandle(MemoryContract):
     several_handles = False
 
     @pytest.fixture
@@ -69,29 +59,18 @@ class TestStoreWithOneHandle(ObjectStoreContract):
 def test_sizes_tell_what_is_held_and_what_was_written() -> None:
     store = MemoryStore()
     many = [value(noise(1000, number)) for number in range(10)]
-    store.commit(SPACE, many)
+    store.commit(SPACE, many, moves=[Move(MAIN, None, many[0].id)])
     full = store.sizes
-    assert (full.objects, full.packs) == (10, 1)
-    assert full.frame_bytes == full.pack_bytes == full.written_bytes
-    assert 10_000 < full.frame_bytes < 10_200
+    assert full.objects == 10
+    assert full.stored_bytes == full.written_bytes
+    assert 10_000 < full.stored_bytes < 10_500
 
-    doomed = [one.id for one in many[1:]]
-    store.condemn(doomed)
-    store.delete(doomed)
+    store.gc(recent=0)
 
     left = store.sizes
-    assert (left.objects, left.packs) == (1, 1)
-    assert left.pack_bytes == left.frame_bytes == full.frame_bytes // 10
+    assert left.objects == 1
+    assert 1000 < left.stored_bytes < 1500
     assert left.written_bytes == full.written_bytes
-
-
-def test_a_version_costs_what_it_adds() -> None:
-    store = MemoryStore()
-    versions = growing(50, size=4000)
-    for version in versions:
-        store.commit(SPACE, [version])
-
-    assert store.sizes.written_bytes < 2.5 * len(versions[-1].payload)
 
 
 def test_stores_in_memory_are_apart_unless_asked() -> None:

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -27,7 +26,6 @@ from ropewalk.errors import (
 from ropewalk.history import History
 from ropewalk.store import FileStore, MemoryStore, Migrated, Move, SqliteStore, Store, ref_name
 from ropewalk.store._collecting import operations
-from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._own import OWN_SPACE
 from ropewalk.testing import Fault, FaultStore, Outcome, fail_every_call
 from ropewalk.testing._stores._base import OTHER_SPACE, PATIENCE, SPACE
@@ -35,12 +33,14 @@ from ropewalk.testing._stores._care import all_ids, drop, long, step
 from ropewalk.tree import (
     Commit,
     Kind,
+    Object,
     ObjectId,
     TreeWriter,
     load,
     make_commit,
     make_object,
 )
+from tests.store.memory import damage, lose
 
 ENGINES: dict[str, Callable[..., Store]] = {"sqlite": SqliteStore, "files": FileStore}
 PAIRS = [(one, other) for one in ("memory", *ENGINES) for other in ("memory", *ENGINES)]
@@ -262,56 +262,51 @@ def test_other_spaces_of_the_target_stay_as_they_are(source: Store, target: Stor
     assert refs(target) == refs(source) | {"team/other": {BRANCH: written.root}}
 
 
-@pytest.fixture(params=[pair for pair in PAIRS if pair[0] == "memory"], ids="-to-".join)
-def pair_by_hash(request: pytest.FixtureRequest, make: Make) -> tuple[Store, Store]:
-    """A source that finds every object by its hash, and a target."""
-    one, other = request.param
-    return make(one, "source"), make(other, "target")
+@pytest.fixture
+def shared(source: Store) -> Object:
+    """What a branch of the source leads to, and what is not in a record of its log."""
+    step(source, "main", {"document": random.Random(1).randbytes(60_000)}, None)
+    found = source.read(all_ids(source).difference(source.missing(all_ids(source))))
+    return next(one for one in found if one.kind == Kind.ROOT)
 
 
-def lose(store: Store, *ids: ObjectId) -> None:
-    assert isinstance(store, ObjectStore)
-    store.condemn(ids)
-    assert store.delete(ids) == list(ids)
-
-
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "files"])
 def test_a_missing_object_is_named_and_what_was_copied_stays(
-    pair_by_hash: tuple[Store, Store],
+    source: Store, make: Make, engine: str, shared: Object
 ) -> None:
-    source, target = pair_by_hash
-    head = step(source, "main", long(1), None)
+    target = make(engine, "target")
     other = step(source, "other", long(2), None)
-    lose(source, head.root)
+    source.discard([shared.id])
 
     with pytest.raises(MissingObjects) as raised:
         ropewalk.migrate(source, target)
 
-    assert raised.value.ids == (head.root,)
+    assert raised.value.ids == (shared.id,)
     assert BRANCH in raised.value.__notes__[0] and "keep_going" in raised.value.__notes__[0]
     assert refs(target) == {SPACE: {ref_name("branch", "other"): other.id}}
     assert target.gc(recent=1).freed == 0
-    source.commit(SPACE, TreeWriter().write(long(1)).objects)
+    source.commit(SPACE, [shared], share=True)
     assert ropewalk.migrate(source, target).lost == ()
     assert refs(target) == refs(source)
     assert target.check(read_data=True).problems == ()
 
 
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "files"])
 def test_what_is_whole_can_be_brought_without_what_is_not(
-    pair_by_hash: tuple[Store, Store],
+    source: Store, make: Make, engine: str, shared: Object
 ) -> None:
-    source, target = pair_by_hash
-    head = step(source, "main", long(1), None)
+    target = make(engine, "target")
     other = step(source, "other", long(2), None)
-    lose(source, head.root)
+    source.discard([shared.id])
 
     done = ropewalk.migrate(source, target, keep_going=True)
 
     assert done.left == (f"{SPACE}/{BRANCH}",)
-    assert [(one.code, one.subject) for one in done.lost] == [("missing-object", head.root.hex())]
+    assert [(one.code, one.subject) for one in done.lost] == [("missing-object", shared.id.hex())]
     assert refs(target) == {SPACE: {ref_name("branch", "other"): other.id}}
     assert target.check(read_data=True).problems == ()
     assert target.gc(recent=1).freed == 0
-    source.commit(SPACE, TreeWriter().write(long(1)).objects)
+    source.commit(SPACE, [shared], share=True)
     assert ropewalk.migrate(source, target).left == ()
     assert refs(target) == refs(source)
     assert target.check(read_data=True).problems == ()
@@ -321,6 +316,7 @@ def test_what_the_source_has_lost_since_is_taken_from_the_target(source: Store) 
     target = MemoryStore()
     head = fill(source)
     ropewalk.migrate(source, target)
+    assert isinstance(source, MemoryStore)
     lose(source, head.root)
     head = step(source, "main", long(1), head)
 
@@ -331,23 +327,17 @@ def test_what_the_source_has_lost_since_is_taken_from_the_target(source: Store) 
     assert target.check(read_data=True).problems == ()
 
 
-def flip(store: Store, id: ObjectId) -> None:
-    assert isinstance(store, MemoryStore)
-    place = store._data.index[id]
-    pack = bytearray(store._data.packs[place.pack])
-    pack[place.offset + place.length - 1] ^= 1
-    store._data.packs[place.pack] = bytes(pack)
-
-
-def test_a_damaged_object_is_named_and_never_copied(source: Store, target: Store) -> None:
-    head = step(source, "main", long(1), None)
-    flip(source, head.root)
+def test_a_damaged_object_is_named_and_never_copied(
+    source: Store, target: Store, shared: Object
+) -> None:
+    assert isinstance(source, MemoryStore)
+    damage(source, shared.id)
 
     with pytest.raises(DamagedObject) as raised:
         ropewalk.migrate(source, target)
 
-    assert raised.value.id == head.root
-    assert head.root not in all_ids(target) and target.refs(SPACE) == []
+    assert raised.value.id == shared.id
+    assert shared.id not in all_ids(target) and target.refs(SPACE) == []
     done = ropewalk.migrate(source, target, keep_going=True)
     assert [one.code for one in done.lost] == ["damaged-object"] and len(done.left) == 1
 
@@ -392,8 +382,9 @@ def test_a_damaged_record_is_named_and_what_it_held_is_left_behind(
 def test_damage_that_no_ref_leads_to_stops_nothing(source: Store, target: Store) -> None:
     step(source, "main", long(1), None)
     loose = TreeWriter().write(long(2))
-    source.commit(SPACE, loose.objects)
-    flip(source, loose.root)
+    source.commit(SPACE, loose.objects, share=True)
+    assert isinstance(source, MemoryStore)
+    damage(source, loose.root)
 
     done = ropewalk.migrate(source, target)
 
@@ -440,11 +431,18 @@ def test_collections_of_the_target_in_the_midst_of_it_harm_nothing(
     assert target.check(read_data=True).problems == ()
 
 
+def brought(store: Store, space: str) -> list[Object]:
+    """All that the refs of a space lead to and that is not shared."""
+    heads = [ref.target for ref in store.refs(space)]
+    return [one for some in store.carry(space, heads) for one in some]
+
+
 def test_what_a_collection_took_before_refs_needed_it_is_copied_again(
     source: Store, target: Store
 ) -> None:
     fill(source)
-    target.commit("team/other", source.read(sorted(all_ids(source))))
+    every = [one for space in source.spaces() for one in brought(source, space)]
+    target.commit("team/other", every, share=True)
     freed: list[int] = []
 
     def collect(what: str, done: int) -> None:
@@ -605,22 +603,6 @@ def test_a_write_id_that_was_used_again_long_after_is_no_obstacle(make: Make) ->
     assert ropewalk.migrate(source, target).operations == 303
     assert ropewalk.migrate(source, target).operations == 0
     assert target.view(SPACE).sequence == 303
-
-
-def test_what_a_killed_collection_condemned_in_the_target_is_brought_again(
-    source: Store, target: Store
-) -> None:
-    fill(source)
-    every = sorted(all_ids(source))
-    target.commit("team/other", source.read(every))
-    engine = cast("ObjectStore", target)
-    engine.condemn(every, collection=5)
-    engine.raise_epochs()
-
-    ropewalk.migrate(source, target)
-
-    assert target.missing(every) == []
-    assert refs(target) == refs(source) | {"team/other": {}}
 
 
 def test_what_nothing_needed_in_the_source_can_be_collected_in_the_target(

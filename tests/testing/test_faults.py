@@ -9,16 +9,25 @@ import pytest
 
 from ropewalk.errors import InvalidInput, StoreClosed, StoreFull, Unavailable
 from ropewalk.store import MemoryStore, Move, SqliteStore, Store, ref_name
-from ropewalk.testing import Fault, FaultStore, ObjectStoreContract
+from ropewalk.testing import Fault, FaultStore
 from ropewalk.testing._faults import METHODS
 from ropewalk.testing._stores._base import MAIN, SPACE, Opener, in_threads, noise, point, value
 from ropewalk.tree import Kind, ObjectId, make_object
+from tests.store.memory import MemoryContract
 from tests.store.sqlite.contract import SqliteContract
 
 ONE, TWO = value("one"), value("two")
 
 
-class TestFaultStoreOnMemory(ObjectStoreContract):
+class TestFaultStoreOnMemory(MemoryContract):
+    def damage(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, FaultStore)
+        return super().damage(store.inner, id)
+
+    def lose(self, store: Store, id: ObjectId) -> bool:
+        assert isinstance(store, FaultStore)
+        return super().lose(store.inner, id)
+
     @pytest.fixture
     def open_store(self) -> Opener:
         memory = MemoryStore()
@@ -69,7 +78,7 @@ def test_calls_are_listed_in_order() -> None:
     store = FaultStore(MemoryStore())
     point(store, ONE)
     store.ref(SPACE, MAIN)
-    store.read([ONE.id])
+    store.reader(SPACE)([ONE.id])
 
     assert store.calls == ["commit", "ref", "read"]
     assert store.met == []
@@ -133,8 +142,8 @@ def test_a_full_store_can_still_be_read() -> None:
     with pytest.raises(StoreFull):
         point(store, TWO, expected=ONE.id)
 
-    assert store.read([ONE.id])[0].payload == ONE.payload
-    assert memory.missing([TWO.id]) == [TWO.id]
+    assert store.reader(SPACE)([ONE.id]) == [ONE]
+    assert memory.missing([TWO.id], SPACE) == [TWO.id]
 
 
 def test_a_delay_comes_before_the_call() -> None:
@@ -215,17 +224,15 @@ def test_room_is_made_in_a_store_with_a_size_limit() -> None:
     assert len(list(store.scan())) < 10
 
 
-def test_each_step_of_a_collection_is_a_call_where_objects_are_condemned() -> None:
+def test_a_collection_is_one_call() -> None:
     memory = MemoryStore()
     memory.commit(SPACE, [ONE])
-    store = FaultStore(memory, [Fault.lost_reply(at=1, method="condemn")])
+    store = FaultStore(memory, [Fault.lost_reply(at=1, method="gc")])
 
     with pytest.raises(Unavailable):
         store.gc()
 
-    assert [one.id for one in memory.scan() if one.condemned] == [ONE.id]
-    store.gc()
-    assert store.calls[-1] == "delete"
+    assert store.calls == ["gc"]
     assert list(memory.scan()) == []
 
 

@@ -42,7 +42,6 @@ from ropewalk.store._frames import (
     parse_header,
 )
 from ropewalk.store._framing import Framed, FrameWriter
-from ropewalk.store._memory import Memory, MemoryStore, Sizes
 from ropewalk.store._names import (
     MAX_NAME_BYTES,
     decode_part,
@@ -82,6 +81,7 @@ from ropewalk.store._records import (
     encode_header,
     encode_operation,
 )
+from ropewalk.store.memory import Memory, MemoryStore, Sizes
 
 if TYPE_CHECKING:
     from ropewalk.store._cached import Cache, CachedStore, CacheInfo

@@ -18,7 +18,7 @@ def store_of(given: Store | KVStore | str | PathLike[str] | None) -> tuple[Store
     None gives a new one in memory.
     """
     if given is None:
-        from ropewalk.store._memory import MemoryStore
+        from ropewalk.store.memory import MemoryStore
 
         return MemoryStore(), True
     if isinstance(given, Store):

@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 
 from ropewalk.errors import InvalidInput
 from ropewalk.store._contract import Store
-from ropewalk.store._memory import MemoryStore
+from ropewalk.store.memory import MemoryStore
 
 DEFAULT_FOLDER = ".ropewalk"
 

@@ -610,6 +610,8 @@ class LogStore(Store):
     def _newest_first(self, space: str, after: int, last: int) -> Iterator[Record]:
         while last > after:
             for record in reversed(self._stretch(space, last)):
+                if record.sequence <= after:
+                    return
                 if record.sequence <= last:
                     last = record.sequence - 1
                     yield record

@@ -65,6 +65,7 @@ class Checker:
         self.named: set[ObjectId] = set()
         """Shared objects that records lead to and that were not looked at."""
         self._store, self._read_data, self._tell = store, read_data, tell
+        self._verifier = Verifier(store.read) if read_data else None
 
     def report(self, code: str, subject: str, message: str) -> None:
         """Note a problem."""
@@ -111,6 +112,10 @@ class Checker:
                     if self._read_data and found.kind in _NODES:
                         check_canonical(found.payload)
                     self.objects += 1
+                    if self._verifier is not None and not may_be_manifest(found):
+                        self._verifier.verify(found)
+            except MissingObjects:
+                pass  # Said below.
             except FormatError as error:
                 self.report("damaged-object", id.hex(), f"object {id.hex()[:12]}: {error}")
             except RopewalkError as error:

@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 from ropewalk.errors import Corrupt, FormatError
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._records import Stored
-from ropewalk.store.compression import compress
-from ropewalk.store.log import shared_object
+from ropewalk.store.log import shared_frame, shared_object
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import Kind, Object, ObjectId
 
@@ -45,7 +44,7 @@ class Pack(NamedTuple):
 def prepare(objects: Iterable[Object]) -> Pack:
     """The frames of objects, of which each has its kind in front."""
     listed = list(objects)
-    frames = [bytes((one.kind,)) + compress(one.payload) for one in listed]
+    frames = [shared_frame(one) for one in listed]
     return Pack(listed, frames, None)
 
 

@@ -271,18 +271,19 @@ class CareContract(Base):
         self, store: Store
     ) -> None:
         away = MemoryStore(backend_id="away")
-        first = step(away, "main", long(1), None)
+        step(away, "main", {"text": noise(60_000)}, None)
         other = step(away, "other", long(2), None)
-        away.condemn([first.root])
-        away.delete([first.root])
+        shared = all_ids(away).difference(away.missing(all_ids(away)))
+        lost = away.read(sorted(shared)[:1])
+        away.discard([one.id for one in lost])
 
         with pytest.raises(MissingObjects):
             migrate(away, store)
 
         assert [ref.target for ref in store.refs(SPACE)] == [other.id]
         assert store.check(read_data=True).problems == ()
-        assert store.gc(recent=1).freed == 0
-        away.commit(SPACE, TreeWriter().write(long(1)).objects)
+        store.gc(recent=1)
+        away.commit(SPACE, lost, share=True)
         migrate(away, store)
         assert [(ref.name, ref.target) for ref in store.refs(SPACE)] == [
             (ref.name, ref.target) for ref in away.refs(SPACE)
