@@ -514,6 +514,37 @@ def test_a_commit_whose_reply_was_lost_is_made_once() -> None:
     assert store.operations(SPACE, after=1) == [done]
 
 
+@pytest.mark.parametrize("engine", [KeyValueStore, EagerKeyValueStore])
+def test_a_swap_that_happened_although_somebody_said_no_harms_nothing(
+    engine: type[KeyValueStore],
+) -> None:
+    class SaysNo(KeptKV):
+        at = 10**9
+        swaps = 0
+
+        def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+            done = super().compare_and_set(key, expected, value)
+            self.swaps += value is not None
+            return done and self.swaps != self.at
+
+    at, swaps = 0, 1
+    while at < swaps:
+        at += 1
+        kv = SaysNo()
+        store = engine(kv)
+        branch = History(store, SPACE).open()
+        kv.at, kv.swaps = at, 0
+        for step in range(6):
+            large = noise(40_000, seed=step) if step % 3 == 1 else b""
+            branch.commit({"step": step, "large": large})
+        store.gc(recent=2)
+        swaps, kv.at = kv.swaps, 10**9
+
+        again = History(KeptKV(kv.data).as_store(), SPACE)
+        assert [again.value(one)["step"] for one in again.steps()] == [5, 4, 3, 2, 1, 0]
+        assert again.store.check(read_data=True).problems == ()
+
+
 # What a user's class may do wrong.
 
 

@@ -309,7 +309,9 @@ class SharedObjects:
                 if self._cells.swap(SHARED, cell.raw, raw):
                     remove_parts(self._parts, _index_keys(cell) - _index_keys(fresh))
                     return fresh
-                remove_parts(self._parts, _index_keys(fresh) - _index_keys(cell))
+                # It may have happened although somebody said no: then they are named.
+                named = _index_keys(cell) | _index_keys(self._now())
+                remove_parts(self._parts, _index_keys(fresh) - named)
                 if not patience.wait():
                     raise Unavailable(
                         "the shared objects were changed by others at every try for "

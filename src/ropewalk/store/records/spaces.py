@@ -422,7 +422,9 @@ class Spaces:
                 if after is not None and self.swap(name, now, after):
                     break
                 if fresh and after is None:
-                    remove_parts(self._parts, made.written)
+                    # It may have happened although somebody said no: then they are named.
+                    named = self.ask(name, Space.parts)
+                    remove_parts(self._parts, made.written.keys() - named)
                     return False
                 if fresh:
                     self.wait(name, patience)

@@ -18,7 +18,7 @@ from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.records.cells import KNOWN, PARTS, SPACES
 
 if TYPE_CHECKING:
-    from ropewalk.store.s3.bucket import Bucket
+    from ropewalk.store.s3.bucket import Bucket, Got
 
 PROBES: Final = "ropewalk/probe"
 
@@ -80,9 +80,8 @@ class BucketCells:
                 done = self._bucket.put_if(place_of(key), body, tag)
             except Unavailable:
                 # It may have happened, or happen yet. What is there now tells.
-                found = self._bucket.get(place_of(key))
+                found = self._look(key)
                 if found is not None and found.data == body:
-                    self._remember(key, value, found.e_tag)
                     return True
                 if (None if found is None else found.e_tag) != tag:
                     return False
@@ -91,18 +90,19 @@ class BucketCells:
                 time.sleep(0.05)
                 continue
             if done is None:
-                # A put that was thought lost may have come through after all.
-                return left < _TRIES - 1 and self._is(key, body, value)
+                # It is also refused if it came twice, or if one that was thought lost came first.
+                found = self._look(key)
+                return found is not None and found.data == body
             self._remember(key, value, done)
             return True
         raise AssertionError("the last try returns or raises")
 
-    def _is(self, key: str, body: bytes, value: bytes) -> bool:
+    def _look(self, key: str) -> Got | None:
+        """What is there now, with its random bytes."""
         found = self._bucket.get(place_of(key))
-        if found is None or found.data != body:
-            return False
-        self._remember(key, value, found.e_tag)
-        return True
+        if found is not None:
+            self._remember(key, found.data[_NONCE:], found.e_tag)
+        return found
 
     def _tag(self, key: str, expected: bytes) -> str | None:
         """The tag of a value, if it is still there as far as is known."""
