@@ -55,9 +55,13 @@ class Database:
         """Where it is, without secrets."""
         return self.pool.place.shown
 
-    def rows(self, statement: str, *parameters: Any, prepare: bool = False) -> list[Row]:
+    def rows(self, statement: str, *parameters: Any) -> list[Row]:
         """What a statement gives that changes nothing; `{s}` in it stands for the schema."""
-        return self.pool.rows(statement.replace("{s}", self.name), parameters, prepare=prepare)
+        return self.pool.rows(statement.replace("{s}", self.name), parameters)
+
+    def change(self, statement: str, *parameters: Any) -> list[Row]:
+        """What a statement gives that is not to be done twice."""
+        return self.pool.rows(statement.replace("{s}", self.name), parameters, repeatable=False)
 
     def ask(self, function: str, types: str, *parameters: Any) -> list[Row]:
         """What a function gives that changes nothing; `types` are those of its parameters."""

@@ -259,24 +259,20 @@ class Pool:
     def rows(
         self,
         statement: str,
-        parameters: Sequence[Any] | Callable[[], Sequence[Any]] = (),
+        parameters: Sequence[Any] = (),
         *,
         repeatable: bool = True,
-        prepare: bool = False,
     ) -> list[Row]:
         """What one statement gives; it is its own transaction.
 
         One that is `repeatable` is sent again when its answer was lost, until the time for
-        the call is over. Otherwise that is `Unavailable` at once. A function gives the
-        parameters for each time that it is sent.
+        the call is over. Otherwise that is `Unavailable` at once.
         """
 
         def ask(connection: Connection) -> list[Row]:
-            given = parameters() if callable(parameters) else parameters
             # The statement is ours; what others chose is in the parameters.
             cursor = connection.cursor(binary=True)
-            prepared = prepare and connection.direct and self._prepares
-            cursor.execute(statement.encode(), given or None, prepare=prepared)
+            cursor.execute(statement.encode(), parameters or None, prepare=False)
             # Not `description`, which says much that nobody asked for.
             result = cursor.pgresult
             return cursor.fetchall() if result is not None and result.nfields else []
@@ -290,7 +286,10 @@ class Pool:
         *,
         repeatable: bool = True,
     ) -> list[Row]:
-        """The same for a call of a function, with values as Postgres spells them in binary."""
+        """The same for a call of a function, with values as Postgres spells them in binary.
+
+        They are asked for each time that it is sent.
+        """
 
         def ask(connection: Connection) -> list[Row]:
             prepare = connection.direct and self._prepares

@@ -88,4 +88,4 @@ class PostgresScratch(Scratch):
     def _ask(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         nothing: list[tuple[Any, ...]] = []
         rows = self._database.rows
-        return self._trying.tried(lambda: rows(statement, *parameters, prepare=True), nothing)
+        return self._trying.tried(lambda: rows(statement, *parameters), nothing)

@@ -89,20 +89,25 @@ class PostgresTextIndex(TextIndex):
         if self._instead is not None:
             self._instead.drop(scope)
             return
-        self._trying.tried(lambda: self._database.call("unindex_1", "text", (scope,)), ())
+        self._ask(
+            "WITH gone AS (DELETE FROM {s}.indexed WHERE name = %b::text RETURNING number) "
+            "DELETE FROM {s}.words w USING gone WHERE w.scope = gone.number",
+            (scope,),
+            [],
+        )
 
     def _scope(self, scope: str) -> tuple[int, bytes] | None:
         if self._instead is not None:
             return None
         asked = "SELECT number, state FROM {s}.indexed WHERE name = %b::text"
-        rows = self._database.rows(asked, scope, prepare=True)
+        rows = self._database.rows(asked, scope)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def _ask(
         self, statement: str, parameters: Sequence[Any], otherwise: list[tuple[Any, ...]]
     ) -> list[tuple[Any, ...]]:
         rows = self._database.rows
-        return self._trying.tried(lambda: rows(statement, *parameters, prepare=True), otherwise)
+        return self._trying.tried(lambda: rows(statement, *parameters), otherwise)
 
 
 def _lexemes(number: int, position: int, words: Collection[str] | None) -> str:

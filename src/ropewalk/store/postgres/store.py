@@ -321,14 +321,16 @@ class PostgresStore(LogStore):
                 some.append(absent.pop())
                 frames.append(bytes((some[-1].kind,)) + compress(some[-1].payload))
                 size += len(frames[-1])
-            given = (
+            self._ask(  # It is synced with the commit.
+                "INSERT INTO {s}.shared (kind, length, id, leads, frame) SELECT * FROM unnest("
+                "%b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[]) "
+                "o(kind, length, id) ORDER BY o.id ON CONFLICT (id) DO NOTHING",
                 bigints([one.kind for one in some]),
                 bigints([len(one.payload) for one in some]),
                 byteas([one.id for one in some]),
                 byteas([b"".join(_links(one)) or None for one in some]),
                 byteas(frames),
             )
-            self._database.call("share_1", "bigint[] bigint[] bytea[] bytea[] bytea[]", given)
 
     def _read_shared(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
         asked = "SELECT id, frame FROM {s}.shared WHERE id = ANY (%b::bytea[])"
@@ -442,9 +444,9 @@ class PostgresStore(LogStore):
 
     def _spaces(self, prefix: str) -> list[str]:
         rows = self._ask(
-            "SELECT name, s.sequence, s.mark IS NOT DISTINCT FROM {s}.space_mark_1(s.number, "
-            "name, s.epoch, s.sequence, s.packed, s.tokens, s.refs) AND n.there "
-            "FROM (SELECT * FROM {s}.spaces WHERE name >= %b::text AND name < %b::text) s "
+            "SELECT name, s.sequence, s.sound AND n.there "
+            "FROM (SELECT name, sequence, mark = {s}.space_mark_1(o) AS sound "
+            "FROM {s}.spaces o WHERE name >= %b::text AND name < %b::text) s "
             "FULL JOIN (SELECT name, true AS there FROM {s}.names "
             "WHERE name >= %b::text AND name < %b::text) n USING (name) ORDER BY name",
             prefix, prefix + AFTER_NAMES, prefix, prefix + AFTER_NAMES,
@@ -487,11 +489,26 @@ class PostgresStore(LogStore):
         return None if token is None else LeaseRecord(name, holder, token, 0, duration)
 
     def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
-        given = (space, expected.name, *_columns(expected), *_columns(record))
-        types = f"text text {_LEASE} {_LEASE}"
+        change = "DELETE FROM {s}.leases l USING {s}.spaces s"
+        after: tuple[object, ...] = ()
+        if record is not None:
+            change = (
+                "UPDATE {s}.leases l SET holder = %b::bytea, token = %b::bigint, "
+                "beat = %b::bigint, duration = %b::float8 FROM {s}.spaces s"
+            )
+            after = _columns(record)
         # Sent again, it would find its own record and say that somebody else was faster.
-        (swapped,) = self._database.call("swap_2", types, given, repeatable=False)
-        return bool(swapped)
+        return bool(
+            self._database.change(
+                f"{change} WHERE s.name = %b::text AND l.space = s.number AND l.name = %b::text "
+                "AND l.holder = %b::bytea AND l.token = %b::bigint AND l.beat = %b::bigint "
+                "AND l.duration = %b::float8 RETURNING 1",
+                *after,
+                space,
+                expected.name,
+                *_columns(expected),
+            )
+        )
 
     # Segments and collection.
 
