@@ -19,7 +19,7 @@ from ropewalk.errors import (
 from ropewalk.store import Move, RedisStore, Store
 from ropewalk.store.redis import server
 from ropewalk.store.redis.errors import from_redis
-from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, noise
+from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, in_threads, noise
 from ropewalk.tree import Kind, Object, make_object
 from tests.patience import patiently
 from tests.proxy import Proxy
@@ -86,6 +86,28 @@ def test_a_lost_reply_is_recognised(store: RedisStore, proxy: Proxy, size: int) 
     assert proxy.lost.is_set()
     assert done.sequence == 2
     assert [one.write_id for one in store.operations(SPACE)][1:] == [done.write_id]
+    assert store.check(read_data=True).ok
+
+
+def test_threads_that_share_a_connection_that_ends_commit_once_each(
+    store: RedisStore, proxy: Proxy
+) -> None:
+    threads, commits = 8, 25
+
+    def work(number: int) -> None:
+        for at in range(commits):
+            store.commit(f"{SPACE}{number % 3}", operation={"by": f"{number} {at}"})
+            if number == 0 and at % 5 == 4:
+                proxy.cut()
+
+    in_threads(threads, work)
+
+    done = [
+        one.metadata["by"]
+        for number in range(3)
+        for one in store.operations(f"{SPACE}{number}", limit=1000)
+    ]
+    assert sorted(done) == sorted(f"{number} {at}" for number in range(threads) for at in range(25))
     assert store.check(read_data=True).ok
 
 
