@@ -42,6 +42,7 @@ from ropewalk.store import (
 )
 from ropewalk.store._records import REMEMBERED_WRITES, Header
 from ropewalk.store.redis.objects import Objects
+from ropewalk.store.redis.server import Server
 from ropewalk.testing._stores._base import (
     MAIN,
     OTHER_SPACE,
@@ -284,11 +285,13 @@ def test_a_scan_finds_each_object_once_while_others_are_written(store: RedisStor
     assert {one.id for one in kept} <= set(found)
 
 
-def test_what_is_named_between_the_looks_of_a_collection_stays(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("brought", [False, True])
+def test_what_comes_to_be_used_between_the_looks_of_a_collection_stays(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, at: int, brought: bool
 ) -> None:
     """Also what it leads to, of which the new record says nothing."""
-    document = {"text": noise(60_000), "other": noise(40_000)}
+    document: dict[str, object] = {"text": noise(60_000), "other": noise(40_000)}
     written = TreeWriter().write(document)
     with relaxed(redis_url) as store, relaxed(redis_url) as other:
         first, made = make_commit(written.root)
@@ -297,24 +300,60 @@ def test_what_is_named_between_the_looks_of_a_collection_stays(
         store.commit(OTHER_SPACE, moves=[Move(MAIN, first.id, None)])
         change = Objects.change
         steps: list[str] = []
+        if brought:  # In a value that is new, by content that is there.
+            document["more"] = 1
+            written = TreeWriter().write(document)
+            first, made = make_commit(written.root)
 
         def meanwhile(self: Objects, step: str, mark: str, ids: Any) -> Any:
             if len(steps) == at:
-                needs = [written.root]
-                other.commit(SPACE, [made], needs, moves=[Move(MAIN, None, first.id)])
+                sent = [*written.objects, made] if brought else [made]
+                needs = [] if brought else [written.root]
+                moves = [Move(MAIN, None, first.id)]
+                other.commit(SPACE, sent, needs, moves, share=brought)
             steps.append(step)
             return change(self, step, mark, ids)
 
-        at = 1  # It was condemned, and is about to be deleted.
         monkeypatch.setattr(Objects, "change", meanwhile)
         store.gc(recent=0)
 
         assert steps[:2] == ["condemn", "delete all"]
         assert other.check(read_data=True).ok
-        assert load_value(other, written.root) == document
+        with relaxed(redis_url) as fresh:
+            assert load_value(fresh, written.root) == document
         other.commit(SPACE, moves=[Move(MAIN, first.id, None)])
         assert store.gc(recent=0).freed >= len(written.objects)
         assert list(store.scan()) == []
+
+
+def test_what_comes_to_be_used_between_the_look_and_the_swap_of_a_collection_stays(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with relaxed(redis_url) as store, relaxed(redis_url) as other:
+        written = TreeWriter().write({"kept": "after all"})
+        first, made = make_commit(written.root)
+        name = ref_name("branch", "dropped")
+        other.commit(SPACE, [*written.objects, made], moves=[Move(name, None, first.id)])
+        other.commit(SPACE, moves=[Move(name, first.id, None)])
+        for _ in range(20):  # The last records are not touched.
+            other.commit(SPACE)
+        run = Server.run
+        swaps: list[str] = []
+
+        def meanwhile(self: Server, script: str, *arguments: Any, **options: Any) -> Any:
+            if script == "replace":
+                if not swaps:
+                    other.commit(SPACE, needs=[first.id], moves=[Move(name, None, first.id)])
+                swaps.append(script)
+            return run(self, script, *arguments, **options)
+
+        monkeypatch.setattr(Server, "run", meanwhile)
+        store.gc(recent=0)
+
+        assert swaps
+        assert store.check(read_data=True).ok
+        with relaxed(redis_url) as fresh:
+            assert load_value(fresh, written.root) == {"kept": "after all"}
 
 
 # Room.

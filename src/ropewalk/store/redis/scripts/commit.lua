@@ -14,7 +14,7 @@ local key, sealed, missing, brings, limit = take(), take(), take(), take(), tonu
 local row = read_row()
 local sequence = row.last + 1
 
-local entries = call('LRANGE', tail, -latest, -1)
+local entries = latest > 0 and call('LRANGE', tail, -latest, -1) or {}
 for at = #entries, 1, -1 do
     if string.sub(entries[at], 1, 8) == mark then
         return {'repeated', row.last - #entries + at}
