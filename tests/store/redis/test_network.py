@@ -103,7 +103,7 @@ def test_threads_that_share_a_connection_that_ends_commit_once_each(
     in_threads(threads, work)
 
     done = [
-        one.metadata["by"]
+        str(one.metadata["by"])
         for number in range(3)
         for one in store.operations(f"{SPACE}{number}", limit=1000)
     ]
