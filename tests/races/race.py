@@ -236,8 +236,9 @@ FACES: dict[str, Callable[[Race], None]] = {
 
 
 def main(face: str, seed: str, seconds: str) -> None:
-    """Run one face, and print what came of it."""
+    """Run one face, and print what came of it; where it hangs, if it does."""
     faulthandler.enable()
+    faulthandler.dump_traceback_later(240 + 8 * float(seconds), exit=True)
     faces = FACES if face in FACES else importlib.import_module(LANGGRAPH).FACES
     sys.setswitchinterval((5e-3, 1e-4, 1e-5)[int(seed) % 3])
     with tempfile.TemporaryDirectory() as folder:

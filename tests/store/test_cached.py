@@ -267,6 +267,17 @@ def test_what_it_deleted_itself_is_missing_at_once(cached: CachedStore) -> None:
         read(cached, [one.id])
 
 
+def test_what_it_took_out_itself_is_missing_at_once(cached: CachedStore) -> None:
+    one = value("one")
+    cached.commit(SPACE, [one], share=True)
+    assert cached.read([one.id]) == [one]
+
+    cached.discard([one.id])
+
+    with pytest.raises(MissingObjects):
+        cached.read([one.id])
+
+
 def test_what_it_deleted_is_missing_although_the_reply_was_lost() -> None:
     one = value("one")
     cached = CachedStore(FaultStore(MemoryStore(), [Fault.lost_reply(1, method="gc")]))

@@ -10,7 +10,6 @@ import pytest
 
 from ropewalk.errors import StoreFull, Unavailable
 from ropewalk.store import FileStore, MemoryStore, Move, SqliteStore, Store, ref_name
-from ropewalk.store import _collecting as collecting
 from ropewalk.store.sqlite import packs
 from ropewalk.testing import Fault, Outcome, fail_every_call
 from ropewalk.testing._stores._base import MAIN, SPACE, noise
@@ -117,32 +116,12 @@ def check_collection(store: Store, outcome: Outcome[None]) -> None:
     store.gc(recent=1)
     # What the latest operation moved away from can be moved back to.
     assert {one.id for one in store.scan()} == {FIRST.id, LARGE.id}
-    assert not any(one.condemned for one in store.scan())
 
 
 def test_a_collection_that_fails_leaves_a_sound_store_and_the_next_one_ends_it(
     fresh: Callable[[], Callable[[], Store]],
 ) -> None:
     assert fail_every_call(fresh, collect_all, check_collection) > 4 * len(COMMITS)
-
-
-def test_a_collection_that_stops_halfway_leaves_no_object_without_its_base(
-    fresh: Callable[[], Callable[[], Store]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(collecting, "_DELETED_AT_A_TIME", 1)
-    versions = [FIRST]
-    for seed in range(3):
-        versions.append(chunk(versions[-1].payload + noise(50, seed), versions[-1]))
-
-    def work(store: Store) -> None:
-        for version in versions:
-            store.commit(SPACE, [version])
-        store.gc()
-
-    def check(store: Store, outcome: Outcome[None]) -> None:
-        assert store.check(read_data=True).problems == ()
-
-    assert fail_every_call(fresh, work, check, faults=[Fault.error, Fault.lost_reply]) > 8
 
 
 def take_lease(store: Store) -> int:

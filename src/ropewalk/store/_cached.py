@@ -104,7 +104,7 @@ class CachedStore(WrapperStore):
         try:
             return super()._call(method, call)
         finally:  # Also if only the reply was lost.
-            if method in ("gc", "delete"):
+            if method in ("gc", "free", "discard"):
                 self._cache.clear()
 
     def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:

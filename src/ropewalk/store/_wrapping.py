@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._checks import expect
 from ropewalk.store._contract import Store
 from ropewalk.store._decide import Batch
-from ropewalk.store._object_store import ObjectStore
 from ropewalk.store._records import (
     Durability,
     Header,
@@ -54,16 +53,6 @@ class WrapperStore(Store):
         """Make a call of the store behind; `method` is its name without underscores."""
         self.inner._check_open()
         return call()
-
-    def __getattr__(self, name: str) -> Any:
-        """What only some stores have, such as `condemn`."""
-        inner = self.__dict__.get("inner")
-        if inner is None or not (hasattr(ObjectStore, name) or name == "_frame_writer"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = getattr(inner, name)
-        if not callable(found):
-            return found
-        return lambda *given, **named: self._call(name.strip("_"), lambda: found(*given, **named))
 
     @property
     def header(self) -> Header:
@@ -133,8 +122,6 @@ class WrapperStore(Store):
         return self._call("swap_lease", lambda: self.inner._swap_lease(space, expected, record))
 
     def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
-        if hasattr(self, "condemn"):  # Each of its steps is a call.
-            return ObjectStore._gc(self, recent, grace, dry_run, progress)  # type: ignore[arg-type]
         return self._call("gc", lambda: self.inner._gc(recent, grace, dry_run, progress))
 
     def _check(self, read_data: bool, progress: Progress | None) -> Report:

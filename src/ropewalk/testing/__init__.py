@@ -7,8 +7,7 @@
         def open_store(self, tmp_path):
             return lambda clock: MyStore(tmp_path, clock=clock)
 
-`StoreContract` is for all stores, `ObjectStoreContract` for those that find every object by its
-hash, as the ones on servers do. `BaseStoreContract` is for stores of LangGraph, and needs that.
+`StoreContract` is for stores, `BaseStoreContract` for those of LangGraph, which it needs.
 `FaultStore` fails when a test says so, `FaultyBus` loses messages. `crash_states` makes the
 folders that a power loss may leave. Needs pytest. Nothing else in Ropewalk imports this package.
 """
@@ -43,7 +42,7 @@ from ropewalk.testing._crashes import (  # noqa: E402
 from ropewalk.testing._every_call import Outcome, fail_every_call  # noqa: E402
 from ropewalk.testing._faults import Fault, FaultStore  # noqa: E402
 from ropewalk.testing._key_values import KVStoreContract  # noqa: E402
-from ropewalk.testing._stores import Clock, ObjectStoreContract, StoreContract  # noqa: E402
+from ropewalk.testing._stores import Clock, StoreContract  # noqa: E402
 from ropewalk.testing._threads import ThreadContract  # noqa: E402
 
 __all__ = [
@@ -56,7 +55,6 @@ __all__ = [
     "Journal",
     "KVStoreContract",
     "Mark",
-    "ObjectStoreContract",
     "Outcome",
     "RecordingFilesystem",
     "RemoteBusContract",

@@ -17,11 +17,10 @@ from ropewalk.store._wrapping import WrapperStore
 R = TypeVar("R")
 
 METHODS = frozenset(
-    "read missing scan commit find ref view spaces operations "
-    "lease leases grant_lease swap_lease gc check stats examine disk_bytes "
-    "condemn revive settle raise_epochs delete frames presence".split()
+    "read missing scan commit find ref view spaces operations lease leases grant_lease swap_lease "
+    "gc check stats carry free discard examine disk_bytes".split()
 )
-"""The calls of a store that are counted and can fail; the last ones only some stores have."""
+"""The calls of a store that are counted and can fail."""
 
 
 @dataclass(frozen=True, slots=True)

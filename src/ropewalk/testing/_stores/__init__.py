@@ -5,7 +5,6 @@ from __future__ import annotations
 from ropewalk.testing._stores._asynchronous import AsynchronousContract
 from ropewalk.testing._stores._base import Clock
 from ropewalk.testing._stores._care import CareContract
-from ropewalk.testing._stores._collection import CollectionContract
 from ropewalk.testing._stores._commits import CommitContract
 from ropewalk.testing._stores._concurrency import ConcurrencyContract
 from ropewalk.testing._stores._leases import LeaseContract
@@ -15,7 +14,7 @@ from ropewalk.testing._stores._objects import ObjectContract
 from ropewalk.testing._stores._statistics import StatisticsContract
 from ropewalk.testing._stores._watching import WatchContract
 
-__all__ = ["Clock", "ObjectStoreContract", "StoreContract"]
+__all__ = ["Clock", "StoreContract"]
 
 
 class StoreContract(
@@ -35,7 +34,3 @@ class StoreContract(
     Subclass it in a test file and give the fixture `open_store`. Override `damage` and
     `lose` where stored bytes can be reached.
     """
-
-
-class ObjectStoreContract(CollectionContract, StoreContract):
-    """What a store promises that finds every object by its hash."""
