@@ -54,6 +54,7 @@ from ropewalk.testing._stores._base import (
 )
 from ropewalk.tree import Kind, Object, ObjectId, TreeWriter, make_commit, make_object
 from tests.conftest import SOAK
+from tests.store.logs import flipped
 from tests.store.redis.contract import ROOT, EagerRedisStore, object_key, relaxed
 from tests.store.redis.servers import client, configured
 from tests.store.test_room import LIMIT, fill, state
@@ -354,6 +355,59 @@ def test_what_comes_to_be_used_between_the_look_and_the_swap_of_a_collection_sta
         assert store.check(read_data=True).ok
         with relaxed(redis_url) as fresh:
             assert load_value(fresh, written.root) == {"kept": "after all"}
+
+
+def test_a_collection_does_not_bring_back_what_a_faster_one_took(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with relaxed(redis_url) as store, relaxed(redis_url) as other:
+        first, made = make_commit(value("first").id)
+        a, b, c = (ref_name("branch", name) for name in "abc")
+        other.commit(SPACE, [value("first"), made], moves=[Move(a, None, first.id)])
+        other.gc()  # It is in a segment of its own.
+        second, made = make_commit(value("first").id, (first.id,), generation=2)
+        needs = [value("first").id, first.id]
+        other.commit(SPACE, [made], needs, [Move(b, None, second.id), Move(a, first.id, None)])
+        garbage = value("garbage")
+        other.commit(SPACE, [garbage], moves=[Move(c, None, garbage.id)])
+        other.commit(SPACE, moves=[Move(c, garbage.id, None)])
+        run = Server.run
+        swaps: list[str] = []
+
+        def meanwhile(self: Server, script: str, *arguments: Any, **options: Any) -> Any:
+            if script == "replace":
+                swaps.append(script)
+                if len(swaps) == 1:
+                    other.commit(SPACE, moves=[Move(b, second.id, None)])
+                    other.gc(recent=0)
+            return run(self, script, *arguments, **options)
+
+        monkeypatch.setattr(Server, "run", meanwhile)
+        store.gc(recent=0)
+
+        assert len(swaps) > 1
+        assert other.check(read_data=True).problems == ()
+        assert list(other.scan()) == []
+
+
+@pytest.mark.parametrize("harm", ["a bucket is gone", "a bucket is another"])
+def test_a_damaged_index_is_not_believed(redis_url: str, harm: str) -> None:
+    with EagerRedisStore(redis_url, durability="relaxed") as store, client(redis_url) as server:
+        for number in range(40):
+            store.commit(SPACE, operation={"key": b"%d" % (number % 20)})
+        index = f"{ROOT}:index:{SPACE}"
+        for bucket, listed in server.hgetall(index).items():
+            if harm == "a bucket is gone":
+                server.hdel(index, bucket)
+            else:
+                server.hset(index, bucket, flipped(listed, len(listed) - 1))
+
+            assert [store.find(SPACE, b"%d" % key) for key in range(20)] == [
+                [key + 1, key + 21] for key in range(20)
+            ]
+            assert not store.check().ok
+            server.hset(index, bucket, listed)
+        assert store.check().ok
 
 
 # Room.
