@@ -151,7 +151,7 @@ class Tip(NamedTuple):
         """
         body = append.body
         follows = append.leans and sequence - 1 == self.last and self.last % GROUP
-        if follows and len(body) <= SMALL_BODY and len(self.body) <= SMALL_BODY:
+        if follows and len(body) <= len(self.body) * 5 // 4 <= SMALL_BODY:
             return Tip(sequence, self.leans_on, self.body)
         return Tip(sequence, sequence, body[-DICTIONARY:])
 
