@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, TypeVar
 
-from ropewalk.errors import Unavailable
+from ropewalk.errors import RopewalkError, Unavailable
 from ropewalk.store._records import LeaseRecord
 from ropewalk.store._turns import Patience
 from ropewalk.store.forking import freed_after_fork
@@ -208,7 +208,7 @@ class Spaces:
         space = self._space(name)
         with space.lock:
             if space.moment.raw == now.raw:
-                with suppress(Gone):  # Then whoever looks next reads it.
+                with suppress(Gone, RopewalkError):  # Then whoever looks next reads it.
                     space.take(Moment(data, fresh.head, fresh.tail))
                     space.looked = True
         return True
