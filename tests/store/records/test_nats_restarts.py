@@ -109,7 +109,7 @@ def test_nothing_acknowledged_is_lost_while_a_nats_server_is_killed_under_load(
                 store.gc(recent=10_000)
                 assert store.check(read_data=True).problems == ()
                 check_log(store, told)
-            assert sum(one.failed for one in clients) >= RESTARTS
+            assert sum(one.failed for one in clients) > 0
             assert len(told) == sum(len(one.told) for one in clients) >= 20 * RESTARTS
         finally:
             for one in clients:
