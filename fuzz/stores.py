@@ -4,43 +4,58 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from zlib import crc32
 
-from ropewalk.errors import FormatError, NewerFormat
+from ropewalk.errors import Corrupt, FormatError, NewerFormat
 from ropewalk.store import (
-    MAX_PAYLOAD,
     Header,
     Move,
     Operation,
-    build_pack,
-    decode_frame,
-    decode_header,
     decode_operation,
-    encode_delta,
     encode_header,
     encode_operation,
-    encode_whole,
-    frame_base,
-    open_pack,
-    seal_pack,
 )
-from ropewalk.store._framing import Framed
+from ropewalk.store import decode_header as decode_store_header
+from ropewalk.store.compression import MAX_LENGTH, compress, expand
+from ropewalk.store.record import Record, decode_header, encode_body
+from ropewalk.store.record import encode_header as head_of
+from ropewalk.store.segment import Segment, build
 from ropewalk.tree import Kind, make_object
 
-_BASE = b"the quick agent asks the slow tool again and again. " * 40
+_TEXT = b"the quick agent asks the slow tool again and again. " * 40
 _TARGET = bytes(range(32))
+_SPACE = "team/agent"
 
 
-def _frame(frame: bytes) -> None:
-    frame_base(frame)
-    _, payload = decode_frame(frame, _BASE)
-    assert len(payload) <= MAX_PAYLOAD
+def _frame(data: bytes) -> None:
+    assert len(expand(data, _TEXT)) <= MAX_LENGTH
+
+
+def _record(data: bytes) -> None:
+    record = Record.decode(1, data)
+    decode_header(_SPACE, record)
+    for node in record.nodes():
+        if node is not None:
+            node.places(1)
+
+
+def _segment(data: bytes) -> None:
+    end = 1 + data[0] if data else 1
+    for one in Segment(_SPACE, _sealed(data[1:end]), data[end:]).records():
+        one.nodes()
+
+
+def _sealed(head: bytes) -> bytes:
+    """The head of a segment with its checksum, which would else stop nearly everything."""
+    return crc32(head, crc32(_SPACE.encode())).to_bytes(4, "little") + head
 
 
 DECODERS: tuple[Callable[[bytes], object], ...] = (
     _frame,
-    open_pack,
-    decode_header,
-    lambda data: decode_operation("team/agent", data),
+    _record,
+    _segment,
+    decode_store_header,
+    lambda data: decode_operation(_SPACE, data),
 )
 
 
@@ -48,26 +63,24 @@ def judge(data: bytes) -> None:
     """The first byte chooses a decoder; it may refuse the rest, and nothing else."""
     if not data:
         return
-    with contextlib.suppress(FormatError, NewerFormat):
+    with contextlib.suppress(FormatError, NewerFormat, Corrupt):
         DECODERS[data[0] % len(DECODERS)](data[1:])
 
 
 def store_seeds() -> list[bytes]:
     """Sound bytes for each decoder."""
-    frames = [
-        encode_whole(Kind.ITEMS, b"x"),
-        encode_whole(Kind.ITEMS, _BASE),
-        encode_whole(Kind.CHUNK, _BASE[:500]),
-        encode_delta(Kind.ITEMS, _BASE + b"more", _TARGET, _BASE, 1),
-    ]
-    objects = [make_object(Kind.CHUNK, piece) for piece in (b"a", b"b" * 50)]
-    framed = [Framed(one.id, encode_whole(one.kind, one.payload), None, 0) for one in objects]
-    header = Header(bytes(16))
-    move = Move("branch/main", None, _TARGET)
-    operation = Operation("team/agent", 1, (move,), "write", 5, 0, {"step": "parse"})
+    objects = [make_object(Kind.CHUNK, piece) for piece in (b"a", _TEXT)]
+    header = head_of(1, 5, "write", (Move("branch/main", None, _TARGET),), {}, objects, [(), ()])
+    body = encode_body(header, objects, [(), ()], {})
+    packed = build(_SPACE, [Record.decode(1, body)], [])
+    operation = Operation(
+        _SPACE, 1, (Move("branch/main", None, _TARGET),), "write", 5, 0, {"step": "parse"}
+    )
+    frames = [compress(b"x"), compress(_TEXT), compress(_TEXT + b"more", _TEXT)]
     return [
         *(b"\0" + frame for frame in frames),
-        b"\x01" + seal_pack(build_pack(framed)),
-        b"\x02" + encode_header(header),
-        b"\x03" + encode_operation(operation),
+        b"\x01" + body,
+        b"\x02" + bytes((len(packed.head) - 4,)) + packed.head[4:] + packed.data,
+        b"\x03" + encode_header(Header(bytes(16))),
+        b"\x04" + encode_operation(operation),
     ]

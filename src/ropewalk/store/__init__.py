@@ -15,33 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.store._aside import Scratch, TextIndex, Within
-from ropewalk.store._contract import Store
-from ropewalk.store._decide import (
-    Batch,
-    Decision,
-    Facts,
-    Presence,
-    Recorded,
-    Reframe,
-    check_repeated,
-    decide,
-    operation_of,
-)
+from ropewalk.store._contract import MAX_PAYLOAD, Store
 from ropewalk.store._disk import Disk
 from ropewalk.store._engine import Engine
 from ropewalk.store._filesystem import Filesystem
-from ropewalk.store._frames import (
-    MAX_DEPTH,
-    MAX_PAYLOAD,
-    FrameHeader,
-    decode_frame,
-    encode_delta,
-    encode_whole,
-    frame_base,
-    frame_depth,
-    parse_header,
-)
-from ropewalk.store._framing import Framed, FrameWriter
 from ropewalk.store._names import (
     MAX_NAME_BYTES,
     decode_part,
@@ -51,16 +28,6 @@ from ropewalk.store._names import (
     split_name,
 )
 from ropewalk.store._open import open  # noqa: A004 - as in `gzip.open`
-from ropewalk.store._packs import (
-    FOOTER_SIZE,
-    Entry,
-    Pack,
-    build_pack,
-    index_size,
-    open_pack,
-    read_index,
-    seal_pack,
-)
 from ropewalk.store._records import (
     FORMAT_VERSION,
     REMEMBERED_WRITES,
@@ -81,14 +48,13 @@ from ropewalk.store._records import (
     encode_header,
     encode_operation,
 )
+from ropewalk.store.batch import Batch
 from ropewalk.store.memory import Memory, MemoryStore, Sizes
 
 if TYPE_CHECKING:
     from ropewalk.store._cached import Cache, CachedStore, CacheInfo
-    from ropewalk.store._checking import Problem, Report
-    from ropewalk.store._collecting import Collected, Progress
     from ropewalk.store._contents import Content, Pruned
-    from ropewalk.store._statistics import KeyStats, RefStats, SpaceStats, Stats
+    from ropewalk.store.collection import Collected, Progress
     from ropewalk.store.files import FileStore
     from ropewalk.store.migration import Migrated, amigrate, migrate
     from ropewalk.store.postgres import PostgresStore
@@ -97,11 +63,11 @@ if TYPE_CHECKING:
     from ropewalk.store.redis import RedisStore
     from ropewalk.store.s3 import S3Store
     from ropewalk.store.sqlite import SqliteStore
+    from ropewalk.store.statistics import KeyStats, RefStats, SpaceStats, Stats
+    from ropewalk.store.verification import Problem, Report
 
 __all__ = [
-    "FOOTER_SIZE",
     "FORMAT_VERSION",
-    "MAX_DEPTH",
     "MAX_NAME_BYTES",
     "MAX_PAYLOAD",
     "REMEMBERED_WRITES",
@@ -112,18 +78,12 @@ __all__ = [
     "Capabilities",
     "Collected",
     "Content",
-    "Decision",
     "Disk",
     "Durability",
     "Engine",
-    "Entry",
-    "Facts",
     "Fence",
     "FileStore",
     "Filesystem",
-    "FrameHeader",
-    "FrameWriter",
-    "Framed",
     "Header",
     "KVStore",
     "KeyStats",
@@ -135,17 +95,13 @@ __all__ = [
     "Migrated",
     "Move",
     "Operation",
-    "Pack",
     "PostgresStore",
-    "Presence",
     "Problem",
     "Progress",
     "Pruned",
-    "Recorded",
     "RedisStore",
     "Ref",
     "RefStats",
-    "Reframe",
     "Report",
     "S3Store",
     "Scalar",
@@ -160,29 +116,15 @@ __all__ = [
     "View",
     "Within",
     "amigrate",
-    "build_pack",
-    "check_repeated",
-    "decide",
-    "decode_frame",
     "decode_header",
     "decode_operation",
     "decode_part",
-    "encode_delta",
     "encode_header",
     "encode_operation",
     "encode_part",
-    "encode_whole",
-    "frame_base",
-    "frame_depth",
-    "index_size",
     "migrate",
     "open",
-    "open_pack",
-    "operation_of",
-    "parse_header",
-    "read_index",
     "ref_name",
-    "seal_pack",
     "space_name",
     "split_name",
 ]
@@ -193,24 +135,24 @@ _HOMES = {
     "Cache": "_cached",
     "CacheInfo": "_cached",
     "CachedStore": "_cached",
-    "Collected": "_collecting",
+    "Collected": "collection",
     "Content": "_contents",
     "FileStore": "files",
     "Migrated": "migration",
     "PostgresStore": "postgres",
-    "Problem": "_checking",
-    "Progress": "_collecting",
+    "Problem": "verification",
+    "Progress": "collection",
     "Pruned": "_contents",
-    "Report": "_checking",
+    "Report": "verification",
     "KVStore": "records.key_value",
-    "KeyStats": "_statistics",
+    "KeyStats": "statistics",
     "KeyValueStore": "records.key_value_store",
     "RedisStore": "redis",
-    "RefStats": "_statistics",
+    "RefStats": "statistics",
     "S3Store": "s3",
-    "SpaceStats": "_statistics",
+    "SpaceStats": "statistics",
     "SqliteStore": "sqlite",
-    "Stats": "_statistics",
+    "Stats": "statistics",
     "amigrate": "migration",
     "migrate": "migration",
 }

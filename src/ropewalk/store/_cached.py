@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeVar
 
 from ropewalk.store._checks import expect_whole
 from ropewalk.store._contract import Store
-from ropewalk.store._decide import Batch
 from ropewalk.store._records import Operation, View, check_ids
 from ropewalk.store._wrapping import WrapperStore
+from ropewalk.store.batch import Batch
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.records.key_value import KVStore
 from ropewalk.tree.objects import Object, ObjectId, Reader, object_id

@@ -14,15 +14,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from ropewalk.errors import MissingObjects, RefMoved
-from ropewalk.store._collecting import collect
 from ropewalk.store._own import CONTENT_SPACE, EXPIRES_AT
-from ropewalk.store._reaching import walk
 from ropewalk.store._records import Move, Ref
 from ropewalk.tree import Commit, read_commit
 
 if TYPE_CHECKING:
     from ropewalk.store._contract import Store
-    from ropewalk.store._object_store import ObjectStore
 
 PIN = "pin/"
 _PAGE = 256
@@ -92,23 +89,6 @@ def prune(store: Store, recent: int, limit: int | None, now: int | None, grace: 
         return Pruned(0, (), 0)
     payloads, freed_bytes = store._free(dropped, recent, grace)
     return Pruned(payloads, tuple(hash_of(ref) for ref in dropped), freed_bytes)
-
-
-def free_objects(
-    store: ObjectStore, dropped: Sequence[Ref], recent: int, grace: float
-) -> tuple[int, int]:
-    """Delete what only dropped pins held: how many contents are gone, and their bytes."""
-    visits = walk([ref.target for ref in dropped], store._frames, set())
-    held = {visit.id for visit in visits if visit.problem is None}
-    roots = held.intersection(bytes.fromhex(hash_of(ref)) for ref in dropped)
-    for left in reversed(range(_TRIES)):
-        try:
-            freed = collect(store, recent, grace, among=held)
-            break
-        except MissingObjects:
-            if not left:  # Before that, a pin may have been renewed meanwhile, as above.
-                raise
-    return len(store.missing(roots)), freed.freed_bytes
 
 
 def drop_expired(store: Store, now: int | None = None, limit: int | None = None) -> list[Ref]:

@@ -30,9 +30,7 @@ from ropewalk.store._checks import (
     expect_timeout,
     expect_whole,
 )
-from ropewalk.store._decide import Batch
 from ropewalk.store._engine import Engine
-from ropewalk.store._frames import MAX_PAYLOAD
 from ropewalk.store._leases import LeaseKeeper
 from ropewalk.store._names import check_name, check_prefix, check_space, known_name, known_space
 from ropewalk.store._own import OWN_SPACE, alias_ref
@@ -58,15 +56,16 @@ from ropewalk.store._records import (
 from ropewalk.store._room import Room
 from ropewalk.store._watching import Log, Patience, awatch, watch
 from ropewalk.store.asynchronous import Threads, twin, twin_iterator
+from ropewalk.store.batch import Batch
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.tree.commits import Commit
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId, Reader
 
 if TYPE_CHECKING:
-    from ropewalk.store._checking import Report
-    from ropewalk.store._collecting import Collected, Progress
     from ropewalk.store._contents import Pruned
-    from ropewalk.store._statistics import Stats
+    from ropewalk.store.collection import Collected, Progress
+    from ropewalk.store.statistics import Stats
+    from ropewalk.store.verification import Report
 
 S = TypeVar("S", bound="Store")
 
@@ -74,6 +73,8 @@ RECENT = 1000
 """How many of a space's latest operations a collection keeps undoable."""
 
 _PAGE = 256  # Operations that `watch` reads at a time.
+MAX_PAYLOAD = 16 * 1024 * 1024
+"""The most bytes that one object may hold."""
 
 
 class StoreOptions(TypedDict, total=False):
@@ -650,7 +651,7 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
     step: Commit | None,
     fresh: bool,
 ) -> Batch:
-    """A batch without its frames; `InvalidInput` for what no store would take."""
+    """A batch; `InvalidInput` for what no store would take."""
     try:
         known_space(space)
     except TypeError:
@@ -669,13 +670,11 @@ def prepare(  # noqa: PLR0913 - as `Store.commit`
     targets = frozenset([move.target for move in checked if move.target is not None])
     return Batch(
         space,
-        (),
         needed.difference(objects),
         targets.difference(objects),
         checked,
         () if fence is None else check_fences(space, fence),
         os.urandom(16).hex() if write_id is None else write_id,
-        b"",
         time.time_ns() // 1000,
         metadata,
         epoch,

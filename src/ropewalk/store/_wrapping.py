@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._checks import expect
 from ropewalk.store._contract import Store
-from ropewalk.store._decide import Batch
 from ropewalk.store._records import (
     Durability,
     Header,
@@ -18,12 +17,13 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
+from ropewalk.store.batch import Batch
 from ropewalk.tree.objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:
-    from ropewalk.store._checking import Report
-    from ropewalk.store._collecting import Collected, Progress
-    from ropewalk.store._statistics import Stats
+    from ropewalk.store.collection import Collected, Progress
+    from ropewalk.store.statistics import Stats
+    from ropewalk.store.verification import Report
 
 R = TypeVar("R")
 

@@ -13,11 +13,11 @@ build on it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ropewalk.errors import Conflict, Corrupt, MissingObjects
-from ropewalk.store._collecting import Collected, Progress
 from ropewalk.store._contents import hash_of
 from ropewalk.store._own import CONTENT_SPACE, NEVER_UNDONE
 from ropewalk.store.packer import heads_of, pack_whole
@@ -46,6 +46,24 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 8
 _PORTION: Final = 4 << 20
 _READ_AT_ONCE: Final = 256
+
+
+Progress = Callable[[str, int], None]
+"""Is told what is being done, and how many objects have been dealt with so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection found and did."""
+
+    kept: int
+    """Objects that stay."""
+    kept_bytes: int
+    """Bytes that they take."""
+    freed: int
+    """Objects that were deleted, or would be."""
+    freed_bytes: int
+    dry_run: bool
 
 
 class Sweep(NamedTuple):

@@ -31,9 +31,9 @@ from ropewalk.errors import (
     WriteIdReused,
 )
 from ropewalk.store._contract import Store, StoreOptions
-from ropewalk.store._decide import Batch
 from ropewalk.store._names import check_space
 from ropewalk.store._records import Operation, Ref, Stored, check_ids
+from ropewalk.store.batch import Batch
 from ropewalk.store.compression import SMALL_BODY, compress, expand
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.pace import pause
@@ -58,10 +58,9 @@ from ropewalk.tree.nodes import is_text, links
 from ropewalk.tree.objects import Kind, Object, ObjectId, object_id
 
 if TYPE_CHECKING:
-    from ropewalk.store._checking import Report
-    from ropewalk.store._collecting import Collected, Progress
-    from ropewalk.store._statistics import Stats
-    from ropewalk.store.collection import Sweep
+    from ropewalk.store.collection import Collected, Progress, Sweep
+    from ropewalk.store.statistics import Stats
+    from ropewalk.store.verification import Report
     from ropewalk.tree.objects import Reader
 
 LARGE_COMMIT: Final = 256 * 1024
@@ -691,13 +690,11 @@ class LogStore(Store):
         )
         return Append(
             space,
-            (),
             batch.needs,
             batch.targets,
             batch.moves,
             batch.fences,
             batch.write_id,
-            b"",
             batch.time,
             batch.metadata,
             batch.epoch,

@@ -15,7 +15,6 @@ from typing import ClassVar, Final, NamedTuple, Unpack
 
 from ropewalk.errors import MissingObjects
 from ropewalk.store._contract import StoreOptions
-from ropewalk.store._decide import Batch, fenced_off
 from ropewalk.store._records import (
     KEY,
     REMEMBERED_WRITES,
@@ -29,6 +28,7 @@ from ropewalk.store._records import (
     View,
 )
 from ropewalk.store._room import expect_room
+from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.compression import read_varint
 from ropewalk.store.forking import whole_after_fork

@@ -11,6 +11,7 @@ See docs/in-depth/care.md for what is promised.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,13 +27,13 @@ from ropewalk.errors import (
     RefMoved,
     WriteIdReused,
 )
-from ropewalk.store._checking import Problem
-from ropewalk.store._collecting import Progress, operations
 from ropewalk.store._contract import Store, prepare
 from ropewalk.store._own import ALIAS, CONTENT_SPACE, EXPIRES_AT, OWN_SPACE, alias_ref
 from ropewalk.store._records import KEY, MAX_WRITE_ID, MIGRATE, UNDOES, Move, Operation, Scalar
+from ropewalk.store.collection import Progress
 from ropewalk.store.log import LogStore
 from ropewalk.store.record import BY_HASH, decode_header, ids_in_header, read_hints
+from ropewalk.store.verification import Problem
 from ropewalk.tree import Kind, Object, ObjectId, TreeWriter, links, load, read_commit
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _JUMP: Final = b"migrated"
 _ATTEMPTS: Final = 3
 """How often a source may collect what a ref led to when we began."""
 _BATCH: Final = 256
+_PAGE: Final = 1000
 _BATCH_BYTES: Final = 4 << 20
 
 Step = tuple[Operation, dict[ObjectId, Object]]
@@ -661,3 +663,18 @@ def _placed(one: Operation, sequence: int, after: int) -> Operation:
 
 def _second_id(one: Operation) -> str:
     return f"again-{one.time}-{one.write_id}"[:MAX_WRITE_ID]
+
+
+def operations(
+    store: Store, space: str, after: int, until: float = math.inf
+) -> Iterator[Operation]:
+    """All operations of a space from number `after + 1` on, up to number `until`."""
+    while after < until and (page := store.operations(space, after, _PAGE)):
+        yield from (one for one in page if one.sequence <= until)
+        after = page[-1].sequence
+
+
+def ends(operation: Operation) -> list[ObjectId]:
+    """Where an operation moved refs from and to."""
+    found = [id for move in operation.moves for id in (move.expected, move.target)]
+    return [id for id in found if id is not None]

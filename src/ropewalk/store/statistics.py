@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ropewalk.codec import decode
 from ropewalk.errors import Corrupt, MissingObjects, RopewalkError
-from ropewalk.store._statistics import KeyStats, RefStats, SpaceStats, Stats
 from ropewalk.store.collection import recent_ends, stretches
 from ropewalk.store.record import BY_HASH, POSITION_BITS, Piece, Place, Record, read_hints
 from ropewalk.tree import ID_SIZE, Kind, Object, ObjectId, links
@@ -25,8 +25,8 @@ from ropewalk.tree.commits import parts_of_commit
 from ropewalk.tree.container import divide
 
 if TYPE_CHECKING:
-    from ropewalk.store._collecting import Progress
     from ropewalk.store._records import View
+    from ropewalk.store.collection import Progress
     from ropewalk.store.log import LogStore
 
 _UNDO: Final = 1
@@ -39,6 +39,69 @@ _BATCH: Final = 64
 _LAYOUTS: Final = 256
 _TRIES: Final = 8
 _NO_ID: Final = bytes(ID_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStats:
+    """What one top-level key takes, over all versions that refs reach."""
+
+    kind: str
+    """`key`; or what is none: `value` (values without keys), `structure` (indexes and the
+    order of keys), `commits`, `metadata`, `events`, and `several`, for what more than one
+    of these share."""
+    key: str
+    """The key, as text; empty for the other kinds."""
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefStats:
+    """What one ref reaches."""
+
+    name: str
+    stored: int
+    alone: int
+    """Bytes that no other ref of the space reaches."""
+    commits: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceStats:
+    """What the refs of one space reach."""
+
+    name: str
+    objects: int
+    stored: int
+    alone: int
+    """Bytes that the refs of no other space reach."""
+    payload: int
+    commits: int
+    operations: int
+    refs: tuple[RefStats, ...]
+    keys: tuple[KeyStats, ...]
+    """The largest first; together they are `stored`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a store holds. `stored` are bytes as they are stored, `payload` those of the objects."""
+
+    objects: int
+    stored: int
+    payload: int
+    reached: int
+    """Bytes that refs reach."""
+    shared: int
+    """Of these, what the refs of more than one space reach."""
+    freed: int
+    """Objects that a collection would delete now."""
+    freed_bytes: int
+    commits: int
+    """Commits that refs reach."""
+    operations: int
+    disk: int | None
+    """Bytes that the engine takes for everything; None if it cannot say."""
+    spaces: tuple[SpaceStats, ...]
 
 
 def statistics(store: LogStore, recent: int, progress: Progress | None = None) -> Stats:

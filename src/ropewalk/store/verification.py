@@ -7,11 +7,11 @@ that a link can be held against the place that its hint gives.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ropewalk.codec import check_canonical
 from ropewalk.errors import Corrupt, FormatError, MissingObjects, RopewalkError
-from ropewalk.store._checking import Problem, Report
 from ropewalk.store._own import may_be_manifest
 from ropewalk.store.record import (
     BY_HASH,
@@ -25,12 +25,40 @@ from ropewalk.tree import Commit, Kind, ObjectId, check_commit, check_links, lin
 from ropewalk.tree.verify import Verifier
 
 if TYPE_CHECKING:
-    from ropewalk.store._collecting import Progress
+    from ropewalk.store.collection import Progress
     from ropewalk.store.log import LogStore
 
 _TOLD_AFTER: Final = 1000
 _NODES: Final = (Kind.VALUE, Kind.ITEMS, Kind.PAIRS)
 _BATCH: Final = 256
+
+
+class Problem(NamedTuple):
+    """One thing that is not as it must be."""
+
+    code: str
+    """`missing-object`, `damaged-object`, `bad-commit`, `bad-log`, `bad-ref` or `bad-engine`."""
+    subject: str
+    """What it is about: an object's id in hex, a space, a ref, a file."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `check` looked at and found."""
+
+    problems: tuple[Problem, ...]
+    spaces: int
+    refs: int
+    operations: int
+    objects: int
+    """Objects that were read and verified."""
+    read_data: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.problems
 
 
 def check(store: LogStore, read_data: bool, progress: Progress | None) -> Report:

@@ -23,7 +23,6 @@ from ropewalk.errors import (
     RopewalkError,
 )
 from ropewalk.store._contract import StoreOptions
-from ropewalk.store._decide import Batch, fenced_off
 from ropewalk.store._records import (
     REMEMBERED_WRITES,
     Header,
@@ -34,6 +33,7 @@ from ropewalk.store._records import (
     View,
 )
 from ropewalk.store._system_errors import no_store, system_errors
+from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.files import documents, paths
 from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock

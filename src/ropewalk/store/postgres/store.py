@@ -19,7 +19,6 @@ from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._aside_trying import Trying
 from ropewalk.store._checks import expect, expect_seconds, expect_whole
 from ropewalk.store._contents import Content, Pruned, contents
-from ropewalk.store._decide import Batch, fenced_off
 from ropewalk.store._haste import hasty
 from ropewalk.store._own import CONTENT_SPACE
 from ropewalk.store._records import (
@@ -32,6 +31,7 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
+from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.compression import compress
 from ropewalk.store.log import Append, LogStore, Moved, Row

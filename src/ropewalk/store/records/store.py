@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from ropewalk.errors import Corrupt, MissingObjects, NotAllowed, RopewalkError
-from ropewalk.store._decide import Batch, fenced_off
 from ropewalk.store._listeners import Listeners
 from ropewalk.store._records import (
     REMEMBERED_WRITES,
@@ -20,6 +19,7 @@ from ropewalk.store._records import (
     decode_header,
     encode_header,
 )
+from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.log import Append, LogStore, Moved, Row, SpaceCache, expect_refs, seal
 from ropewalk.store.lookup import commit_name, key_name

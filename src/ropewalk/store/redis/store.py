@@ -12,7 +12,6 @@ from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, 
 from ropewalk.store._aside import Scratch
 from ropewalk.store._checks import expect, expect_seconds, expect_whole
 from ropewalk.store._contract import StoreOptions
-from ropewalk.store._decide import Batch, fenced_off
 from ropewalk.store._haste import hasty
 from ropewalk.store._records import (
     KEY,
@@ -28,6 +27,7 @@ from ropewalk.store._records import (
     encode_header,
 )
 from ropewalk.store._room import expect_room
+from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.log import Append, LogStore, Moved, Row
 from ropewalk.store.record import GROUP, Place, sequence_of

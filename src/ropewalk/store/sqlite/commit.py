@@ -12,9 +12,9 @@ from zlib import crc32
 import ormsgpack
 
 from ropewalk.errors import Corrupt, MissingObjects, RefMoved
-from ropewalk.store._decide import fenced_off
 from ropewalk.store._records import Operation
 from ropewalk.store._room import expect_room
+from ropewalk.store.batch import fenced_off
 from ropewalk.store.log import Append, Moved, seal
 from ropewalk.store.record import same_group
 from ropewalk.store.sqlite import packs

@@ -14,7 +14,6 @@ from typing import ClassVar, Final, Literal, Unpack
 from ropewalk.errors import Corrupt, FormatError, NotAllowed, RopewalkError
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._contract import StoreOptions
-from ropewalk.store._decide import Batch
 from ropewalk.store._records import (
     REMEMBERED_WRITES,
     Header,
@@ -26,6 +25,7 @@ from ropewalk.store._records import (
 )
 from ropewalk.store._room import expect_room
 from ropewalk.store._system_errors import no_store
+from ropewalk.store.batch import Batch
 from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.folder import FolderStore
 from ropewalk.store.log import Append, Row
