@@ -148,6 +148,27 @@ def test_bytes_that_come_back_are_not_taken_for_the_same_version() -> None:
     assert slow.commit(SPACE).sequence == 2
 
 
+class DoesTwice(MemoryBucket):
+    """Does each conditional put twice, and gives the second answer."""
+
+    def put_if(self, key: str, data: bytes, e_tag: str | None) -> str | None:
+        super().put_if(key, data, e_tag)
+        return super().put_if(key, data, e_tag)
+
+
+def test_a_server_that_does_each_put_twice_is_one_to_work_with() -> None:
+    data: dict[str, bytes] = {}
+    store = MemoryS3Store(DoesTwice(data))
+    branch = History(store, SPACE).open()
+    for step in range(40):
+        branch.commit({"step": step})
+    store.gc(recent=1)
+
+    again = History(MemoryS3Store(MemoryBucket(data)), SPACE)
+    assert [again.value(one)["step"] for one in again.steps()] == list(range(40))[::-1]
+    assert again.store.check(read_data=True).ok
+
+
 class IgnoresCreate(MemoryBucket):
     def put_if(self, key: str, data: bytes, e_tag: str | None) -> str | None:
         if e_tag is None:

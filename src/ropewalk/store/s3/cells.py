@@ -173,13 +173,20 @@ def key_of(place: str) -> str:
 def probe(bucket: Bucket) -> None:
     """Raise `NotAllowed` if the server ignores conditions; leaves nothing behind."""
     key = f"{PROBES}/{os.urandom(8).hex()}"
+
+    def put(text: bytes, tag: str | None) -> str | None:
+        body = text + os.urandom(_NONCE)
+        done = bucket.put_if(key, body, tag)
+        found = bucket.get(key) if done is None else None  # It is refused if it came twice, too.
+        return found.e_tag if found is not None and found.data == body else done
+
     ignored: str | None = None
-    tag = bucket.put_if(key, b"first" + os.urandom(_NONCE), None)
+    tag = put(b"first", None)
     if bucket.put_if(key, b"second" + os.urandom(_NONCE), None) is not None:
         ignored = "If-None-Match: a put that must only create has overwritten"
     elif bucket.put_if(key, b"third" + os.urandom(_NONCE), _OTHER_TAG) is not None:
         ignored = "If-Match: a put that names another version has overwritten"
-    elif not tag or bucket.put_if(key, b"fourth" + os.urandom(_NONCE), tag) is None:
+    elif not tag or put(b"fourth", tag) is None:
         ignored = "that a put names the very version that is there, and refuses it"
     try:
         bucket.delete([key])
