@@ -84,19 +84,6 @@ class IgnoresTargets(MemoryStore):
         return super()._commit(replace(batch, missing=gone))
 
 
-class TrustsOldEpochs(MemoryStore):
-    def _commit(self, batch: Batch) -> Operation:
-        assert isinstance(batch, Append)
-        return super()._commit(replace(batch, known_epoch=self._space(batch.space).epoch))
-
-
-class NeverRaisesEpochs(MemoryStore):
-    def _replace(self, space: str, found: Sweep) -> bool:
-        done = super()._replace(space, found)
-        self._space(space).epoch = found.epoch
-        return done
-
-
 class KeepsGarbage(MemoryStore):
     def _replace(self, space: str, found: Sweep) -> bool:
         return True
@@ -110,12 +97,6 @@ class DeletesWhatIsShared(MemoryStore):
         found = self._count_shared()
         self._discard(list(self._data.shared))
         return found
-
-
-class ForgetsWhatItLeadsTo(MemoryStore):
-    def _landed(self, append: Append, sequence: int) -> None:
-        super()._landed(append, sequence)
-        self._space(append.space).named.clear()
 
 
 class StoresBeforeItChecks(MemoryStore):

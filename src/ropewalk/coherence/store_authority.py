@@ -26,6 +26,7 @@ from ropewalk.coherence.authority import (
 from ropewalk.coherence.protocol import Version
 from ropewalk.errors import Conflict, MissingObjects, NotFound, RefMoved, WriteIdReused
 from ropewalk.history import Commits, commit_loop, new_write_id
+from ropewalk.history.commits import is_fresh
 from ropewalk.store import (
     Fence,
     Lease,
@@ -223,8 +224,7 @@ class StoreAuthority(Authority):
         def attempt() -> Committed:
             drafts = [self._draft(change, agent, sent.moment, anew) for change in changes]
             if sent.again and self._is_there(drafts[0]):
-                # It was announced when it was made, so its operation need not be found.
-                return Committed({one.artifact: self._version(one.commit.id) for one in drafts}, 0)
+                return self._there(drafts)
             return self._landed(drafts, agent, action, sent.write_id)
 
         def resend(_: MissingObjects) -> None:
@@ -233,7 +233,14 @@ class StoreAuthority(Authority):
 
         def earlier(error: Conflict | WriteIdReused) -> Committed | None:
             # It was made before, with more of its objects, or fewer.
-            return self._found(sent.write_id) if isinstance(error, WriteIdReused) else None
+            if isinstance(error, WriteIdReused):
+                return self._found(sent.write_id)
+            # No answer came to it, and others wrote so much since that its id was forgotten.
+            if not is_fresh(sent.write_id):
+                drafts = [self._draft(change, agent, sent.moment, anew) for change in changes]
+                if self._is_there(drafts[0]):
+                    return self._there(drafts)
+            return None
 
         try:
             return commit_loop(attempt, resend=resend, earlier=earlier)
@@ -312,6 +319,10 @@ class StoreAuthority(Authority):
         """Whether a commit is in its artifact's history, however long ago it was made."""
         found = self.version(draft.artifact, draft.commit.generation)
         return found is not None and found.id == draft.commit.id
+
+    def _there(self, drafts: Sequence[_Draft]) -> Committed:
+        """Drafts that were made before; their operation, long announced, need not be found."""
+        return Committed({one.artifact: self._version(one.commit.id) for one in drafts}, 0)
 
     def _found(self, write_id: str) -> Committed:
         """What a commit made that nobody had an answer from."""

@@ -203,6 +203,11 @@ def new_write_id() -> NewWriteId:
     return made
 
 
+def is_fresh(write_id: str) -> bool:
+    """Whether it is new, and no write was sent with it yet, but for such that were refused."""
+    return isinstance(write_id, NewWriteId) and write_id.is_fresh
+
+
 R = TypeVar("R")
 
 _FIRST, _LONGEST = 0.0005, 0.02
