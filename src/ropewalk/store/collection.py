@@ -128,7 +128,6 @@ def sweep(
     store: LogStore, space: str, recent: int, grace: float, dry_run: bool, sound: set[ObjectId]
 ) -> Sweep:
     """Drop what is dead in one space; shared objects that are `sound` need no second look."""
-    doubted: tuple[int, int] | None = None
     for attempt in range(_ATTEMPTS):
         # Busy writers go on to build on what was written and left a moment ago: spare that.
         spared = GROUP << attempt if attempt else 0
@@ -140,14 +139,9 @@ def sweep(
             _expect_shared(store, found.named, sound)
         except (MissingObjects, Corrupt):
             now = store._view(space, "")
-            seen = moment.sequence, moment.epoch
-            if seen == (now.sequence, now.epoch) == doubted:
+            if (now.sequence, now.epoch) == (moment.sequence, moment.epoch):
                 raise
-            # Another collection took what was dropped meanwhile. It may also have been at work
-            # just before: then what is remembered of the space is older than this moment.
-            doubted = seen
-            store._forget_space(space)
-            continue
+            continue  # Another collection took what was dropped meanwhile.
         if dry_run or (not found.dead and not store._names_more(space, found.named)):
             return found
         if grace:
