@@ -159,7 +159,7 @@ def _expect_shared(store: LogStore, named: set[ObjectId], sound: set[ObjectId]) 
     """Raise `MissingObjects` unless shared objects are there with all that they lead to."""
     pending = named - sound
     while pending:
-        gone = pending - store._present_shared(list(pending))
+        gone = pending - store._stored_shared(list(pending))
         if gone:
             raise MissingObjects(sorted(gone))
         sound |= pending

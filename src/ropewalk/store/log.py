@@ -629,6 +629,16 @@ class LogStore(Store):
             raise DamagedObject(id, f"record {record.sequence} holds something else in its place")
         return node
 
+    def _stored_shared(self, ids: Sequence[ObjectId]) -> set[ObjectId]:
+        """Those of the ids that are shared objects, also if a collection has marked them.
+
+        It will see that something leads to them, and leave them.
+        """
+        there = self._present_shared(ids)
+        if absent := [id for id in ids if id not in there]:
+            there = there.union(self._read_shared(absent))
+        return there
+
     def _shared_objects(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Object]:
         frames = self._read_shared(list(dict.fromkeys(ids)))
         return {id: shared_object(id, frame) for id, frame in frames.items()}
@@ -824,7 +834,9 @@ class SpaceReader:
                 self._take(id, place, found, places)
         if unknown:
             check_ids(unknown, "what is read")
-            for id, place in store._find_places(space, unknown).items():
+            located = store._find_places(space, unknown)
+            for id in unknown:
+                place = located.get(id, BY_HASH)  # What a collection has marked is still there.
                 if place == BY_HASH:
                     by_hash.append(id)
                 else:

@@ -148,7 +148,7 @@ class Checker:
                 self.report("damaged-object", id.hex(), f"object {id.hex()[:12]}: {error}")
             except RopewalkError as error:
                 self.report("damaged-object", id.hex(), str(error))
-        there = self._store._present_shared(list(led))
+        there = self._store._stored_shared(list(led))
         if not self._read_data:
             self.named |= there
         for id, source in led.items():
@@ -280,7 +280,7 @@ class SpaceCheck:
                 missing.append(id)
             spots.append(spot)
         if shared:
-            there = self._store._present_shared(shared)
+            there = self._store._stored_shared(shared)
             self._checker.named |= there
             missing += [id for id in shared if id not in there]
         for id in missing:
