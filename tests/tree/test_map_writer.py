@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from ropewalk.codec import Codec
 from ropewalk.tree import ABSENT, ObjectId
-from ropewalk.tree.map_writer import MapWriter, Shelf, Slot
+from ropewalk.tree.map_writer import CachedMap, CacheEntry, MapWriter
 from tests.tree.support import Objects
 
 CODEC = Codec()
 INNER = CODEC.encode("inner")
 
 
-def inner_shelf(**values: int) -> Shelf:
+def inner_shelf(**values: int) -> CachedMap:
     """A change of a map that stands in another."""
-    slots = {CODEC.encode(name): Slot(name, value) for name, value in values.items()}
-    return Shelf(inner={INNER: Shelf(slots)})
+    slots = {CODEC.encode(name): CacheEntry(name, value) for name, value in values.items()}
+    return CachedMap(inner={INNER: CachedMap(slots)})
 
 
-def write(writer: MapWriter, objects: Objects, root: ObjectId | None, shelf: Shelf) -> ObjectId:
+def write(writer: MapWriter, objects: Objects, root: ObjectId | None, shelf: CachedMap) -> ObjectId:
     """Write a shelf, and take it for stored."""
     draft = writer.write(root, shelf)
     objects.update({made.id: made for made in draft.edited.objects})
@@ -33,7 +33,7 @@ def test_an_inner_map_that_was_removed_is_empty_for_its_writer() -> None:
     assert part is not None
     assert writer.open(root, (INNER,)).view.total == 2
 
-    root = write(writer, objects, root, Shelf({INNER: Slot("inner", ABSENT, part.body)}))
+    root = write(writer, objects, root, CachedMap({INNER: CacheEntry("inner", ABSENT, part.body)}))
 
     assert writer.open(root, (INNER,)).view.total == 0
     root = write(writer, objects, root, inner_shelf(c=3))

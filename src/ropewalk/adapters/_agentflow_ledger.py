@@ -13,7 +13,7 @@ from ropewalk.history import MAIN, History
 from ropewalk.store import Store, space_name
 from ropewalk.threads._config import Address
 from ropewalk.tree import Edited, Map, ObjectId, Reader
-from ropewalk.tree.map_writer import MapWriter, Shelf, Slot
+from ropewalk.tree.map_writer import CachedMap, CacheEntry, MapWriter
 
 _TENANT: Final = "tools"
 
@@ -35,8 +35,8 @@ class Ledger:
         def edit(root: ObjectId | None, read: Reader) -> Edited:
             if root is not None:
                 return Map(root, read, self._codec).edit({call_id: result})
-            shelf = Shelf()
-            shelf.slots[self._codec.encode(call_id)] = Slot(call_id, result)
+            shelf = CachedMap()
+            shelf.entries[self._codec.encode(call_id)] = CacheEntry(call_id, result)
             return MapWriter(self._codec, read).write(None, shelf).edited
 
         branch = self._history(address).open(MAIN)

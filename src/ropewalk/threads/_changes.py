@@ -22,7 +22,7 @@ from ropewalk.threads._contents import (
     Marks,
 )
 from ropewalk.tree import ABSENT
-from ropewalk.tree.map_writer import Shelf, Slot
+from ropewalk.tree.map_writer import CachedMap, CacheEntry
 
 
 class Incoming(NamedTuple):
@@ -71,23 +71,23 @@ class Known(NamedTuple):
 class Plan(NamedTuple):
     """Changes, ready to be written on top of some contents."""
 
-    shelf: Shelf
+    shelf: CachedMap
     known: Known
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
-        return not (self.shelf.slots or self.shelf.inner)
+        return not (self.shelf.entries or self.shelf.inner)
 
 
 class Planner:
     """Makes a plan. What is the same as before is left out of it."""
 
-    def __init__(self, contents: Contents, codec: Codec, state: Slot | None) -> None:
+    def __init__(self, contents: Contents, codec: Codec, state: CacheEntry | None) -> None:
         self._contents, self._encode = contents, codec.encode
         self._state = state
         """What is known of the state that is stored."""
-        self._shelf = Shelf()
+        self._shelf = CachedMap()
         self._marks = contents.marks
         self._next = contents.next
         self._latest = dict(contents.latest)
@@ -118,9 +118,9 @@ class Planner:
     def _put_state(self, state: Any) -> None:
         slot = self._state
         if slot is None:
-            slot = Slot(STATE, state, self._contents.part(STATE))
+            slot = CacheEntry(STATE, state, self._contents.part(STATE))
         slot.value = state
-        self._shelf.slots[STATE_KEY] = slot
+        self._shelf.entries[STATE_KEY] = slot
 
     def _put_message(self, message: Incoming, about: Mapping[str, Any] | None) -> None:
         key = self._encode(message.id)
@@ -140,7 +140,7 @@ class Planner:
         if message.timeless:
             stored = {**stored, "created_at": known["created_at"]}
         if self._is_same(stored, known):
-            self._shelf.slots.pop(self._encode(position), None)  # It was edited, and now back.
+            self._shelf.entries.pop(self._encode(position), None)  # It was edited, and now back.
         else:
             self._place(position, _with(stored, about), part)
 
@@ -160,7 +160,7 @@ class Planner:
         )
 
     def _place(self, position: int, stored: Any, known: bytes | None) -> None:
-        self._shelf.slots[self._encode(position)] = Slot(position, stored, known)
+        self._shelf.entries[self._encode(position)] = CacheEntry(position, stored, known)
 
     def _remove_message(self, id: Any) -> None:
         position = self._contents.position_of(id)
@@ -168,7 +168,7 @@ class Planner:
             raise no_message(id)
         self._place(position, ABSENT, self._contents.part(position))
         if self._latest.pop(self._encode(id), None) is None:
-            self._ids[self._encode(id)] = Slot(id, ABSENT, self._encode(position))
+            self._ids[self._encode(id)] = CacheEntry(id, ABSENT, self._encode(position))
         if position == self._next - 1:
             self._marks = self._marks._replace(past=self._next)
 
@@ -184,9 +184,9 @@ class Planner:
         found = self._contents.listed_ids if self._is_unlisted else ()
         known = {entry.key: entry.body for entry in found}
         for key, part in known.items():
-            self._ids[key] = Slot(None, ABSENT, part)
+            self._ids[key] = CacheEntry(None, ABSENT, part)
         for key, position in self._latest.items():
-            self._ids[key] = Slot(None, position, known.get(key))
+            self._ids[key] = CacheEntry(None, position, known.get(key))
         self._marks = self._marks._replace(listed=self._next)
         self._latest = {}
 
@@ -201,14 +201,14 @@ class Planner:
     def _remove(self, name: str) -> None:
         part = self._contents.part(name)
         if part is not None:
-            self._shelf.slots[self._encode(name)] = Slot(name, ABSENT, part)
+            self._shelf.entries[self._encode(name)] = CacheEntry(name, ABSENT, part)
 
     def _set(self, name: str, value: Any) -> None:
-        self._shelf.slots[self._encode(name)] = Slot(name, value, self._contents.part(name))
+        self._shelf.entries[self._encode(name)] = CacheEntry(name, value, self._contents.part(name))
 
     @property
-    def _ids(self) -> dict[bytes, Slot]:
-        return self._shelf.inner.setdefault(IDS_KEY, Shelf()).slots
+    def _ids(self) -> dict[bytes, CacheEntry]:
+        return self._shelf.inner.setdefault(IDS_KEY, CachedMap()).entries
 
 
 def _with(stored: dict[str, Any], about: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ropewalk.threads._changes import Changes, Known, Plan, Planner
 from ropewalk.threads._contents import STATE_KEY, Contents
 from ropewalk.timeline.branches import branch_in
 from ropewalk.tree import ABSENT, Edited, ObjectId, Reader
-from ropewalk.tree.map_writer import Draft, MapWriter, Slot
+from ropewalk.tree.map_writer import CacheEntry, Draft, MapWriter
 
 
 class Head(NamedTuple):
@@ -159,7 +159,7 @@ class Writer:
         self._maps = MapWriter(history.codec, self._read)
         self._made: ObjectId | None = None
         """The last commit that was made here, of which the following is known."""
-        self._state: Slot | None = None
+        self._state: CacheEntry | None = None
         """What is stored of the state, as it was written here last."""
         self._known: Known | None = None
         self._draft: Draft | None = None
@@ -223,7 +223,7 @@ class Writer:
     def _accept(self, commit: Commit) -> None:
         draft, plan = self._draft, self._plan
         assert draft is not None and plan is not None, "a commit was made of nothing"
-        put = plan.shelf.slots.get(STATE_KEY)  # Before a removed one is dropped.
+        put = plan.shelf.entries.get(STATE_KEY)  # Before a removed one is dropped.
         self._objects.remember(draft.edited.objects)
         self._maps.accept(draft)
         self._made, self._known, self._begun = commit.id, plan.known, True

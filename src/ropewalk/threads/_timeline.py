@@ -11,7 +11,7 @@ from ropewalk.history.merging import reading_too
 from ropewalk.threads._contents import IDS, MARKS, Contents, Marks
 from ropewalk.timeline import Checkpoint, Timeline
 from ropewalk.tree import ABSENT, Edited, Mergers, ObjectId, Reader
-from ropewalk.tree.map_writer import MapWriter, Shelf, Slot
+from ropewalk.tree.map_writer import CachedMap, CacheEntry, MapWriter
 
 
 class ThreadTimeline(Timeline):
@@ -56,12 +56,12 @@ class ThreadTimeline(Timeline):
         codec = self._history.codec
         contents = Contents.at(edited.root, both, codec)
         marks = Marks(saved=os.urandom(8), past=contents.next)
-        shelf = Shelf()
+        shelf = CachedMap()
         for name, value in ((IDS, ABSENT), (MARKS, marks.to_stored())):
             part = contents.part(name)
             if part is not None:
-                shelf.slots[codec.encode(name)] = Slot(name, value, part)
-        if not shelf.slots:
+                shelf.entries[codec.encode(name)] = CacheEntry(name, value, part)
+        if not shelf.entries:
             return edited
         made = MapWriter(codec, both).write(edited.root, shelf).edited
         return Edited(made.root, [*edited.objects, *made.objects], _needs(edited, made))

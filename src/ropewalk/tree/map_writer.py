@@ -1,8 +1,8 @@
 """Writing a map of which some values were read, and may have been changed in place.
 
-A `Shelf` is what a program holds of a map: the values that it read or set, by key. Each
-is remembered with the part that is stored for it, so what was never read costs nothing,
-and what was read costs a comparison. A shelf may have shelves inside, for maps that
+A `CachedMap` is what a program has cached of a map: the values that it read or set, by key.
+Each is remembered with the part that is stored for it, so what was never read costs nothing,
+and what was read costs a comparison. It may have others inside, for maps that
 stand in the map.
 """
 
@@ -48,7 +48,7 @@ _STALE: Final = 16 << 20
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class CacheEntry:
     """A key that was read or set: what is under it now, and the part that is stored."""
 
     key: Any
@@ -71,21 +71,21 @@ class Slot:
 
 
 @dataclass(slots=True, eq=False)
-class Shelf:
+class CachedMap:
     """What is held of one map."""
 
-    slots: dict[bytes, Slot] = field(default_factory=dict)
+    entries: dict[bytes, CacheEntry] = field(default_factory=dict)
     """By encoded key."""
-    inner: dict[bytes, Shelf] = field(default_factory=dict)
+    inner: dict[bytes, CachedMap] = field(default_factory=dict)
     """What is held of maps that stand in this one, by encoded key."""
 
 
-class Kept(NamedTuple):
-    """A slot that changed, in a draft."""
+class ChangedEntry(NamedTuple):
+    """An entry that changed, in a draft."""
 
-    shelf: Shelf
+    cached: CachedMap
     key: bytes
-    slot: Slot
+    slot: CacheEntry
     value: Any
     part: bytes | None
     mirrors: Mapping[ObjectId, Mirror] = {}
@@ -93,10 +93,10 @@ class Kept(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A shelf as objects: what is new, and what is to be remembered once it is stored."""
+    """A cached map as objects: what is new, and what is to be remembered once it is stored."""
 
     edited: Edited
-    changes: list[Kept]
+    changes: list[ChangedEntry]
     opened: dict[Keys, Container]
     builder: Builder
 
@@ -106,7 +106,7 @@ class Making:
 
     def __init__(self, builder: Builder, root: ObjectId | None) -> None:
         self.builder, self.root = builder, root
-        self.changes: list[Kept] = []
+        self.changes: list[ChangedEntry] = []
         self.opened: dict[Keys, Container] = {}
         self.replaced: set[Keys] = set()
         """Where something else stands now than what may have been opened."""
@@ -169,12 +169,12 @@ class MapWriter:
         return self._codec.decode(encoded)
 
     @reading
-    def load(self, key: Any, part: bytes, read: Reader | None = None) -> Slot:
-        """A slot with the value of a stored part."""
+    def load(self, key: Any, part: bytes, read: Reader | None = None) -> CacheEntry:
+        """An entry with the value of a stored part."""
         reflector = Reflector(read or self._read, self._codec)
         value = reflector.part(part)
         mirrors = Mirrors(reflector.mirrors)
-        return Slot(key, value, part, value, mirrors, mirrors.held)
+        return CacheEntry(key, value, part, value, mirrors, mirrors.held)
 
     @writing
     def check(self, key: Any, value: Any) -> None:
@@ -187,34 +187,34 @@ class MapWriter:
             retry_if_changed(lambda: embed_at(embedder, self._codec, (key,), value, None))
 
     @writing
-    def write(self, root: ObjectId | None, shelf: Shelf) -> Draft:
-        """The map with all that changed on a shelf.
+    def write(self, root: ObjectId | None, cached: CachedMap) -> Draft:
+        """The map with all that changed in what is cached of it.
 
         Raises `NotStorable` or `ChangedMeanwhile` with the path.
         """
-        return retry_if_changed(lambda: self._draft(root, shelf))
+        return retry_if_changed(lambda: self._draft(root, cached))
 
-    def _draft(self, root: ObjectId | None, shelf: Shelf) -> Draft:
+    def _draft(self, root: ObjectId | None, cached: CachedMap) -> Draft:
         work = Making(Builder(self._read), root)
-        part = self._write(work, shelf, ())
+        part = self._write(work, cached, ())
         if part is None:
             assert root is not None
             return Draft(Edited(root, [], [root]), [], self._opened, work.builder)
         edited = finish(work.builder, part, root)
         return Draft(edited, work.changes, work.still_open(self._opened), work.builder)
 
-    def _write(self, work: Making, shelf: Shelf, keys: Keys) -> bytes | None:
+    def _write(self, work: Making, cached: CachedMap, keys: Keys) -> bytes | None:
         """The part of a map; None if it is as it was."""
         before = self.open(work.root, keys)
         spans: list[Span] = []
-        for key, slot in self._suspects(shelf):
-            kept = self._kept(work, shelf, key, slot)
+        for key, slot in self._suspects(cached):
+            kept = self._kept(work, cached, key, slot)
             if kept.part != slot.part:
                 work.changes.append(kept)
                 if (*keys, key) in self._opened:
                     work.replaced.add((*keys, key))
                 spans.append(_span(before, key, kept.part))
-        for key, inside in shelf.inner.items():
+        for key, inside in cached.inner.items():
             part = self._write(work, inside, (*keys, key))
             if part is not None:
                 spans.append(_span(before, key, part))
@@ -227,10 +227,10 @@ class MapWriter:
         work.opened[keys] = Container(title, built.view, None, built.id)
         return built.part
 
-    def _suspects(self, shelf: Shelf) -> Iterator[tuple[bytes, Slot]]:
-        """The slots whose values may have changed; small ones are compared many at a time."""
-        group: list[tuple[bytes, Slot]] = []
-        for key, slot in shelf.slots.items():
+    def _suspects(self, cached: CachedMap) -> Iterator[tuple[bytes, CacheEntry]]:
+        """The entries whose values may have changed; small ones are compared many at a time."""
+        group: list[tuple[bytes, CacheEntry]] = []
+        for key, slot in cached.entries.items():
             if slot.is_untouched:
                 continue
             if slot.value is ABSENT or slot.value is not slot.given or slot.mirrors:
@@ -243,7 +243,7 @@ class MapWriter:
         if group:
             yield from self._differing(group)
 
-    def _differing(self, group: list[tuple[bytes, Slot]]) -> list[tuple[bytes, Slot]]:
+    def _differing(self, group: list[tuple[bytes, CacheEntry]]) -> list[tuple[bytes, CacheEntry]]:
         """Those of a group that differ, or that a closer look will tell."""
         # The encoding of a list is that of its items, one after another.
         parts = [slot.part or b"" for _, slot in group]
@@ -256,18 +256,18 @@ class MapWriter:
         half = len(group) // 2
         return self._differing(group[:half]) + self._differing(group[half:])
 
-    def _kept(self, work: Making, shelf: Shelf, key: bytes, slot: Slot) -> Kept:
+    def _kept(self, work: Making, cached: CachedMap, key: bytes, slot: CacheEntry) -> ChangedEntry:
         value = slot.value
         if value is ABSENT:
-            return Kept(shelf, key, slot, ABSENT, None)
+            return ChangedEntry(cached, key, slot, ABSENT, None)
         if not slot.mirrors and (slot.part is None or not may_hold_links(slot.part)):
             plain = self._small(value)
             if plain is not None:
-                return Kept(shelf, key, slot, value, plain)
+                return ChangedEntry(cached, key, slot, value, plain)
         budget = Budget(PLAIN_MAX - slot.mirrors.held)
         embedder = Embedder(self._codec, work.builder, slot.mirrors, budget)
         part = embed_at(embedder, self._codec, (slot.key,), value, slot.part)
-        return Kept(shelf, key, slot, value, part, embedder.mirrors, embedder.replaced)
+        return ChangedEntry(cached, key, slot, value, part, embedder.mirrors, embedder.replaced)
 
     def _small(self, value: Any) -> bytes | None:
         """The part of a value that needs no node of its own; None where a closer look is needed."""
@@ -284,20 +284,20 @@ class MapWriter:
         self._root, self._opened = draft.edited.root, draft.opened
         draft.builder.forget()
 
-    def accept_one(self, kept: Kept, read: Reader | None = None) -> None:
-        """Take what was drafted of one slot for what is stored; may be done twice.
+    def accept_one(self, kept: ChangedEntry, read: Reader | None = None) -> None:
+        """Take what was drafted of one entry for what is stored; may be done twice.
 
         With `read`, which reads also what was drafted, before it is stored.
         """
         slot, old = kept.slot, kept.slot.part
         slot.part, slot.given = kept.part, kept.value
         if kept.part is None and slot.value is ABSENT:
-            kept.shelf.slots.pop(kept.key, None)
+            kept.cached.entries.pop(kept.key, None)
             return
         slot.mirrors.renew(kept.mirrors, kept.replaced)
         self._drop_stale(slot, old, read or self._read)
 
-    def _drop_stale(self, slot: Slot, old: bytes | None, read: Reader) -> None:
+    def _drop_stale(self, slot: CacheEntry, old: bytes | None, read: Reader) -> None:
         """Forget what was remembered of parts that are no more."""
         part = slot.part
         if part is None or not slot.mirrors:

@@ -12,7 +12,7 @@ from ropewalk.adapters.langgraph._store_records import Counted, Record, Stored, 
 from ropewalk.codec import Codec, format_path
 from ropewalk.errors import NotStorable, VersionConflict
 from ropewalk.tree import ABSENT, Edited, ObjectId, Reader
-from ropewalk.tree.map_writer import Draft, MapWriter, Shelf, Slot
+from ropewalk.tree.map_writer import CachedMap, CacheEntry, Draft, MapWriter
 from ropewalk.tree.read import Loader
 
 
@@ -113,7 +113,7 @@ class Editor:
                 work.restore(before)
                 job.error = conflict
         shelf = work.shelf()
-        if not shelf.slots:
+        if not shelf.entries:
             raise Unchanged
         try:
             self.draft = self._writer.write(root, shelf)
@@ -258,18 +258,18 @@ class _Work:
         items = counted.items + by
         self.set(key, Counted(items, lasting)._asdict() if items else None)
 
-    def shelf(self) -> Shelf:
+    def shelf(self) -> CachedMap:
         """What to set and what to remove."""
-        made = Shelf()
+        made = CachedMap()
         for key, one in self._now.items():
             # Values are not compared: who puts one again wants a new version.
             if one is self._was.get(key, ABSENT) or self._is_same_count(key, one):
                 continue
             part = self._part(key)
             if one is not None:
-                made.slots[self._writer.encode_key(key)] = Slot(key, one, part)
+                made.entries[self._writer.encode_key(key)] = CacheEntry(key, one, part)
             elif part is not None:
-                made.slots[self._writer.encode_key(key)] = Slot(key, ABSENT, part)
+                made.entries[self._writer.encode_key(key)] = CacheEntry(key, ABSENT, part)
         return made
 
     def _is_same_count(self, key: str, counted: Any) -> bool:

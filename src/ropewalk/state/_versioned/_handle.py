@@ -38,7 +38,7 @@ from ropewalk.tree import (
     Reader,
     diff,
 )
-from ropewalk.tree.map_writer import Draft, Kept, MapWriter, Slot
+from ropewalk.tree.map_writer import CacheEntry, ChangedEntry, Draft, MapWriter
 
 _RESENDS: Final = 3
 MOMENT: Final = "moment"
@@ -56,7 +56,7 @@ class Sent(NamedTuple):
 class Saved(NamedTuple):
     """What was not committed at a moment."""
 
-    values: dict[int, tuple[Slot, Any]]
+    values: dict[int, tuple[CacheEntry, Any]]
     """By the identity of their slots."""
     noted: list[Mapping[str, Any]]
 
@@ -66,7 +66,7 @@ class _Turn:
     """What becomes of a slot when a handle moves to another commit."""
 
     at: At
-    kept: Kept | None
+    kept: ChangedEntry | None
     """What it was drafted as, if it had changed."""
     stored: bytes | None
     """What the other commit has there."""
@@ -74,7 +74,7 @@ class _Turn:
     """The same with own changes."""
     old: Any = ABSENT
     """What it holds, as it was drafted, if that is not what is wanted."""
-    new: Slot | None = None
+    new: CacheEntry | None = None
     """What is wanted, if it does not hold that."""
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from ropewalk.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from ropewalk.tree import ABSENT, ObjectId
 from ropewalk.tree.container import Container
-from ropewalk.tree.map_writer import MapWriter, Shelf, Slot
+from ropewalk.tree.map_writer import CachedMap, CacheEntry, MapWriter
 
 Place: TypeAlias = tuple[str, ...]
 """The names of the namespaces from the top; the top itself is empty."""
@@ -22,7 +22,7 @@ class At(NamedTuple):
 
     place: Place
     encoded: bytes
-    slot: Slot
+    slot: CacheEntry
 
 
 class Shelves:
@@ -31,7 +31,7 @@ class Shelves:
     def __init__(self, writer: MapWriter, root: ObjectId | None) -> None:
         self._writer = writer
         self._reserved = writer.encode_key(NAMESPACES)
-        self.top = Shelf()
+        self.top = CachedMap()
         self._removed: list[At] = []
         self._keys: dict[Place, tuple[bytes, ...]] = {(): ()}
         self.move_to(root)
@@ -53,7 +53,7 @@ class Shelves:
         if encoded is None:
             return False
         shelf = self._shelf(place, make=False)
-        slot = None if shelf is None else shelf.slots.get(encoded)
+        slot = None if shelf is None else shelf.entries.get(encoded)
         if slot is not None:
             return slot.value is not ABSENT
         return self._stored(place, encoded) is not None
@@ -62,7 +62,7 @@ class Shelves:
         _expect_hashable(key)
         try:
             encoded = self._writer.encode_key(key)
-            slots = self._made(place).slots
+            slots = self._made(place).entries
             slot = slots.get(encoded)
             # What is large and was held before is compared at the commit, which takes less.
             if slot is None or slot.value is not value or not slot.mirrors:
@@ -72,7 +72,7 @@ class Shelves:
         if encoded == self._reserved:
             raise InvalidInput(f"the key {key!r} is reserved: choose another one")
         if slot is None:
-            slots[encoded] = Slot(key, value, self._stored(place, encoded))
+            slots[encoded] = CacheEntry(key, value, self._stored(place, encoded))
         else:
             slot.value = value
 
@@ -80,21 +80,21 @@ class Shelves:
         encoded = self._encoded(key)
         if encoded is None or not self.has(place, key):
             raise PathNotFound(f"{_named(place)} has no key {key!r:.200}")
-        slots = self._made(place).slots
+        slots = self._made(place).entries
         if encoded in slots:
             # Kept also if nothing is stored: a commit may be under way that stores it.
             slots[encoded].value = ABSENT
             self._removed.append(At(place, encoded, slots[encoded]))
         else:
-            slots[encoded] = Slot(key, ABSENT, self._stored(place, encoded))
+            slots[encoded] = CacheEntry(key, ABSENT, self._stored(place, encoded))
 
     def clear(self, place: Place) -> None:
         """Remove every key; no value is read."""
-        slots = self._made(place).slots
+        slots = self._made(place).entries
         for leaf in self._container(place).view.leaves():
             for entry in leaf.entries:
                 if entry.key != self._reserved and entry.key not in slots:
-                    slots[entry.key] = Slot(self.key_of(entry.key), ABSENT, entry.body)
+                    slots[entry.key] = CacheEntry(self.key_of(entry.key), ABSENT, entry.body)
         for encoded, slot in slots.items():
             slot.value = ABSENT
             self._removed.append(At(place, encoded, slot))
@@ -110,8 +110,8 @@ class Shelves:
         shelf = self._shelf(place, make=False)
         if shelf is None:
             return stored
-        gone = {key for key, slot in shelf.slots.items() if slot.value is ABSENT}
-        new = {key for key, slot in shelf.slots.items() if slot.part is None} - gone
+        gone = {key for key, slot in shelf.entries.items() if slot.value is ABSENT}
+        new = {key for key, slot in shelf.entries.items() if slot.part is None} - gone
         if gone:
             stored = [key for key in stored if key not in gone]
         return sorted([*stored, *new]) if new else stored
@@ -120,7 +120,7 @@ class Shelves:
         view = self._container(place).view
         stored = view.total - (self._stored(place, self._reserved) is not None)
         shelf = self._shelf(place, make=False)
-        slots = () if shelf is None else shelf.slots.values()
+        slots = () if shelf is None else shelf.entries.values()
         gone = sum([slot.value is ABSENT and slot.part is not None for slot in slots])
         new = sum([slot.value is not ABSENT and slot.part is None for slot in slots])
         return stored - gone + new
@@ -164,7 +164,7 @@ class Shelves:
 
     def drop(self, at: At) -> None:
         """Hold a key no longer."""
-        self._made(at.place).slots.pop(at.encoded, None)
+        self._made(at.place).entries.pop(at.encoded, None)
 
     def forget(self) -> None:
         """Have the next draft give every object of what is held."""
@@ -181,8 +181,8 @@ class Shelves:
     def _is_used(self, place: Place) -> bool:
         return self.count(place) > 0 or bool(self.names(place))
 
-    def _walk(self, shelf: Shelf, place: Place) -> Iterator[At]:
-        for encoded, slot in shelf.slots.items():
+    def _walk(self, shelf: CachedMap, place: Place) -> Iterator[At]:
+        for encoded, slot in shelf.entries.items():
             yield At(place, encoded, slot)
         names = shelf.inner.get(self._reserved)
         for encoded, inner in () if names is None else names.inner.items():
@@ -196,17 +196,17 @@ class Shelves:
             return None
         return None if encoded == self._reserved else encoded
 
-    def _slot(self, place: Place, key: Any) -> Slot | None:
+    def _slot(self, place: Place, key: Any) -> CacheEntry | None:
         encoded = self._encoded(key)
         if encoded is None:
             return None
         shelf = self._shelf(place, make=False)
-        slot = None if shelf is None else shelf.slots.get(encoded)
+        slot = None if shelf is None else shelf.entries.get(encoded)
         if slot is None:
             part = self._stored(place, encoded)
             if part is None:
                 return None
-            slot = self._made(place).slots[encoded] = self._writer.load(key, part)
+            slot = self._made(place).entries[encoded] = self._writer.load(key, part)
         return None if slot.value is ABSENT else slot
 
     def _stored(self, place: Place, encoded: bytes) -> bytes | None:
@@ -223,18 +223,18 @@ class Shelves:
             path = self._keys[place] = tuple(key for pair in keys for key in pair)
         return path
 
-    def _shelf(self, place: Place, make: bool) -> Shelf | None:
+    def _shelf(self, place: Place, make: bool) -> CachedMap | None:
         shelf = self.top
         for key in self._path(place):
             found = shelf.inner.get(key)
             if found is None:
                 if not make:
                     return None
-                found = shelf.inner[key] = Shelf()
+                found = shelf.inner[key] = CachedMap()
             shelf = found
         return shelf
 
-    def _made(self, place: Place) -> Shelf:
+    def _made(self, place: Place) -> CachedMap:
         shelf = self._shelf(place, make=True)
         assert shelf is not None
         return shelf
