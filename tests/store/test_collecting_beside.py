@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ropewalk.store import MemoryStore, Move
-from ropewalk.store._records import Operation
+from ropewalk.store.model import Operation
 from ropewalk.testing._stores._base import MAIN, SPACE, value
 from ropewalk.tree import ObjectId
 

@@ -35,7 +35,7 @@ from ropewalk.store import (
     migrate,
     ref_name,
 )
-from ropewalk.store._records import Header
+from ropewalk.store.model import Header
 from ropewalk.store.records.cells import (
     HEADER,
     PACKS,

@@ -31,8 +31,8 @@ from ropewalk.errors import (
     Rewound,
 )
 from ropewalk.store import Lease, LeaseRecord, ref_name
-from ropewalk.store._leases import LeaseKeeper
 from ropewalk.store.forking import whole_after_fork
+from ropewalk.store.leases import LeaseKeeper
 
 if TYPE_CHECKING:
     from ropewalk.timeline import Timeline

@@ -38,9 +38,9 @@ from ropewalk.errors import (
     Unavailable,
 )
 from ropewalk.store import Lease, LeaseRecord
-from ropewalk.store._checks import expect_timeout, expect_whole
 from ropewalk.store.asynchronous import Threads
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.validation import expect_timeout, expect_whole
 
 if TYPE_CHECKING:
     from ropewalk.coherence.read_path import Client, ReadPath

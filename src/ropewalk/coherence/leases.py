@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ropewalk.errors import ArtifactHeld, InvalidInput, LeaseHeld, Unavailable
 from ropewalk.store import Lease, LeaseRecord
-from ropewalk.store._checks import expect, expect_whole
-from ropewalk.store._leases import margin
+from ropewalk.store.leases import margin
+from ropewalk.store.validation import expect, expect_whole
 
 if TYPE_CHECKING:
     from ropewalk.coherence.authority import Authority

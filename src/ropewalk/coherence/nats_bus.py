@@ -15,7 +15,7 @@ from ropewalk.coherence.local_bus import QUEUE
 from ropewalk.coherence.remote_bus import CLOSES, OUTBOX, FollowingBus
 from ropewalk.coherence.timers import pauses
 from ropewalk.errors import InvalidInput, Unavailable
-from ropewalk.store._checks import expect
+from ropewalk.store.validation import expect
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

@@ -15,20 +15,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.store._aside import Scratch, TextIndex, Within
-from ropewalk.store._contract import MAX_PAYLOAD, Store
 from ropewalk.store._disk import Disk
-from ropewalk.store._engine import Engine
 from ropewalk.store._filesystem import Filesystem
-from ropewalk.store._names import (
-    MAX_NAME_BYTES,
-    decode_part,
-    encode_part,
-    ref_name,
-    space_name,
-    split_name,
-)
 from ropewalk.store._open import open  # noqa: A004 - as in `gzip.open`
-from ropewalk.store._records import (
+from ropewalk.store.batch import Batch
+from ropewalk.store.contract import MAX_PAYLOAD, Store
+from ropewalk.store.engine import Engine
+from ropewalk.store.memory import Memory, MemoryStore, Sizes
+from ropewalk.store.model import (
     FORMAT_VERSION,
     REMEMBERED_WRITES,
     Capabilities,
@@ -48,8 +42,14 @@ from ropewalk.store._records import (
     encode_header,
     encode_operation,
 )
-from ropewalk.store.batch import Batch
-from ropewalk.store.memory import Memory, MemoryStore, Sizes
+from ropewalk.store.names import (
+    MAX_NAME_BYTES,
+    decode_part,
+    encode_part,
+    ref_name,
+    space_name,
+    split_name,
+)
 
 if TYPE_CHECKING:
     from ropewalk.store._cached import Cache, CachedStore, CacheInfo

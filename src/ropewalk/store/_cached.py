@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from ropewalk.store._checks import expect_whole
-from ropewalk.store._contract import Store
-from ropewalk.store._records import Operation, View, check_ids
 from ropewalk.store._wrapping import WrapperStore
 from ropewalk.store.batch import Batch
+from ropewalk.store.contract import Store
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.model import Operation, View, check_ids
 from ropewalk.store.records.key_value import KVStore
+from ropewalk.store.validation import expect_whole
 from ropewalk.tree.objects import Object, ObjectId, Reader, object_id
 
 R = TypeVar("R")

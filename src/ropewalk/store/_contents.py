@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ropewalk.errors import MissingObjects, RefMoved
 from ropewalk.store._own import CONTENT_SPACE, EXPIRES_AT
-from ropewalk.store._records import Move, Ref
+from ropewalk.store.model import Move, Ref
 from ropewalk.tree import Commit, read_commit
 
 if TYPE_CHECKING:
-    from ropewalk.store._contract import Store
+    from ropewalk.store.contract import Store
 
 PIN = "pin/"
 _PAGE = 256

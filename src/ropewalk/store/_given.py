@@ -6,7 +6,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from ropewalk.errors import InvalidInput
-from ropewalk.store._contract import Store
+from ropewalk.store.contract import Store
 
 if TYPE_CHECKING:
     from ropewalk.store.records.key_value import KVStore

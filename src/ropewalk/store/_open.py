@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import Literal, TypedDict
 
 from ropewalk.errors import InvalidInput
-from ropewalk.store._contract import Store
+from ropewalk.store.contract import Store
 from ropewalk.store.memory import MemoryStore
 
 DEFAULT_FOLDER = ".ropewalk"

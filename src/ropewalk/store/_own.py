@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from ropewalk.codec._msgpack import array_header, pack
-from ropewalk.store._names import ref_name
+from ropewalk.store.names import ref_name
 from ropewalk.tree.nodes import link, linked, unpack_list
 from ropewalk.tree.objects import Kind, Object, ObjectId, make_object
 

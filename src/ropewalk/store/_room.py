@@ -13,7 +13,7 @@ from ropewalk.errors import RopewalkError, StoreFull
 from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
-    from ropewalk.store._contract import Store
+    from ropewalk.store.contract import Store
 
 
 class Room:

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ropewalk.errors import Rewound
-from ropewalk.store._records import Operation
 from ropewalk.store.asynchronous import Bell
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.model import Operation
 
 Waking: TypeAlias = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """While entered, the function that it was given is called when there may be news."""

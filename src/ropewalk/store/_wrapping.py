@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._checks import expect
-from ropewalk.store._contract import Store
-from ropewalk.store._records import (
+from ropewalk.store.batch import Batch
+from ropewalk.store.contract import Store
+from ropewalk.store.model import (
     Durability,
     Header,
     LeaseRecord,
@@ -17,7 +17,7 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
-from ropewalk.store.batch import Batch
+from ropewalk.store.validation import expect
 from ropewalk.tree.objects import Object, ObjectId, Reader
 
 if TYPE_CHECKING:

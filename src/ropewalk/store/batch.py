@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ropewalk.errors import LeaseHeld, LeaseLost
-from ropewalk.store._records import Fence, Move, Scalar
+from ropewalk.store.model import Fence, Move, Scalar
 from ropewalk.tree.commits import Commit
 from ropewalk.tree.objects import ObjectId
 

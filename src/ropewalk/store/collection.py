@@ -39,8 +39,8 @@ from ropewalk.store.segment import Packed, build, without
 from ropewalk.tree.nodes import links
 
 if TYPE_CHECKING:
-    from ropewalk.store._records import Ref
     from ropewalk.store.log import LogStore
+    from ropewalk.store.model import Ref
     from ropewalk.tree.objects import Object, ObjectId
 
 _ATTEMPTS: Final = 8

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import ClassVar, Literal, Unpack
 
 from ropewalk.errors import InvalidInput
-from ropewalk.store._contract import StoreOptions
 from ropewalk.store._filesystem import Filesystem
 from ropewalk.store._listeners import Listeners
-from ropewalk.store._records import Capabilities, Durability, Header
+from ropewalk.store.contract import StoreOptions
 from ropewalk.store.log import LogStore
+from ropewalk.store.model import Capabilities, Durability, Header
 from ropewalk.store.usage import folder_bytes
 
 

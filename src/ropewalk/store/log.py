@@ -30,12 +30,12 @@ from ropewalk.errors import (
     StoreFull,
     WriteIdReused,
 )
-from ropewalk.store._contract import Store, StoreOptions
-from ropewalk.store._names import check_space
-from ropewalk.store._records import Operation, Ref, Stored, check_ids
 from ropewalk.store.batch import Batch
 from ropewalk.store.compression import SMALL_BODY, compress, expand
+from ropewalk.store.contract import Store, StoreOptions
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.model import Operation, Ref, Stored, check_ids
+from ropewalk.store.names import check_space
 from ropewalk.store.pace import pause
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
 from ropewalk.store.record import (

@@ -14,23 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple, Unpack
 
 from ropewalk.errors import MissingObjects
-from ropewalk.store._contract import StoreOptions
-from ropewalk.store._records import (
-    KEY,
-    REMEMBERED_WRITES,
-    Capabilities,
-    Durability,
-    Header,
-    LeaseRecord,
-    Operation,
-    Ref,
-    Stored,
-    View,
-)
 from ropewalk.store._room import expect_room
 from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.compression import read_varint
+from ropewalk.store.contract import StoreOptions
 from ropewalk.store.forking import whole_after_fork
 from ropewalk.store.log import (
     Append,
@@ -42,6 +30,18 @@ from ropewalk.store.log import (
     expect_refs,
     seal,
     shared_frame,
+)
+from ropewalk.store.model import (
+    KEY,
+    REMEMBERED_WRITES,
+    Capabilities,
+    Durability,
+    Header,
+    LeaseRecord,
+    Operation,
+    Ref,
+    Stored,
+    View,
 )
 from ropewalk.store.record import GROUP, Place, Record, place_of, same_group
 from ropewalk.store.segment import Packed

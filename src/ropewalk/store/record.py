@@ -25,8 +25,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import ormsgpack
 
 from ropewalk.errors import FormatError
-from ropewalk.store._records import Move, Operation, Scalar
 from ropewalk.store.compression import read_varint, varint
+from ropewalk.store.model import Move, Operation, Scalar
 from ropewalk.tree.commits import first_parent
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId

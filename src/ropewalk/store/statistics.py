@@ -25,9 +25,9 @@ from ropewalk.tree.commits import parts_of_commit
 from ropewalk.tree.container import divide
 
 if TYPE_CHECKING:
-    from ropewalk.store._records import View
     from ropewalk.store.collection import Progress
     from ropewalk.store.log import LogStore
+    from ropewalk.store.model import View
 
 _UNDO: Final = 1
 """In a mask of refs: reached by what can be undone. The bits above are those of the refs."""

@@ -25,7 +25,7 @@ class Usage:
 
     input_tokens: int = 0
     output_tokens: int = 0
-    total_tokens: int = cast(int, None)
+    total_tokens: int = cast("int", None)
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

@@ -40,7 +40,7 @@ from ropewalk.store import (
     encode_header,
     ref_name,
 )
-from ropewalk.store._records import REMEMBERED_WRITES, Header
+from ropewalk.store.model import REMEMBERED_WRITES, Header
 from ropewalk.store.redis.objects import Objects
 from ropewalk.store.redis.server import Server
 from ropewalk.testing._stores._base import (

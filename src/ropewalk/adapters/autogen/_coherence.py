@@ -32,8 +32,8 @@ from ropewalk.adapters._coherence import (
     written,
 )
 from ropewalk.errors import VersionConflict
-from ropewalk.store._checks import expect, expect_whole
 from ropewalk.store.asynchronous import twin
+from ropewalk.store.validation import expect, expect_whole
 
 SOURCE = "shared_artifacts"
 """Who says what the artifacts are."""

@@ -14,8 +14,8 @@ from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import ChangedMeanwhile, InlineSizeExceeded, InvalidInput, NotStorable
 from ropewalk.state._typed._frameworks import Framework, framework_of
 from ropewalk.store import KVStore, MemoryStore, Store
-from ropewalk.store._checks import check_ttl, expect_whole
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.validation import check_ttl, expect_whole
 
 DEFAULT_INLINE_THRESHOLD_BYTES: Final = 64 * 1024
 """The most bytes that an inline value may take where nobody says otherwise."""

@@ -14,9 +14,9 @@ import ormsgpack
 
 from ropewalk.errors import FormatError, NewerFormat, NotAllowed
 from ropewalk.store._filesystem import Filesystem
-from ropewalk.store._records import Header, LeaseRecord, Ref, decode_header
 from ropewalk.store.files.entry import seal, unseal
 from ropewalk.store.files.paths import NEW, temporary
+from ropewalk.store.model import Header, LeaseRecord, Ref, decode_header
 
 LAYOUT: Final = 2
 """The version of the folder: what is where, and how it is spelled."""

@@ -27,8 +27,8 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from ropewalk.errors import FormatError, NewerFormat
-from ropewalk.store._records import KEY, Durability, Move, Scalar
 from ropewalk.store.log import Append, Row
+from ropewalk.store.model import KEY, Durability, Move, Scalar
 from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 VERSION: Final = 2

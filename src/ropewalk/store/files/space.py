@@ -23,13 +23,13 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from ropewalk.errors import Corrupt, FormatError
-from ropewalk.store._records import Ref
 from ropewalk.store.files import documents, entry
 from ropewalk.store.files.documents import Extent
 from ropewalk.store.files.entry import Broken, Entry
 from ropewalk.store.files.paths import HEADER, LOG, SEGMENTS, SPACE, STATE
 from ropewalk.store.log import Row
 from ropewalk.store.lookup import find_rows
+from ropewalk.store.model import Ref
 from ropewalk.store.segment import Packed
 from ropewalk.tree.objects import ObjectId
 

@@ -15,7 +15,6 @@ from zlib import crc32
 
 from ropewalk.errors import FormatError, Unavailable
 from ropewalk.store._filesystem import Filesystem
-from ropewalk.store._records import Durability
 from ropewalk.store.files import documents, entry
 from ropewalk.store.files.documents import Extent, Packing, replace_file
 from ropewalk.store.files.paths import (
@@ -39,6 +38,7 @@ from ropewalk.store.files.space import (
 )
 from ropewalk.store.log import Append, seal
 from ropewalk.store.lookup import commit_name, key_name, lookup_row
+from ropewalk.store.model import Durability
 from ropewalk.store.record import GROUP, Place, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.tree.objects import ObjectId

@@ -22,19 +22,10 @@ from ropewalk.errors import (
     MissingObjects,
     RopewalkError,
 )
-from ropewalk.store._contract import StoreOptions
-from ropewalk.store._records import (
-    REMEMBERED_WRITES,
-    Header,
-    LeaseRecord,
-    Operation,
-    Ref,
-    Stored,
-    View,
-)
 from ropewalk.store._system_errors import no_store, system_errors
 from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
+from ropewalk.store.contract import StoreOptions
 from ropewalk.store.files import documents, paths
 from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
 from ropewalk.store.files.objects import Objects
@@ -43,6 +34,15 @@ from ropewalk.store.files.spaces import Spaces
 from ropewalk.store.folder import FolderStore
 from ropewalk.store.log import Append, Moved, Row, expect_refs, shared_frame
 from ropewalk.store.lookup import commit_name, key_name
+from ropewalk.store.model import (
+    REMEMBERED_WRITES,
+    Header,
+    LeaseRecord,
+    Operation,
+    Ref,
+    Stored,
+    View,
+)
 from ropewalk.store.record import GROUP, Place, same_group
 from ropewalk.store.segment import Packed
 from ropewalk.store.usage import Usage

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ropewalk.errors import InvalidInput
-from ropewalk.store._records import Durability
+from ropewalk.store.model import Durability
 from ropewalk.store.postgres.arrays import spelled
 from ropewalk.store.postgres.listening import Listening, Notifier
 from ropewalk.store.postgres.opening import open_schema

@@ -8,7 +8,7 @@ import time
 import psycopg
 
 from ropewalk.errors import FormatError, NewerFormat, NotAllowed, NotFound
-from ropewalk.store._records import Header, decode_header, encode_header
+from ropewalk.store.model import Header, decode_header, encode_header
 from ropewalk.store.postgres.errors import (
     Again,
     Lost,

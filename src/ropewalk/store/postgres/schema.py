@@ -29,7 +29,7 @@ import re
 from typing import Final
 
 from ropewalk.errors import InvalidInput
-from ropewalk.store._records import REMEMBERED_WRITES, Header, encode_header
+from ropewalk.store.model import REMEMBERED_WRITES, Header, encode_header
 from ropewalk.store.record import GROUP
 
 LAYOUT: Final = 3

@@ -17,11 +17,14 @@ from ropewalk.errors import (
 )
 from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store._aside_trying import Trying
-from ropewalk.store._checks import expect, expect_seconds, expect_whole
 from ropewalk.store._contents import Content, Pruned, contents
 from ropewalk.store._haste import hasty
 from ropewalk.store._own import CONTENT_SPACE
-from ropewalk.store._records import (
+from ropewalk.store.batch import Batch, fenced_off
+from ropewalk.store.collection import Sweep, names_of, touches
+from ropewalk.store.compression import compress
+from ropewalk.store.log import Append, LogStore, Moved, Row
+from ropewalk.store.model import (
     Capabilities,
     Durability,
     Header,
@@ -31,10 +34,6 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
-from ropewalk.store.batch import Batch, fenced_off
-from ropewalk.store.collection import Sweep, names_of, touches
-from ropewalk.store.compression import compress
-from ropewalk.store.log import Append, LogStore, Moved, Row
 from ropewalk.store.postgres import commit
 from ropewalk.store.postgres.arrays import bigints, byteas
 from ropewalk.store.postgres.commit import Answer, Draft, prefix_of
@@ -44,6 +43,7 @@ from ropewalk.store.postgres.scratch import PostgresScratch
 from ropewalk.store.postgres.search_index import PostgresTextIndex
 from ropewalk.store.record import GROUP, Place, same_group, sequence_of
 from ropewalk.store.segment import Packed
+from ropewalk.store.validation import expect, expect_seconds, expect_whole
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 

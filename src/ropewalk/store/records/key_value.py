@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ropewalk.store._records import Durability
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.model import Durability
 
 if TYPE_CHECKING:
     from ropewalk.store.records.key_value_store import KeyValueStore

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar, Unpack
 
 from ropewalk.errors import InvalidInput
-from ropewalk.store._checks import expect
-from ropewalk.store._contract import StoreOptions
-from ropewalk.store._records import Capabilities, Durability
+from ropewalk.store.contract import StoreOptions
+from ropewalk.store.model import Capabilities, Durability
 from ropewalk.store.records.calls import Calls
 from ropewalk.store.records.cells import HEADER, ROOT, damaged
 from ropewalk.store.records.key_value import KVStore
 from ropewalk.store.records.store import CellStore
+from ropewalk.store.validation import expect
 
 
 class KeyValueStore(CellStore):

@@ -23,10 +23,10 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from ropewalk.errors import MissingObjects, Unavailable
-from ropewalk.store._records import Stored
 from ropewalk.store._turns import Patience
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.log import shared_frame
+from ropewalk.store.model import Stored
 from ropewalk.store.records.cells import (
     LARGEST,
     PACKS,

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 import ormsgpack
 
-from ropewalk.store._records import KEY, LeaseRecord, Move, Ref
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.log import Append, Row
 from ropewalk.store.lookup import find_rows
+from ropewalk.store.model import KEY, LeaseRecord, Move, Ref
 from ropewalk.store.records.cells import (
     PARTS,
     SPACES,

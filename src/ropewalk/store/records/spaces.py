@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, TypeVar
 
 from ropewalk.errors import RopewalkError, Unavailable
-from ropewalk.store._records import LeaseRecord
 from ropewalk.store._turns import Patience
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.log import Append
 from ropewalk.store.lookup import commit_name, key_name, lookup_row
+from ropewalk.store.model import LeaseRecord
 from ropewalk.store.record import GROUP, Place, sequence_of
 from ropewalk.store.records.cells import (
     KNOWN,

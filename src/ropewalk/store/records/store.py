@@ -8,7 +8,11 @@ from typing import ClassVar, Final
 
 from ropewalk.errors import Corrupt, MissingObjects, NotAllowed, RopewalkError
 from ropewalk.store._listeners import Listeners
-from ropewalk.store._records import (
+from ropewalk.store.batch import Batch, fenced_off
+from ropewalk.store.collection import Sweep, names_of, touches, unreached
+from ropewalk.store.log import Append, LogStore, Moved, Row, SpaceCache, expect_refs, seal
+from ropewalk.store.lookup import commit_name, key_name
+from ropewalk.store.model import (
     REMEMBERED_WRITES,
     Header,
     LeaseRecord,
@@ -19,10 +23,6 @@ from ropewalk.store._records import (
     decode_header,
     encode_header,
 )
-from ropewalk.store.batch import Batch, fenced_off
-from ropewalk.store.collection import Sweep, names_of, touches, unreached
-from ropewalk.store.log import Append, LogStore, Moved, Row, SpaceCache, expect_refs, seal
-from ropewalk.store.lookup import commit_name, key_name
 from ropewalk.store.record import GROUP, Place, same_group
 from ropewalk.store.records import cells
 from ropewalk.store.records.cells import HEADER, Cells, Parts

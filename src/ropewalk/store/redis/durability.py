@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from ropewalk.errors import InvalidInput, NotAllowed
-from ropewalk.store._records import Durability
+from ropewalk.store.model import Durability
 
 Asked = Literal["full", "relaxed"]
 

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Final
 
 from ropewalk.errors import FormatError
-from ropewalk.store._records import Stored
 from ropewalk.store.compression import compress
+from ropewalk.store.model import Stored
 from ropewalk.store.redis.layout import pairs, read_about
 from ropewalk.store.redis.server import Command, Server
 from ropewalk.tree.nodes import links

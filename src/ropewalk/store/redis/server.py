@@ -23,8 +23,8 @@ from redis.retry import Retry
 
 from ropewalk.errors import Corrupt, InvalidInput, NotAllowed, StoreClosed, Unavailable
 from ropewalk.store._haste import tries_for
-from ropewalk.store._records import Durability, Header, decode_header
 from ropewalk.store._turns import Patience
+from ropewalk.store.model import Durability, Header, decode_header
 from ropewalk.store.redis.address import Address, gone
 from ropewalk.store.redis.durability import Asked, Settings, judge
 from ropewalk.store.redis.errors import from_redis, is_passing

@@ -10,10 +10,13 @@ import ormsgpack
 
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotFound, RefMoved
 from ropewalk.store._aside import Scratch
-from ropewalk.store._checks import expect, expect_seconds, expect_whole
-from ropewalk.store._contract import StoreOptions
 from ropewalk.store._haste import hasty
-from ropewalk.store._records import (
+from ropewalk.store._room import expect_room
+from ropewalk.store.batch import Batch, fenced_off
+from ropewalk.store.collection import Sweep, names_of, touches, unreached
+from ropewalk.store.contract import StoreOptions
+from ropewalk.store.log import Append, LogStore, Moved, Row
+from ropewalk.store.model import (
     KEY,
     REMEMBERED_WRITES,
     Capabilities,
@@ -26,10 +29,6 @@ from ropewalk.store._records import (
     View,
     encode_header,
 )
-from ropewalk.store._room import expect_room
-from ropewalk.store.batch import Batch, fenced_off
-from ropewalk.store.collection import Sweep, names_of, touches, unreached
-from ropewalk.store.log import Append, LogStore, Moved, Row
 from ropewalk.store.record import GROUP, Place, sequence_of
 from ropewalk.store.redis.address import (
     DEFAULT_NAME,
@@ -58,6 +57,7 @@ from ropewalk.store.redis.layout import (
 from ropewalk.store.redis.listener import Listener
 from ropewalk.store.redis.scratch import RedisScratch
 from ropewalk.store.segment import Packed
+from ropewalk.store.validation import expect, expect_seconds, expect_whole
 from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 _PAGE: Final = 1000

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 
 from ropewalk.errors import InvalidInput, NotAllowed, NotFound
-from ropewalk.store._contract import Store
+from ropewalk.store.contract import Store
 from ropewalk.store.postgres import PostgresStore
 from ropewalk.store.postgres.pool import Pool, Settings, read_dsn
 

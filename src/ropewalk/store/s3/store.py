@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, Unpack
 
 from ropewalk.errors import Corrupt, InvalidInput, NotFound, RopewalkError
-from ropewalk.store._checks import expect, expect_seconds
-from ropewalk.store._contract import StoreOptions
-from ropewalk.store._records import Capabilities, Durability, Header
+from ropewalk.store.contract import StoreOptions
+from ropewalk.store.model import Capabilities, Durability, Header
 from ropewalk.store.records.cells import HEADER, ROOT, damaged
 from ropewalk.store.records.store import CellStore
 from ropewalk.store.s3.cells import PROBES, BucketCells, BucketParts, probe
 from ropewalk.store.s3.url import Place, parse_url
+from ropewalk.store.validation import expect, expect_seconds
 
 if TYPE_CHECKING:
     from ropewalk.store.postgres import PostgresStore

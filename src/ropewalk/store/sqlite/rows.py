@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Final
 
 from ropewalk.errors import Corrupt
-from ropewalk.store._records import LeaseRecord
 from ropewalk.store.log import Row
+from ropewalk.store.model import LeaseRecord
 from ropewalk.store.record import GROUP
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite.commit import (

@@ -27,7 +27,7 @@ import sqlite3
 from typing import Final
 
 from ropewalk.errors import Corrupt, FormatError, NewerFormat, NotAllowed
-from ropewalk.store._records import Header, decode_header, encode_header
+from ropewalk.store.model import Header, decode_header, encode_header
 
 APPLICATION_ID: Final = 0x52574442  # "RWDB", in the file's own header.
 LAYOUT: Final = 2

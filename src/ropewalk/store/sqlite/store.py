@@ -13,8 +13,14 @@ from typing import ClassVar, Final, Literal, Unpack
 
 from ropewalk.errors import Corrupt, FormatError, NotAllowed, RopewalkError
 from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._contract import StoreOptions
-from ropewalk.store._records import (
+from ropewalk.store._room import expect_room
+from ropewalk.store._system_errors import no_store
+from ropewalk.store.batch import Batch
+from ropewalk.store.collection import Sweep, names_of, touches
+from ropewalk.store.contract import StoreOptions
+from ropewalk.store.folder import FolderStore
+from ropewalk.store.log import Append, Row
+from ropewalk.store.model import (
     REMEMBERED_WRITES,
     Header,
     LeaseRecord,
@@ -23,12 +29,6 @@ from ropewalk.store._records import (
     Stored,
     View,
 )
-from ropewalk.store._room import expect_room
-from ropewalk.store._system_errors import no_store
-from ropewalk.store.batch import Batch
-from ropewalk.store.collection import Sweep, names_of, touches
-from ropewalk.store.folder import FolderStore
-from ropewalk.store.log import Append, Row
 from ropewalk.store.record import GROUP, Place, Record, sequence_of
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal

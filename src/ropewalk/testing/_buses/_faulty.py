@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ropewalk.coherence.bus import Bus, Subscription
-from ropewalk.store._checks import expect
+from ropewalk.store.validation import expect
 
 Receive = Callable[[bytes], None]
 

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from random import Random
 
-from ropewalk.store._checks import expect_whole
+from ropewalk.store.validation import expect_whole
 from ropewalk.testing._crashes._journal import Journal, Mark
 from ropewalk.testing._crashes._replay import Replay
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._records import (
+from ropewalk.store.model import (
     Durability,
     Header,
     LeaseRecord,

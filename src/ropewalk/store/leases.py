@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from ropewalk.errors import Conflict, InvalidInput, LeaseHeld, LeaseLost
-from ropewalk.store._records import Lease, LeaseRecord
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.model import Lease, LeaseRecord
 
 _MOST_SIGHTINGS = 4096
 _TRIES = 1000  # A race is lost a few times; an engine that never agrees is broken.

@@ -20,21 +20,15 @@ import ormsgpack
 
 from ropewalk.errors import Corrupt, InvalidInput, StoreClosed
 from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._checks import (
-    check_aliases,
-    check_backend,
-    check_ttl,
-    expect,
-    expect_clock,
-    expect_seconds,
-    expect_timeout,
-    expect_whole,
-)
-from ropewalk.store._engine import Engine
-from ropewalk.store._leases import LeaseKeeper
-from ropewalk.store._names import check_name, check_prefix, check_space, known_name, known_space
 from ropewalk.store._own import OWN_SPACE, alias_ref
-from ropewalk.store._records import (
+from ropewalk.store._room import Room
+from ropewalk.store._watching import Log, Patience, awatch, watch
+from ropewalk.store.asynchronous import Threads, twin, twin_iterator
+from ropewalk.store.batch import Batch
+from ropewalk.store.engine import Engine
+from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.leases import LeaseKeeper
+from ropewalk.store.model import (
     KEY,
     MAX_METADATA_BYTES,
     MAX_WRITE_ID,
@@ -53,11 +47,17 @@ from ropewalk.store._records import (
     check_ids,
     check_key,
 )
-from ropewalk.store._room import Room
-from ropewalk.store._watching import Log, Patience, awatch, watch
-from ropewalk.store.asynchronous import Threads, twin, twin_iterator
-from ropewalk.store.batch import Batch
-from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.names import check_name, check_prefix, check_space, known_name, known_space
+from ropewalk.store.validation import (
+    check_aliases,
+    check_backend,
+    check_ttl,
+    expect,
+    expect_clock,
+    expect_seconds,
+    expect_timeout,
+    expect_whole,
+)
 from ropewalk.tree.commits import Commit
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId, Reader
 
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from ropewalk.store.collection import Collected, Progress
     from ropewalk.store.statistics import Stats
     from ropewalk.store.verification import Report
+
 
 S = TypeVar("S", bound="Store")
 
