@@ -25,7 +25,7 @@ from ropewalk.adapters import Hydrated, StateAdapter, Update
 from ropewalk.errors import InvalidInput, NotStorable, UnknownField
 from ropewalk.history import History
 from ropewalk.state import Runtime, append_items
-from ropewalk.store._own import CONTENT_SPACE
+from ropewalk.store.reserved import CONTENT_SPACE
 from ropewalk.tree import Object
 
 

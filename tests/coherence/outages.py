@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ropewalk.coherence import CoherenceCore
 from ropewalk.errors import Unavailable
 from ropewalk.store import MemoryStore, Store
-from ropewalk.store._wrapping import WrapperStore
+from ropewalk.store.wrappers import WrapperStore
 from ropewalk.testing._stores._base import PATIENCE
 
 R = TypeVar("R")

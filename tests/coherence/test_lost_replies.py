@@ -10,7 +10,7 @@ import pytest
 from ropewalk.coherence import CoherenceCore
 from ropewalk.errors import Unavailable, VersionConflict
 from ropewalk.store import REMEMBERED_WRITES, MemoryStore
-from ropewalk.store._wrapping import WrapperStore
+from ropewalk.store.wrappers import WrapperStore
 
 R = TypeVar("R")
 

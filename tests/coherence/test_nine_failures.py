@@ -30,7 +30,7 @@ from ropewalk.coherence import (
 )
 from ropewalk.errors import Conflict, NotFound, Unavailable, VersionConflict
 from ropewalk.store import MemoryStore, SqliteStore
-from ropewalk.store._wrapping import WrapperStore
+from ropewalk.store.wrappers import WrapperStore
 from ropewalk.testing import Clock, FaultyBus
 
 ROOT = Path(__file__).parent.parent.parent

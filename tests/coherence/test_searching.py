@@ -12,7 +12,7 @@ from ropewalk.codec import Codec
 from ropewalk.coherence import CoherenceCore
 from ropewalk.errors import InvalidInput
 from ropewalk.store import MemoryStore
-from ropewalk.store._wrapping import WrapperStore
+from ropewalk.store.wrappers import WrapperStore
 from ropewalk.tree import ABSENT
 
 R = TypeVar("R")

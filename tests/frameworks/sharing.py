@@ -31,7 +31,7 @@ from ropewalk.errors import (
     VersionConflict,
 )
 from ropewalk.store import MemoryStore
-from ropewalk.store._wrapping import WrapperStore
+from ropewalk.store.wrappers import WrapperStore
 from tests.conftest import SOAK
 from tests.frameworks.turn import ROOT
 

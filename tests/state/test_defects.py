@@ -42,7 +42,7 @@ from ropewalk.errors import (
 )
 from ropewalk.history import History
 from ropewalk.state import Runtime, append_items, merge_keys, release, validate_checkpoint
-from ropewalk.store._own import CONTENT_SPACE
+from ropewalk.store.reserved import CONTENT_SPACE
 from ropewalk.tree import Kind, make_object
 from tests.state import workers
 

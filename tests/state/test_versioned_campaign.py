@@ -12,7 +12,7 @@ import pytest
 from ropewalk.errors import Full, StoreFull, Unavailable
 from ropewalk.state import Versioned
 from ropewalk.store import MemoryStore, Store
-from ropewalk.store._wrapping import WrapperStore
+from ropewalk.store.wrappers import WrapperStore
 from tests.conftest import SOAK
 from tests.state.large import messages, sentence
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ropewalk.store import Move, Operation, Ref, Store, ref_name
-from ropewalk.store._own import manifest
+from ropewalk.store.reserved import manifest
 from ropewalk.testing import CrashState
 from ropewalk.testing._stores._base import OTHER_SPACE, SPACE, noise
 from ropewalk.tree import Kind, Object, ObjectId, make_object

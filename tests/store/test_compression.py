@@ -10,8 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ropewalk.errors import FormatError
-from ropewalk.store._dictionaries import CURRENT, dictionary_bytes
-from ropewalk.store.compression import MAX_LENGTH, compress, expand, varint
+from ropewalk.store.compression import (
+    CURRENT,
+    MAX_LENGTH,
+    compress,
+    dictionary_bytes,
+    expand,
+    varint,
+)
 from ropewalk.testing._stores._base import in_threads
 
 PAYLOADS = st.one_of(

@@ -9,7 +9,8 @@ import tracemalloc
 import pytest
 
 from ropewalk.store import Within
-from ropewalk.store._aside_memory import MemoryScratch, MemoryTextIndex
+from ropewalk.store.scratch import MemoryScratch
+from ropewalk.store.search_index import MemoryTextIndex
 
 ALL = Within(100_000)
 

@@ -25,8 +25,8 @@ from ropewalk.errors import (
 )
 from ropewalk.history import History
 from ropewalk.store import FileStore, MemoryStore, Migrated, Move, SqliteStore, Store, ref_name
-from ropewalk.store._own import OWN_SPACE
 from ropewalk.store.migration import operations
+from ropewalk.store.reserved import OWN_SPACE
 from ropewalk.testing import Fault, FaultStore, Outcome, fail_every_call
 from ropewalk.testing._stores._base import OTHER_SPACE, PATIENCE, SPACE
 from ropewalk.testing._stores._care import all_ids, drop, long, step

@@ -11,7 +11,7 @@ import pytest
 
 from ropewalk.errors import InvalidInput
 from ropewalk.store import MemoryStore, SqliteStore
-from ropewalk.store._filesystem import Filesystem
+from ropewalk.store.folder import Filesystem
 from ropewalk.testing import Journal, RecordingFilesystem, crash_states, recording
 from ropewalk.testing._crashes._journal import Cut, Made, Removed, Synced, SyncedNames, Wrote
 from ropewalk.testing._crashes._replay import Image, Replay

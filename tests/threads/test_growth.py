@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ropewalk.store import MemoryStore
-from ropewalk.store._wrapping import WrapperStore
+from ropewalk.store.wrappers import WrapperStore
 from ropewalk.threads import Message, ThreadCheckpointer
 from ropewalk.tree import Object, ObjectId, Reader
 from tests.conftest import SOAK

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ropewalk.store import Move, Store, TextIndex, Within
-from ropewalk.store._aside_memory import MemoryTextIndex
+from ropewalk.store.search_index import MemoryTextIndex
 from ropewalk.threads._search import _STAMP, ALL, Part, Searcher
 from ropewalk.threads._words import Query, matches
 from ropewalk.tree import Edited, Map

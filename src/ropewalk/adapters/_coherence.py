@@ -15,8 +15,8 @@ from ropewalk.coherence.protocol import Base, Version
 from ropewalk.coherence.timers import Patience
 from ropewalk.errors import ArtifactHeld, InvalidInput, Unavailable
 from ropewalk.store import Store
-from ropewalk.store._haste import hasty
 from ropewalk.store.asynchronous import Closes, Threads, twin
+from ropewalk.store.retry import hasty
 from ropewalk.store.validation import expect
 from ropewalk.tree import ABSENT
 

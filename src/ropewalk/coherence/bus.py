@@ -23,10 +23,10 @@ from ropewalk.coherence.local_bus import QUEUE, Exchange, InProcessBus
 from ropewalk.coherence.timers import pauses, reset_after_fork
 from ropewalk.errors import FormatError, Rewound, RopewalkError, StoreClosed
 from ropewalk.store import MemoryStore, Operation, Store, ref_name
-from ropewalk.store._watching import Patience, watch
-from ropewalk.store._wrapping import WrapperStore
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.names import decode_part, encode_part
+from ropewalk.store.watch import Patience, watch
+from ropewalk.store.wrappers import WrapperStore
 from ropewalk.tree import ObjectId, read_commit
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024

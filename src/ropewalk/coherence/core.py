@@ -38,11 +38,11 @@ from ropewalk.coherence.write_path import (
 from ropewalk.errors import InvalidInput, NotFound, StoreClosed, VersionConflict
 from ropewalk.history.merging import check_mergers
 from ropewalk.store import Store
-from ropewalk.store._given import store_of
-from ropewalk.store._haste import hasty
-from ropewalk.store._watching import Patience, awatch, watch
 from ropewalk.store.asynchronous import Closes, Threads, twin
+from ropewalk.store.opening import store_of
+from ropewalk.store.retry import hasty
 from ropewalk.store.validation import expect, expect_timeout, expect_whole
+from ropewalk.store.watch import Patience, awatch, watch
 from ropewalk.tree import ABSENT, Mergers
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from ropewalk.coherence.protocol import Version
 from ropewalk.coherence.store_authority import StoreAuthority
 from ropewalk.coherence.timers import Timer, reset_after_fork
 from ropewalk.errors import Rewound, RopewalkError
-from ropewalk.store._watching import Position
 from ropewalk.store.validation import expect
+from ropewalk.store.watch import Position
 
 if TYPE_CHECKING:
     from ropewalk.coherence.read_path import Client

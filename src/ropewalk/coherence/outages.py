@@ -40,8 +40,8 @@ from ropewalk.errors import (
     WritesRefused,
 )
 from ropewalk.history import new_write_id
-from ropewalk.store._haste import hasty
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.retry import hasty
 
 if TYPE_CHECKING:
     from ropewalk.coherence.read_path import Client

@@ -38,7 +38,7 @@ from ropewalk.store import (
     space_name,
     split_name,
 )
-from ropewalk.store._watching import Position
+from ropewalk.store.watch import Position
 from ropewalk.tree import (
     Commit,
     Kind,

@@ -30,8 +30,8 @@ from ropewalk.errors import (
 )
 from ropewalk.history import Backoff, new_write_id
 from ropewalk.history.merging import Merging, merge_late
-from ropewalk.store._haste import hasty
 from ropewalk.store.asynchronous import Threads
+from ropewalk.store.retry import hasty
 from ropewalk.store.validation import expect, expect_timeout
 from ropewalk.tree import ABSENT, Commit, Mergers, Object, ObjectId, PathConflict, TreeWriter, load
 

@@ -31,8 +31,8 @@ from ropewalk.errors import (
     WriteIdReused,
 )
 from ropewalk.store import Fence, Move, Operation, Store
-from ropewalk.store._haste import tries_for
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.retry import tries_for
 from ropewalk.tree import Commit, Kind, Object, ObjectId, links, read_commit
 
 if TYPE_CHECKING:

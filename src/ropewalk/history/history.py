@@ -25,8 +25,8 @@ from ropewalk.history.commits import (
 )
 from ropewalk.history.merging import Merging, check_mergers, merge_commits, nearest
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name, split_name
-from ropewalk.store._own import EXPIRES_AT
 from ropewalk.store.asynchronous import Threads, twin, twin_iterator
+from ropewalk.store.reserved import EXPIRES_AT
 from ropewalk.store.validation import expect
 from ropewalk.tree import (
     Change,

@@ -14,13 +14,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.store._aside import Scratch, TextIndex, Within
-from ropewalk.store._disk import Disk
-from ropewalk.store._filesystem import Filesystem
-from ropewalk.store._open import open  # noqa: A004 - as in `gzip.open`
 from ropewalk.store.batch import Batch
 from ropewalk.store.contract import MAX_PAYLOAD, Store
 from ropewalk.store.engine import Engine
+from ropewalk.store.folder import Disk, Filesystem
 from ropewalk.store.memory import Memory, MemoryStore, Sizes
 from ropewalk.store.model import (
     FORMAT_VERSION,
@@ -50,13 +47,15 @@ from ropewalk.store.names import (
     space_name,
     split_name,
 )
+from ropewalk.store.opening import open  # noqa: A004 - as in `gzip.open`
+from ropewalk.store.scratch import Scratch
+from ropewalk.store.search_index import TextIndex, Within
 
 if TYPE_CHECKING:
-    from ropewalk.store._cached import Cache, CachedStore, CacheInfo
-    from ropewalk.store._contents import Content, Pruned
     from ropewalk.store.collection import Collected, Progress
     from ropewalk.store.files import FileStore
     from ropewalk.store.migration import Migrated, amigrate, migrate
+    from ropewalk.store.pins import Content, Pruned
     from ropewalk.store.postgres import PostgresStore
     from ropewalk.store.records.key_value import KVStore
     from ropewalk.store.records.key_value_store import KeyValueStore
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from ropewalk.store.sqlite import SqliteStore
     from ropewalk.store.statistics import KeyStats, RefStats, SpaceStats, Stats
     from ropewalk.store.verification import Problem, Report
+    from ropewalk.store.wrappers import Cache, CachedStore, CacheInfo
 
 __all__ = [
     "FORMAT_VERSION",
@@ -132,17 +132,17 @@ __all__ = [
 
 # Loaded when they are first asked for: some bring sqlite3, and most programs need few.
 _HOMES = {
-    "Cache": "_cached",
-    "CacheInfo": "_cached",
-    "CachedStore": "_cached",
+    "Cache": "wrappers",
+    "CacheInfo": "wrappers",
+    "CachedStore": "wrappers",
     "Collected": "collection",
-    "Content": "_contents",
+    "Content": "pins",
     "FileStore": "files",
     "Migrated": "migration",
     "PostgresStore": "postgres",
     "Problem": "verification",
     "Progress": "collection",
-    "Pruned": "_contents",
+    "Pruned": "pins",
     "Report": "verification",
     "KVStore": "records.key_value",
     "KeyStats": "statistics",

@@ -14,11 +14,12 @@ memory than it says.
 from __future__ import annotations
 
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
 
 import zstandard
 
 from ropewalk.errors import FormatError
-from ropewalk.store._dictionaries import CURRENT, dictionary_bytes
 
 MAX_LENGTH = 256 * 1024 * 1024
 """The most bytes that one frame may hold."""
@@ -171,3 +172,25 @@ def _given(dictionary: bytes) -> zstandard.ZstdCompressionDict:
 @cache
 def _dictionary(tag: int) -> zstandard.ZstdCompressionDict | None:
     return None if tag == _ALONE else zstandard.ZstdCompressionDict(dictionary_bytes(tag))
+
+
+CURRENT = 1
+"""The number that new frames are written with."""
+
+_DIGESTS = {
+    1: "84002db48a849f1e4b92e13602f76351d60328ae966a6d6e06336553462a8740",
+}
+
+
+@cache
+def dictionary_bytes(number: int) -> bytes:
+    """The bytes of a built-in dictionary; `FormatError` if this version has none."""
+    if number not in _DIGESTS:
+        raise FormatError(f"no built-in dictionary has number {number} in this version")
+    # Not `pkgutil`: to import it takes as long as the first read of a process.
+    data = Path(__file__).with_name("dictionaries").joinpath(f"{number}.zdict").read_bytes()
+    if sha256(data).hexdigest() != _DIGESTS[number]:
+        raise FormatError(
+            f"built-in dictionary {number} is not the one that was published: install again"
+        )
+    return data

@@ -19,10 +19,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, TypeVar
 import ormsgpack
 
 from ropewalk.errors import Corrupt, InvalidInput, StoreClosed
-from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._own import OWN_SPACE, alias_ref
-from ropewalk.store._room import Room
-from ropewalk.store._watching import Log, Patience, awatch, watch
 from ropewalk.store.asynchronous import Threads, twin, twin_iterator
 from ropewalk.store.batch import Batch
 from ropewalk.store.engine import Engine
@@ -48,6 +44,10 @@ from ropewalk.store.model import (
     check_key,
 )
 from ropewalk.store.names import check_name, check_prefix, check_space, known_name, known_space
+from ropewalk.store.quota import Quota
+from ropewalk.store.reserved import OWN_SPACE, alias_ref
+from ropewalk.store.scratch import Scratch
+from ropewalk.store.search_index import TextIndex
 from ropewalk.store.validation import (
     check_aliases,
     check_backend,
@@ -58,12 +58,13 @@ from ropewalk.store.validation import (
     expect_timeout,
     expect_whole,
 )
+from ropewalk.store.watch import Log, Patience, awatch, watch
 from ropewalk.tree.commits import Commit
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId, Reader
 
 if TYPE_CHECKING:
-    from ropewalk.store._contents import Pruned
     from ropewalk.store.collection import Collected, Progress
+    from ropewalk.store.pins import Pruned
     from ropewalk.store.statistics import Stats
     from ropewalk.store.verification import Report
 
@@ -127,7 +128,7 @@ class Store(Engine):
         self._threads = Threads(threads)
         self._size_limit = size_limit
         self._default_ttl_seconds = check_ttl(default_ttl_seconds)
-        self._room = Room(self)
+        self._quota = Quota(self)
         self._wakes: set[Callable[[], None]] = set()
         self._text_index: TextIndex | None = None
         self._scratch: Scratch | None = None
@@ -442,7 +443,7 @@ class Store(Engine):
         if limit is not None:
             expect_whole(limit, 1, "limit")
         expect_seconds(grace, "grace")
-        from ropewalk.store._contents import prune
+        from ropewalk.store.pins import prune
 
         return prune(self, RECENT, limit, now, grace)
 

@@ -10,7 +10,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
-from ropewalk.store._aside import Scratch, TextIndex
 from ropewalk.store.model import (
     Durability,
     Header,
@@ -19,6 +18,8 @@ from ropewalk.store.model import (
     Ref,
     View,
 )
+from ropewalk.store.scratch import Scratch
+from ropewalk.store.search_index import TextIndex
 
 
 class Engine(ABC):
@@ -94,13 +95,13 @@ class Engine(ABC):
 
         An engine that encrypts what it stores keeps this one: words are plain text.
         """
-        from ropewalk.store._aside_memory import MemoryTextIndex
+        from ropewalk.store.search_index import MemoryTextIndex
 
         return MemoryTextIndex()
 
     def _make_scratch(self) -> Scratch:
         """The small values beside history; in this process, unless the engine can share them."""
-        from ropewalk.store._aside_memory import MemoryScratch
+        from ropewalk.store.scratch import MemoryScratch
 
         return MemoryScratch(time.monotonic)
 

@@ -654,7 +654,7 @@ class LogStore(Store):
                 self._forget_space(batch.space)
                 continue
             except StoreFull:
-                if not self._room.make():
+                if not self._quota.make():
                     raise
                 continue
             return operation

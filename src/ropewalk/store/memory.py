@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple, Unpack
 
 from ropewalk.errors import MissingObjects
-from ropewalk.store._room import expect_room
 from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.compression import read_varint
@@ -43,6 +42,7 @@ from ropewalk.store.model import (
     Stored,
     View,
 )
+from ropewalk.store.quota import expect_room
 from ropewalk.store.record import GROUP, Place, Record, place_of, same_group
 from ropewalk.store.segment import Packed
 from ropewalk.tree.nodes import links

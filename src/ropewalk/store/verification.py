@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ropewalk.codec import check_canonical
 from ropewalk.errors import Corrupt, FormatError, MissingObjects, RopewalkError
-from ropewalk.store._own import may_be_manifest
 from ropewalk.store.record import (
     BY_HASH,
     MAX_NODES,
@@ -21,6 +20,7 @@ from ropewalk.store.record import (
     decode_header,
     read_hints,
 )
+from ropewalk.store.reserved import may_be_manifest
 from ropewalk.tree import Commit, Kind, ObjectId, check_commit, check_links, links
 from ropewalk.tree.verify import Verifier
 

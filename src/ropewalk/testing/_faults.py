@@ -11,8 +11,8 @@ from typing import Literal, TypeVar
 
 from ropewalk.errors import InvalidInput, StoreFull, Unavailable
 from ropewalk.store import Store, Stored
-from ropewalk.store._wrapping import WrapperStore
 from ropewalk.store.validation import expect, expect_whole
+from ropewalk.store.wrappers import WrapperStore
 
 R = TypeVar("R")
 

@@ -16,9 +16,9 @@ from ropewalk.errors import InvalidInput, MessageNotFound
 from ropewalk.history import History
 from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store
-from ropewalk.store._given import store_of
 from ropewalk.store.asynchronous import Threads, twin
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.opening import store_of
 from ropewalk.threads._cache import StateCache
 from ropewalk.threads._changes import Changes, Incoming, no_message
 from ropewalk.threads._checking import plain

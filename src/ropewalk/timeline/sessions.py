@@ -38,7 +38,7 @@ from ropewalk.errors import (
 )
 from ropewalk.history import History
 from ropewalk.store import Move, Operation, Progress, SqliteStore, migrate, split_name
-from ropewalk.store._system_errors import FORBIDDEN, NO_ROOM
+from ropewalk.store.folder import FORBIDDEN, NO_ROOM
 from ropewalk.store.migration import closure, ends, operations
 from ropewalk.store.model import decode_operation, encode_operation
 from ropewalk.tree import Kind, Object, ObjectId, links, make_object

@@ -392,7 +392,7 @@ def test_content_of_checkpoints_lives_while_nodes_run_and_ends_when_its_time_is_
 
 def _expiries(store: MemoryStore) -> list[int]:
     from ropewalk.history import History
-    from ropewalk.store._own import CONTENT_SPACE
+    from ropewalk.store.reserved import CONTENT_SPACE
 
     return [one.expires_at or 0 for one in History(store, CONTENT_SPACE).pins()]
 

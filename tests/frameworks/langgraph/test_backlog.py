@@ -14,7 +14,7 @@ from langgraph.graph import START, StateGraph
 from ropewalk.adapters.langgraph import RopewalkSaver
 from ropewalk.errors import InvalidInput, NotStorable
 from ropewalk.store import MemoryStore
-from ropewalk.store._wrapping import WrapperStore
+from ropewalk.store.wrappers import WrapperStore
 from tests.frameworks.langgraph.graphs import Log, line_graph, thread
 
 R = TypeVar("R")

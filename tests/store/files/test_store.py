@@ -17,9 +17,9 @@ import ropewalk
 from ropewalk.errors import InvalidInput, RefMoved, StoreFull
 from ropewalk.history import History
 from ropewalk.store import FileStore, Move, ref_name, space_name
-from ropewalk.store._filesystem import Filesystem
 from ropewalk.store.files.paths import folder_name
-from ropewalk.store.usage import folder_bytes
+from ropewalk.store.folder import Filesystem
+from ropewalk.store.quota import folder_bytes
 from ropewalk.testing._stores._base import MAIN, SPACE, in_threads, noise, point, read, value
 from ropewalk.tree import Kind, Object, make_object
 

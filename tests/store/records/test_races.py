@@ -15,13 +15,13 @@ import pytest
 
 from ropewalk.errors import Corrupt, MissingObjects, RefMoved
 from ropewalk.store import Move, Store
-from ropewalk.store._own import manifest
 from ropewalk.store.packer import pack
 from ropewalk.store.records.cells import PACKS, PARTS
 from ropewalk.store.records.shared import Cell, SharedObjects
 from ropewalk.store.records.space import Space
 from ropewalk.store.records.spaces import Spaces
 from ropewalk.store.records.store import CellStore
+from ropewalk.store.reserved import manifest
 from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise
 from ropewalk.tree import Object, ObjectId, TreeWriter
 from tests.conftest import SOAK

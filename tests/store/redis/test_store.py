@@ -57,7 +57,7 @@ from tests.conftest import SOAK
 from tests.store.logs import flipped
 from tests.store.redis.contract import ROOT, EagerRedisStore, object_key, relaxed
 from tests.store.redis.servers import client, configured
-from tests.store.test_room import LIMIT, fill, state
+from tests.store.test_quota import LIMIT, fill, state
 
 LARGE = make_object(Kind.CHUNK, noise(40_000))
 """What is shared, because it is so large."""

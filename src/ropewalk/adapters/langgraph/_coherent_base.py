@@ -43,7 +43,7 @@ from ropewalk.errors import (
     VersionConflict,
 )
 from ropewalk.history.commits import Backoff
-from ropewalk.store._haste import hasty
+from ropewalk.store.retry import hasty
 from ropewalk.tree import ABSENT
 
 T = TypeVar("T")

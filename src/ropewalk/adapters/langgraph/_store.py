@@ -40,8 +40,8 @@ from ropewalk.errors import InvalidInput, RopewalkError
 from ropewalk.history import MAIN, Branch, History
 from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store, space_name
-from ropewalk.store._given import store_of
 from ropewalk.store.asynchronous import Closes, Threads, twin
+from ropewalk.store.opening import store_of
 from ropewalk.tree.map_writer import MapWriter
 
 if TYPE_CHECKING:

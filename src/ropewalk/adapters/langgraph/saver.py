@@ -37,9 +37,9 @@ from ropewalk.adapters.langgraph.values import Found
 from ropewalk.codec import Classes, inspection_codec
 from ropewalk.errors import FormatError, InvalidInput, NotFound
 from ropewalk.store import KVStore, Store
-from ropewalk.store._given import store_of
 from ropewalk.store.asynchronous import Threads, twin, twin_iterator
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.opening import store_of
 
 _ADDRESSED: Final = "__ropewalk_checkpoint"
 """In the config of a run: the checkpoint that its caller asked for by id."""

@@ -20,8 +20,8 @@ from ropewalk.codec import inspection_codec
 from ropewalk.errors import InvalidInput
 from ropewalk.history import MAIN
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name
-from ropewalk.store._wrapping import WrapperStore
 from ropewalk.store.batch import Batch
+from ropewalk.store.wrappers import WrapperStore
 from ropewalk.tree import Commit, Loader, Object, ObjectId, Reader, make_commit
 
 CHECKPOINT: Final = "checkpoint"

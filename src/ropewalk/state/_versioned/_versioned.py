@@ -27,9 +27,9 @@ from ropewalk.state._versioned._namespace import Namespace, place_of
 from ropewalk.state._versioned._shelves import Place, inside
 from ropewalk.store import Store, space_name, split_name
 from ropewalk.store import open as open_store
-from ropewalk.store._given import store_of
 from ropewalk.store.asynchronous import Threads, twin
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.opening import store_of
 from ropewalk.tree import Change, Mergers
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import ormsgpack
 
 from ropewalk.errors import FormatError, NewerFormat, NotAllowed
-from ropewalk.store._filesystem import Filesystem
 from ropewalk.store.files.entry import seal, unseal
 from ropewalk.store.files.paths import NEW, temporary
+from ropewalk.store.folder import Filesystem
 from ropewalk.store.model import Header, LeaseRecord, Ref, decode_header
 
 LAYOUT: Final = 2

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from weakref import WeakSet
 
 from ropewalk.errors import NotAllowed, StoreClosed
-from ropewalk.store._system_errors import too_busy
-from ropewalk.store._turns import Patience, Queue, Turn
+from ropewalk.store.folder import too_busy
+from ropewalk.store.retry import Backoff
 
 try:
     import fcntl
@@ -31,6 +32,7 @@ TURN = "lock.turn"
 
 _BEGUN, _DONE = b"!", b"."
 _LONGEST = 1024
+_COURTESY = 1.0  # Seconds to wait for a turn that somebody may hold asleep.
 
 
 class Lock:
@@ -41,10 +43,10 @@ class Lock:
         self._file: int | None = None
         _locks.add(self)
 
-    def take(self, patience: Patience) -> bool:
+    def take(self, backoff: Backoff) -> bool:
         """Wait for the lock; whether it was got."""
         while not self._try():
-            if not patience.wait():
+            if not backoff.wait():
                 return False
         return True
 
@@ -98,6 +100,92 @@ class Lock:
             return False
 
 
+class Queue:
+    """A lock that threads get in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+        self._held = False
+
+    def enter(self, seconds: float) -> bool:
+        """Wait for the lock, at most so long; whether it was got."""
+        with self._lock:
+            if not self._held:
+                self._held = True
+                return True
+            mine = threading.Lock()
+            mine.acquire()
+            self._waiting.append(mine)
+        try:
+            return mine.acquire(timeout=max(seconds, 0)) or self._handed_over(mine)
+        except BaseException:  # An interrupt: nobody may wait for a lock that nobody has.
+            if self._handed_over(mine):
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Hand the lock to who has waited longest."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._held = False
+
+    def _handed_over(self, mine: threading.Lock) -> bool:
+        """Stop waiting; whether the lock was handed over at the last moment."""
+        with self._lock:
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+                return False
+        return True
+
+
+class Turn:
+    """The right to be the next to write, among processes.
+
+    Whoever waits must ask for the lock again and again, so a writer that has just finished would
+    be back before anybody else has asked. So a writer first takes a turn, which only the next one
+    holds while it waits. A turn is a courtesy: nothing is wrong if it is not kept.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def take(self, seconds: float) -> None:
+        """Wait until it is this process's turn, or until it is time to go ahead anyway."""
+        if self._try():
+            return
+        # The longer it waits, the more often it asks: who came first goes first, mostly.
+        backoff = Backoff(min(seconds, _COURTESY), first=0.002, last=0.0008)
+        while not self._try():
+            if not backoff.wait():
+                return
+
+    def pass_on(self) -> None:
+        """Let the next one come."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _try(self) -> bool:
+        try:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # A file system without such locks: then there are no turns.
+        return True
+
+
 class WriteLock:
     """The right to change one folder. Safe to share between threads and to carry over a fork."""
 
@@ -116,13 +204,13 @@ class WriteLock:
     def held(self) -> Iterator[Lock]:
         """Be the one writer; `Unavailable` if others write for too long."""
         process = self._here()
-        patience = Patience(self._busy_seconds, first=0.0002, last=0.002)
-        if not process.queue.enter(patience.remaining):
+        backoff = Backoff(self._busy_seconds, first=0.0002, last=0.002)
+        if not process.queue.enter(backoff.remaining):
             raise too_busy(self._folder, self._busy_seconds)
         try:
-            process.turn.take(patience.remaining)
+            process.turn.take(backoff.remaining)
             try:
-                got = process.lock.take(patience)
+                got = process.lock.take(backoff)
             finally:
                 process.turn.pass_on()
             if not got:

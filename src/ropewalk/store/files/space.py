@@ -28,9 +28,8 @@ from ropewalk.store.files.documents import Extent
 from ropewalk.store.files.entry import Broken, Entry
 from ropewalk.store.files.paths import HEADER, LOG, SEGMENTS, SPACE, STATE
 from ropewalk.store.log import Row
-from ropewalk.store.lookup import find_rows
 from ropewalk.store.model import Ref
-from ropewalk.store.segment import Packed
+from ropewalk.store.segment import Packed, find_rows
 from ropewalk.tree.objects import ObjectId
 
 _LOOKS: Final = 3  # A writer may cut a torn end, or a packer swap the log, while it is read.

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 from zlib import crc32
 
 from ropewalk.errors import FormatError, Unavailable
-from ropewalk.store._filesystem import Filesystem
 from ropewalk.store.files import documents, entry
 from ropewalk.store.files.documents import Extent, Packing, replace_file
 from ropewalk.store.files.paths import (
@@ -36,11 +35,11 @@ from ropewalk.store.files.space import (
     encode_segment,
     names_rows,
 )
+from ropewalk.store.folder import Filesystem
 from ropewalk.store.log import Append, seal
-from ropewalk.store.lookup import commit_name, key_name, lookup_row
 from ropewalk.store.model import Durability
 from ropewalk.store.record import GROUP, Place, sequence_of
-from ropewalk.store.segment import Packed
+from ropewalk.store.segment import Packed, commit_name, key_name, lookup_row
 from ropewalk.tree.objects import ObjectId
 
 T = TypeVar("T")

@@ -22,7 +22,6 @@ from ropewalk.errors import (
     MissingObjects,
     RopewalkError,
 )
-from ropewalk.store._system_errors import no_store, system_errors
 from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.contract import StoreOptions
@@ -31,9 +30,8 @@ from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
 from ropewalk.store.files.objects import Objects
 from ropewalk.store.files.space import Space
 from ropewalk.store.files.spaces import Spaces
-from ropewalk.store.folder import FolderStore
+from ropewalk.store.folder import FolderStore, no_store, system_errors
 from ropewalk.store.log import Append, Moved, Row, expect_refs, shared_frame
-from ropewalk.store.lookup import commit_name, key_name
 from ropewalk.store.model import (
     REMEMBERED_WRITES,
     Header,
@@ -43,9 +41,9 @@ from ropewalk.store.model import (
     Stored,
     View,
 )
+from ropewalk.store.quota import Usage
 from ropewalk.store.record import GROUP, Place, same_group
-from ropewalk.store.segment import Packed
-from ropewalk.store.usage import Usage
+from ropewalk.store.segment import Packed, commit_name, key_name
 from ropewalk.tree.objects import Object, ObjectId
 
 T = TypeVar("T")

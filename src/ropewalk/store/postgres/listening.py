@@ -20,9 +20,9 @@ from contextlib import contextmanager, suppress
 import psycopg
 
 from ropewalk.errors import RopewalkError, StoreClosed
-from ropewalk.store._listeners import Listeners
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.postgres.pool import Connection, Pool
+from ropewalk.store.watch import Listeners
 
 _LOOKS = 0.05  # Seconds between two looks where LISTEN is not to be had.
 _LASTS, _RENEWED = 90, 30.0  # Seconds that a watch counts, and after which it is renewed.

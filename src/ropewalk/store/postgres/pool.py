@@ -27,7 +27,6 @@ from psycopg.pq.abc import PGresult
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from ropewalk.errors import RopewalkError, StoreClosed
-from ropewalk.store._haste import tries_for
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.postgres.arrays import Array
 from ropewalk.store.postgres.errors import (
@@ -41,6 +40,7 @@ from ropewalk.store.postgres.errors import (
     translated,
     unavailable,
 )
+from ropewalk.store.retry import tries_for
 
 R = TypeVar("R")
 Row = tuple[Any, ...]

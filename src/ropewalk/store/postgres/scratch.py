@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from ropewalk.store._aside import Scratch
-from ropewalk.store._aside_memory import MemoryScratch
-from ropewalk.store._aside_trying import Trying
+from ropewalk.store.scratch import BestEffort, MemoryScratch, Scratch
 
 if TYPE_CHECKING:
     from ropewalk.store.postgres.database import Database
@@ -19,14 +17,14 @@ _TIDIED_EVERY: Final = 64  # Puts, between two looks at what is over.
 class PostgresScratch(Scratch):
     """Small values in the database, or in this process if they cannot be there."""
 
-    def __init__(self, database: Database, trying: Trying) -> None:
-        self._database, self._trying = database, trying
+    def __init__(self, database: Database, best_effort: BestEffort) -> None:
+        self._database, self._best_effort = database, best_effort
         self._memory = MemoryScratch(time.monotonic)
         self._puts = 0
 
     @property
     def _instead(self) -> MemoryScratch | None:
-        return self._memory if self._trying.unusable else None
+        return self._memory if self._best_effort.unusable else None
 
     def get(self, key: str) -> bytes | None:
         """The value of a key, unless it is over."""
@@ -88,4 +86,4 @@ class PostgresScratch(Scratch):
     def _ask(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         nothing: list[tuple[Any, ...]] = []
         rows = self._database.rows
-        return self._trying.tried(lambda: rows(statement, *parameters), nothing)
+        return self._best_effort.attempt(lambda: rows(statement, *parameters), nothing)

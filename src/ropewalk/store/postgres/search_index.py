@@ -6,11 +6,10 @@ import secrets
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ropewalk.store._aside import Change, TextIndex, Within
-from ropewalk.store._aside_memory import MemoryTextIndex
-from ropewalk.store._aside_trying import Trying
 from ropewalk.store.postgres.arrays import bigints, texts
 from ropewalk.store.postgres.schema import BLOCK_BITS, MANY
+from ropewalk.store.scratch import BestEffort
+from ropewalk.store.search_index import Change, MemoryTextIndex, TextIndex, Within
 
 if TYPE_CHECKING:
     from ropewalk.store.postgres.database import Database
@@ -24,17 +23,17 @@ _LARGEST: Final = 2**63 - 1
 class PostgresTextIndex(TextIndex):
     """An index in the database, or in this process if there can be none."""
 
-    def __init__(self, database: Database, trying: Trying) -> None:
-        self._database, self._trying = database, trying
+    def __init__(self, database: Database, best_effort: BestEffort) -> None:
+        self._database, self._best_effort = database, best_effort
         self._memory = MemoryTextIndex()
 
     @property
     def _instead(self) -> MemoryTextIndex | None:
-        return self._memory if self._trying.unusable else None
+        return self._memory if self._best_effort.unusable else None
 
     def state(self, scope: str) -> bytes | None:
         """What a scope is an index of."""
-        found = self._trying.tried(lambda: self._scope(scope), None)
+        found = self._best_effort.attempt(lambda: self._scope(scope), None)
         if self._instead is not None:
             return self._instead.state(scope)
         return None if found is None else found[1]
@@ -45,7 +44,7 @@ class PostgresTextIndex(TextIndex):
         """Change an index from one state to another; False if it is not at the first."""
         if self._instead is not None:
             return self._instead.apply(scope, before, after, changes)
-        return self._trying.tried(lambda: self._apply(scope, before, after, changes), False)
+        return self._best_effort.attempt(lambda: self._apply(scope, before, after, changes), False)
 
     def _apply(
         self, scope: str, before: bytes | None, after: bytes, changes: Sequence[Change]
@@ -107,7 +106,7 @@ class PostgresTextIndex(TextIndex):
         self, statement: str, parameters: Sequence[Any], otherwise: list[tuple[Any, ...]]
     ) -> list[tuple[Any, ...]]:
         rows = self._database.rows
-        return self._trying.tried(lambda: rows(statement, *parameters), otherwise)
+        return self._best_effort.attempt(lambda: rows(statement, *parameters), otherwise)
 
 
 def _lexemes(number: int, position: int, words: Collection[str] | None) -> str:

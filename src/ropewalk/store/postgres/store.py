@@ -15,11 +15,6 @@ from ropewalk.errors import (
     RefMoved,
     RopewalkError,
 )
-from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._aside_trying import Trying
-from ropewalk.store._contents import Content, Pruned, contents
-from ropewalk.store._haste import hasty
-from ropewalk.store._own import CONTENT_SPACE
 from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.compression import compress
@@ -34,6 +29,7 @@ from ropewalk.store.model import (
     Stored,
     View,
 )
+from ropewalk.store.pins import Content, Pruned, contents
 from ropewalk.store.postgres import commit
 from ropewalk.store.postgres.arrays import bigints, byteas
 from ropewalk.store.postgres.commit import Answer, Draft, prefix_of
@@ -42,6 +38,10 @@ from ropewalk.store.postgres.schema import AFTER_NAMES, script
 from ropewalk.store.postgres.scratch import PostgresScratch
 from ropewalk.store.postgres.search_index import PostgresTextIndex
 from ropewalk.store.record import GROUP, Place, same_group, sequence_of
+from ropewalk.store.reserved import CONTENT_SPACE
+from ropewalk.store.retry import hasty
+from ropewalk.store.scratch import BestEffort, Scratch
+from ropewalk.store.search_index import TextIndex
 from ropewalk.store.segment import Packed
 from ropewalk.store.validation import expect, expect_seconds, expect_whole
 from ropewalk.tree.nodes import links
@@ -159,7 +159,7 @@ class PostgresStore(LogStore):
             Settings(min_connections, max_connections, timeout, connect_timeout),
         )
         self._group = Group(self._send)
-        self._trying = Trying(lambda: DATA_ERRORS)
+        self._best_effort = BestEffort(lambda: DATA_ERRORS)
         self._unvacuumed = 0
 
     @staticmethod
@@ -196,10 +196,10 @@ class PostgresStore(LogStore):
     # Beside history.
 
     def _make_text_index(self) -> TextIndex:
-        return PostgresTextIndex(self._database, self._trying)
+        return PostgresTextIndex(self._database, self._best_effort)
 
     def _make_scratch(self) -> Scratch:
-        return PostgresScratch(self._database, self._trying)
+        return PostgresScratch(self._database, self._best_effort)
 
     def _ask(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self._database.rows(statement, *parameters)

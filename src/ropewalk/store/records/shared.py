@@ -23,7 +23,6 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from ropewalk.errors import MissingObjects, Unavailable
-from ropewalk.store._turns import Patience
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.log import shared_frame
 from ropewalk.store.model import Stored
@@ -45,6 +44,7 @@ from ropewalk.store.records.cells import (
     seal,
     unseal,
 )
+from ropewalk.store.retry import Backoff
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 
 T = TypeVar("T")
@@ -300,7 +300,7 @@ class SharedObjects:
     def _change(self, change: Callable[[Cell], Cell | None]) -> Cell:
         """Change what the cell says, in one step; remove the indexes that it no longer names."""
         with self._turn:
-            patience = Patience(self._busy_seconds, *self._waits)
+            backoff = Backoff(self._busy_seconds, *self._waits)
             while True:
                 cell, fresh = self._ask(lambda cell: (cell, change(cell)))
                 if fresh is None:
@@ -312,7 +312,7 @@ class SharedObjects:
                 # It may have happened although somebody said no: then they are named.
                 named = _index_keys(cell) | _index_keys(self._now())
                 remove_parts(self._parts, _index_keys(fresh) - named)
-                if not patience.wait():
+                if not backoff.wait():
                     raise Unavailable(
                         "the shared objects were changed by others at every try for "
                         f"{self._busy_seconds:g} seconds. Nothing was written; try again."

@@ -17,7 +17,6 @@ import ormsgpack
 
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.log import Append, Row
-from ropewalk.store.lookup import find_rows
 from ropewalk.store.model import KEY, LeaseRecord, Move, Ref
 from ropewalk.store.records.cells import (
     PARTS,
@@ -30,7 +29,7 @@ from ropewalk.store.records.cells import (
     seal,
     unseal,
 )
-from ropewalk.store.segment import Packed
+from ropewalk.store.segment import Packed, find_rows
 from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 _KEPT: Final = 16  # Indexes of a space that are kept in memory.

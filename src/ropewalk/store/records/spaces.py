@@ -15,10 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, TypeVar
 
 from ropewalk.errors import RopewalkError, Unavailable
-from ropewalk.store._turns import Patience
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.log import Append
-from ropewalk.store.lookup import commit_name, key_name, lookup_row
 from ropewalk.store.model import LeaseRecord
 from ropewalk.store.record import GROUP, Place, sequence_of
 from ropewalk.store.records.cells import (
@@ -49,7 +47,8 @@ from ropewalk.store.records.space import (
     part_key,
     space_key,
 )
-from ropewalk.store.segment import Packed
+from ropewalk.store.retry import Backoff
+from ropewalk.store.segment import Packed, commit_name, key_name, lookup_row
 from ropewalk.tree.objects import ObjectId
 
 T = TypeVar("T")
@@ -187,14 +186,14 @@ class Spaces:
     # Changing.
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[Patience]:
+    def turn(self, name: str) -> Iterator[Backoff]:
         """Wait for other threads of this store object that change a space."""
         with self._turns[hash(name) % _STRIPES]:
-            yield Patience(self._busy_seconds, *self._waits)
+            yield Backoff(self._busy_seconds, *self._waits)
 
-    def wait(self, name: str, patience: Patience) -> None:
+    def wait(self, name: str, backoff: Backoff) -> None:
         """Let others go ahead who were faster; `Unavailable` if that takes too long."""
-        if not patience.wait():
+        if not backoff.wait():
             raise Unavailable(
                 f"the space {name!r} was changed by others at every try for "
                 f"{self._busy_seconds:g} seconds. Nothing was written; try again."
@@ -258,7 +257,7 @@ class Spaces:
         It is given the leases and the last token, and says which is the last one then.
         """
         fresh = False
-        with self.turn(name) as patience:
+        with self.turn(name) as backoff:
             while True:
                 with self.looking(name, fresh=fresh) as space:
                     now = space.moment
@@ -271,19 +270,19 @@ class Spaces:
                 elif fresh:
                     return False
                 if fresh:
-                    self.wait(name, patience)
+                    self.wait(name, backoff)
                 fresh = True
 
     def raise_epoch(self, name: str) -> None:
         """Raise the epoch of a space, so that nothing lands there that was decided before."""
-        with self.turn(name) as patience:
+        with self.turn(name) as backoff:
             while True:
                 with self.looking(name) as space:
                     now = space.moment
                 head = now.head.changed(epoch=now.head.epoch + 1)
                 if self.swap(name, now, now._replace(head=head)):
                     return
-                self.wait(name, patience)
+                self.wait(name, backoff)
 
     # Packing and collection.
 
@@ -412,7 +411,7 @@ class Spaces:
             return False
         self._parts.set_many(made.written)
         fresh = False
-        with self.turn(name) as patience:
+        with self.turn(name) as backoff:
             while True:
                 with self.looking(name, fresh=fresh) as space:
                     now = space.moment
@@ -427,7 +426,7 @@ class Spaces:
                     remove_parts(self._parts, made.written.keys() - named)
                     return False
                 if fresh:
-                    self.wait(name, patience)
+                    self.wait(name, backoff)
                 fresh = True
         remove_parts(self._parts, made.replaced)
         return True
@@ -439,14 +438,14 @@ class Spaces:
             found.setdefault(key.removeprefix(PARTS).rpartition("/")[0], []).append(key)
         for name, keys in found.items():
             if doomed := set(keys) - self.ask(name, Space.parts):
-                with self.turn(name) as patience:
+                with self.turn(name) as backoff:
                     while True:
                         with self.looking(name) as space:
                             now = space.moment
                         head = now.head.changed(sweep=now.head.sweep + 1)
                         if self.swap(name, now, now._replace(head=head)):
                             break
-                        self.wait(name, patience)
+                        self.wait(name, backoff)
                 remove_parts(self._parts, doomed - self.ask(name, Space.parts))
 
 

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from ropewalk.errors import Corrupt, MissingObjects, NotAllowed, RopewalkError
-from ropewalk.store._listeners import Listeners
 from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.log import Append, LogStore, Moved, Row, SpaceCache, expect_refs, seal
-from ropewalk.store.lookup import commit_name, key_name
 from ropewalk.store.model import (
     REMEMBERED_WRITES,
     Header,
@@ -29,7 +27,8 @@ from ropewalk.store.records.cells import HEADER, Cells, Parts
 from ropewalk.store.records.shared import SharedObjects
 from ropewalk.store.records.space import Moment, Space
 from ropewalk.store.records.spaces import Spaces
-from ropewalk.store.segment import Packed
+from ropewalk.store.segment import Packed, commit_name, key_name
+from ropewalk.store.watch import Listeners
 from ropewalk.tree.objects import ObjectId
 
 BUSY_SECONDS: Final = 30.0

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ropewalk.errors import RopewalkError
-from ropewalk.store._listeners import Listeners
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.watch import Listeners
 
 if TYPE_CHECKING:
     from ropewalk.store.redis.server import Server

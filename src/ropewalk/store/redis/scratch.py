@@ -6,9 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
-from ropewalk.store._aside import Scratch
-from ropewalk.store._aside_memory import MemoryScratch
-from ropewalk.store._aside_trying import Trying
+from ropewalk.store.scratch import BestEffort, MemoryScratch, Scratch
 
 if TYPE_CHECKING:
     from ropewalk.store.redis.server import Server
@@ -26,18 +24,18 @@ class RedisScratch(Scratch):
         self._server = server
         self._root = server.layout.key("scratch").decode() + ":"
         self._memory = MemoryScratch(time.monotonic)
-        self._trying = Trying()
+        self._best_effort = BestEffort()
 
     @property
     def _instead(self) -> MemoryScratch | None:
-        return self._memory if self._trying.unusable else None
+        return self._memory if self._best_effort.unusable else None
 
     def get(self, key: str) -> bytes | None:
         """The value of a key; None if there is none."""
         if self._instead is not None:
             return self._instead.get(key)
         ask = self._server.ask
-        found: bytes | None = self._trying.tried(lambda: ask("GET", self._root + key), None)
+        found: bytes | None = self._best_effort.attempt(lambda: ask("GET", self._root + key), None)
         return found
 
     def put(self, key: str, value: bytes, seconds: float | None = None) -> None:
@@ -50,20 +48,20 @@ class RedisScratch(Scratch):
             self.remove(key)
             return
         ask = self._server.ask
-        self._trying.tried(lambda: ask("SET", self._root + key, value, "PX", lives), None)
+        self._best_effort.attempt(lambda: ask("SET", self._root + key, value, "PX", lives), None)
 
     def remove(self, key: str) -> None:
         """Forget a value."""
         if self._instead is not None:
             self._instead.remove(key)
             return
-        self._trying.tried(lambda: self._server.ask("DEL", self._root + key), None)
+        self._best_effort.attempt(lambda: self._server.ask("DEL", self._root + key), None)
 
     def keys(self, prefix: str = "") -> list[str]:
         """The keys that begin so."""
         if self._instead is not None:
             return self._instead.keys(prefix)
-        return self._trying.tried(lambda: self._scan(prefix), [])
+        return self._best_effort.attempt(lambda: self._scan(prefix), [])
 
     def _scan(self, prefix: str) -> list[str]:
         """Looks through all keys of the database; it is for people, not for every call."""

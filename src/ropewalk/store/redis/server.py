@@ -22,14 +22,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from ropewalk.errors import Corrupt, InvalidInput, NotAllowed, StoreClosed, Unavailable
-from ropewalk.store._haste import tries_for
-from ropewalk.store._turns import Patience
 from ropewalk.store.model import Durability, Header, decode_header
 from ropewalk.store.redis.address import Address, gone
 from ropewalk.store.redis.durability import Asked, Settings, judge
 from ropewalk.store.redis.errors import from_redis, is_passing
 from ropewalk.store.redis.group import MOST_BYTES, Group
 from ropewalk.store.redis.layout import Layout
+from ropewalk.store.retry import Backoff, tries_for
 
 Argument: TypeAlias = bytes | str | int
 Command: TypeAlias = tuple[Argument, ...]
@@ -175,14 +174,14 @@ class Server:
         self, commands: Sequence[Command], then: Sequence[Command] | None, converse: Converse
     ) -> list[Any]:
         """What commands give; those of `then` are sent if a connection failed meanwhile."""
-        patience: Patience | None = None
+        backoff: Backoff | None = None
         with self._errors():
             while True:
                 try:
                     replies = converse(commands)
                 except redis.ConnectionError as error:
-                    patience = patience or Patience(tries_for(self._timeout), first=0.01, last=0.5)
-                    if then is None or not (is_passing(error) and patience.wait()):
+                    backoff = backoff or Backoff(tries_for(self._timeout), first=0.01, last=0.5)
+                    if then is None or not (is_passing(error) and backoff.wait()):
                         raise
                     commands = then
                     continue

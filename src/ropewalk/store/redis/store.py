@@ -9,9 +9,6 @@ from typing import Any, ClassVar, Final, Literal, Unpack
 import ormsgpack
 
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotFound, RefMoved
-from ropewalk.store._aside import Scratch
-from ropewalk.store._haste import hasty
-from ropewalk.store._room import expect_room
 from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.contract import StoreOptions
@@ -29,6 +26,7 @@ from ropewalk.store.model import (
     View,
     encode_header,
 )
+from ropewalk.store.quota import expect_room
 from ropewalk.store.record import GROUP, Place, sequence_of
 from ropewalk.store.redis.address import (
     DEFAULT_NAME,
@@ -56,6 +54,8 @@ from ropewalk.store.redis.layout import (
 )
 from ropewalk.store.redis.listener import Listener
 from ropewalk.store.redis.scratch import RedisScratch
+from ropewalk.store.retry import hasty
+from ropewalk.store.scratch import Scratch
 from ropewalk.store.segment import Packed
 from ropewalk.store.validation import expect, expect_seconds, expect_whole
 from ropewalk.tree.objects import ID_SIZE, ObjectId

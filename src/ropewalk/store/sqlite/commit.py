@@ -12,10 +12,10 @@ from zlib import crc32
 import ormsgpack
 
 from ropewalk.errors import Corrupt, MissingObjects, RefMoved
-from ropewalk.store._room import expect_room
 from ropewalk.store.batch import fenced_off
 from ropewalk.store.log import Append, Moved, seal
 from ropewalk.store.model import Operation
+from ropewalk.store.quota import expect_room
 from ropewalk.store.record import same_group
 from ropewalk.store.sqlite import packs
 from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS, used_bytes

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ropewalk.errors import Corrupt, NotAllowed, StoreClosed, Unavailable
-from ropewalk.store._system_errors import too_busy
+from ropewalk.store.folder import too_busy
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.sqlite.errors import is_busy, translated
 from ropewalk.store.sqlite.forks import FORKS

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ropewalk.errors import Corrupt, FormatError, RopewalkError, Unavailable
-from ropewalk.store._system_errors import forbidden, from_system, store_full
+from ropewalk.store.folder import forbidden, from_system, store_full
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ropewalk.errors import Corrupt, FormatError
-from ropewalk.store._filesystem import Filesystem
+from ropewalk.store.folder import Filesystem
 from ropewalk.store.log import shared_frame, shared_object
 from ropewalk.store.model import Stored
 from ropewalk.tree.nodes import links

@@ -6,8 +6,7 @@ import sqlite3
 import time
 from typing import Final
 
-from ropewalk.store._aside import Scratch
-from ropewalk.store._aside_memory import MemoryScratch
+from ropewalk.store.scratch import MemoryScratch, Scratch
 from ropewalk.store.sqlite.side import SideFile
 
 _MOST_BYTES: Final = 64 * 1024 * 1024

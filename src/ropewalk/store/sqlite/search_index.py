@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from ropewalk.store._aside import RARE, Change, TextIndex, Within
-from ropewalk.store._aside_memory import MemoryTextIndex
+from ropewalk.store.search_index import RARE, Change, MemoryTextIndex, TextIndex, Within
 from ropewalk.store.sqlite.side import SideFile, has_full_text
 
 _BLOCK_BITS: Final = 13

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import ClassVar, Final, Literal, Unpack
 
 from ropewalk.errors import Corrupt, FormatError, NotAllowed, RopewalkError
-from ropewalk.store._aside import Scratch, TextIndex
-from ropewalk.store._room import expect_room
-from ropewalk.store._system_errors import no_store
 from ropewalk.store.batch import Batch
 from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.contract import StoreOptions
-from ropewalk.store.folder import FolderStore
+from ropewalk.store.folder import FolderStore, no_store
 from ropewalk.store.log import Append, Row
 from ropewalk.store.model import (
     REMEMBERED_WRITES,
@@ -29,7 +26,10 @@ from ropewalk.store.model import (
     Stored,
     View,
 )
+from ropewalk.store.quota import expect_room
 from ropewalk.store.record import GROUP, Place, Record, sequence_of
+from ropewalk.store.scratch import Scratch
+from ropewalk.store.search_index import TextIndex
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal
 from ropewalk.store.sqlite.commit import (

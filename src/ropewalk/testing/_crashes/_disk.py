@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ropewalk.errors import InvalidInput
 from ropewalk.store import Store
-from ropewalk.store._filesystem import Filesystem
+from ropewalk.store.folder import Filesystem
 from ropewalk.testing._crashes._journal import Journal
 
 S = TypeVar("S", bound=Store)

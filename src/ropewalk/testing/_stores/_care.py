@@ -13,7 +13,7 @@ import pytest
 from ropewalk.errors import Corrupt, InvalidInput, MissingObjects, RefMoved
 from ropewalk.state._typed._pins import keep
 from ropewalk.store import MemoryStore, Move, Pruned, Store, migrate, ref_name
-from ropewalk.store._own import CONTENT_SPACE
+from ropewalk.store.reserved import CONTENT_SPACE
 from ropewalk.testing._stores._base import (
     MAIN,
     OTHER_SPACE,

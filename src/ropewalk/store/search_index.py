@@ -1,20 +1,84 @@
-"""What stands beside history, in this process: bounded in bytes, the oldest goes first."""
+"""An index of words beside history, which may be lost.
+
+Nothing here is needed to read or write history. An engine may forget all of it at any
+moment, and whoever asks finds that out and goes without it or makes it again.
+"""
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from sys import intern
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from ropewalk.store._aside import RARE, Change, Scratch, TextIndex, Within
 from ropewalk.store.forking import freed_after_fork
 
+RARE = 32
+"""So few positions are sooner looked at by who asks than compared with other words."""
+
+Change: TypeAlias = tuple[int, Collection[str] | None]
+"""A position and its words; None if the position is gone."""
+
+
+class Within(NamedTuple):
+    """Which positions are asked for, in what order, and how many of them at most."""
+
+    limit: int
+    after: int | None = None
+    before: int | None = None
+    newest_first: bool = False
+
+    def holds(self, position: int) -> bool:
+        """Whether a position is among them."""
+        return (self.after is None or position > self.after) and (
+            self.before is None or position < self.before
+        )
+
+
+class TextIndex(ABC):
+    """Which positions of a scope have words that begin so.
+
+    A scope is a name; a position is a whole number from 0 on. Words are normalised already:
+    they hold no spaces and at most 50 characters each. The index says up to where it is
+    built, its state, in bytes that only its users understand. Safe to share between threads.
+    """
+
+    @abstractmethod
+    def state(self, scope: str) -> bytes | None:
+        """Up to where a scope was indexed; None if it was not, or if that was lost."""
+
+    @abstractmethod
+    def apply(
+        self, scope: str, before: bytes | None, after: bytes, changes: Sequence[Change]
+    ) -> bool:
+        """Bring a scope from one state to another: all of it, or nothing.
+
+        With `before=None` it begins anew, whatever there was. False, with nothing changed,
+        if the scope is in another state than `before`, or if there is no room or no time
+        for it now.
+        """
+
+    @abstractmethod
+    def find(
+        self, scope: str, state: bytes, prefixes: Sequence[str], within: Within
+    ) -> list[int] | None:
+        """The positions that have, for every prefix, a word that begins so; in order.
+
+        There may be positions among them that do not, or that are gone, but none is
+        missing. None if the scope is not in this state. A prefix that is likely to be rare
+        should come first: the others need not be looked at if it is.
+        """
+
+    @abstractmethod
+    def drop(self, scope: str) -> None:
+        """Forget a scope."""
+
+
 INDEX_BYTES: Final = 128 * 1024 * 1024
-SCRATCH_BYTES: Final = 16 * 1024 * 1024
 
 BLOCK_BITS: Final = 14
 """Positions are indexed in blocks, so that what is in many of them is found in the first."""
@@ -37,6 +101,7 @@ class MemoryTextIndex(TextIndex):
         self._lock = freed_after_fork(threading.Lock())
 
     def state(self, scope: str) -> bytes | None:
+        """What a scope was last indexed at."""
         with self._lock:
             found = self._scopes.get(scope)
             return None if found is None else found.state
@@ -44,6 +109,7 @@ class MemoryTextIndex(TextIndex):
     def apply(
         self, scope: str, before: bytes | None, after: bytes, changes: Sequence[Change]
     ) -> bool:
+        """Change a scope; False if it is in another state, or too large."""
         with self._lock:
             if scope in self._too_large:
                 return False
@@ -76,6 +142,7 @@ class MemoryTextIndex(TextIndex):
     def find(
         self, scope: str, state: bytes, prefixes: Sequence[str], within: Within
     ) -> list[int] | None:
+        """Positions whose words begin so; None if the scope is in another state."""
         with self._lock:
             found = self._scopes.get(scope)
             if found is None or found.state != state:
@@ -84,6 +151,7 @@ class MemoryTextIndex(TextIndex):
             return found.find(prefixes, within)
 
     def drop(self, scope: str) -> None:
+        """Forget a scope."""
         with self._lock:
             self._too_large.discard(scope)
             self._forget(scope)
@@ -200,56 +268,3 @@ def _insert(places: array[int], at: int) -> int:
         return 0
     places.insert(index, at)
     return 2
-
-
-class MemoryScratch(Scratch):
-    """Values in memory. Those that were put first go first when there is no more room."""
-
-    def __init__(self, clock: Callable[[], float], max_bytes: int = SCRATCH_BYTES) -> None:
-        self._clock = clock
-        self._max_bytes = max_bytes
-        self._values: OrderedDict[str, tuple[bytes, float | None]] = OrderedDict()
-        self._held = 0
-        self._lock = freed_after_fork(threading.Lock())
-
-    def get(self, key: str) -> bytes | None:
-        with self._lock:
-            found = self._values.get(key)
-            if found is None:
-                return None
-            value, until = found
-            if until is not None and self._clock() >= until:
-                self._forget(key)
-                return None
-            return value
-
-    def put(self, key: str, value: bytes, seconds: float | None = None) -> None:
-        until = None if seconds is None else self._clock() + seconds
-        with self._lock:
-            self._forget(key)
-            self._values[key] = bytes(value), until
-            self._held += _size(key, value)
-            while self._held > self._max_bytes:
-                self._forget(next(iter(self._values)))
-
-    def remove(self, key: str) -> None:
-        with self._lock:
-            self._forget(key)
-
-    def keys(self, prefix: str = "") -> list[str]:
-        now = self._clock()
-        with self._lock:
-            return sorted(
-                key
-                for key, (_, until) in self._values.items()
-                if key.startswith(prefix) and (until is None or now < until)
-            )
-
-    def _forget(self, key: str) -> None:
-        found = self._values.pop(key, None)
-        if found is not None:
-            self._held -= _size(key, found[0])
-
-
-def _size(key: str, value: bytes) -> int:
-    return len(key) + len(value) + 256

@@ -14,12 +14,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from ropewalk.errors import MissingObjects, RefMoved
-from ropewalk.store._own import CONTENT_SPACE, EXPIRES_AT
 from ropewalk.store.model import Move, Ref
+from ropewalk.store.reserved import CONTENT_SPACE, EXPIRES_AT
 from ropewalk.tree import Commit, read_commit
 
 if TYPE_CHECKING:
     from ropewalk.store.contract import Store
+
 
 PIN = "pin/"
 _PAGE = 256

@@ -1,15 +1,19 @@
-"""One way to open a store, whatever its engine."""
+"""One way to open a store, whatever its engine, and what may be handed over in place of one."""
 
 from __future__ import annotations
 
 import os
 import re
 from os import PathLike, fspath
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from ropewalk.errors import InvalidInput
 from ropewalk.store.contract import Store
 from ropewalk.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from ropewalk.store.records.key_value import KVStore
+
 
 DEFAULT_FOLDER = ".ropewalk"
 
@@ -146,3 +150,28 @@ def _open_files(url: str, rest: str, options: _Options) -> Store:
     if not path or "\0" in path:
         raise InvalidInput(f"{url!r:.200} names no folder: write file:///path or file://name")
     return FileStore(path, **_embedded(options))
+
+
+def store_of(given: Store | KVStore | str | PathLike[str] | None) -> tuple[Store, bool]:
+    """The store for what was handed over, and whether whoever asks has to close it.
+
+    None gives a new one in memory.
+    """
+    if given is None:
+        from ropewalk.store.memory import MemoryStore
+
+        return MemoryStore(), True
+    if isinstance(given, Store):
+        return given, False
+    if isinstance(given, str | PathLike):
+        from ropewalk.store.opening import open as open_store
+
+        return open_store(given), True
+    from ropewalk.store.records.key_value import KVStore
+
+    if isinstance(given, KVStore):
+        return given.as_store(), False
+    raise InvalidInput(
+        "what is stored is kept in a Store, a KVStore, or at a path or URL, not in a "
+        f"{type(given).__name__}"
+    )

@@ -1,4 +1,4 @@
-"""Callers that are in a hurry: they do not wait for a server that is gone to come back.
+"""How long to try again: short waits until a deadline, which callers in a hurry bring forward.
 
 An engine tries a lost connection again for as long as a call may take. Whoever has an answer
 without the engine had rather be told soon. An answer that is on its way is waited for as
@@ -7,11 +7,35 @@ always: a server that is slow is not gone.
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 _hurry: ContextVar[float | None] = ContextVar("ropewalk_hurry", default=None)
+
+
+class Backoff:
+    """Short waits until a deadline, each of another length so that two do not keep step."""
+
+    def __init__(self, seconds: float, first: float, last: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._delay, self._last = first, last
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the deadline."""
+        return self._deadline - time.monotonic()
+
+    def wait(self) -> bool:
+        """Sleep a little; False if the time is over."""
+        remaining = self.remaining
+        if remaining <= 0:
+            return False
+        time.sleep(min(self._delay * random.uniform(0.5, 1.5), remaining))  # noqa: S311
+        self._delay += (self._last - self._delay) / 4
+        return True
 
 
 @contextmanager
