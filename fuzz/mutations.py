@@ -21,9 +21,8 @@ import polars as pl
 from ormsgpack import Ext
 
 from ropewalk.codec import Codec, check_canonical, decode, encode
-from ropewalk.codec._codes import Code
-from ropewalk.codec._decoder import Decoder
-from ropewalk.codec._msgpack import extension, pack, unpack
+from ropewalk.codec.decoder import Decoder
+from ropewalk.codec.msgpack import Code, extension, pack, unpack
 from ropewalk.errors import ClassChanged, FormatError, NotAllowed, NotStorable, UndeclaredClass
 from tests.sample_types import (
     Coin,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from fuzz.mutations import EXPECTED
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import pack, unpack
+from ropewalk.codec.msgpack import Code, pack, unpack
 from ropewalk.errors import FormatError, InvalidInput, MissingObjects
 from ropewalk.tree import Kind, ObjectId, TreeWriter, links
 from tests.sample_types import Money, Note, Open

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from ormsgpack import Ext
 
 from ropewalk.codec import check_canonical, decode, encode
-from ropewalk.codec._codes import DEEP_NESTING, MAX_NESTED, Code
-from ropewalk.codec._msgpack import array_header, extension, map_header, pack, unpack
+from ropewalk.codec.msgpack import (
+    DEEP_NESTING,
+    MAX_NESTED,
+    Code,
+    array_header,
+    extension,
+    map_header,
+    pack,
+    unpack,
+)
 from ropewalk.errors import FormatError
 from tests.strategies import same, storable_values
 

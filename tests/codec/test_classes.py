@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ropewalk.codec import Codec, Registry, default_registry, encode, register
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import extension, pack
+from ropewalk.codec.msgpack import Code, extension, pack
 from ropewalk.errors import ClassChanged, FormatError, InvalidInput, NotStorable, UndeclaredClass
 from tests.sample_types import Color, Note, Point, Right
 

@@ -17,9 +17,8 @@ from ormsgpack import Ext
 
 from fuzz.mutations import EXPECTED, Mutator
 from ropewalk.codec import Codec, Undeclared, check_canonical, decode, encode
-from ropewalk.codec._codec import Walk
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import extension, pack
+from ropewalk.codec.codec import Walk
+from ropewalk.codec.msgpack import Code, extension, pack
 from ropewalk.errors import ChangedMeanwhile, FormatError, NotStorable, UndeclaredClass
 from tests.frames import FRAMES, SCALARS, same_frame, wide_frame, wide_polars
 

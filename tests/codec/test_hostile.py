@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from ropewalk.codec import Codec, decode
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import extension, pack
+from ropewalk.codec.msgpack import Code, extension, pack
 from ropewalk.errors import NotAllowed, UndeclaredClass
 
 REPOSITORY = Path(__file__).parents[2]
@@ -50,8 +49,8 @@ WATCHED = """
     import sys
 
     from ropewalk.codec import Codec, Registry
-    from ropewalk.codec._codes import Code
-    from ropewalk.codec._msgpack import extension, pack
+    from ropewalk.codec.msgpack import Code
+    from ropewalk.codec.msgpack import extension, pack
     from ropewalk.errors import UndeclaredClass
 
     codecs = [Codec(), Codec(Registry()), Codec(pickle_key=bytes(16))]
@@ -110,7 +109,7 @@ LIMITED = """
     import numpy
 
     from ropewalk.codec import Codec, check_canonical
-    from ropewalk.codec._decoder import Decoder
+    from ropewalk.codec.decoder import Decoder
     from ropewalk.errors import FormatError
 
     data = pathlib.Path(sys.argv[1]).read_bytes()
@@ -262,7 +261,7 @@ INTERRUPTED = """
     import sys
 
     from ropewalk.codec import Codec, check_canonical, encode
-    from ropewalk.codec._decoder import Decoder
+    from ropewalk.codec.decoder import Decoder
 
     codec = Codec()
     value = [(1, (2, (3,))) for _ in range(20)]

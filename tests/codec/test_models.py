@@ -11,8 +11,7 @@ import pytest
 from ormsgpack import Ext
 
 from ropewalk.codec import Codec, decode, encode
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import extension, pack
+from ropewalk.codec.msgpack import Code, extension, pack
 from ropewalk.errors import ClassChanged, InvalidInput, NotStorable
 from tests.sample_types import Box, IntBox, Item, Open, Person
 from tests.strategies import same

@@ -14,9 +14,8 @@ import pytest
 
 from ropewalk import Timeline
 from ropewalk.codec import Codec, inspection_codec
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import extension, pack
-from ropewalk.codec._undeclared import member_bytes
+from ropewalk.codec.msgpack import Code, extension, pack
+from ropewalk.codec.registry import member_bytes
 from ropewalk.errors import InvalidInput, MergeConflict, RopewalkError
 from tests.cli.support import here
 from tests.codec import recording

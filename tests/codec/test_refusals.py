@@ -26,8 +26,7 @@ import pydantic
 import pytest
 
 from ropewalk.codec import Codec, decode, encode
-from ropewalk.codec._codes import DEEP_NESTING, MAX_NESTED, Code
-from ropewalk.codec._msgpack import extension, pack
+from ropewalk.codec.msgpack import DEEP_NESTING, MAX_NESTED, Code, extension, pack
 from ropewalk.errors import FormatError, InvalidInput, NotStorable
 from tests.sample_types import Color, Item, Note, Open, Person, Point, Slim
 from tests.strategies import same

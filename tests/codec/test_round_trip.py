@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk.codec import Codec, check_canonical, decode, encode
-from ropewalk.codec._codec import Walk
-from ropewalk.codec._msgpack import nesting_exceeds, pack, unpack
+from ropewalk.codec.codec import Walk
+from ropewalk.codec.msgpack import nesting_exceeds, pack, unpack
 from tests.strategies import arrays, float_from_bits, same, storable_keys, storable_values
 
 CODEC = Codec()

@@ -13,8 +13,7 @@ import pytest
 
 from ropewalk import MemoryStore, RopewalkError, TreeWriter, load
 from ropewalk.codec import encode
-from ropewalk.codec._codes import Code
-from ropewalk.codec._opened import close_sequence
+from ropewalk.codec.msgpack import Code, close_sequence
 from ropewalk.errors import UndeclaredClass
 from ropewalk.store import Move, ref_name, space_name
 from ropewalk.store.record import Node, Place

@@ -12,8 +12,7 @@ from ormsgpack import Ext
 from fuzz.mutations import Mutator
 from fuzz.trees import judge_object, tree_seeds
 from ropewalk.codec import encode
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import extension, pack, unpack
+from ropewalk.codec.msgpack import Code, extension, pack, unpack
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotAllowed
 from ropewalk.tree import Kind, ObjectId, links
 from tests.conftest import SOAK

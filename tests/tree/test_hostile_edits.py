@@ -13,8 +13,7 @@ from ormsgpack import Ext
 from fuzz.mutations import Mutator
 from fuzz.trees import SOUND, tree_seeds
 from ropewalk.codec import Field
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import pack
+from ropewalk.codec.msgpack import Code, pack
 from ropewalk.errors import FormatError, RopewalkError
 from ropewalk.tree import (
     Kind,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.codec import encode
-from ropewalk.codec._codes import Code
+from ropewalk.codec.msgpack import Code
 from ropewalk.errors import FormatError
 from ropewalk.tree import Kind, Object, links, make_object
 from ropewalk.tree.build import Builder

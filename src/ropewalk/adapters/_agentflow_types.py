@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 from pydantic import BaseModel
 
 from ropewalk.codec import Codec
-from ropewalk.codec._registry import can_declare
+from ropewalk.codec.registry import can_declare
 
 
 def declare(codec: Codec, types: Iterable[type]) -> None:

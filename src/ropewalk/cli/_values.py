@@ -24,7 +24,7 @@ from typing import Any
 from uuid import UUID
 
 from ropewalk.codec import Undeclared
-from ropewalk.codec._frames import open_frame
+from ropewalk.codec.frames import open_frame
 from ropewalk.tree import ABSENT
 
 # Python writes no longer numbers in decimal digits, because that takes too long.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.codec._canonical import check_canonical
-from ropewalk.codec._codec import Codec
-from ropewalk.codec._paths import Field, Path, format_path, parse_path, spell_path
-from ropewalk.codec._registry import Classes, Registry, default_registry, register
-from ropewalk.codec._undeclared import Undeclared
+from ropewalk.codec.codec import Codec
+from ropewalk.codec.decoder import check_canonical
+from ropewalk.codec.paths import Field, Path, format_path, parse_path, spell_path
+from ropewalk.codec.registry import Classes, Registry, Undeclared, default_registry, register
 
 __all__ = [
     "Classes",

@@ -14,11 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from ormsgpack import Ext
 
-from ropewalk.codec._codes import Code
-from ropewalk.codec._models import plan_of
-from ropewalk.codec._msgpack import binary_types, pack, unpack
-from ropewalk.codec._records import record_plan_of
-from ropewalk.codec._registry import Entry, Registry
+from ropewalk.codec.msgpack import Code, binary_types, pack, unpack
+from ropewalk.codec.records import plan_of, record_plan_of
+from ropewalk.codec.registry import Entry, Registry
 
 _BUILT_IN: Final = frozenset({dict, list, str, int, float, bool, type(None), tuple, bytes, Ext})
 _DICT: Final = attrgetter("__dict__")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, T
 from uuid import uuid4
 
 from ropewalk.codec import Classes, Codec
-from ropewalk.codec._codec import codec_of
+from ropewalk.codec.codec import codec_of
 from ropewalk.coherence.artifact import Content, ContentCache
 from ropewalk.coherence.authority import ArtifactChange, Authority, LocalAuthority
 from ropewalk.coherence.bus import Bus

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha256
 
-from ropewalk.codec._msgpack import array_header, pack
+from ropewalk.codec.msgpack import array_header, pack
 from ropewalk.store.names import ref_name
 from ropewalk.tree.nodes import link, linked, unpack_list
 from ropewalk.tree.objects import Kind, Object, ObjectId, make_object

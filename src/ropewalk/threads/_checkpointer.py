@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from weakref import WeakKeyDictionary
 
 from ropewalk.codec import Classes, Codec
-from ropewalk.codec._codec import codec_of
+from ropewalk.codec.codec import codec_of
 from ropewalk.errors import InvalidInput, MessageNotFound
 from ropewalk.history import History
 from ropewalk.history.object_cache import SharedObjects

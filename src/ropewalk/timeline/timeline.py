@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 from ropewalk.codec import Classes, Codec, Path
-from ropewalk.codec._codec import codec_of
+from ropewalk.codec.codec import codec_of
 from ropewalk.errors import Conflict, InvalidInput, InvalidName, NotFound, RefMoved
 from ropewalk.history import MAIN, Branch, Commit, History, StepFields
 from ropewalk.recovery import RecoveryStrategy

@@ -7,8 +7,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from ropewalk.codec._codes import Code
-from ropewalk.codec._opened import close_mapping, close_sequence
+from ropewalk.codec.msgpack import Code, close_mapping, close_sequence
 from ropewalk.errors import FormatError, NotStorable
 from ropewalk.tree.levels import Node, Span, View, rebuild
 from ropewalk.tree.nodes import (

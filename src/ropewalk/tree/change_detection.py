@@ -26,16 +26,18 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from ormsgpack import Ext
 
 from ropewalk.codec import Codec
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import (
+from ropewalk.codec.msgpack import (
+    Code,
+    Form,
+    Opened,
     array_header,
     binary_types,
     holds_packed,
     may_hold_binary,
+    open_extension,
     pack,
     unpack,
 )
-from ropewalk.codec._opened import Form, Opened, open_extension
 from ropewalk.codec.record_run import RecordRun, look_at, may_be_records
 from ropewalk.errors import NotStorable, RopewalkError
 from ropewalk.tree.build import Title

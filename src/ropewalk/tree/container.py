@@ -8,11 +8,9 @@ from typing import Any, Final, NamedTuple, NoReturn
 from ormsgpack import Ext
 
 from ropewalk.codec import Codec, Field, Path, format_path
-from ropewalk.codec._codes import Code
-from ropewalk.codec._collections import CLASSES, check_head
-from ropewalk.codec._models import set_unless_marked
-from ropewalk.codec._msgpack import pack
-from ropewalk.codec._opened import close_sequence
+from ropewalk.codec.atoms import CLASSES, check_head
+from ropewalk.codec.msgpack import Code, close_sequence, pack
+from ropewalk.codec.records import set_unless_marked
 from ropewalk.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from ropewalk.tree.build import Builder, Title
 from ropewalk.tree.levels import Span, View

@@ -7,10 +7,17 @@ from hashlib import sha256
 from typing import Any, Final
 
 from ropewalk.codec import Codec, Path, default_codec, format_path
-from ropewalk.codec._canonical import check_canonical
-from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
-from ropewalk.codec._collections import CLASSES
-from ropewalk.codec._msgpack import nesting_exceeds, pack, unpack
+from ropewalk.codec.atoms import CLASSES
+from ropewalk.codec.decoder import check_canonical
+from ropewalk.codec.msgpack import (
+    DEEP_NESTING,
+    FREE_NESTED,
+    MAX_NESTED,
+    Code,
+    nesting_exceeds,
+    pack,
+    unpack,
+)
 from ropewalk.errors import ChangedMeanwhile, InvalidInput, NotStorable, RopewalkError
 from ropewalk.tree.build import Builder, Edited, Title, finish
 from ropewalk.tree.changes import differing

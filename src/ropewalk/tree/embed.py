@@ -15,9 +15,7 @@ from typing import Any, Final, TypeVar
 from ormsgpack import Ext
 
 from ropewalk.codec import Codec
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import pack, unpack
-from ropewalk.codec._opened import Form, Opened, close_sequence
+from ropewalk.codec.msgpack import Code, Form, Opened, close_sequence, pack, unpack
 from ropewalk.errors import ChangedMeanwhile, NotStorable
 from ropewalk.tree.build import Builder, Built, Title, chunk_objects, cut_bytes
 from ropewalk.tree.change_detection import (

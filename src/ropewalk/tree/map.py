@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ropewalk.codec import Codec, default_codec
-from ropewalk.codec._codes import Code
+from ropewalk.codec.msgpack import Code
 from ropewalk.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from ropewalk.tree.build import Builder, Edited, Title, finish
 from ropewalk.tree.changes import MOST_TOGETHER, PairReader, Run, checked_key, differing

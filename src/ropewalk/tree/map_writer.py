@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ropewalk.codec import Codec
-from ropewalk.codec._codes import Code
-from ropewalk.codec._msgpack import array_header, may_hold_binary
+from ropewalk.codec.msgpack import Code, array_header, may_hold_binary
 from ropewalk.errors import ChangedMeanwhile, FormatError, NotStorable
 from ropewalk.tree.build import Builder, Edited, Title, finish
 from ropewalk.tree.change_detection import PLAIN_MAX, Budget, Mirror, Mirrors, Piece, Reflector

@@ -17,9 +17,18 @@ from zlib import crc32
 
 from ormsgpack import Ext
 
-from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, Code
-from ropewalk.codec._collections import CLASSES
-from ropewalk.codec._msgpack import array_header, hidden_failure, nesting_exceeds, pack, unpack
+from ropewalk.codec.atoms import CLASSES
+from ropewalk.codec.msgpack import (
+    DEEP_NESTING,
+    FREE_NESTED,
+    MAX_NESTED,
+    Code,
+    array_header,
+    hidden_failure,
+    nesting_exceeds,
+    pack,
+    unpack,
+)
 from ropewalk.errors import FormatError
 from ropewalk.tree.commits import check_commit, commit_links
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId

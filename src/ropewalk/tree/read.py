@@ -9,8 +9,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from ropewalk.codec import Codec, default_codec
-from ropewalk.codec._codes import NO_ROOM, Code
-from ropewalk.codec._msgpack import extension
+from ropewalk.codec.msgpack import NO_ROOM, Code, extension
 from ropewalk.errors import FormatError, NotStorable, RopewalkError
 from ropewalk.tree.nodes import (
     CHUNKS,

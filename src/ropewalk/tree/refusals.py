@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ropewalk.codec import Codec, Field, Path, format_path
-from ropewalk.codec._codec import Walk
-from ropewalk.codec._codes import Code
-from ropewalk.codec._opened import Form, Opened
+from ropewalk.codec.codec import Walk
+from ropewalk.codec.msgpack import Code, Form, Opened
 from ropewalk.errors import ChangedMeanwhile, NotStorable
 from ropewalk.tree.nodes import INLINE_MAX, KEY_MAX, KEYED
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ropewalk.codec import Codec, Path, default_codec
-from ropewalk.codec._codes import Code
-from ropewalk.codec._collections import CLASSES
+from ropewalk.codec.atoms import CLASSES
+from ropewalk.codec.msgpack import Code
 from ropewalk.errors import InvalidInput, MergeConflict
 from ropewalk.tree.build import Builder, Edited, finish
 from ropewalk.tree.changes import differing, hunks

@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from ropewalk.codec import inspection_codec
-from ropewalk.codec._codes import Code
-from ropewalk.codec._numpy import element_size
+from ropewalk.codec.frames import element_size
+from ropewalk.codec.msgpack import Code
 from ropewalk.errors import FormatError, RopewalkError
 from ropewalk.tree.build import is_text_key
 from ropewalk.tree.commits import check_commit

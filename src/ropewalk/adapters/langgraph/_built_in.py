@@ -18,7 +18,7 @@ from langchain_core.documents import Document
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from ropewalk.codec import Registry
-from ropewalk.codec._classes import default_name
+from ropewalk.codec.classes import default_name
 
 BUILT_IN = Registry(parent=Registry())
 """Never to be changed."""

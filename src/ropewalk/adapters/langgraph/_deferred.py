@@ -13,8 +13,8 @@ from enum import IntEnum
 from typing import Any, Final
 
 from ropewalk.codec import Undeclared
-from ropewalk.codec._codes import Code
-from ropewalk.codec._undeclared import undeclared
+from ropewalk.codec.msgpack import Code
+from ropewalk.codec.registry import undeclared
 
 PREFIX: Final = "langgraph:"
 """Stands before the name of a class, for a value that is kept as LangGraph stored it."""

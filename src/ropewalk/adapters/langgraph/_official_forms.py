@@ -15,8 +15,8 @@ from ormsgpack import Ext
 from ropewalk.adapters.langgraph._deferred import Call, class_name, is_deferred
 from ropewalk.adapters.langgraph.classes import GraphTypes
 from ropewalk.codec import Codec
-from ropewalk.codec._codes import Code
-from ropewalk.codec._decoder import Decoder, no_links
+from ropewalk.codec.decoder import Decoder, no_links
+from ropewalk.codec.msgpack import Code
 from ropewalk.errors import NotStorable
 
 _EXTRA = "+"

@@ -15,11 +15,10 @@ from typing import Any
 
 from ropewalk.adapters.langgraph._built_in import BUILT_IN, model_v1_forms
 from ropewalk.codec import Classes, Registry, default_registry
-from ropewalk.codec._atoms import atom_of
-from ropewalk.codec._classes import find_class
-from ropewalk.codec._models import plan_of
-from ropewalk.codec._records import record_plan_of
-from ropewalk.codec._registry import Entry, can_declare
+from ropewalk.codec.atoms import atom_of
+from ropewalk.codec.classes import find_class
+from ropewalk.codec.records import plan_of, record_plan_of
+from ropewalk.codec.registry import Entry, can_declare
 from ropewalk.errors import InvalidInput, NotStorable
 
 

@@ -26,13 +26,10 @@ from ropewalk.adapters.langgraph.memo import (
     make_run,
 )
 from ropewalk.codec import Codec, Undeclared
-from ropewalk.codec._atoms import atom_of
-from ropewalk.codec._codec import raise_interrupt
-from ropewalk.codec._codes import FREE_NESTED
-from ropewalk.codec._collections import CLASSES
-from ropewalk.codec._decoder import Decoder, no_links
-from ropewalk.codec._msgpack import array_header
-from ropewalk.codec._opened import Opened
+from ropewalk.codec.atoms import CLASSES, atom_of
+from ropewalk.codec.codec import raise_interrupt
+from ropewalk.codec.decoder import Decoder, no_links
+from ropewalk.codec.msgpack import FREE_NESTED, Opened, array_header
 
 _BUILT_IN: Final = frozenset(
     {tuple, set, frozenset, dict, list, str, bytes, int, float, Undeclared, Fragment}

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ropewalk.adapters.langgraph import _deferred as deferred
 from ropewalk.adapters.langgraph.memo import look_at_decoded
-from ropewalk.codec._codes import FREE_NESTED, Code
-from ropewalk.codec._decoder import Decoder, no_links
-from ropewalk.codec._models import EXTRA, ModelPlan
-from ropewalk.codec._registry import Entry
+from ropewalk.codec.decoder import Decoder, no_links
+from ropewalk.codec.msgpack import FREE_NESTED, Code
+from ropewalk.codec.records import EXTRA, ModelPlan
+from ropewalk.codec.registry import Entry
 from ropewalk.errors import ClassChanged, UndeclaredClass
 from ropewalk.tree.nodes import may_hold_links
 

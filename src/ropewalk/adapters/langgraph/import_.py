@@ -36,9 +36,9 @@ from ropewalk.adapters.langgraph.classes import GraphTypes
 from ropewalk.adapters.langgraph.thread import GraphThread, Put, Request, Writes
 from ropewalk.adapters.langgraph.values import History
 from ropewalk.codec import Codec
-from ropewalk.codec._codes import Code
-from ropewalk.codec._decoder import Decoder as CodecDecoder
-from ropewalk.codec._decoder import no_links
+from ropewalk.codec.decoder import Decoder as CodecDecoder
+from ropewalk.codec.decoder import no_links
+from ropewalk.codec.msgpack import Code
 from ropewalk.errors import NotFound, RopewalkError
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ormsgpack import Fragment
 
-from ropewalk.codec._codes import Code
-from ropewalk.codec._models import MODEL_PARTS, plan_of
-from ropewalk.codec._msgpack import array_header, extension, holds_binary, pack
-from ropewalk.codec._registry import Entry
+from ropewalk.codec.msgpack import Code, array_header, extension, holds_binary, pack
+from ropewalk.codec.records import MODEL_PARTS, plan_of
+from ropewalk.codec.registry import Entry
 
 if TYPE_CHECKING:
     from ropewalk.adapters.langgraph.codec import GraphCodec

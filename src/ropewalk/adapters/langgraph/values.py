@@ -23,7 +23,7 @@ from ropewalk.adapters.langgraph.checkpoints import (
 from ropewalk.adapters.langgraph.codec import GraphCodec, SharingGraphCodec
 from ropewalk.adapters.langgraph.log import Listed
 from ropewalk.codec import Codec
-from ropewalk.codec._codes import Code
+from ropewalk.codec.msgpack import Code
 from ropewalk.errors import FormatError, PathNotFound
 from ropewalk.tree import Kind, Loader, Object, ObjectId, Reader, TreeWriter, get, links
 from ropewalk.tree import Written as Tree

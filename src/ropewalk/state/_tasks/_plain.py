@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from ropewalk.codec import Codec, Registry
-from ropewalk.codec._classes import default_name
+from ropewalk.codec.classes import default_name
 from ropewalk.errors import NotStorable
 
 MOST_CHARACTERS: Final = 16_000

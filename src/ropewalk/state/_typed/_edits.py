@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ropewalk.codec import Codec
-from ropewalk.codec._codes import Code
+from ropewalk.codec.msgpack import Code
 from ropewalk.errors import InvalidInput
 from ropewalk.tree import Edited, Object, ObjectId, Reader, insert, links, put
 from ropewalk.tree.container import open_part, part_of

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, Final
 
 from ropewalk.codec import Codec
-from ropewalk.codec._frames import library_of
+from ropewalk.codec.frames import library_of
 from ropewalk.errors import NotStorable
 
 _MOST_COMPARED: Final = 1_000_000

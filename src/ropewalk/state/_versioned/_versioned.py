@@ -10,7 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ropewalk.codec import Classes, Codec
-from ropewalk.codec._codec import codec_of
+from ropewalk.codec.codec import codec_of
 from ropewalk.errors import (
     Conflict,
     InvalidInput,

@@ -12,8 +12,8 @@ from json import dumps
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ropewalk.codec import Undeclared
-from ropewalk.codec._collections import CLASSES
-from ropewalk.codec._frames import library_of
+from ropewalk.codec.atoms import CLASSES
+from ropewalk.codec.frames import library_of
 from ropewalk.state._tasks._plain import name_of
 
 Shape: TypeAlias = Literal["list", "tuple", "set", "mapping", "record", "change", "lines", "text"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from ropewalk.codec import Codec, Path
-from ropewalk.codec._codes import Code
-from ropewalk.codec._collections import CLASSES, MAPPINGS
+from ropewalk.codec.atoms import CLASSES, MAPPINGS
+from ropewalk.codec.msgpack import Code
 from ropewalk.errors import RopewalkError
 from ropewalk.state._views._nodes import (
     Node,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ropewalk.codec._records import says_changed
+from ropewalk.codec.records import says_changed
 from ropewalk.errors import ChangedMeanwhile, FormatError, InvalidInput, NotAllowed, NotStorable
 
 _TAG_SIZE = 32

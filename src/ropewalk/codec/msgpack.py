@@ -1,15 +1,70 @@
-"""The one place that talks to ormsgpack, and what msgpack needs beside it."""
+"""Msgpack as the format uses it: type codes, packing by ormsgpack, values as their parts."""
 
 from __future__ import annotations
 
 import gc
 import marshal
 from collections.abc import Callable
+from enum import Enum, IntEnum
 from itertools import compress
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import ormsgpack
 from ormsgpack import Ext
+
+
+class Code(IntEnum):
+    """What an extension, or the root of a large value, stands for."""
+
+    LINK = 1
+    TUPLE = 2
+    SET = 3
+    FROZENSET = 4
+    DICT = 5
+    BYTEARRAY = 6
+    INT = 7
+    COMPLEX = 8
+    DATE = 9
+    TIME = 10
+    DATETIME = 11
+    TIMEDELTA = 12
+    UUID = 13
+    DECIMAL = 14
+    PATH = 15
+    ENUM = 16
+    RECORD = 17
+    CUSTOM = 18
+    ARRAY = 19
+    SCALAR = 20
+    PICKLE = 21
+    DEQUE = 22
+    ORDERED_DICT = 23
+    COUNTER = 24
+    DEFAULT_DICT = 25
+    RANGE = 26
+    FRACTION = 27
+    PATTERN = 28
+    IP_ADDRESS = 29
+    FRAME = 30
+    # Types that msgpack has itself; they appear only at the root of a large value.
+    LIST = 32
+    BYTES = 33
+    STR = 34
+    MAP = 35
+
+
+MAX_NESTED: Final = 32
+"""How many extensions may stand inside one another."""
+
+FREE_NESTED: Final = 3
+"""Down to this depth of extensions, lists and dicts nest as deep as ormsgpack allows."""
+
+DEEP_NESTING: Final = 64
+"""Below that, lists and dicts nest at most this deep, so that the stack stays bounded."""
+
+NO_ROOM: Final = "the call stack has no room left for a value nested this deep"
+"""Why a value is refused that is not too deep, but the stack of its caller is."""
+
 
 OPTIONS = (
     ormsgpack.OPT_PASSTHROUGH_BIG_INT
@@ -201,3 +256,84 @@ def _step(data: bytes, at: int, lead: int) -> tuple[int, int]:
         width, factor = _COUNTED[lead]
         return int.from_bytes(data[at + 1 : at + 1 + width], "big") * factor, at + 1 + width
     return 0, len(data) + 1
+
+
+class Form(Enum):
+    """Which kind of parts a value has."""
+
+    SEQUENCE = "sequence"
+    MAPPING = "mapping"
+    BYTES = "bytes"
+
+
+class Opened(NamedTuple):
+    """A value taken apart.
+
+    `parts` is a list (sequence), a dict (mapping) or bytes. `head` is what else is
+    needed to put the value together again: the name and version of a class, the
+    shape of an array, the longest length of a deque.
+    """
+
+    code: Code
+    form: Form
+    parts: Any
+    head: tuple[Any, ...] = ()
+
+
+def nests(opened: Opened) -> bool:
+    """Whether the bytes of a value hold other values, so that its depth counts."""
+    return opened.form is not Form.BYTES or bool(opened.head) or opened.code == Code.ENUM
+
+
+def open_extension(code: int, payload: bytes) -> Opened:
+    """The parts that an encoded value was made of, as they are encoded, and not checked.
+
+    Those of a mapping are its keys and values in turn.
+    """
+    if code in _BARE:
+        return Opened(Code(code), Form.SEQUENCE, unpack(payload))
+    if code in (Code.DEQUE, Code.DEFAULT_DICT, Code.FRAME):
+        *head, parts = unpack(payload)
+        return Opened(Code(code), Form.SEQUENCE, parts, tuple(head))
+    if code == Code.RECORD:
+        *head, fields = unpack(payload)
+        return Opened(Code.RECORD, Form.MAPPING, fields, tuple(head))
+    if code == Code.CUSTOM:
+        *head, inner = unpack(payload)
+        return Opened(Code.CUSTOM, Form.SEQUENCE, [inner], tuple(head))
+    if code == Code.ARRAY:
+        *head, data = unpack(payload)
+        return Opened(Code.ARRAY, Form.BYTES, data, tuple(head))
+    return Opened(Code(code), Form.BYTES, payload)
+
+
+_BARE = frozenset(
+    {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT, Code.ORDERED_DICT, Code.COUNTER}
+)
+
+
+def close_sequence(code: int, head: tuple[Any, ...], parts: list[bytes]) -> bytes:
+    """The encoding of a sequence from the encodings of its parts."""
+    if code == Code.CUSTOM:
+        return extension(code, _headed(head) + parts[0])
+    body = array_header(len(parts)) + b"".join(parts)
+    if code == Code.LIST:
+        return body
+    return extension(code, _headed(head) + body if head else body)
+
+
+def close_mapping(
+    code: int, head: tuple[Any, ...], keys: list[bytes], parts: list[bytes], plain_keys: bool
+) -> bytes:
+    """The encoding of a mapping from the encodings of its keys and parts."""
+    pairs = b"".join([piece for pair in zip(keys, parts, strict=True) for piece in pair])
+    if code == Code.RECORD:
+        return extension(code, _headed(head) + map_header(len(keys)) + pairs)
+    if plain_keys and code == Code.DICT:
+        return map_header(len(keys)) + pairs
+    body = array_header(2 * len(keys)) + pairs
+    return extension(code, _headed(head) + body if head else body)
+
+
+def _headed(head: tuple[Any, ...]) -> bytes:
+    return array_header(len(head) + 1) + b"".join([pack(piece) for piece in head])

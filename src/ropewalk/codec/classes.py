@@ -366,7 +366,7 @@ def simple_default(default: Any, factory: Any, absent: Any) -> Callable[[], Any]
 
 
 def _is_constant(value: Any) -> bool:
-    from ropewalk.codec._atoms import atom_of
+    from ropewalk.codec.atoms import atom_of
 
     cls = type(value)
     if cls in (tuple, frozenset):

@@ -1,15 +1,80 @@
-"""Which classes a program declared, and under which names they are stored."""
+"""Which classes a program declared, under which names, and stand-ins for the others."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
-from ropewalk.codec import _classes
-from ropewalk.codec._classes import LONGEST_NAME, Shape, default_name
-from ropewalk.codec._undeclared import Undeclared
+from ormsgpack import Ext
+
+from ropewalk.codec.atoms import atom_of
+from ropewalk.codec.classes import (
+    LONGEST_NAME,
+    Shape,
+    default_name,
+    find_class,
+    is_native,
+    shape_of,
+    stands_in,
+    why_no_key,
+    why_not_plain,
+    why_not_rebuilt,
+    why_unknown,
+)
+from ropewalk.codec.msgpack import Code, Form, Opened, pack
 from ropewalk.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Undeclared:
+    """Stands for a value whose class this program did not declare. It runs no code.
+
+    Given by a `Codec` with `undeclared="show"`. Stored again, it is what it was.
+    """
+
+    name: str
+    """The name of its class, as it was stored; `pickle` for a pickle."""
+    version: int
+    content: Any
+    """Its fields, by name; the name of an enum's member; the bytes of a pickle."""
+    opened: Opened
+
+    def __hash__(self) -> int:
+        # Fields may not be hashable, but the value may have been a key.
+        return hash((self.name, self.version))
+
+    def __repr__(self) -> str:
+        if isinstance(self.content, dict):
+            fields = ", ".join(f"{name}={value!r}" for name, value in self.content.items())
+            return f"{self.name}({fields})"
+        return f"{self.name}({self.content!r})"
+
+
+def undeclared(code: int, head: list[Any], content: Any) -> Undeclared:
+    """The stand-in for a record, a member of an enum, or a custom value."""
+    name, version = head[0], head[1]
+    if code == Code.ENUM:
+        opened = Opened(Code.ENUM, Form.BYTES, member_bytes(name, version, content))
+    elif code == Code.CUSTOM:
+        opened = Opened(Code.CUSTOM, Form.SEQUENCE, [content], tuple(head))
+    else:
+        opened = Opened(Code.RECORD, Form.MAPPING, content, tuple(head))
+    return Undeclared(name, version, content, opened)
+
+
+def member_bytes(name: str, version: int, member: Any) -> bytes:
+    """How a member of an enum is stored; raises TypeError if it is neither text nor number."""
+    large = type(member) is int and not -(2**63) <= member < 2**64
+    atom = atom_of(int) if large else None
+    return pack([name, version, member if atom is None else Ext(atom.code, atom.encode(member))])
+
+
+def undeclared_pickle(data: bytes) -> Undeclared:
+    """The stand-in for a pickle, which is not loaded."""
+    return Undeclared("pickle", 1, data, Opened(Code.PICKLE, Form.BYTES, data))
+
 
 Classes: TypeAlias = Literal["plain", "declared"]
 """Which classes come back: also plain ones that are loaded, or only those declared."""
@@ -35,7 +100,7 @@ class Entry:
     def why_no_key(self) -> str | None:
         """Why its objects may not be hashed while stored bytes are read; None if they may."""
         if self.no_key == "":
-            found = None if self.shape == "custom" else _classes.why_no_key(self.cls, self.shape)
+            found = None if self.shape == "custom" else why_no_key(self.cls, self.shape)
             object.__setattr__(self, "no_key", found)
         return self.no_key
 
@@ -197,14 +262,14 @@ class Registry:
     def why_unknown(self, name: str) -> str:
         """Why a stored name has no entry, and what to do about it."""
         declared = "which this program did not declare"
-        return _classes.why_unknown(name) if self.classes == "plain" else declared
+        return why_unknown(name) if self.classes == "plain" else declared
 
     def why_refused(self, cls: type) -> str:
         """Why a class has no entry, and whether a plain declaration would give it one."""
-        shape = _classes.shape_of(cls)
-        if self.classes == "declared" or _classes.why_not_plain(cls, shape) is None:
+        shape = shape_of(cls)
+        if self.classes == "declared" or why_not_plain(cls, shape) is None:
             return "is not declared"
-        return f"is not plain data: {_classes.why_not_plain(cls, shape)}"
+        return f"is not plain data: {why_not_plain(cls, shape)}"
 
 
 class _Known(NamedTuple):
@@ -215,7 +280,7 @@ class _Known(NamedTuple):
     steps: list[str]
 
     def is_current(self) -> bool:
-        return _classes.stands_in(self.entry.cls, self.module, self.steps)
+        return stands_in(self.entry.cls, self.module, self.steps)
 
 
 class _PlainClasses:
@@ -230,13 +295,13 @@ class _PlainClasses:
         known = self._by_class.get(cls)
         if known is not None and known.is_current():
             return known.entry
-        if cls is Undeclared or _classes.is_native(cls):
+        if cls is Undeclared or is_native(cls):
             return None
-        shape = _classes.shape_of(cls)
-        if shape is None or _classes.why_not_plain(cls, shape) is not None:
+        shape = shape_of(cls)
+        if shape is None or why_not_plain(cls, shape) is not None:
             return None
         name = default_name(cls)
-        module = _classes.find_class(name)[1]
+        module = find_class(name)[1]
         steps = cls.__qualname__.split(".")
         known = _Known(Entry(cls, name, 1, shape, {}), module, steps)
         older = self._by_name.get(name)
@@ -250,7 +315,7 @@ class _PlainClasses:
         known = self._by_name.get(name)
         if known is not None and known.is_current():
             return known.entry
-        cls, _ = _classes.find_class(name)
+        cls, _ = find_class(name)
         return None if cls is None else self.of(cls)
 
 
@@ -280,8 +345,8 @@ def _label(cls: Any) -> str:
 
 def why_not_declared(cls: type) -> str:
     """What of a class keeps it from being declared without encode= and decode=."""
-    shape = _classes.shape_of(cls)
-    reason = None if shape is None else _classes.why_not_rebuilt(cls, shape)
+    shape = shape_of(cls)
+    reason = None if shape is None else why_not_rebuilt(cls, shape)
     return "" if reason is None else f" of its own: {reason}"
 
 
@@ -297,13 +362,13 @@ def can_declare(cls: type) -> bool:
 def _shape_of(cls: Any) -> Shape:
     if not isinstance(cls, type):
         raise InvalidInput(f"register takes a class, not {cls!r}")
-    shape = _classes.shape_of(cls)
+    shape = shape_of(cls)
     if shape is None:
         raise InvalidInput(
             f"{_label(cls)} is not a dataclass, attrs class, NamedTuple, pydantic model, "
             "msgspec Struct or Enum; give register both encode= and decode="
         )
-    reason = _classes.why_not_rebuilt(cls, shape)
+    reason = why_not_rebuilt(cls, shape)
     if reason is not None:
         raise InvalidInput(
             f"{_label(cls)} cannot come back from its fields without running its own code: "

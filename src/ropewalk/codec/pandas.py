@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ropewalk.codec._atoms import decode_zone, encode_zone
-from ropewalk.codec._frames import expect
+from ropewalk.codec.atoms import decode_zone, encode_zone
+from ropewalk.codec.frames import expect
 from ropewalk.errors import ChangedMeanwhile, NotStorable
 
 _INDEXES: Final[dict[type, str]] = {

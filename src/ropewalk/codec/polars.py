@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ropewalk.codec._frames import expect
+from ropewalk.codec.frames import expect
 from ropewalk.errors import FormatError, NotStorable
 
 _NUMBERS: Final = {

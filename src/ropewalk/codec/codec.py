@@ -11,38 +11,42 @@ from typing import Any, Final, Literal, NoReturn
 
 from ormsgpack import Ext, Fragment, packb
 
-from ropewalk.codec import _numpy
-from ropewalk.codec._atoms import atom_of
-from ropewalk.codec._canonical import check_canonical
-from ropewalk.codec._classes import default_name
-from ropewalk.codec._codes import DEEP_NESTING, FREE_NESTED, MAX_NESTED, NO_ROOM, Code
-from ropewalk.codec._collections import MAPPINGS, open_collection
-from ropewalk.codec._decoder import Decoder, no_links
-from ropewalk.codec._frames import open_frame, step_of
-from ropewalk.codec._msgpack import (
+from ropewalk.codec.atoms import MAPPINGS, atom_of, open_collection
+from ropewalk.codec.classes import default_name
+from ropewalk.codec.decoder import Decoder, check_canonical, no_links
+from ropewalk.codec.frames import is_array, open_frame, step_of, take_array
+from ropewalk.codec.msgpack import (
+    DEEP_NESTING,
+    FREE_NESTED,
+    MAX_NESTED,
+    NO_ROOM,
     OPTIONS,
+    Code,
+    Form,
+    Opened,
     array_header,
     extension,
     hidden_failure,
     holds_binary,
     holds_packed,
     nesting_exceeds,
+    nests,
     pack,
     says_too_deep,
 )
-from ropewalk.codec._opened import Form, Opened, nests
-from ropewalk.codec._paths import Field, Path, format_path
-from ropewalk.codec._pickle import INSTEAD, PickleKey, is_resource
-from ropewalk.codec._records import member_name, says_changed, take_apart, unsafe_key
-from ropewalk.codec._registry import (
+from ropewalk.codec.paths import Field, Path, format_path
+from ropewalk.codec.pickle import INSTEAD, PickleKey, is_resource
+from ropewalk.codec.records import member_name, says_changed, take_apart, unsafe_key
+from ropewalk.codec.registry import (
     Classes,
     Entry,
     Registry,
+    Undeclared,
     can_declare,
     default_registry,
+    member_bytes,
     why_not_declared,
 )
-from ropewalk.codec._undeclared import Undeclared, member_bytes
 from ropewalk.errors import ChangedMeanwhile, FormatError, InvalidInput, NotStorable, RopewalkError
 
 # What a hook raised, by thread: ormsgpack turns every exception into a TypeError of its own.
@@ -175,8 +179,8 @@ class Codec:
         return opened
 
     def _open_other(self, value: Any) -> Opened:
-        if _numpy.is_array(value):
-            head, data = _numpy.take_array(value)
+        if is_array(value):
+            head, data = take_array(value)
             return Opened(Code.ARRAY, Form.BYTES, data, head)
         if type(value) is Undeclared:
             return value.opened._replace(parts=copy(value.opened.parts))
