@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.errors import Corrupt, NotAllowed, RefMoved, Unavailable
-from ropewalk.store import Move, Operation, SqliteStore
-from ropewalk.store.sqlite import database
+from ropewalk.store import Move, Operation, SqliteStore, group
 from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, read, value
 from tests.store.sqlite.contract import connected
 from tests.store.sqlite.test_wal import ends_of_transactions
@@ -79,12 +78,12 @@ def until(done: Callable[[], bool]) -> None:
 
 def run_together(store: SqliteStore, works: Sequence[Callable[[], object]]) -> list[object]:
     """Start works so that each waits behind the one before, then let them go."""
-    here = store._database._here()
+    here = store._database.group
     threads = Threads()
     with busy(store):
         for number, work in enumerate(works):
             threads.start(work)
-            until(lambda number=number: here.led and len(here.waiting) == number)  # type: ignore[misc]
+            until(lambda number=number: here.leader is not None and len(here.waiting) == number)  # type: ignore[misc]
     return threads.join()
 
 
@@ -119,7 +118,7 @@ def test_new_spaces_share_a_transaction_too(store: SqliteStore) -> None:
 
 
 def test_a_group_is_bounded(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "MOST_MEMBERS", 2)
+    monkeypatch.setattr(group, "MOST_MEMBERS", 2)
     before = transactions(store)
 
     results = run_together(store, [commit(store, f"{number}") for number in range(5)])
@@ -209,15 +208,15 @@ def test_all_are_told_when_the_transaction_cannot_be_committed(store: SqliteStor
 
 
 def test_one_that_waits_no_longer_harms_nobody(store: SqliteStore) -> None:
-    here = store._database._here()
+    here = store._database.group
     with busy(store):
         threads = Threads()
         threads.start(commit(store, "0"))
-        until(lambda: here.led)
-        store._database._busy_seconds = 0.01
+        until(lambda: here.leader is not None)
+        here.seconds = 0.01
         with pytest.raises(Unavailable):
             commit(store, "late")()
-        store._database._busy_seconds = PATIENCE
+        here.seconds = PATIENCE
         threads.start(commit(store, "2"))
         until(lambda: len(here.waiting) == 1)
 
@@ -230,7 +229,7 @@ def test_one_that_is_interrupted_while_it_waits_harms_nobody(store: SqliteStore)
     def interrupt(*_: object) -> None:
         raise Interrupted
 
-    here = store._database._here()
+    here = store._database.group
     main, threads = threading.main_thread().ident, Threads()
     assert main is not None
 
@@ -242,7 +241,7 @@ def test_one_that_is_interrupted_while_it_waits_harms_nobody(store: SqliteStore)
     try:
         with busy(store):
             threads.start(commit(store, "0"))
-            until(lambda: here.led)
+            until(lambda: here.leader is not None)
             threads.start(interrupt_when_waiting)
             with pytest.raises(Interrupted):
                 commit(store, "interrupted")()

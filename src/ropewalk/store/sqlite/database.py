@@ -13,25 +13,25 @@ import random
 import sqlite3
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from ropewalk.errors import Corrupt, NotAllowed, StoreClosed, Unavailable
 from ropewalk.store.folder import too_busy
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.group import Group, Member
 from ropewalk.store.sqlite.errors import is_busy, translated
 from ropewalk.store.sqlite.forks import FORKS
 
 R = TypeVar("R")
+Work: TypeAlias = Callable[[sqlite3.Connection], object]
 
 DATABASE: Final = "store.db"
 CHECKPOINT_BYTES: Final = 400 * 1024
 """A log that is written over is synced faster than one that grows, and counts as part of the
 folder, so it begins anew early."""
-MOST_MEMBERS: Final = 64
 MOST_BYTES: Final = 8 * 1024 * 1024
 
 _LARGEST_LOG: Final = 2 * 1024 * 1024  # One that a large commit made longer is cut.
@@ -43,21 +43,6 @@ _SHORTEST, _LONGEST = 0.0002, 0.004
 OPENING = freed_after_fork(threading.Lock())
 """Held while a connection opens its file, and while somebody else reads that file: to close it
 once more would release the locks that SQLite holds on it for the whole process."""
-
-
-class Member:
-    """One thread's work in a transaction, and what came of it."""
-
-    __slots__ = ("error", "leads", "result", "size", "taken", "through", "wake", "work")
-
-    def __init__(
-        self, work: Callable[[sqlite3.Connection], object], size: int, through: bool
-    ) -> None:
-        self.work, self.size, self.through = work, size, through
-        self.leads = self.taken = False
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.wake: threading.Lock | None = None
 
 
 class Database:
@@ -85,6 +70,9 @@ class Database:
         """Which file it must be; None if it may vanish."""
         self._open: list[sqlite3.Connection] = []
         self._processes: dict[int, _Process] = {}
+        self.group = Group(
+            self._lead, MOST_BYTES, busy_seconds, lambda: too_busy(folder, busy_seconds)
+        )
         FORKS.concern(self)
 
     # Reading.
@@ -124,63 +112,45 @@ class Database:
         power loss when it returns, at every durability: for what something outside the database
         is done upon that cannot be taken back.
         """
-        process = self._processes.get(os.getpid()) or self._here()
-        member = Member(work, size, through and self._usual != _THROUGH)
+        member: Member[Work] = Member(work, size, alone=through and self._usual != _THROUGH)
         try:
-            with process.queue_lock:
-                if process.led:
-                    member.wake = threading.Lock()
-                    member.wake.acquire()
-                    process.waiting.append(member)
-                else:
-                    process.led = member.leads = True
-            if member.wake is not None:
-                self._wait(process, member)
-            while member.leads and self._lead(process, member):
-                pass
+            done: R = self.group.run(member)
         except (sqlite3.Error, UnicodeDecodeError, OSError):
             with translated(self.folder):
                 raise
-        finally:
-            if member.leads:
-                _hand_over(process)
-        if member.error is not None:
-            if isinstance(member.error, sqlite3.Error | UnicodeDecodeError | OSError):
-                with translated(self.folder):
-                    raise member.error
-            raise member.error
-        done: R = member.result
         return done
 
     def _lead(  # noqa: C901, PLR0912 - one story, from BEGIN to COMMIT
-        self, process: _Process, leader: Member
+        self, leader: Member[Work]
     ) -> bool:
         """Do a member's work and that of those behind it; whether it must be done again."""
+        process = self._processes.get(os.getpid()) or self._here()
         sound, db = False, self._take(process, to_write=True)
-        others: list[Member] = []
+        group, others = self.group, list[Member[Work]]()
         try:
-            if leader.through:
+            if leader.alone:
                 db.execute(_THROUGH)
             try:
                 db.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
                 self._begin_later(db, error)
-            if process.waiting:
-                others = _take_along(process, leader)
+            # An interrupt comes to the main thread, and must not hit the work of another.
+            if group.waiting and threading.current_thread() is not threading.main_thread():
+                others = group.take_along(leader)
             if others:
                 members = [leader, *others]
                 for at, member in enumerate(members):
                     _run(db, member)
                     if not db.in_transaction:  # SQLite took it all back.
                         undone = members[:at] + members[at + 1 :]
-                        _put_back(process, [one for one in undone if one is not leader])
+                        group.put_back([one for one in undone if one is not leader])
                         others = [one for one in others if one not in undone]
                         return leader in undone
             else:
-                leader.result = leader.work(db)
+                leader.answer = leader.work(db)
             self._expect_file()
             db.execute("COMMIT")
-            if leader.through:
+            if leader.alone:
                 db.execute(self._usual)
             sound = True
             for one in (leader, *others):
@@ -191,17 +161,16 @@ class Database:
             for one in (leader, *others):
                 one.error = one.error or error
         except BaseException:
-            sound = not leader.through
+            sound = not leader.alone
             if db.in_transaction:
                 db.rollback()
-                _put_back(process, others)
+                group.put_back(others)
                 others = []
             raise
         finally:
             self._give_back(process, db, sound)
-            for one in others:
-                assert one.wake is not None
-                one.wake.release()
+            if others:
+                group.answer(others)
         return False
 
     def _begin_later(self, db: sqlite3.Connection, error: sqlite3.OperationalError) -> None:
@@ -219,24 +188,6 @@ class Database:
                 return
             except sqlite3.OperationalError as again:
                 error = again
-
-    def _wait(self, process: _Process, member: Member) -> None:
-        """Wait until this member leads or its work is done."""
-        assert member.wake is not None
-        try:
-            if member.wake.acquire(timeout=self._busy_seconds):
-                return
-        except BaseException:  # An interrupt: nobody may be left to wait for this one.
-            with process.queue_lock:
-                if member in process.waiting:
-                    process.waiting.remove(member)
-            raise
-        with process.queue_lock:
-            if member in process.waiting:
-                process.waiting.remove(member)
-                raise too_busy(self.folder, self._busy_seconds)
-        if not member.leads:
-            member.wake.acquire()  # It was taken along: what comes of it is known soon.
 
     # Making and opening.
 
@@ -441,9 +392,6 @@ class _Process:
         """Whether `before_writing` was called since SQLite may last have recovered the log."""
         self.used = 0
         self.awaited = False
-        self.queue_lock = threading.Lock()
-        self.waiting: deque[Member] = deque()
-        self.led = False
 
     def leave(self) -> None:
         """Be no longer among those whom a fork waits for."""
@@ -476,47 +424,10 @@ class _Process:
         self.changed.release()
 
 
-def _take_along(process: _Process, leader: Member) -> list[Member]:
-    """Those who wait behind a leader, first come first served."""
-    # An interrupt comes to the main thread, and must not hit the work of another.
-    if leader.through or threading.current_thread() is threading.main_thread():
-        return []
-    taken: list[Member] = []
-    size = leader.size
-    with process.queue_lock:
-        while process.waiting and len(taken) < MOST_MEMBERS - 1:
-            size += process.waiting[0].size
-            if size > MOST_BYTES or process.waiting[0].through:
-                break
-            taken.append(process.waiting.popleft())
-            taken[-1].taken = True
-    return taken
-
-
-def _put_back(process: _Process, members: list[Member]) -> None:
-    """Let members wait again, before all others: nothing was done for them."""
-    with process.queue_lock:
-        for member in reversed(members):
-            member.taken, member.result, member.error = False, None, None
-            process.waiting.appendleft(member)
-
-
-def _hand_over(process: _Process) -> None:
-    """Let the next one lead."""
-    with process.queue_lock:
-        if not process.waiting:
-            process.led = False
-            return
-        following = process.waiting.popleft()
-        following.leads = True
-    assert following.wake is not None
-    following.wake.release()
-
-
-def _run(db: sqlite3.Connection, member: Member) -> None:
+def _run(db: sqlite3.Connection, member: Member[Work]) -> None:
     db.execute("SAVEPOINT member")
     try:
-        member.result = member.work(db)
+        member.answer = member.work(db)
     except Exception as error:  # noqa: BLE001 - it is raised where the work came from
         member.error = error
         if db.in_transaction:
