@@ -135,7 +135,7 @@ def test_closing_waits_for_a_commit_that_was_begun(store: SqliteStore) -> None:
         other.execute("BEGIN IMMEDIATE")  # So that the commit waits inside.
         writer = threading.Thread(target=store.commit, args=(SPACE,))
         writer.start()
-        while not store._database._here().led:
+        while not store._database.group.leader:
             time.sleep(0.001)
         closer.start()
         assert not closed.wait(0.05)
