@@ -14,7 +14,7 @@ import pydantic
 
 from ropewalk.codec import Field, Path, default_codec
 from ropewalk.tree import ABSENT, Change, Edited, ObjectId, links, make_object
-from ropewalk.tree.runs import Overlap, Step, combine, hunks_of, new_items, single
+from ropewalk.tree.changes import Overlap, Step, combine, hunks_of, new_items, single
 from tests.sample_types import Item, Note, Person, Point, Slim, Spot
 from tests.tree.support import MAPPINGS, SEQUENCES, Objects, like
 

@@ -20,7 +20,7 @@ from ropewalk.tree import (
     make_object,
     read_commit,
 )
-from ropewalk.tree.commits import MAX_COMMIT_BYTES
+from ropewalk.tree.objects import MAX_COMMIT_BYTES
 
 ROOT, PARENT, OTHER = b"r" * 32, b"p" * 32, b"o" * 32
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.tree import runs as tree_runs
-from ropewalk.tree.changes import differing, hunks
-from ropewalk.tree.container import Container, open_part, part_of
-from ropewalk.tree.runs import (
+from ropewalk.tree import changes as tree_runs
+from ropewalk.tree.changes import (
     Hunk,
     Overlap,
     combine,
+    differing,
+    hunks,
     hunks_of,
     kept_items,
     new_items,
@@ -23,6 +23,7 @@ from ropewalk.tree.runs import (
     split,
     split_nodes,
 )
+from ropewalk.tree.read import Container, open_part, part_of
 from tests.tree.naive import encode
 from tests.tree.support import Objects, small_nodes, stored
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ropewalk.codec import Codec, Registry, encode
 from ropewalk.tree import Kind, Object, TreeWriter
-from ropewalk.tree.container import Share, divide
+from ropewalk.tree.read import Share, divide
 
 
 def written(value: object, codec: Codec | None = None) -> dict[bytes, Object]:

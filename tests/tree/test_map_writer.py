@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ropewalk.codec import Codec
 from ropewalk.tree import ABSENT, ObjectId
-from ropewalk.tree.map_writer import CachedMap, CacheEntry, MapWriter
+from ropewalk.tree.map import CachedMap, CacheEntry, MapWriter
 from tests.tree.support import Objects
 
 CODEC = Codec()

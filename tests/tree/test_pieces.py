@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 
 from ropewalk.codec import default_codec
 from ropewalk.tree import TreeWriter
-from ropewalk.tree.change_detection import (
-    PIECE_MAX,
-    Budget,
-    Digest,
-    SequenceMirror,
-    starts_of,
-    take,
-)
+from ropewalk.tree.change_detection import PIECE_MAX, Budget, Digest, starts_of, take
+from ropewalk.tree.mirrors import SequenceMirror
 from tests.tree.edits import Editor
 from tests.tree.support import History, root_of, small_nodes
 

@@ -13,7 +13,7 @@ from ropewalk.history import MAIN, History
 from ropewalk.store import Store, space_name
 from ropewalk.threads._config import Address
 from ropewalk.tree import Edited, Map, ObjectId, Reader
-from ropewalk.tree.map_writer import CachedMap, CacheEntry, MapWriter
+from ropewalk.tree.map import CachedMap, CacheEntry, MapWriter
 
 _TENANT: Final = "tools"
 

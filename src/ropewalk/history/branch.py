@@ -48,7 +48,7 @@ from ropewalk.tree import (
     Written,
     make_commit,
 )
-from ropewalk.tree.commits import MERGED
+from ropewalk.tree.objects import MERGED
 
 if TYPE_CHECKING:
     from ropewalk.history.history import History

@@ -25,7 +25,7 @@ from ropewalk.tree import (
     merge,
 )
 from ropewalk.tree.build import reachable
-from ropewalk.tree.mergers import Rules
+from ropewalk.tree.three_way_merge import Rules
 
 Function: TypeAlias = Callable[[Any, Any, Any], Any]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ropewalk.errors import LeaseHeld, LeaseLost
 from ropewalk.store.model import Fence, Move, Scalar
-from ropewalk.tree.commits import Commit
-from ropewalk.tree.objects import ObjectId
+from ropewalk.tree.objects import Commit, ObjectId
 
 
 @dataclass(slots=True)  # Frozen, it would take five times as long to make.

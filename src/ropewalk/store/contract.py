@@ -59,8 +59,7 @@ from ropewalk.store.validation import (
     expect_whole,
 )
 from ropewalk.store.watch import Log, Patience, awatch, watch
-from ropewalk.tree.commits import Commit
-from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId, Reader
+from ropewalk.tree.objects import ID_SIZE, Commit, Kind, Object, ObjectId, Reader
 
 if TYPE_CHECKING:
     from ropewalk.store.collection import Collected, Progress

@@ -27,9 +27,8 @@ import ormsgpack
 from ropewalk.errors import FormatError
 from ropewalk.store.compression import read_varint, varint
 from ropewalk.store.model import Move, Operation, Scalar
-from ropewalk.tree.commits import first_parent
 from ropewalk.tree.nodes import links
-from ropewalk.tree.objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId
+from ropewalk.tree.objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId, first_parent
 
 Place: TypeAlias = int
 """Where a node is: its record's sequence number, and in the low bits its position there."""

@@ -21,8 +21,8 @@ from ropewalk.errors import Corrupt, MissingObjects, RopewalkError
 from ropewalk.store.collection import recent_ends, stretches
 from ropewalk.store.record import BY_HASH, POSITION_BITS, Piece, Place, Record, read_hints
 from ropewalk.tree import ID_SIZE, Kind, Object, ObjectId, links
-from ropewalk.tree.commits import parts_of_commit
-from ropewalk.tree.container import divide
+from ropewalk.tree.objects import parts_of_commit
+from ropewalk.tree.read import divide
 
 if TYPE_CHECKING:
     from ropewalk.store.collection import Progress

@@ -22,7 +22,7 @@ from ropewalk.threads._contents import (
     Marks,
 )
 from ropewalk.tree import ABSENT
-from ropewalk.tree.map_writer import CachedMap, CacheEntry
+from ropewalk.tree.map import CachedMap, CacheEntry
 
 
 class Incoming(NamedTuple):

@@ -19,7 +19,7 @@ from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import FormatError
 from ropewalk.tree import Map, ObjectId, Reader
 from ropewalk.tree.levels import View
-from ropewalk.tree.map_writer import MapWriter
+from ropewalk.tree.map import MapWriter
 from ropewalk.tree.nodes import Entry
 from ropewalk.tree.read import Loader, reading
 

@@ -21,7 +21,7 @@ from ropewalk.threads._changes import Changes, Known, Plan, Planner
 from ropewalk.threads._contents import STATE_KEY, Contents
 from ropewalk.timeline.branches import branch_in
 from ropewalk.tree import ABSENT, Edited, ObjectId, Reader
-from ropewalk.tree.map_writer import CacheEntry, Draft, MapWriter
+from ropewalk.tree.map import CacheEntry, Draft, MapWriter
 
 
 class Head(NamedTuple):

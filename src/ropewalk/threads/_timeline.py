@@ -11,7 +11,7 @@ from ropewalk.history.merging import reading_too
 from ropewalk.threads._contents import IDS, MARKS, Contents, Marks
 from ropewalk.timeline import Checkpoint, Timeline
 from ropewalk.tree import ABSENT, Edited, Mergers, ObjectId, Reader
-from ropewalk.tree.map_writer import CachedMap, CacheEntry, MapWriter
+from ropewalk.tree.map import CachedMap, CacheEntry, MapWriter
 
 
 class ThreadTimeline(Timeline):

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from ropewalk.tree.build import Edited
 from ropewalk.tree.changes import Change, diff
-from ropewalk.tree.commits import Commit, check_commit, make_commit, read_commit
 from ropewalk.tree.edit import fingerprint, get, insert, put, remove
 from ropewalk.tree.map import Map
-from ropewalk.tree.mergers import ABSENT, CannotMerge, Merger, Mergers, PathConflict
 from ropewalk.tree.nodes import check_links, link, links
 from ropewalk.tree.objects import (
     ID_SIZE,
+    Commit,
     Kind,
     Object,
     ObjectId,
     Reader,
+    check_commit,
+    make_commit,
     make_object,
     object_id,
+    read_commit,
 )
 from ropewalk.tree.read import Loader, load
-from ropewalk.tree.three_way_merge import merge
+from ropewalk.tree.three_way_merge import ABSENT, CannotMerge, Merger, Mergers, PathConflict, merge
 from ropewalk.tree.writer import TreeWriter, Written
 
 __all__ = [

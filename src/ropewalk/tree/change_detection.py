@@ -16,35 +16,27 @@ from __future__ import annotations
 
 import secrets
 import sys
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import accumulate
-from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, Protocol
 
 from ormsgpack import Ext
 
 from ropewalk.codec import Codec
 from ropewalk.codec.msgpack import (
     Code,
-    Form,
-    Opened,
     array_header,
     binary_types,
     holds_packed,
     may_hold_binary,
-    open_extension,
     pack,
     unpack,
 )
-from ropewalk.codec.record_run import RecordRun, look_at, may_be_records
-from ropewalk.errors import NotStorable, RopewalkError
-from ropewalk.tree.build import Title
-from ropewalk.tree.levels import View
-from ropewalk.tree.nodes import CHUNKS, KEYED, SETS, Entry, Root, layout_of
-from ropewalk.tree.objects import ObjectId, Reader
-from ropewalk.tree.read import Loader
+from ropewalk.codec.records import plan_of, record_plan_of
+from ropewalk.codec.registry import Entry, Registry
+from ropewalk.errors import NotStorable
 
 PIECE_TARGET: Final = 24 << 10
 PIECE_MAX: Final = 48 << 10
@@ -298,297 +290,120 @@ def starts_of(runs: Sequence[_Run]) -> list[int]:
     return [0, *accumulate([run.length for run in runs])]
 
 
-# Mirrors.
+# Runs of objects.
+#
+# Messages are objects of pydantic models or dataclasses, and a conversation of 2,000 of them is
+# handed over whole at every step. Encoding each again takes 2 to 3 microseconds, because Python
+# runs for each. But what a plain object holds is in its `__dict__`: one call takes those of all,
+# and one call of ormsgpack encodes them.
+
+_BUILT_IN: Final = frozenset({dict, list, str, int, float, bool, type(None), tuple, bytes, Ext})
+_DICT: Final = attrgetter("__dict__")
+_NAMED: Final = attrgetter("__pydantic_fields_set__")
+_EXTRA: Final = attrgetter("__pydantic_extra__")
+_PRIVATE: Final = attrgetter("__pydantic_private__")
 
 
-class Pairs(NamedTuple):
-    """A run of a mapping's parts: its keys, and its piece of keys and values."""
+class RecordRun(NamedTuple):
+    """How a run of objects of data classes looked.
 
-    keys: list[Any]
-    pick: Callable[[Any], Any]
-    piece: Piece
-
-    @classmethod
-    def of(cls, keys: list[Any], piece: Piece) -> Pairs:
-        """The run of some keys."""
-        return cls(keys, itemgetter(*keys), piece)
-
-    @property
-    def length(self) -> int:
-        """How many parts there are."""
-        return len(self.keys)
-
-    def values(self, mapping: dict[Any, Any]) -> list[Any]:
-        """Keys, and the values that a mapping has for them now, in turn."""
-        held = [self.pick(mapping)] if len(self.keys) == 1 else self.pick(mapping)
-        return interleave(self.keys, held)
-
-
-def runs_of(
-    codec: Codec, keys: list[Any], mapping: Mapping[Any, Any], budget: Budget
-) -> list[Pairs]:
-    """The runs of a mapping that nobody changes, by its keys in the order of its parts."""
-    flat = [one for key in keys for one in (key, mapping[key])]
-    runs: list[Pairs] = []
-    at = 0
-    for _, piece in take(codec, flat, budget, live=False, width=2):
-        runs.append(Pairs.of(keys[at : at + piece.length], piece))
-        at += piece.length
-    return runs
-
-
-class SequenceMirror(NamedTuple):
-    """A sequence."""
-
-    id: ObjectId
-    title: Title
-    view: View
-    pieces: list[Piece]
-
-    @property
-    def size(self) -> int:
-        """About how many bytes it holds."""
-        return sum([piece.held for piece in self.pieces])
-
-    @property
-    def encoded(self) -> int | None:
-        """About how many bytes its encoding takes; None if that is not known."""
-        return _summed(self.pieces)
-
-
-class MappingMirror(NamedTuple):
-    """A mapping."""
-
-    id: ObjectId
-    title: Title
-    view: View
-    runs: list[Pairs]
-    keys: dict[Any, None]
-    keys_plain: bytes
-    texts: bool
-    """Whether all keys are texts."""
-    order: bytes | None
-
-    @property
-    def size(self) -> int:
-        """About how many bytes it holds."""
-        held = sum([run.piece.held for run in self.runs])
-        return held + 100 * len(self.keys) + len(self.keys_plain)
-
-    @property
-    def encoded(self) -> int | None:
-        """About how many bytes its encoding takes; None if that is not known."""
-        return _summed([run.piece for run in self.runs])
-
-
-class BytesMirror(NamedTuple):
-    """A large string or large bytes."""
-
-    id: ObjectId
-    title: Title
-    view: View | None
-    chunks: list[Entry]
-    source: Any
-    """What it was; a `Digest` of its bytes, where it would be one copy more."""
-
-    @property
-    def size(self) -> int:
-        """About how many bytes it holds."""
-        return (100 if type(self.source) is Digest else len(self.source)) + 100 * len(self.chunks)
-
-    @property
-    def encoded(self) -> int | None:
-        """How many bytes it is; None if that is not known."""
-        if self.chunks:
-            return sum([one.weight for one in self.chunks])
-        return None if type(self.source) is str else len(self.source)
-
-    def is_same(self, value: Any) -> bool:
-        """Whether a text or bytes are what they were; both are immutable."""
-        if self.title.code not in (Code.STR, Code.BYTES) or type(value) is not type(self.source):
-            return False
-        return bool(value == self.source)
-
-
-Mirror: TypeAlias = SequenceMirror | MappingMirror | BytesMirror
-
-
-class Mirrors(dict[ObjectId, Mirror]):
-    """The mirrors of one value, by root."""
-
-    __slots__ = ("held",)
-
-    def __init__(self, found: Mapping[ObjectId, Mirror] | None = None) -> None:
-        super().__init__(found or {})
-        self.held = sum([mirror.size for mirror in self.values()])
-        """About how many bytes they hold."""
-
-    def renew(self, fresh: Mapping[ObjectId, Mirror], replaced: Iterable[ObjectId]) -> None:
-        """Remember new ones in the place of others."""
-        for id in replaced:
-            # What stands elsewhere too is built there once more: that only takes longer.
-            self.drop(id)
-        for id, mirror in fresh.items():
-            self.drop(id)
-            self[id] = mirror
-            self.held += mirror.size
-
-    def drop(self, id: ObjectId) -> None:
-        """Forget one, if it is there."""
-        gone = self.pop(id, None)
-        if gone is not None:
-            self.held -= gone.size
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        super().clear()
-        self.held = 0
-
-
-def _summed(pieces: list[Piece]) -> int | None:
-    sizes = [None if one.plain is None else len(one.plain) for one in pieces]
-    return None if None in sizes else sum([size or 0 for size in sizes])
-
-
-def by_run(mirror: MappingMirror, added: dict[bytes, Any]) -> dict[int, list[tuple[bytes, Any]]]:
-    """Which keys are added to which run."""
-    found: dict[int, list[tuple[bytes, Any]]] = {}
-    starts = starts_of(mirror.runs) if added else []
-    for encoded, key in added.items():
-        at = mirror.view.locate(encoded)[0]
-        found.setdefault(max(bisect_left(starts, at) - 1, 0), []).append((encoded, key))
-    return found
-
-
-def same_keys(keys: Iterable[Any], old: Iterable[Any]) -> bool:
-    """Whether an old key finds what the new key in its place stands for.
-
-    A key that equals only itself, such as nan, is found by no other; and one that was
-    changed in place is found where it no longer belongs.
-    """
-    return all(
-        one is other or (one == other and hash(one) == hash(other))
-        for one, other in zip(keys, old, strict=True)
-    )
-
-
-def all_text(keys: Iterable[Any]) -> bool:
-    """Whether keys are texts, and of no class derived from them."""
-    return set(map(type, keys)) <= {str}
-
-
-def interleave(keys: list[Any], values: Sequence[Any]) -> list[Any]:
-    """Keys and values in turn, as a leaf of a mapping holds them."""
-    flat: list[Any] = [None] * (2 * len(keys))
-    flat[::2], flat[1::2] = keys, values
-    return flat
-
-
-# Snapshots.
-
-
-class SnapshotCodec(Codec):
-    """What a codec is for values, for snapshots of them.
-
-    The keys of dicts are values beside that: they are looked up in other dicts.
+    That they are of the same classes and hold the same means that they would be encoded as
+    they were; it is exact, as encoding them again is. For fields that msgpack has no word
+    for there is none.
     """
 
-    def __init__(self, codec: Codec) -> None:
-        self._codec, self.registry = codec, codec.registry
+    registry: Registry
+    entries: dict[type, Entry]
+    types: list[type]
+    named: list[frozenset[str]] | None
+    """Which fields of pydantic models were set; None if they are other objects."""
 
-    def encode(self, value: Any) -> bytes:
-        """The encoding of what a snapshot is of."""
+    def held(self, values: Sequence[Any]) -> bytes | None:
+        """What objects hold, as bytes; None if they are others than these in what is not held.
+
+        No hook is called here, so this is safe while others change the values.
+        """
+        if list(map(type, values)) != self.types:
+            return None
+        of = self.registry.of
+        if any(of(cls) is not entry for cls, entry in self.entries.items()):
+            return None
+        if self.named is not None:
+            if list(map(_NAMED, values)) != self.named:
+                return None
+            if any(map(_EXTRA, values)) or any(map(_PRIVATE, values)):
+                return None  # They hold what is no field.
         try:
-            return pack(value)
+            return pack(list(map(_DICT, values)))
         except TypeError:
-            if type(value) is list:
-                return array_header(len(value)) + b"".join(map(self.encode, value))
-            return self._codec.encode(value)
-
-    def encode_again(self, value: Any) -> bytes | None:
-        """The same; None for what cannot be encoded."""
-        try:
-            return self.encode(value)
-        except NotStorable:
             return None
 
-    def open_up(self, value: Any) -> Opened:
-        """The parts of what a snapshot is of, as snapshots."""
-        if type(value) is not Ext:
-            return super().open_up(value)
-        opened = open_extension(*unpack(pack(value), lambda code, data: (code, data)))
-        if opened.code not in KEYED:
-            return opened
-        keys, parts = opened.parts[::2], opened.parts[1::2]
-        return opened._replace(form=Form.MAPPING, parts=self._keyed(keys, parts))
-
-    def _keyed(self, keys: list[Any], parts: list[Any]) -> dict[Any, Any]:
-        try:
-            decoder = self._codec.decoder()
-            found = dict(zip([decoder.decode(pack(key)) for key in keys], parts, strict=True))
-            if len(found) == len(keys):
-                return found
-        except (RopewalkError, TypeError):
-            pass
-        # The class of a key does not come back: the dict is made anew when it is next saved.
-        return dict(zip(keys, parts, strict=True))
+    def joined(self, other: RecordRun) -> RecordRun | None:
+        """This run and another one that follows, if they are of one kind."""
+        if self.registry is not other.registry or (self.named is None) != (other.named is None):
+            return None
+        named = None if self.named is None else self.named + (other.named or [])
+        return RecordRun(
+            self.registry, self.entries | other.entries, self.types + other.types, named
+        )
 
 
-# Reading a value together with what is needed to see later what was changed in it.
+def may_be_records(values: Sequence[Any]) -> bool:
+    """Whether it is worth to look at values."""
+    return bool(values) and type(values[0]) not in _BUILT_IN
 
 
-class Reflector(Loader):
-    """Loads values, and makes a mirror of every large part before anybody can change it."""
+def look_at(
+    registry: Registry, values: Sequence[Any], stored: Sequence[Any]
+) -> tuple[RecordRun, bytes] | None:
+    """The run of objects that were encoded, and what they hold; None for what is no such run.
 
-    def __init__(self, read: Reader, codec: Codec, budget: Budget | None = None) -> None:
-        super().__init__(read, codec)
-        self._budget = Budget() if budget is None else budget
-        self.mirrors: dict[ObjectId, Mirror] = {}
-
-    def _loaded(self, id: ObjectId, root: Root, value: Any) -> None:
-        if root.code in (Code.MAP, Code.ENUM):
-            return
-        opened = self._codec.open_up(value)
-        title = Title(root.code, root.head)
-        if Title(opened.code, opened.head) == title:  # Else its class changed since.
-            self.mirrors[id] = self._mirror(id, title, root, opened, value)
-
-    def _mirror(self, id: ObjectId, title: Title, root: Root, opened: Opened, value: Any) -> Mirror:
-        layout = layout_of(root.code)
-        if opened.form is Form.BYTES:
-            whole = root.data is not None
-            view = None if whole else View(layout, root.height, root.entries, self._read)
-            chunks = [] if whole else self._lowest(CHUNKS, root)
-            held = value if type(value) in (str, bytes) else opened.parts
-            if held is not value:
-                held = self._budget.keep(held)
-            return BytesMirror(id, title, view, chunks, held)
-        view = View(layout, root.height, root.entries, self._read)
-        if opened.form is Form.SEQUENCE:
-            items = opened.parts
-            if root.code in SETS:
-                items = [item for _, item in self._sorted(items)]
-            pieces = [piece for _, piece in take(self._codec, items, self._budget, live=False)]
-            return SequenceMirror(id, title, view, pieces)
-        return self._mapping_mirror(id, title, view, opened.parts, root.order)
-
-    def _mapping_mirror(
-        self,
-        id: ObjectId,
-        title: Title,
-        view: View,
-        mapping: dict[Any, Any],
-        order: bytes | None,
-    ) -> MappingMirror:
-        in_turn = [key for _, key in self._sorted(mapping)]
-        runs = runs_of(self._codec, in_turn, mapping, self._budget)
-        plain = self._codec.encode(list(mapping))
-        keys = dict.fromkeys(mapping)
-        return MappingMirror(id, title, view, runs, keys, plain, all_text(keys), order)
-
-    def _sorted(self, keys: Iterable[Any]) -> list[tuple[bytes, Any]]:
-        return sorted([(self._codec.encode(key), key) for key in keys], key=_first)
+    `stored` is their encoding, unpacked with extensions left closed. What is remembered is
+    made of that, because others may have changed the objects since.
+    """
+    types = list(map(type, values))
+    names: dict[type, list[str]] = {}
+    entries: dict[type, Entry] = {}
+    for cls in set(types):
+        entry = None if cls in _BUILT_IN else registry.of(cls)
+        plain = None if entry is None else _plain_fields(entry)
+        if entry is None or plain is None:
+            return None
+        entries[cls], names[cls] = entry, plain
+    are_models = {entry.shape == "model" for entry in entries.values()}
+    if len(are_models) > 1:
+        return None
+    fields: list[dict[str, Any]] = []
+    named: list[frozenset[str]] = []
+    for cls, one in zip(types, stored, strict=True):
+        entry = entries[cls]
+        code, payload = unpack(pack([one]), _opened)[0] if type(one) is Ext else (None, b"")
+        if code != Code.RECORD:
+            return None
+        name, version, *marks, held = unpack(payload)
+        if (name, version) != (entry.name, entry.version) or list(held) != names[cls]:
+            return None
+        fields.append(held)
+        if entry.shape == "model":
+            model = plan_of(entry)
+            named.append(model.set_of(marks[0]) if marks else model.public)
+    if binary_types(fields):
+        return None  # Also what is stored as an extension.
+    run = RecordRun(registry, entries, types, named if True in are_models else None)
+    plain_bytes = pack(fields)
+    return None if run.held(values) != plain_bytes else (run, plain_bytes)
 
 
-def _first(pair: tuple[bytes, Any]) -> bytes:
-    return pair[0]
+def _opened(code: int, payload: bytes) -> tuple[int, bytes]:
+    return code, payload
+
+
+def _plain_fields(entry: Entry) -> list[str] | None:
+    """The names of the fields, if all that an object can hold is in its `__dict__`."""
+    if entry.shape == "model":
+        model = plan_of(entry)
+        return model.names if model.is_simple else None
+    if entry.shape not in ("dataclass", "attrs"):
+        return None
+    record = record_plan_of(entry)
+    return record.names if record.only_dict and not record.caches_hash else None

@@ -1,20 +1,273 @@
-"""Where two values differ, without a look at what they share."""
+"""Where two values differ, without a look at what they share, and how two lists do."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ropewalk.codec import Codec, Path, default_codec, format_path
-from ropewalk.errors import FormatError
-from ropewalk.tree.container import Container, kind_of, open_part, part_of
-from ropewalk.tree.levels import Place, View
-from ropewalk.tree.nodes import PAIRS, Entry, may_hold_links
-from ropewalk.tree.objects import Object, ObjectId, Reader
-from ropewalk.tree.read import Loader, reading, reading_on
-from ropewalk.tree.runs import Hunk, split, split_nodes
+from ropewalk.tree.levels import View
+from ropewalk.tree.nodes import Entry
+from ropewalk.tree.objects import ObjectId, Reader
+from ropewalk.tree.read import Container, Loader, kind_of, open_part, part_of, reading, reading_on
+
+
+def kept_items(old: Sequence[Any], new: Sequence[Any], most: int) -> list[tuple[int, int]] | None:
+    """The positions in both lists of the items that stay where fewest are removed and added.
+
+    None where it would take more than `most` removed and added items: the work grows
+    with their square.
+    """
+    # On diagonal k, reach[k] is the furthest position in `old` that some edits lead to.
+    reach = {1: 0}
+    history: list[dict[int, int]] = []
+    for edits in range(min(len(old) + len(new), most) + 1):
+        history.append(dict(reach))
+        for diagonal in range(-edits, edits + 1, 2):
+            at = _step(reach, diagonal, edits)
+            at = reach[diagonal] = _slide(old, new, at, at - diagonal)
+            if at >= len(old) and at - diagonal >= len(new):
+                return _trace(history, len(old), len(new))
+    return None
+
+
+def _step(reach: dict[int, int], diagonal: int, edits: int) -> int:
+    """Where one edit more begins on a diagonal: after adding or after removing an item."""
+    if _adds(reach, diagonal, edits):
+        return reach[diagonal + 1]
+    return reach[diagonal - 1] + 1
+
+
+def _slide(old: Sequence[Any], new: Sequence[Any], at: int, new_at: int) -> int:
+    """Go along equal items as far as they lead."""
+    while at < len(old) and new_at < len(new) and old[at] == new[new_at]:
+        at, new_at = at + 1, new_at + 1
+    return at
+
+
+def _trace(history: list[dict[int, int]], at: int, new_at: int) -> list[tuple[int, int]]:
+    """Walk back from the end, and note the equal items on the way."""
+    kept: list[tuple[int, int]] = []
+    for edits in range(len(history) - 1, -1, -1):
+        reach, diagonal = history[edits], at - new_at
+        start = _step(reach, diagonal, edits)
+        while at > start:
+            at, new_at = at - 1, new_at - 1
+            kept.append((at, new_at))
+        if edits:
+            added = _adds(reach, diagonal, edits)
+            at, new_at = (at, new_at - 1) if added else (at - 1, new_at)
+    return kept[::-1]
+
+
+def _adds(reach: dict[int, int], diagonal: int, edits: int) -> bool:
+    """Whether the best way to a diagonal ends with an added item, not with a removed one."""
+    return diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1])
+
+
+_MOST_EDITS: Final = 500
+_MOST_STEPS: Final = 4_000_000
+"""Beyond so many edits, or steps along the items, the shortest way is not looked for."""
+
+
+class Hunk(NamedTuple):
+    """The items `old` from `start` became the items `new` from `new_start`."""
+
+    start: int
+    old: list[Any]
+    new_start: int
+    new: list[Any]
+
+    @property
+    def stop(self) -> int:
+        """Where the old items end."""
+        return self.start + len(self.old)
+
+    @property
+    def grows(self) -> bool:
+        """Whether there are more items than before."""
+        return len(self.new) > len(self.old)
+
+
+class Step(NamedTuple):
+    """One thing to do to ours: the items [start, stop) become those of theirs.
+
+    Where ours changed exactly the same items, its change is `ours`.
+    """
+
+    start: int
+    stop: int
+    theirs: Hunk
+    ours: Hunk | None
+
+
+class Overlap(Exception):
+    """Both sides changed the same items."""
+
+
+Run: TypeAlias = tuple[int, int, int, int]
+"""Items [low, high) that became [new_low, new_high)."""
+
+
+def split(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    """The runs of `old` that became others in `new`."""
+    head, left, right = _trimmed(old, new)
+    runs = _shortest(left, right)
+    return _moved(_anchored(left, right, _between) if runs is None else runs, head, head)
+
+
+def split_nodes(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    """The same for nodes of a sequence, which stand for long runs of items.
+
+    Nodes that are there several times say little about what became of which.
+    """
+    head, left, right = _trimmed(old, new)
+    return _moved(_anchored(left, right, _whole_but_ends), head, head)
+
+
+def _trimmed(old: Sequence[Any], new: Sequence[Any]) -> tuple[int, Sequence[Any], Sequence[Any]]:
+    """How many items are the same at the start, and what is left without those at the end."""
+    head, shortest = 0, min(len(old), len(new))
+    while head < shortest and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    return head, old[head : len(old) - tail], new[head : len(new) - tail]
+
+
+def _moved(runs: list[Run], by: int, new_by: int) -> list[Run]:
+    return [(by + a, by + b, new_by + c, new_by + d) for a, b, c, d in runs]
+
+
+def _anchored(
+    old: Sequence[Any],
+    new: Sequence[Any],
+    between: Callable[[Sequence[Any], Sequence[Any]], list[Run]],
+) -> list[Run]:
+    """The runs between items that each side has once and that stand in the same order."""
+    runs: list[Run] = []
+    low = new_low = 0
+    for high, new_high in [*_anchors(old, new), (len(old), len(new))]:
+        runs += _moved(between(old[low:high], new[new_low:new_high]), low, new_low)
+        low, new_low = high + 1, new_high + 1
+    return runs
+
+
+def _anchors(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:
+    """The longest chain of pairs of positions at which such items stand."""
+    counts, new_counts = Counter(old), Counter(new)
+    places = {item: at for at, item in enumerate(new) if new_counts[item] == 1}
+    # Patience: each pile ends with the least position that ends a chain of its length.
+    ends: list[int] = []
+    links: list[_Link] = []
+    for at, item in enumerate(old):
+        if counts[item] == 1 and item in places:
+            pile = bisect_left(ends, places[item])
+            ends[pile : pile + 1] = [places[item]]
+            links[pile : pile + 1] = [_Link(at, places[item], links[pile - 1] if pile else None)]
+    chain: list[tuple[int, int]] = []
+    link = links[-1] if links else None
+    while link is not None:
+        chain.append((link.at, link.place))
+        link = link.before
+    return chain[::-1]
+
+
+class _Link(NamedTuple):
+    at: int
+    place: int
+    before: _Link | None
+
+
+def _whole(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    return [(0, len(old), 0, len(new))] if old or new else []
+
+
+def _whole_but_ends(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    head, left, right = _trimmed(old, new)
+    return _moved(_whole(left, right), head, head)
+
+
+def _between(old: Sequence[Any], new: Sequence[Any]) -> list[Run]:
+    runs = _shortest(old, new)
+    return _whole_but_ends(old, new) if runs is None else runs
+
+
+def _shortest(old: Sequence[Any], new: Sequence[Any]) -> list[Run] | None:
+    """The runs of the shortest way, or None if that is too long to look for."""
+    if not old or not new:
+        return _whole(old, new)
+    kept = kept_items(old, new, min(_MOST_EDITS, _MOST_STEPS // (len(old) + len(new))))
+    if kept is None:
+        return None
+    runs: list[Run] = []
+    low = new_low = 0
+    for at, new_at in [*kept, (len(old), len(new))]:
+        if at > low or new_at > new_low:
+            runs.append((low, at, new_low, new_at))
+        low, new_low = at + 1, new_at + 1
+    return runs
+
+
+def hunks_of(old: list[Any], new: list[Any]) -> list[Hunk]:
+    """How one list became the other."""
+    return [Hunk(a, old[a:b], c, new[c:d]) for a, b, c, d in split(old, new)]
+
+
+def single(hunks: Iterable[Hunk]) -> list[Hunk]:
+    """The same hunks, with items that were replaced one by one apart."""
+    apart: list[Hunk] = []
+    for hunk in hunks:
+        if len(hunk.old) != len(hunk.new):
+            apart.append(hunk)
+            continue
+        apart += [
+            Hunk(hunk.start + at, [old], hunk.new_start + at, [new])
+            for at, (old, new) in enumerate(zip(hunk.old, hunk.new, strict=True))
+        ]
+    return apart
+
+
+def combine(ours: list[Hunk], theirs: list[Hunk]) -> list[Step]:
+    """What theirs changes in ours, in ascending order.
+
+    Raises Overlap where the changes meet, but not in exactly the same items.
+    """
+    steps: list[Step] = []
+    shift, at = 0, 0
+    for their in theirs:
+        while at < len(ours) and _before(ours[at], their):
+            shift += len(ours[at].new) - len(ours[at].old)
+            at += 1
+        if at == len(ours) or _before(their, ours[at]):
+            steps.append(Step(their.start + shift, their.stop + shift, their, None))
+            continue
+        our = ours[at]
+        if (our.start, our.stop) != (their.start, their.stop):
+            raise Overlap
+        steps.append(Step(our.new_start, our.new_start + len(our.new), their, our))
+    return steps
+
+
+def _before(one: Hunk, other: Hunk) -> bool:
+    """Whether a hunk ends before another starts.
+
+    Two that touch and both grow meet: both may have inserted in the same place.
+    """
+    if one.stop == other.start and one.grows and other.grows:
+        return False
+    return one.stop <= other.start
+
+
+def new_items(step: Step) -> list[Any]:
+    """What a step puts in place; raises Overlap if the sides changed it differently."""
+    if step.ours is not None and step.ours.new != step.theirs.new:
+        raise Overlap
+    return step.theirs.new
 
 
 def differing(old: View, new: View, read: Reader) -> tuple[list[Entry], list[Entry]]:
@@ -69,132 +322,6 @@ def _align(view: View, level: int, block: Hunk, read: Reader) -> Iterator[Hunk]:
 def _starts(first: int, entries: list[Entry]) -> list[int]:
     """The position of each entry, and of the end."""
     return list(accumulate([entry.weight for entry in entries], initial=first))
-
-
-MOST_TOGETHER = 64
-"""How many leaves are fetched at once, at most: a page of a few hundred KB."""
-
-
-class Run(NamedTuple):
-    """The pairs at the positions [start, stop), from the last one on if `reverse`."""
-
-    start: int
-    stop: int
-    reverse: bool = False
-    first: int = 1
-    """How many leaves are fetched at first; each time after that, twice as many."""
-
-
-class PairReader:
-    """Reads pairs of a map and keeps none of them."""
-
-    def __init__(self, view: View, read: Reader, codec: Codec) -> None:
-        self._view = view
-        self._read = read
-        self._codec = codec
-        self._loader = Loader(read, codec)
-
-    def pairs(self, run: Run) -> Iterator[tuple[Any, Any]]:
-        """Keys and values of a run; those of one leaf are decoded together.
-
-        Where large values stand apart, each is fetched when it is asked for, unless all
-        of the run were wanted at once.
-        """
-        for place in self._leaves(run):
-            low = max(run.start - place.start, 0)
-            entries = place.entries[low : run.stop - place.start]
-            if run.reverse:
-                entries = entries[::-1]
-            lazy = run.first < MOST_TOGETHER
-            if lazy and any(may_hold_links(entry.body) for entry in entries):
-                for entry in entries:
-                    yield from self._decoded([entry])
-            else:
-                yield from self._decoded(entries)
-
-    def picked(self, keys: Sequence[bytes]) -> Iterator[tuple[Any, Any]]:
-        """Keys and values of those of the encoded keys, sorted, that are there.
-
-        Level by level, so that one step reads what all of them need.
-        """
-        nodes = [(self._view.top.entries, list(keys))]
-        for level in range(self._view.height - 1, -1, -1):
-            wanted = [pair for entries, some in nodes for pair in _children(entries, some)]
-            found = self._read([entry.body for entry, _ in wanted])
-            nodes = [
-                (self._view.layout.read(level, node), some)
-                for (_, some), node in zip(wanted, found, strict=True)
-            ]
-        chosen: list[Entry] = []
-        for entries, some in nodes:
-            known = set(some)
-            chosen += [entry for entry in entries if entry.key in known]
-        yield from self._decoded(chosen)
-
-    def _decoded(self, entries: list[Entry]) -> Iterator[tuple[Any, Any]]:
-        flat = self._loader.part(PAIRS.encode(0, entries))
-        for key, value in zip(flat[::2], flat[1::2], strict=True):
-            yield checked_key(key, self._codec), value
-
-    def _leaves(self, run: Run) -> Iterator[Place]:
-        if run.start >= run.stop:
-            return
-        if not self._view.height:
-            yield self._view.top
-            return
-        together = run.first
-        start, stop = run.start, run.stop
-        while start < stop:
-            asked = self._together(start, stop, run.reverse, together)
-            found = self._read([entry.body for _, entry in asked])
-            for (at, entry), leaf in zip(asked, found, strict=True):
-                yield self._place(at, entry, leaf)
-            at, entry = asked[-1]
-            if run.reverse:
-                stop = at
-            else:
-                start = at + entry.weight
-            together = min(together * 2, MOST_TOGETHER)
-
-    def _together(self, start: int, stop: int, reverse: bool, most: int) -> list[tuple[int, Entry]]:
-        """Where the next leaves over [start, stop) begin, and their entries in one index."""
-        index = self._view.node_at(1, stop - 1 if reverse else start)
-        low = bisect_right(index.bounds, max(start - index.start, 0))
-        high = bisect_right(index.bounds, stop - 1 - index.start) + 1
-        chosen = list(range(low, min(high, len(index.entries))))
-        chosen = chosen[::-1][:most] if reverse else chosen[:most]
-        befores = [index.bounds[at - 1] if at else 0 for at in chosen]
-        return [
-            (index.start + before, index.entries[at])
-            for at, before in zip(chosen, befores, strict=True)
-        ]
-
-    def _place(self, start: int, entry: Entry, leaf: Object) -> Place:
-        entries = self._view.layout.read(0, leaf)
-        if len(entries) != entry.weight:
-            raise FormatError(f"node {leaf.id.hex()[:12]} does not hold what its index says")
-        return Place(start, leaf.id, entries, [])
-
-
-def _children(entries: list[Entry], keys: list[bytes]) -> list[tuple[Entry, list[bytes]]]:
-    """The nodes under which keys would stand, each with its keys."""
-    found: dict[int, list[bytes]] = {}
-    for key in keys:
-        at = bisect_right(entries, key, key=lambda entry: entry.key) - 1
-        if at >= 0:
-            found.setdefault(at, []).append(key)
-    return [(entries[at], some) for at, some in found.items()]
-
-
-def checked_key(key: Any, codec: Codec) -> Any:
-    """Refuse a key that Python cannot have as one, or only by running code of its class."""
-    if type(key) is not str:
-        codec.decoder().check_keys([key])
-    try:
-        hash(key)
-    except Exception as exc:
-        raise FormatError(f"a stored key of a map is malformed: {exc}") from exc
-    return key
 
 
 ChangeKind: TypeAlias = Literal["added", "removed", "changed", "reordered"]

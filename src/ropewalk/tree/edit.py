@@ -21,11 +21,17 @@ from ropewalk.codec.msgpack import (
 from ropewalk.errors import ChangedMeanwhile, InvalidInput, NotStorable, RopewalkError
 from ropewalk.tree.build import Builder, Edited, Title, finish
 from ropewalk.tree.changes import differing
-from ropewalk.tree.container import (
+from ropewalk.tree.embed import MAX_LARGE_DEPTH, Embedder, retry_if_changed
+from ropewalk.tree.levels import Span
+from ropewalk.tree.nodes import KEY_MAX, KEYED, Entry, linked, links, may_hold_links, unpack_part
+from ropewalk.tree.objects import Kind, Object, ObjectId, Reader
+from ropewalk.tree.read import (
     Container,
+    Loader,
     Sorted,
     as_key,
     checked,
+    expect_room,
     find_part,
     is_marked,
     marks_of,
@@ -33,13 +39,10 @@ from ropewalk.tree.container import (
     open_order,
     open_part,
     part_of,
+    reading,
     with_marks,
+    writing,
 )
-from ropewalk.tree.embed import MAX_LARGE_DEPTH, Embedder, retry_if_changed
-from ropewalk.tree.levels import Span
-from ropewalk.tree.nodes import KEY_MAX, KEYED, Entry, linked, links, may_hold_links, unpack_part
-from ropewalk.tree.objects import Kind, Object, ObjectId, Reader
-from ropewalk.tree.read import Loader, expect_room, reading, writing
 from ropewalk.tree.refusals import explain
 
 _MAX_PLAIN: Final = 255

@@ -30,8 +30,7 @@ from ropewalk.codec.msgpack import (
     unpack,
 )
 from ropewalk.errors import FormatError
-from ropewalk.tree.commits import check_commit, commit_links
-from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
+from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId, check_commit, commit_links
 
 INLINE_MAX: Final = 2048
 """A part whose encoding is longer than this leaves its parent."""

@@ -19,8 +19,6 @@ from ropewalk.codec.frames import element_size
 from ropewalk.codec.msgpack import Code
 from ropewalk.errors import FormatError, RopewalkError
 from ropewalk.tree.build import is_text_key
-from ropewalk.tree.commits import check_commit
-from ropewalk.tree.container import open_order
 from ropewalk.tree.nodes import (
     CHUNKS,
     ITEMS,
@@ -34,7 +32,8 @@ from ropewalk.tree.nodes import (
     links_in,
     may_hold_links,
 )
-from ropewalk.tree.objects import Kind, Object, ObjectId, Reader
+from ropewalk.tree.objects import Kind, Object, ObjectId, Reader, check_commit
+from ropewalk.tree.read import open_order
 
 _CACHED: Final = 1 << 20
 """How many summaries of nodes are cached."""

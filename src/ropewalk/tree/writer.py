@@ -10,19 +10,12 @@ from typing import Any, Final
 from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import ChangedMeanwhile, InvalidInput, MissingObjects, NotStorable
 from ropewalk.tree.build import Builder, reachable
-from ropewalk.tree.change_detection import (
-    PLAIN_MAX,
-    VALUE_MAX,
-    Budget,
-    Mirror,
-    Mirrors,
-    Reflector,
-)
-from ropewalk.tree.container import part_of
+from ropewalk.tree.change_detection import PLAIN_MAX, VALUE_MAX, Budget
 from ropewalk.tree.embed import Embedder, retry_if_changed
+from ropewalk.tree.mirrors import Mirror, Mirrors, Reflector
 from ropewalk.tree.nodes import INLINE_MAX, linked, links, may_hold_links
 from ropewalk.tree.objects import KIND_BYTES, Kind, Object, ObjectId, Reader, make_object
-from ropewalk.tree.read import reading
+from ropewalk.tree.read import part_of, reading
 from ropewalk.tree.refusals import explain
 
 _VALUE: Final = KIND_BYTES[Kind.VALUE]

@@ -42,7 +42,7 @@ from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store, space_name
 from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.store.opening import store_of
-from ropewalk.tree.map_writer import MapWriter
+from ropewalk.tree.map import MapWriter
 
 if TYPE_CHECKING:
     from ropewalk.store import KVStore

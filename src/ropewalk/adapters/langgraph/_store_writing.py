@@ -12,7 +12,7 @@ from ropewalk.adapters.langgraph._store_records import Counted, Record, Stored, 
 from ropewalk.codec import Codec, format_path
 from ropewalk.errors import NotStorable, VersionConflict
 from ropewalk.tree import ABSENT, Edited, ObjectId, Reader
-from ropewalk.tree.map_writer import CachedMap, CacheEntry, Draft, MapWriter
+from ropewalk.tree.map import CachedMap, CacheEntry, Draft, MapWriter
 from ropewalk.tree.read import Loader
 
 

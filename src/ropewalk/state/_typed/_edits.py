@@ -10,7 +10,7 @@ from ropewalk.codec import Codec
 from ropewalk.codec.msgpack import Code
 from ropewalk.errors import InvalidInput
 from ropewalk.tree import Edited, Object, ObjectId, Reader, insert, links, put
-from ropewalk.tree.container import open_part, part_of
+from ropewalk.tree.read import open_part, part_of
 
 
 class Kept(NamedTuple):

@@ -38,7 +38,7 @@ from ropewalk.tree import (
     Reader,
     diff,
 )
-from ropewalk.tree.map_writer import CacheEntry, ChangedEntry, Draft, MapWriter
+from ropewalk.tree.map import CacheEntry, ChangedEntry, Draft, MapWriter
 
 _RESENDS: Final = 3
 MOMENT: Final = "moment"

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ropewalk.errors import FormatError, InvalidInput, NotStorable, PathNotFound
 from ropewalk.tree import ABSENT, ObjectId
-from ropewalk.tree.container import Container
-from ropewalk.tree.map_writer import CachedMap, CacheEntry, MapWriter
+from ropewalk.tree.map import CachedMap, CacheEntry, MapWriter
+from ropewalk.tree.read import Container
 
 Place: TypeAlias = tuple[str, ...]
 """The names of the namespaces from the top; the top itself is empty."""

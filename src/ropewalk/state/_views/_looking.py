@@ -14,7 +14,7 @@ from ropewalk.state._versioned._namespace import Namespace
 from ropewalk.state._versioned._versioned import Versioned
 from ropewalk.state._views._nodes import Node, counted, look, mapping, plain_text, with_namespaces
 from ropewalk.state._views._stored import Stored, Version, parent_version
-from ropewalk.tree.container import nowhere
+from ropewalk.tree.read import nowhere
 
 _NO_COMMITS: Final = "(it keeps no commits; focus='full' shows what it holds)"
 

@@ -21,10 +21,9 @@ from ropewalk.state._views._nodes import (
     unreadable,
 )
 from ropewalk.tree import Kind, ObjectId, Reader
-from ropewalk.tree.container import Container, find_part, open_part, open_root
 from ropewalk.tree.levels import View
 from ropewalk.tree.nodes import CHUNKS, Entry, Root, layout_of, linked, may_hold_links
-from ropewalk.tree.read import Loader
+from ropewalk.tree.read import Container, Loader, find_part, open_part, open_root
 
 _SHAPES: Final[dict[int, Shape]] = {
     Code.LIST: "list",

@@ -17,8 +17,8 @@ from ropewalk.state._views._nodes import Node, counted, plain_text, with_namespa
 from ropewalk.state._views._parts import Looker
 from ropewalk.tree import Change, Map, ObjectId, Reader
 from ropewalk.tree.changes import Differ
-from ropewalk.tree.container import Container, find_part, nowhere, open_part
 from ropewalk.tree.nodes import Entry, link
+from ropewalk.tree.read import Container, find_part, nowhere, open_part
 
 _MOST_CHANGES: Final = 1_000
 _COMMITS: Final = 5
