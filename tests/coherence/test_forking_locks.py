@@ -25,8 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.fixture
 def brief_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a fork wait only for a moment for what is never free here."""
-    for module in ("forking", "sqlite.forks"):
-        monkeypatch.setattr(f"ropewalk.store.{module}._FORK_SECONDS", 0.02)
+    monkeypatch.setattr("ropewalk.store.forking._FORK_SECONDS", 0.02)
 
 
 def work_with(core: CoherenceCore) -> bool:

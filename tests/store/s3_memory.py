@@ -14,7 +14,7 @@ from ropewalk.store import S3Store
 from ropewalk.store.log import SpaceCache
 from ropewalk.store.packer import pack
 from ropewalk.store.s3.bucket import Bucket, Got
-from ropewalk.store.s3.url import Place
+from ropewalk.store.s3.store import Place
 
 A = TypeVar("A")
 R = TypeVar("R")

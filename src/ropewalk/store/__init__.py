@@ -55,11 +55,10 @@ if TYPE_CHECKING:
     from ropewalk.store.collection import Collected, Progress
     from ropewalk.store.files import FileStore
     from ropewalk.store.migration import Migrated, amigrate, migrate
-    from ropewalk.store.pins import Content, Pruned
     from ropewalk.store.postgres import PostgresStore
-    from ropewalk.store.records.key_value import KVStore
-    from ropewalk.store.records.key_value_store import KeyValueStore
+    from ropewalk.store.records.key_value import KeyValueStore, KVStore
     from ropewalk.store.redis import RedisStore
+    from ropewalk.store.reserved import Content, Pruned
     from ropewalk.store.s3 import S3Store
     from ropewalk.store.sqlite import SqliteStore
     from ropewalk.store.statistics import KeyStats, RefStats, SpaceStats, Stats
@@ -136,17 +135,17 @@ _HOMES = {
     "CacheInfo": "wrappers",
     "CachedStore": "wrappers",
     "Collected": "collection",
-    "Content": "pins",
+    "Content": "reserved",
     "FileStore": "files",
     "Migrated": "migration",
     "PostgresStore": "postgres",
     "Problem": "verification",
     "Progress": "collection",
-    "Pruned": "pins",
+    "Pruned": "reserved",
     "Report": "verification",
     "KVStore": "records.key_value",
     "KeyStats": "statistics",
-    "KeyValueStore": "records.key_value_store",
+    "KeyValueStore": "records.key_value",
     "RedisStore": "redis",
     "RefStats": "statistics",
     "S3Store": "s3",

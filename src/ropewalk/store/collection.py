@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ropewalk.errors import Conflict, Corrupt, MissingObjects
 from ropewalk.store.packer import heads_of, pack_whole
-from ropewalk.store.pins import hash_of
 from ropewalk.store.record import (
     BY_HASH,
     GROUP,
@@ -34,7 +33,7 @@ from ropewalk.store.record import (
     sequence_of,
     settled_header,
 )
-from ropewalk.store.reserved import CONTENT_SPACE, NEVER_UNDONE
+from ropewalk.store.reserved import CONTENT_SPACE, NEVER_UNDONE, hash_of
 from ropewalk.store.segment import Packed, build, without
 from ropewalk.tree.nodes import links
 

@@ -63,7 +63,7 @@ from ropewalk.tree.objects import ID_SIZE, Commit, Kind, Object, ObjectId, Reade
 
 if TYPE_CHECKING:
     from ropewalk.store.collection import Collected, Progress
-    from ropewalk.store.pins import Pruned
+    from ropewalk.store.reserved import Pruned
     from ropewalk.store.statistics import Stats
     from ropewalk.store.verification import Report
 
@@ -442,7 +442,7 @@ class Store(Engine):
         if limit is not None:
             expect_whole(limit, 1, "limit")
         expect_seconds(grace, "grace")
-        from ropewalk.store.pins import prune
+        from ropewalk.store.reserved import prune
 
         return prune(self, RECENT, limit, now, grace)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ropewalk.store import FileStore, Store
-from ropewalk.store.files.paths import OBJECTS, SPACES, object_path, space_folder
+from ropewalk.store.files.formats import OBJECTS, SPACES, object_path, space_folder
 from ropewalk.store.files.space import Space
 from ropewalk.store.segment import Packed
 from ropewalk.testing import StoreContract

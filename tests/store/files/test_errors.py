@@ -28,8 +28,7 @@ from ropewalk.errors import (
     Unavailable,
 )
 from ropewalk.store import FileStore, Move, ref_name, space_name
-from ropewalk.store.files.entry import encode_witness, seal
-from ropewalk.store.files.paths import object_path
+from ropewalk.store.files.formats import encode_witness, object_path, seal
 from ropewalk.store.folder import Filesystem
 from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, read, value
 from ropewalk.tree import Kind, Object, make_object

@@ -17,7 +17,7 @@ import ropewalk
 from ropewalk.errors import InvalidInput, RefMoved, StoreFull
 from ropewalk.history import History
 from ropewalk.store import FileStore, Move, ref_name, space_name
-from ropewalk.store.files.paths import folder_name
+from ropewalk.store.files.formats import folder_name
 from ropewalk.store.folder import Filesystem
 from ropewalk.store.quota import folder_bytes
 from ropewalk.testing._stores._base import MAIN, SPACE, in_threads, noise, point, read, value

@@ -14,9 +14,8 @@ from ropewalk.history import Pin
 from ropewalk.history.commits import PIN, Commits, commit_loop, looks_itself
 from ropewalk.state._typed._healing import heal
 from ropewalk.store import Move, Ref, Store, ref_name
-from ropewalk.store.pins import drop_expired, hash_of
 from ropewalk.store.reserved import CONTENT_SPACE as CONTENT
-from ropewalk.store.reserved import EXPIRES_AT
+from ropewalk.store.reserved import EXPIRES_AT, drop_expired, hash_of
 from ropewalk.tree import Commit, Object, ObjectId, links, make_commit, read_commit
 
 _MANY = 64  # From so many objects on, it pays to ask first which of them are there.

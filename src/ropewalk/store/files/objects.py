@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from ropewalk.errors import FormatError, RopewalkError
 from ropewalk.store.compression import read_varint
-from ropewalk.store.files.paths import NEW, OBJECTS, object_path, temporary
+from ropewalk.store.files.formats import NEW, OBJECTS, object_path, temporary
 from ropewalk.store.folder import Filesystem
 from ropewalk.store.log import shared_frame, shared_object
 from ropewalk.store.model import Stored

@@ -23,10 +23,8 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from ropewalk.errors import Corrupt, FormatError
-from ropewalk.store.files import documents, entry
-from ropewalk.store.files.documents import Extent
-from ropewalk.store.files.entry import Broken, Entry
-from ropewalk.store.files.paths import HEADER, LOG, SEGMENTS, SPACE, STATE
+from ropewalk.store.files import formats
+from ropewalk.store.files.formats import HEADER, LOG, SEGMENTS, SPACE, STATE, Broken, Entry, Extent
 from ropewalk.store.log import Row
 from ropewalk.store.model import Ref
 from ropewalk.store.segment import Packed, find_rows
@@ -58,7 +56,7 @@ class Tail(NamedTuple):
     """Where the next record of a space goes."""
 
     name: str
-    packing: documents.Packing
+    packing: formats.Packing
     log: Path
     sequence: int
     synced: int
@@ -82,9 +80,9 @@ class Space:
         """Read everything anew at the next look."""
         self._signature: tuple[_Signature, _Signature] = _NOT_LOOKED, _NOT_LOOKED
         self._contents: dict[Extent, bytes] = {}
-        self._begin(documents.unpacked(LOG))
+        self._begin(formats.unpacked(LOG))
 
-    def _begin(self, packing: documents.Packing) -> None:
+    def _begin(self, packing: formats.Packing) -> None:
         self.packing = packing
         self.log = self.folder / packing.log
         self.refs = {ref.name: ref for ref in packing.refs}
@@ -132,12 +130,12 @@ class Space:
     def _restart(self, stated: _Signature) -> None:
         known = self.packing.generation
         if stated is not None:
-            self._begin(documents.read_packing(self._state, self.name))
+            self._begin(formats.read_packing(self._state, self.name))
         elif known:
             self._expect_store()
             raise Broken(0)
         else:
-            self._begin(documents.unpacked(LOG))
+            self._begin(formats.unpacked(LOG))
 
     def _expect_store(self) -> None:
         root = self.folder.parents[2]
@@ -173,7 +171,7 @@ class Space:
             if begin == 0:
                 return
             self.end = begin
-        found = entry.read_lines(data[begin:], place + begin, self.sequence)
+        found = formats.read_lines(data[begin:], place + begin, self.sequence)
         for one in found.entries:
             self._add(one)
         if found.entries:
@@ -184,11 +182,11 @@ class Space:
 
     def _read_start(self, data: bytes) -> int:
         first = data.find(b"\n") + 1
-        if entry.unseal(data[:first]) is None:
-            entry.read_lines(data, 0, 0)  # Broken, unless all of it is torn.
+        if formats.unseal(data[:first]) is None:
+            formats.read_lines(data, 0, 0)  # Broken, unless all of it is torn.
             self._expect_none_synced()
             return 0
-        entry.read_start(data[:first], self.name, self.packing.packed)
+        formats.read_start(data[:first], self.name, self.packing.packed)
         self._last = (0, data[:first])
         return first
 
@@ -213,14 +211,14 @@ class Space:
             return []
         begin = some[0].start
         data = self._read_log(begin, some[-1].end)
-        return [entry.read_row(data[one.start - begin : one.end - begin], one) for one in some]
+        return [formats.read_row(data[one.start - begin : one.end - begin], one) for one in some]
 
     def lines_after(self, sequence: int) -> bytes:
         """The lines of records behind a number."""
         some = self.entries[sequence - self.packing.packed :]
         lines = [self._read_log(one.start, one.end) for one in some]
         for one, line in zip(some, lines, strict=True):
-            entry.read_row(line, one)
+            formats.read_row(line, one)
         return b"".join(lines)
 
     def refs_at(self, sequence: int) -> tuple[Ref, ...]:
@@ -247,7 +245,7 @@ class Space:
             with open(path, "rb", buffering=0) as file:
                 found = file.read(extent.size)
             if len(found) != extent.size or crc32(found) != extent.crc:
-                raise documents.damaged(path)
+                raise formats.damaged(path)
             if extent.size <= _KEPT:
                 for known in [one for one in self._contents if one.file == extent.file]:
                     del self._contents[known]
@@ -310,7 +308,7 @@ def encode_segment(space: str, packed: Packed) -> bytes:
         "space": space, "first": packed.first, "last": packed.last,
         "head": len(packed.head), "data": len(packed.data),
     }  # fmt: skip
-    return entry.seal(said) + packed.head + packed.data
+    return formats.seal(said) + packed.head + packed.data
 
 
 def read_segment(folder: Path, space: str, listed: Listed) -> Packed:
@@ -318,7 +316,7 @@ def read_segment(folder: Path, space: str, listed: Listed) -> Packed:
     path = folder / listed.file
     data = path.read_bytes()
     start = data.find(b"\n") + 1
-    match entry.unseal(data[:start]):
+    match formats.unseal(data[:start]):
         case {"space": str(name), "first": int(first), "last": int(last), "head": int(size)} if (
             name,
             first,
@@ -327,7 +325,7 @@ def read_segment(folder: Path, space: str, listed: Listed) -> Packed:
             head = data[start : start + size]
             if crc32(head) == listed.crc:
                 return Packed(first, last, head, data[start + size :])
-    raise documents.damaged(path)
+    raise formats.damaged(path)
 
 
 def catalog_row(listed: Listed) -> bytes:

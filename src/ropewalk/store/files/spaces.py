@@ -14,16 +14,18 @@ from typing import Final, TypeVar
 from zlib import crc32
 
 from ropewalk.errors import FormatError, Unavailable
-from ropewalk.store.files import documents, entry
-from ropewalk.store.files.documents import Extent, Packing, replace_file
-from ropewalk.store.files.paths import (
+from ropewalk.store.files import formats
+from ropewalk.store.files.formats import (
     LEASES,
     LOG,
     SEGMENTS,
     SPACE,
     SPACES,
     STATE,
+    Extent,
+    Packing,
     plain_space,
+    replace_file,
     space_folder,
 )
 from ropewalk.store.files.space import (
@@ -75,15 +77,15 @@ class Spaces:
             with self.looking(name) as space:
                 try:
                     return question(space)
-                except (entry.Broken, FileNotFoundError, FormatError) as error:
+                except (formats.Broken, FileNotFoundError, FormatError) as error:
                     space.forget()
                     if look + 1 < _LOOKS:
                         continue
                     if isinstance(error, FormatError):
                         raise
-                    if isinstance(error, entry.Broken):
+                    if isinstance(error, formats.Broken):
                         raise damaged(space.log, error.place) from error
-                    raise documents.damaged(Path(str(error.filename))) from error
+                    raise formats.damaged(Path(str(error.filename))) from error
         raise AssertionError
 
     def names(self, prefix: str) -> list[str]:
@@ -92,15 +94,15 @@ class Spaces:
         found = [_name_of(folder) for folder in {path.parent for path in files}]
         return sorted({name for name in found if name is not None and name.startswith(prefix)})
 
-    def leases(self, name: str) -> documents.Leases:
+    def leases(self, name: str) -> formats.Leases:
         """The leases of a space."""
-        return documents.read_leases(space_folder(self._folder, name) / LEASES, name)
+        return formats.read_leases(space_folder(self._folder, name) / LEASES, name)
 
     def examine(self) -> Iterator[tuple[str, str]]:
         """What is wrong with leases, and with what is noted of packed records."""
         for path in sorted(self._folder.glob(f"*/*/{LEASES}")):
             try:
-                documents.read_leases(path)
+                formats.read_leases(path)
             except FormatError as error:
                 yield str(path), str(error)
         for name in self.names(""):
@@ -128,7 +130,7 @@ class Spaces:
         elif full and tail.synced < tail.sequence:
             # Nothing durable may stand behind what is not.
             self.sync(name)
-        line = entry.encode_line(
+        line = formats.encode_line(
             append,
             sequence,
             packing.epoch,
@@ -136,7 +138,7 @@ class Spaces:
             seal(append.space, sequence, frame),
             self._durability,
         )
-        data = line if end else entry.encode_start(name, packing.packed) + line
+        data = line if end else formats.encode_start(name, packing.packed) + line
         try:
             self._disk.append(path, data, sync=full)
             if full and end == 0:
@@ -185,17 +187,17 @@ class Spaces:
         """Note what is durable: in the log, and of a log that begins also beside it."""
         # It only helps to tell damage from a power loss.
         with suppress(OSError):
-            self._disk.append(path, entry.encode_witness(sequence), sync=False)
+            self._disk.append(path, formats.encode_witness(sequence), sync=False)
             if begins:
-                self._disk.append(path.parent / SPACE, entry.encode_start(name, 0), sync=False)
+                self._disk.append(path.parent / SPACE, formats.encode_start(name, 0), sync=False)
 
-    def write_leases(self, name: str, leases: documents.Leases, *, sync: bool) -> None:
+    def write_leases(self, name: str, leases: formats.Leases, *, sync: bool) -> None:
         """Put leases in the place of those before."""
         path = space_folder(self._folder, name) / LEASES
         fresh = not path.exists()
         if fresh:
             self._make_folders(path.parent)
-        data = documents.encode_leases(name, leases)
+        data = formats.encode_leases(name, leases)
         replace_file(self._disk, self._root, path, data, sync=sync and not fresh)
         if fresh:
             self._sync_names(path.parent)
@@ -258,9 +260,9 @@ class Spaces:
             lookup=self._extended(folder, now.lookup, b"".join(rows), cache=True),
             names=self._extended(folder, now.names, names_rows(named)),
         )
-        start = entry.encode_start(name, listed.last) + lines
+        start = formats.encode_start(name, listed.last) + lines
         if lines:
-            start += entry.encode_witness(sequence)
+            start += formats.encode_witness(sequence)
         self._write(folder / fresh.log, start)
         self._swap(name, folder, fresh)
         self._disk.discard([folder / now.log])
@@ -328,7 +330,7 @@ class Spaces:
         elif size < extent.size:
             if cache:
                 return extent  # It stays what it is: damaged, and not needed.
-            raise documents.damaged(path)
+            raise formats.damaged(path)
         self._disk.append(path, data, sync=True)
         return Extent(extent.file, extent.size + len(data), crc32(data, extent.crc))
 
@@ -345,7 +347,7 @@ class Spaces:
     def _swap(self, name: str, folder: Path, packing: Packing) -> None:
         """Name what was written, in one step. It is durable before anything else is removed."""
         self._disk.sync_folder(folder)
-        data = documents.encode_packing(name, packing)
+        data = formats.encode_packing(name, packing)
         replace_file(self._disk, self._root, folder / STATE, data)
 
 
@@ -371,7 +373,7 @@ class _Known:
 def _name_of(folder: Path) -> str | None:
     """The name of the space of a folder; None if it has no operations."""
     for file in (STATE, SPACE):
-        found = documents.name_in(folder / file)
+        found = formats.name_in(folder / file)
         if found is not None and space_folder(folder.parent.parent, found) == folder:
             return found
     if (folder / STATE).exists():
@@ -383,11 +385,11 @@ def _name_of(folder: Path) -> str | None:
     except FileNotFoundError:
         return _told_by(folder)
     first = data.find(b"\n") + 1
-    start = entry.unseal(data[:first])
+    start = formats.unseal(data[:first])
     name = start.get("space") if start else plain_space(folder)
     try:
-        found_lines = entry.read_lines(data[first if start else 0 :], first, 0).entries
-    except entry.Broken as broken:
+        found_lines = formats.read_lines(data[first if start else 0 :], first, 0).entries
+    except formats.Broken as broken:
         if not isinstance(name, str):
             raise damaged(path, broken.place) from broken
         return name  # There were operations: who asks for them is told what is wrong.
@@ -398,5 +400,5 @@ def _told_by(folder: Path) -> str:
     """The name of a space of which little is left: who asks for it is told what is wrong."""
     name = plain_space(folder)
     if name is None:
-        raise documents.damaged(folder / SPACE)
+        raise formats.damaged(folder / SPACE)
     return name

@@ -25,7 +25,7 @@ from ropewalk.errors import (
 from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.contract import StoreOptions
-from ropewalk.store.files import documents, paths
+from ropewalk.store.files import formats
 from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
 from ropewalk.store.files.objects import Objects
 from ropewalk.store.files.space import Space
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 _LINE_BYTES: Final = 512  # About what a record takes in its log, beside its frame.
 _OURS: Final = {
-    LOCK, TURN, paths.HEADER, paths.OBJECTS, paths.SPACES, paths.NEW,
+    LOCK, TURN, formats.HEADER, formats.OBJECTS, formats.SPACES, formats.NEW,
 }  # fmt: skip
 
 
@@ -97,16 +97,16 @@ class FileStore(FolderStore):
     def _open(self, create: bool) -> Header:
         if self.path.exists() and not self.path.is_dir():
             raise FormatError(f"{self.path} is a file. A store is a folder; choose another name.")
-        if not (self.path / paths.HEADER).exists():
+        if not (self.path / formats.HEADER).exists():
             if not create:
                 raise no_store(self.path)
             self._disk.make_folder(self.path)
             self._expect_ours()
             with self._lock.held() as lock:
-                if not (self.path / paths.HEADER).exists():
+                if not (self.path / formats.HEADER).exists():
                     with self._changing(lock):
                         self._create()
-        return documents.read_header(self.path / paths.HEADER)
+        return formats.read_header(self.path / formats.HEADER)
 
     def _expect_ours(self) -> None:
         others = sorted(set(os.listdir(self.path)) - _OURS)
@@ -118,11 +118,11 @@ class FileStore(FolderStore):
 
     def _create(self) -> None:
         """Make an empty store; the header comes last, when all else is durable."""
-        for name in (paths.OBJECTS, paths.SPACES, paths.NEW):
+        for name in (formats.OBJECTS, formats.SPACES, formats.NEW):
             self._disk.make_folder(self.path / name)
         self._disk.sync_folder(self.path)
-        header = self.path / paths.HEADER
-        documents.replace_file(self._disk, self.path, header, documents.encode_header())
+        header = self.path / formats.HEADER
+        formats.replace_file(self._disk, self.path, header, formats.encode_header())
         self._sync_own_name()
 
     def _close(self) -> None:
@@ -169,12 +169,12 @@ class FileStore(FolderStore):
 
     def _expect_there(self) -> None:
         """Raise if the folder is away, or that of another store by now."""
-        header = self.path / paths.HEADER
+        header = self.path / formats.HEADER
         found = os.stat(header)
         place = found.st_dev, found.st_ino, found.st_mtime_ns
         if place == self._place:
             return
-        if documents.read_header(header).store_id != self._header.store_id:
+        if formats.read_header(header).store_id != self._header.store_id:
             raise Corrupt(
                 f"the folder {self.path} holds another store than when it was opened. Nothing was "
                 "written: open the store anew to use what is there now."
@@ -365,7 +365,7 @@ class FileStore(FolderStore):
             if leases.records.get(name) != expected:
                 return None
             granted = LeaseRecord(name, holder, leases.tokens + 1, 0, duration)
-            changed = documents.Leases(granted.token, {**leases.records, name: granted})
+            changed = formats.Leases(granted.token, {**leases.records, name: granted})
             with self._changing(lock, space):
                 # A token is never given twice, so it is durable before it is given.
                 self._log.write_leases(space, changed, sync=True)
@@ -380,7 +380,7 @@ class FileStore(FolderStore):
             del records[expected.name]
             if record is not None:
                 records[record.name] = record
-            changed = documents.Leases(leases.tokens, records)
+            changed = formats.Leases(leases.tokens, records)
             self._log.write_leases(space, changed, sync=False)
             return True
 

@@ -29,7 +29,6 @@ from ropewalk.store.model import (
     Stored,
     View,
 )
-from ropewalk.store.pins import Content, Pruned, contents
 from ropewalk.store.postgres import commit
 from ropewalk.store.postgres.arrays import bigints, byteas
 from ropewalk.store.postgres.commit import Answer, Draft, prefix_of
@@ -38,7 +37,7 @@ from ropewalk.store.postgres.schema import AFTER_NAMES, script
 from ropewalk.store.postgres.scratch import PostgresScratch
 from ropewalk.store.postgres.search_index import PostgresTextIndex
 from ropewalk.store.record import GROUP, Place, same_group, sequence_of
-from ropewalk.store.reserved import CONTENT_SPACE
+from ropewalk.store.reserved import CONTENT_SPACE, Content, Pruned, contents
 from ropewalk.store.retry import hasty
 from ropewalk.store.scratch import BestEffort, Scratch
 from ropewalk.store.search_index import TextIndex

@@ -33,34 +33,29 @@ from ropewalk.store.search_index import TextIndex
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs, schema, wal
 from ropewalk.store.sqlite.commit import (
+    AFTER_NAMES,
     LOOK,
     append,
     damaged_space,
     expect_ref,
+    expect_refs,
     expect_unknown,
     find_end,
     insert_space,
-    mark,
-    next_number,
-)
-from ropewalk.store.sqlite.database import DATABASE, Database
-from ropewalk.store.sqlite.errors import translated
-from ropewalk.store.sqlite.rows import (
-    AFTER_NAMES,
-    expect_refs,
     lease_record,
     list_spaces,
     load,
+    mark,
+    next_number,
     number_of,
     prefix,
     read_lease,
     tail_rows,
     write_lease,
 )
+from ropewalk.store.sqlite.database import DATABASE, Database, translated
 from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS
-from ropewalk.store.sqlite.scratch import SqliteScratch
-from ropewalk.store.sqlite.search_index import SqliteTextIndex
-from ropewalk.store.sqlite.side import SideFile
+from ropewalk.store.sqlite.search_index import SideFile, SqliteScratch, SqliteTextIndex
 from ropewalk.tree.objects import ObjectId
 
 RELAXED: Final = "store.relaxed"

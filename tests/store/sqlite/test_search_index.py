@@ -15,9 +15,8 @@ import pytest
 
 from ropewalk.errors import StoreClosed
 from ropewalk.store import Move, SqliteStore, Within
-from ropewalk.store.sqlite import scratch as scratch_module
-from ropewalk.store.sqlite import search_index, side
-from ropewalk.store.sqlite.side import FILE
+from ropewalk.store.sqlite import search_index
+from ropewalk.store.sqlite.search_index import FILE
 from ropewalk.tree import Map
 from tests.store.users import as_nobody
 
@@ -209,8 +208,7 @@ def test_a_file_of_a_newer_version_is_left_alone(folder: Path) -> None:
 def test_without_full_text_search_words_are_in_the_process(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (side, search_index):
-        monkeypatch.setattr(module, "has_full_text", lambda: False)
+    monkeypatch.setattr(search_index, "has_full_text", lambda: False)
     with opened(folder) as store:
         fill(store)
 
@@ -224,7 +222,7 @@ def test_without_full_text_search_words_are_in_the_process(
 def test_a_file_that_somebody_locks_is_gone_without(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(search_index, "_BUSY_SECONDS", 0.05)
     with opened(folder) as store:
         fill(store)
         db = sqlite3.connect(folder / FILE, isolation_level=None)
@@ -293,8 +291,8 @@ def test_positions_may_be_large_but_not_too_large(folder: Path) -> None:
 
 def test_values_do_not_fill_the_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
-    monkeypatch.setattr(scratch_module, "_MOST_BYTES", 10_000)
-    monkeypatch.setattr(scratch_module, "_TIDIED_EVERY", 1)
+    monkeypatch.setattr(search_index, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(search_index, "_TIDIED_EVERY", 1)
     with opened(folder) as store:
         scratch = store.scratch()
         for number in range(30):
