@@ -14,7 +14,7 @@ from psycopg.waiting import Ready, Wait
 from psycopg_pool import PoolTimeout
 
 from ropewalk.errors import NotAllowed, Unavailable
-from ropewalk.store import Move, PostgresStore, _haste
+from ropewalk.store import Move, PostgresStore, retry
 from ropewalk.store.postgres.errors import TimedOut
 from ropewalk.store.postgres.pool import _until
 from ropewalk.testing import fail_every_call
@@ -345,7 +345,7 @@ def test_who_is_in_a_hurry_waits_for_a_connection_that_others_have(
         keeper = threading.Thread(target=lambda: pool.run(keep, repeatable=False))
         keeper.start()
         assert lent.wait(PATIENCE)
-        with _haste.hasty(0.01):
+        with retry.hasty(0.01):
             found = pool.row("SELECT 1")
         keeper.join()
 

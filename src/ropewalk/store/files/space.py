@@ -6,7 +6,7 @@ as a whole. Beside it are three files to which there is only added, of which as 
 `state.json` says:
 
     catalog   a line for each segment: its first and last record, its file, a crc32 of its head
-    lookup    the rows of `store.lookup`. Without them, what they find is looked for in all
+    lookup    the rows of `store.segment`. Without them, what they find is looked for in all
               records.
     names     a line for each shared object that packed records lead to
 """

@@ -263,7 +263,7 @@ class Space:
         return found
 
     def find(self, name: bytes) -> list[int]:
-        """The packed records that bring a commit or have a key: see `store.lookup`."""
+        """The packed records that bring a commit or have a key: see `store.segment`."""
         found: list[int] = []
         for extent in self.indexes:
             found += find_rows(self.index(extent.name).lookup, name)
