@@ -13,7 +13,7 @@ import pytest
 from ropewalk.errors import InvalidInput, StoreClosed
 from ropewalk.store import MemoryStore, SqliteStore
 from ropewalk.testing._stores._base import in_threads
-from ropewalk.threads import Message, ThreadCheckpointer, _cache, _checkpointer
+from ropewalk.threads import Message, ThreadCheckpointer, checkpointer
 
 T = {"thread_id": "t"}
 
@@ -72,7 +72,7 @@ def test_what_was_begun_is_finished_before_the_store_is_closed(tmp_path: Path) -
 
 
 def test_a_thread_that_was_let_go_of_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_checkpointer, "_KEPT", 2)
+    monkeypatch.setattr(checkpointer, "_KEPT", 2)
     with ThreadCheckpointer[Any]() as chat:
 
         def work(by: int) -> None:
@@ -93,7 +93,7 @@ def test_a_thread_that_was_let_go_of_is_found_again(monkeypatch: pytest.MonkeyPa
 def test_a_thread_that_was_let_go_of_still_follows_its_timeline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_checkpointer, "_KEPT", 1)
+    monkeypatch.setattr(checkpointer, "_KEPT", 1)
     with ThreadCheckpointer[Any]() as chat:
         chat.put_state(T, 1)
         history = chat.timeline(T)
@@ -117,7 +117,7 @@ def test_timelines_that_are_no_longer_used_are_not_remembered() -> None:
 
 
 def test_what_was_cached_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cache, "_MOST_MET", 10)
+    monkeypatch.setattr(checkpointer, "_MOST_MET", 10)
     with ThreadCheckpointer[Any]() as chat:
         for number in range(100):
             chat.put_state_cache({"thread_id": number}, number)

@@ -7,20 +7,20 @@ import sys
 import threading
 import time
 
-from ropewalk.threads._ids import Ticks, new_id
+from ropewalk.threads.message import Ticks, new_id
 
 FORKED = """
 import os
-from ropewalk.threads import _ids
+from ropewalk.threads import message
 
-_ids._ticks._lock.acquire()  # as another thread would, at the moment of the fork
+message._ticks._lock.acquire()  # as another thread would, at the moment of the fork
 read, write = os.pipe()
 if os.fork() == 0:
-    os.write(write, "\\n".join(_ids.new_id() for _ in range(100)).encode())
+    os.write(write, "\\n".join(message.new_id() for _ in range(100)).encode())
     os._exit(0)
-_ids._ticks._lock.release()
+message._ticks._lock.release()
 os.close(write)
-for one in (_ids.new_id() for _ in range(100)):
+for one in (message.new_id() for _ in range(100)):
     print(one)
 print(os.read(read, 10_000).decode())
 """

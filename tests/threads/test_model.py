@@ -101,7 +101,7 @@ class ThreadBesideLists(RuleBasedStateMachine):
         super().__init__()
         self.stack = ExitStack()
         self.stack.enter_context(small_nodes())
-        for name, number in {"_changes.LAG": 5, "_search._FEW": 3, "_search._BATCH": 4}.items():
+        for name, number in {"thread.LAG": 5, "search._FEW_CHANGED": 3, "search._BATCH": 4}.items():
             self.stack.enter_context(mock.patch(f"ropewalk.threads.{name}", number))
         self.store = MemoryStore()
         self.chats = [ThreadCheckpointer[Any](self.store) for _ in range(2)]

@@ -12,7 +12,7 @@ import pytest
 from ropewalk import MemoryStore, SqliteStore
 from ropewalk.errors import InvalidInput
 from ropewalk.threads import Message, TextPart, ThreadCheckpointer
-from ropewalk.threads._paging import make_cursor
+from ropewalk.threads.listing import make_cursor
 from ropewalk.timeline import Timeline
 
 T = {"thread_id": "t"}

@@ -14,8 +14,7 @@ import pytest
 
 from ropewalk.store import Move, Store, TextIndex, Within
 from ropewalk.store.search_index import MemoryTextIndex
-from ropewalk.threads._search import _STAMP, ALL, Part, Searcher
-from ropewalk.threads._words import Query, matches
+from ropewalk.threads.search import _STAMP, ALL, Part, Query, Searcher, matches
 from ropewalk.tree import Edited, Map
 from tests.engines import opening
 from tests.store.asides import NAMES, opened

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.threads._words import LONGEST, Query, matches, normalise, words
+from ropewalk.threads.search import LONGEST, Query, matches, normalise, words
 
 FOUND = [
     # How words begin, in any case and order.

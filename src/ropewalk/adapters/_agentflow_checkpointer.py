@@ -18,7 +18,7 @@ from ropewalk.errors import UndeclaredClass
 from ropewalk.store import Store
 from ropewalk.store.asynchronous import Threads, twin
 from ropewalk.threads import ThreadCheckpointer
-from ropewalk.threads._checkpointer import DAY
+from ropewalk.threads.checkpointer import DAY
 
 if TYPE_CHECKING:
     from ropewalk.store import KVStore

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ropewalk.codec import Codec
 from ropewalk.history import MAIN, History
 from ropewalk.store import Store, space_name
-from ropewalk.threads._config import Address
+from ropewalk.threads.address import Address
 from ropewalk.tree import Edited, Map, ObjectId, Reader
 from ropewalk.tree.map import CachedMap, CacheEntry, MapWriter
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ropewalk.errors import InvalidInput
 from ropewalk.threads import Message, OtherPart, Part, TextPart, ToolCall, Usage
-from ropewalk.threads._part_forms import read_part
+from ropewalk.threads.parts import read_part
 
 # Content.
 

@@ -11,7 +11,7 @@ from ropewalk.adapters._agentflow_messages import Models
 from ropewalk.adapters._agentflow_types import declare
 from ropewalk.store import split_name
 from ropewalk.store.asynchronous import twin
-from ropewalk.threads._config import address_of, id_of, name_of
+from ropewalk.threads.address import address_of, id_of, name_of
 
 try:
     from agentflow.core.state import AgentState

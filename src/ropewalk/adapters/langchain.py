@@ -23,8 +23,8 @@ from ropewalk.adapters._langchain_parts import (
 )
 from ropewalk.errors import InvalidInput
 from ropewalk.threads import Message, Role, ToolResult
-from ropewalk.threads._checking import own
-from ropewalk.threads._message import ROLES
+from ropewalk.threads.fields import own
+from ropewalk.threads.message import ROLES
 
 try:
     from langchain_core.messages import (

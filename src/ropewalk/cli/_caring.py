@@ -21,7 +21,7 @@ from ropewalk.cli._urls import shown_url
 from ropewalk.errors import Conflict, NotFound
 from ropewalk.store import Problem, SpaceStats, Store, migrate, split_name
 from ropewalk.store import open as open_store
-from ropewalk.threads._config import Address
+from ropewalk.threads.address import Address
 from ropewalk.timeline import Timeline
 from ropewalk.timeline.timeline import TENANT
 

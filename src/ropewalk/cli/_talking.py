@@ -29,7 +29,7 @@ from ropewalk.codec import inspection_codec
 from ropewalk.errors import InvalidInput
 from ropewalk.store import Store, space_name
 from ropewalk.threads import Message, TextPart, ThreadCheckpointer, ThreadInfo, ToolCall, ToolResult
-from ropewalk.threads._config import address_of, name_of
+from ropewalk.threads.address import address_of, name_of
 
 Search = Annotated[
     str | None,

@@ -13,8 +13,8 @@ from ropewalk.cli._finding import listed, timeline_in
 from ropewalk.codec import inspection_codec
 from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.store import Store, split_name
-from ropewalk.threads._config import Address, Id, check_id, id_of, tenant_of
-from ropewalk.threads._timeline import ThreadTimeline
+from ropewalk.threads.address import Address, Id, check_id, id_of, tenant_of
+from ropewalk.threads.thread import ThreadTimeline
 from ropewalk.timeline import Timeline
 
 _TENANT = tenant_of(None)

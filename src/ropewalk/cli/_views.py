@@ -13,10 +13,10 @@ from ropewalk.codec import Path, parse_path, spell_path
 from ropewalk.errors import InvalidInput, PathNotFound
 from ropewalk.store import split_name
 from ropewalk.threads import Message
-from ropewalk.threads._contents import IDS, MARKS, RECORD, STATE, Contents
-from ropewalk.threads._listing import message_of
-from ropewalk.threads._parts import content_to_stored
-from ropewalk.threads._times import from_microseconds
+from ropewalk.threads.contents import IDS, MARKS, RECORD, STATE, Contents
+from ropewalk.threads.fields import from_microseconds
+from ropewalk.threads.listing import message_of
+from ropewalk.threads.parts import content_to_stored
 from ropewalk.timeline import Checkpoint, Diff
 from ropewalk.timeline.checkpoint import Past, shown_lines
 from ropewalk.tree import ABSENT, Change

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ropewalk.threads._checkpointer import ThreadCheckpointer
-from ropewalk.threads._message import Message, Role, as_message
-from ropewalk.threads._paging import Page
-from ropewalk.threads._parts import (
+from ropewalk.threads.address import ThreadInfo, as_thread_info
+from ropewalk.threads.checkpointer import ThreadCheckpointer
+from ropewalk.threads.listing import Page
+from ropewalk.threads.message import Message, Role, Usage, as_message
+from ropewalk.threads.parts import (
     AudioPart,
     ImagePart,
     OtherPart,
@@ -14,8 +15,6 @@ from ropewalk.threads._parts import (
     ToolCall,
     ToolResult,
 )
-from ropewalk.threads._thread_info import ThreadInfo, as_thread_info
-from ropewalk.threads._usage import Usage
 
 __all__ = [
     "AudioPart",

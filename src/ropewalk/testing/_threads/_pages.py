@@ -12,7 +12,7 @@ import pytest
 from ropewalk.errors import InvalidInput
 from ropewalk.testing._threads._base import T1, Base, Face, Faces, each, ids, numbered, said
 from ropewalk.threads import Message, Page
-from ropewalk.threads._paging import make_cursor
+from ropewalk.threads.listing import make_cursor
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 ROLES = ("user", "assistant", "tool")

@@ -1,25 +1,39 @@
-"""One message of a conversation."""
+"""One message of a conversation: what it says, what it cost, and the id that names it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from ropewalk.errors import InvalidInput
-from ropewalk.threads import _openai
-from ropewalk.threads._checking import identifier, optional_text, own_mapping, plain, refusal
-from ropewalk.threads._ids import new_id
-from ropewalk.threads._part_forms import (
+from ropewalk.threads import openai
+from ropewalk.threads.fields import (
+    as_time,
+    bare,
+    from_microseconds,
+    identifier,
+    now,
+    optional_text,
+    own_mapping,
+    plain,
+    refusal,
+    to_microseconds,
+)
+from ropewalk.threads.parts import (
+    Part,
+    ToolCall,
     as_content,
     call_from_stored,
     content_from_stored,
+    content_to_stored,
     read_call,
+    text_of,
 )
-from ropewalk.threads._parts import Part, ToolCall, content_to_stored, text_of
-from ropewalk.threads._times import as_time, from_microseconds, now, to_microseconds
-from ropewalk.threads._usage import Usage, as_usage
 
 Role: TypeAlias = Literal["user", "assistant", "system", "developer", "tool"]
 """Who speaks."""
@@ -126,9 +140,9 @@ class Message:
             if type(role) is str and role in ROLES:
                 return cls(role, raw["content"])  # Most are such, and need no notes.
         try:
-            fields, form = _openai.read(raw)
+            fields, form = openai.read(raw)
             made = cls(**fields)
-            _set(made, "_source", _openai.source(made, raw, form))
+            _set(made, "_source", openai.source(made, raw, form))
         except RecursionError:
             raise InvalidInput(
                 "the message holds itself, or is nested too deep. Hand over plain, finite values."
@@ -140,7 +154,7 @@ class Message:
 
         `id`, `created_at`, `usage` and `metadata` are in it only if they were read.
         """
-        return _openai.write(self, self._source)
+        return openai.write(self, self._source)
 
     def to_stored(self) -> dict[str, Any]:
         """Plain values, as they are stored; what is absent is left out.
@@ -193,7 +207,7 @@ class Message:
         """A message with these fields changed, checked like a new one."""
         fields = {name: getattr(self, name) for name in _PUBLIC}
         made = type(self)(**{**fields, **changes})
-        _set(made, "_source", _openai.changed(self._source, changes))
+        _set(made, "_source", openai.changed(self._source, changes))
         return made
 
     __replace__ = replace
@@ -253,3 +267,139 @@ def _said_beside(extra: Mapping[str, Any]) -> list[str]:
     refused, audio = extra.get("refusal"), extra.get("audio")
     spoken = audio.get("transcript") if isinstance(audio, Mapping) else None
     return [one for one in (refused, spoken) if isinstance(one, str)]
+
+
+# What an answer cost.
+
+
+_COUNTS = {
+    "input_tokens": ("prompt_tokens", "input_tokens"),
+    "output_tokens": ("completion_tokens", "output_tokens"),
+    "total_tokens": ("total_tokens",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How many tokens went in and came out.
+
+    `total_tokens` is their sum unless it is given. What a provider says beside them,
+    such as details, is in `extra`.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = cast("int", None)
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        _count(self.input_tokens, "usage.input_tokens")
+        _count(self.output_tokens, "usage.output_tokens")
+        if self.total_tokens is None:
+            object.__setattr__(self, "total_tokens", self.input_tokens + self.output_tokens)
+        _count(self.total_tokens, "usage.total_tokens")
+        object.__setattr__(self, "extra", own_mapping(self.extra, "usage.extra"))
+
+    @classmethod
+    def from_openai(cls, raw: Mapping[str, Any]) -> Usage:
+        """Read a dict with the names of Chat Completions or of the Responses API."""
+        if not isinstance(raw, Mapping):
+            raise refusal("usage", raw, "a Usage or a mapping")
+        rest = dict(raw)
+        found: dict[str, Any] = {}
+        for name, keys in _COUNTS.items():
+            key = next((key for key in keys if rest.get(key) is not None), None)
+            found[name] = None if key is None else rest.pop(key)
+        counts = (found["input_tokens"] or 0, found["output_tokens"] or 0)
+        return cls(*counts, found["total_tokens"], rest)
+
+    def to_openai(self) -> dict[str, Any]:
+        """A dict with the names of Chat Completions."""
+        return {
+            **self.extra,
+            "prompt_tokens": self.input_tokens,
+            "completion_tokens": self.output_tokens,
+            "total_tokens": self.total_tokens,
+        }
+
+    def to_stored(self) -> dict[str, Any]:
+        """Plain values, as they are stored."""
+        made: dict[str, Any] = {"input": self.input_tokens, "output": self.output_tokens}
+        if self.total_tokens != self.input_tokens + self.output_tokens:
+            made["total"] = self.total_tokens
+        if self.extra:
+            made["extra"] = self.extra
+        return made
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> Usage:
+        """What `to_stored` gave; nothing is checked again."""
+        spent, gained = stored["input"], stored["output"]
+        return bare(
+            cls,
+            input_tokens=spent,
+            output_tokens=gained,
+            total_tokens=stored.get("total", spent + gained),
+            extra=stored.get("extra") or {},
+        )
+
+
+def as_usage(value: Usage | Mapping[str, Any] | None) -> Usage | None:
+    """A `Usage`, from one or from a dict of a provider."""
+    if value is None or isinstance(value, Usage):
+        return value
+    return Usage.from_openai(value)
+
+
+def _count(value: Any, name: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise refusal(name, value, "an int that is not negative")
+
+
+# Ids that sort by birth.
+#
+# 48 bits of milliseconds, 20 bits that count, and 52 random bits: 24 characters, of which
+# the order as text is the order of birth. Within one process each id is greater than the
+# one before, from any thread, and also while the clock stands still or goes back. Ids of
+# other processes, forked ones too, differ by chance: the random bits are new for each id.
+
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuv"
+_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
+_SHIFTS = tuple(range(110, -1, -10))
+_RANDOM_BITS = 52
+_COUNTER_BITS = 20
+
+
+class Ticks:
+    """Numbers that only grow: milliseconds by a clock in nanoseconds, and a count in them."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last = 0
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin_anew)
+
+    def next(self) -> int:
+        """A number that is greater than the one before."""
+        at_least = self._clock() // 1_000_000 << _COUNTER_BITS
+        with self._lock:
+            # A full count runs over into the milliseconds, and order still holds.
+            self._last = max(at_least, self._last + 1)
+            return self._last
+
+    def _begin_anew(self) -> None:
+        # Another thread of the parent may have held the lock, and is not here.
+        self._lock = threading.Lock()
+
+
+_ticks = Ticks(time.time_ns)
+
+
+def new_id() -> str:
+    """A new id: 24 characters, greater than any that this process made before."""
+    number = _ticks.next() << _RANDOM_BITS
+    number |= int.from_bytes(os.urandom(7), "big") >> 4
+    pairs = _PAIRS
+    return "".join([pairs[number >> shift & 1023] for shift in _SHIFTS])

@@ -1,5 +1,8 @@
 """Finding messages by what they say: with an index where it helps, and without one if need be.
 
+`Query.matches` is the one meaning of a search. An index of words only gives candidates, so
+every engine finds the same.
+
 An index is at some state: the root of the messages that it was built from. What differs
 between that and the messages that are searched is found by a diff of two trees. If it is
 little, it is looked at beside the index; if it is much, the index is brought up to date.
@@ -9,17 +12,169 @@ index cannot help, all messages are looked at.
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from ropewalk.errors import MissingObjects
 from ropewalk.store import TextIndex, Within
-from ropewalk.threads._words import Query, words
+from ropewalk.threads.contents import Contents, Row
+from ropewalk.threads.message import Message
+from ropewalk.threads.thread import Thread
 from ropewalk.tree import ID_SIZE, ObjectId
 
-_FEW: Final = 64
+LONGEST = 50
+"""As many characters of a word are indexed; so many take at most 200 bytes."""
+
+_FEW = 32  # Words that are looked for one by one; for more, those of the text are sorted.
+
+# Nobody sees these: soft hyphens, joiners, marks of direction, variation selectors.
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]+"
+)
+
+_LETTERS = frozenset("LNM")
+_SYMBOLS = frozenset({"So", "Sk"})
+
+# Scripts that put no spaces between words: Thai, Lao, Myanmar, Khmer, Han, Hiragana, Katakana.
+_SPACELESS = (
+    (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x2FDF), (0x3005, 0x3007),
+    (0x3021, 0x3029), (0x3038, 0x303B), (0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F), (0xF900, 0xFAFF),
+    (0x1B000, 0x1B16F), (0x20000, 0x3FFFF),
+)  # fmt: skip
+
+
+def normalise(text: str) -> str:
+    """A text in which differences that a search passes over are gone.
+
+    Those of case (also German sharp s, and the four Turkish letters i, which become one), of
+    width and ligatures, and of accents that are characters of their own. Accents remain.
+    """
+    if text.isascii():
+        return text.lower()
+    text = _UNSEEN.sub("", text)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
+    folded = folded.replace("i\u0307", "i").replace("\u0131", "i")
+    return _UNSEEN.sub("", unicodedata.normalize("NFKC", folded.casefold()))
+
+
+def words(text: str) -> set[str]:
+    """The words of a text as an index keeps them."""
+    found = set(_spaced(normalise(text)).split())
+    if max(map(len, found), default=0) > LONGEST:
+        return {word[:LONGEST] for word in found}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What somebody looks for, taken apart.
+
+    A text matches if for every word of the query one of its own begins so. In scripts
+    without spaces, and of symbols such as emoji, the characters that stand together in the
+    query stand together somewhere in the text. A query without any of these is looked for
+    as it is, and an empty one matches everything.
+    """
+
+    beginnings: tuple[str, ...]
+    runs: tuple[str, ...]
+    literal: str
+
+    @classmethod
+    def parse(cls, text: str) -> Query:
+        """Take a query apart. Every text is one."""
+        normal = normalise(text)
+        beginnings: dict[str, None] = {}
+        runs: dict[str, None] = {}
+        for kind, characters in groupby(normal, key=_kind):
+            if kind:
+                (beginnings if kind == _WORD else runs)["".join(characters)] = None
+        literal = "" if beginnings or runs else normal.strip()
+        return cls(tuple(beginnings), tuple(runs), literal)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it matches everything."""
+        return not (self.beginnings or self.runs or self.literal)
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What words of an index must begin with; none if only a look at every text helps.
+
+        Those that tend to be rare come first: numbers, then long ones.
+        """
+        found = {one[:LONGEST] for one in self.beginnings} | set("".join(self.runs))
+        return tuple(sorted(found, key=lambda one: (-one.isnumeric() * len(one), -len(one), one)))
+
+    def matches(self, text: str) -> bool:
+        """Whether a text has what is looked for."""
+        normal = normalise(text)
+        if self.beginnings:
+            spaced = " " + _spaced(normal)
+            if not _begin_so(spaced, self.beginnings):
+                return False
+        return self.literal in normal and all(run in normal for run in self.runs)
+
+
+def _begin_so(spaced: str, beginnings: tuple[str, ...]) -> bool:
+    if len(beginnings) <= _FEW:
+        return all(f" {one}" in spaced for one in beginnings)
+    known = sorted(set(spaced.split()))
+    known.append("")  # Whatever would come behind the last one begins with nothing.
+    return all(
+        known[bisect_left(known, one, 0, len(known) - 1)].startswith(one) for one in beginnings
+    )
+
+
+def matches(text: str, query: str) -> bool:
+    """Whether a text has what a query looks for."""
+    return Query.parse(query).matches(text)
+
+
+_WORD = 1
+_ALONE = 2
+
+
+def _kind(character: str) -> int:
+    category = unicodedata.category(character)
+    if category[0] in _LETTERS:
+        return _ALONE if _is_spaceless(ord(character)) else _WORD
+    # Modifiers of emoji are symbols; an accent that stands alone in ASCII is punctuation.
+    return _ALONE if category in _SYMBOLS and ord(character) > 0xFF else 0
+
+
+def _is_spaceless(code: int) -> bool:
+    return code >= 0x0E00 and any(low <= code <= high for low, high in _SPACELESS)
+
+
+class _Spaces(dict[int, str | int]):
+    """How each character is written when words have spaces between them; found on first use."""
+
+    def __missing__(self, code: int) -> str | int:
+        kind = _kind(chr(code))
+        written: str | int = code if kind == _WORD else f" {chr(code)} " if kind else " "
+        if len(self) < 65_536:
+            self[code] = written
+        return written
+
+
+_spaces = _Spaces()
+
+
+def _spaced(normal: str) -> str:
+    return normal.translate(_spaces)
+
+
+# The index, and what is newer than it.
+
+
+_FEW_CHANGED: Final = 64
 """As many messages may differ from what is indexed before the index is brought up to date."""
 
 _BATCH: Final = 2000  # Messages that are indexed in one step, so that nobody waits for long.
@@ -166,7 +321,7 @@ class Searcher(Generic[M]):
         for _ in range(steps):
             state = self._index.state(self._scope)
             changed = self._changed(state)
-            if state is not None and changed is not None and len(changed) <= _FEW:
+            if state is not None and changed is not None and len(changed) <= _FEW_CHANGED:
                 return state, changed
             moved = self._build(state) if changed is None else self._update(state, changed)
             failures += not moved
@@ -230,3 +385,68 @@ def _opened(state: bytes | None) -> tuple[bytes | None, int]:
     if len(rest) not in (ID_SIZE, ID_SIZE + _PLACE):
         return None, 0
     return rest[:ID_SIZE], int.from_bytes(rest[ID_SIZE:], "big")
+
+
+# The messages of a thread.
+
+
+class Bounds(NamedTuple):
+    """The positions [first, stop)."""
+
+    first: int = 0
+    stop: int | None = None
+
+
+Finder: TypeAlias = Callable[[Contents, str, Bounds, bool], Iterator[Row]]
+"""Finds messages that say something, in order or newest first."""
+
+
+def finder(thread: Thread) -> Finder:
+    """What finds messages of a thread."""
+    index = thread.history.store.text_index()
+
+    def find(contents: Contents, search: str, bounds: Bounds, newest_first: bool) -> Iterator[Row]:
+        if contents.root is None:
+            return iter(())
+        part = Part(bounds.first - 1 if bounds.first else None, bounds.stop, newest_first)
+        searcher = Searcher(index, scope_of(thread), _Rows(contents, contents.root), _text)
+        return (Row(*found) for found in searcher.find(Query.parse(search), part))
+
+    return find
+
+
+def scope_of(thread: Thread) -> str:
+    """What names the messages of a thread in an index of words."""
+    return f"{thread.history.space}/{thread.branch}"
+
+
+class _Rows:
+    """The messages of a thread, as they are searched."""
+
+    def __init__(self, contents: Contents, root: ObjectId) -> None:
+        self._contents, self.root = contents, root
+
+    def __len__(self) -> int:
+        return self._contents.message_count
+
+    def range(
+        self, start: int | None = None, stop: int | None = None, *, reverse: bool = False
+    ) -> Iterator[Row]:
+        rank_of = self._contents.rank_of
+        first = 0 if start is None else rank_of(start)
+        return self._contents.rows(
+            first, None if stop is None else rank_of(stop), newest_first=reverse
+        )
+
+    def pick(self, keys: Iterable[int]) -> Iterator[Row]:
+        return iter(self._contents.rows_at(keys))
+
+    def version(self, root: ObjectId) -> _Rows:
+        return _Rows(self._contents.version(root), root)
+
+    def differing(self, other: _Rows) -> list[int]:
+        return self._contents.differing(other.root)
+
+
+def _text(stored: dict[str, object]) -> str:
+    return Message.from_stored(stored).text

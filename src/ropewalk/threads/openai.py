@@ -17,14 +17,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ropewalk.errors import InvalidInput
-from ropewalk.threads._checking import own, own_mapping, plain, refusal
-from ropewalk.threads._part_forms import as_content, read_call
-from ropewalk.threads._parts import OtherPart, Part, ToolCall, ToolResult, content_to_openai
-from ropewalk.threads._times import read_time, write_seconds
-from ropewalk.threads._usage import as_usage
+from ropewalk.threads.fields import own, own_mapping, plain, read_time, refusal, write_seconds
+from ropewalk.threads.parts import (
+    OtherPart,
+    Part,
+    ToolCall,
+    ToolResult,
+    as_content,
+    content_to_openai,
+    read_call,
+)
 
 if TYPE_CHECKING:
-    from ropewalk.threads._message import Message
+    from ropewalk.threads.message import Message
 
 _BESIDE: Final = ("id", "created_at", "usage", "metadata")
 """What a message has and a request to a model does not take: written only if it was read."""
@@ -148,7 +153,7 @@ def _read_beside(raw: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, An
     fields["id"] = raw.get("id")
     if raw.get("created_at") is not None:
         fields["created_at"] = read_time(raw["created_at"], "created_at")
-    fields["usage"] = as_usage(raw.get("usage"))
+    fields["usage"] = raw.get("usage")
     fields["metadata"] = raw.get("metadata")
     return fields
 

@@ -1,0 +1,529 @@
+"""One thread in a store: where it is now, and how it is changed.
+
+Every change is an edit of the newest contents, made again if somebody else was faster.
+So positions are given in the order of the commits, which all readers see alike, and no
+two changes are merged.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import time_ns
+from typing import Any, NamedTuple, NoReturn, Unpack
+
+from ropewalk.codec import Codec
+from ropewalk.errors import InvalidInput, MessageNotFound, NotFound
+from ropewalk.history import MAIN, Commit, History, StepFields
+from ropewalk.history.merging import reading_too
+from ropewalk.history.object_cache import SharedObjects
+from ropewalk.store import ref_name
+from ropewalk.store.forking import freed_after_fork
+from ropewalk.threads.contents import (
+    IDS,
+    IDS_KEY,
+    LAG,
+    MARKS,
+    RECORD,
+    STATE,
+    STATE_KEY,
+    Contents,
+    Marks,
+)
+from ropewalk.timeline import Checkpoint, Timeline
+from ropewalk.timeline.branches import branch_in
+from ropewalk.tree import ABSENT, Edited, Mergers, ObjectId, Reader
+from ropewalk.tree.map import CachedMap, CacheEntry, Draft, MapWriter
+
+
+class Head(NamedTuple):
+    """A branch of a thread as it was seen."""
+
+    branch: str
+    commit: Commit | None
+    """None before the first."""
+
+    @property
+    def id(self) -> ObjectId | None:
+        """What names the commit."""
+        return None if self.commit is None else self.commit.id
+
+
+def look(history: History, read: Reader, named: str | None) -> Head:
+    """Where a thread is now: on a branch of a name, or on the current one.
+
+    Raises `NotFound` for a name that no branch has.
+    """
+    gone: ObjectId | None = None
+    while True:
+        # All refs at one moment: a thread has few.
+        view = history.store.view(history.space)
+        branch = named or branch_in(view, read) or MAIN
+        ref = ref_name("branch", branch)
+        target = next((one.target for one in view.refs if one.name == ref), None)
+        if target is None and named is not None:
+            raise NotFound(
+                f"thread {history.agent!r} has no branch {named!r:.80}. Make it with "
+                "timeline(config).branch(name)."
+            )
+        if target is None:
+            return Head(branch, None)
+        try:
+            return Head(branch, history.commits.find(target))
+        except NotFound:
+            if target == gone:
+                raise
+            gone = target  # Moved away from and collected since; or lost.
+
+
+class Thread:
+    """A thread, or one branch of it. Safe to share between threads of the program."""
+
+    def __init__(self, history: History, objects: SharedObjects, branch: str | None) -> None:
+        self.history = history
+        self._objects = objects
+        self._read: Reader = partial(objects.read_through, history.read)
+        self._named = branch
+        self._head = Head(branch or MAIN, None)
+        """What was last seen."""
+        self._contents = Contents.at(None, self._read, history.codec)
+        self._writing = freed_after_fork(threading.RLock())
+        self._writers: dict[str, Writer] = {}
+        self._watched = False
+
+    # Reading.
+
+    def contents(self) -> Contents:
+        """What the thread holds now."""
+        return self.contents_at(self.look())
+
+    def contents_at(self, commit: Commit | None) -> Contents:
+        """What the thread held at a commit; nothing before the first."""
+        root = None if commit is None else commit.root
+        known = self._contents
+        if known.root != root:
+            known = Contents.at(root, self._read, self.history.codec)
+            self._contents = known
+        return known
+
+    def look(self) -> Commit | None:
+        """The newest commit; None before the first."""
+        self._head = look(self.history, self._read, self._named)
+        return self._head.commit
+
+    @property
+    def branch(self) -> str:
+        """The branch that is read and written."""
+        return self._head.branch
+
+    # Writing.
+
+    def change(
+        self, changes: Changes, metadata: Mapping[str, Any] | None, **fields: Unpack[StepFields]
+    ) -> Commit | None:
+        """Make changes of the newest contents; the commit, or None if nothing changed."""
+        with self._writing:
+            while True:
+                writer = self._writer()
+                try:
+                    commit = writer.change(changes, metadata, self._head.id, fields)
+                except _BranchGone:
+                    del self._writers[writer.branch]
+                    continue
+                if commit is not None:
+                    self._head = Head(writer.branch, commit)
+                return commit
+
+    def _writer(self) -> Writer:
+        """What writes to the current branch."""
+        if self._watched or self.branch not in self._writers:
+            self.look()
+        found = self._writers.get(self.branch)
+        if found is None:
+            begun = self._head.commit is not None
+            found = Writer(self.history, self.branch, self._objects, begun)
+            self._writers[self.branch] = found
+        return found
+
+    def watch(self) -> None:
+        """Look before every change from now on: somebody here may switch branches."""
+        self._watched = True
+
+
+class _Unchanged(Exception):
+    """Nothing would change: raised out of an edit, so that no commit is made."""
+
+
+class _BranchGone(Exception):
+    """The branch was deleted; an edit must not begin it anew."""
+
+
+class Writer:
+    """What is known of a branch by whoever writes to it. Not for several threads at once."""
+
+    def __init__(self, history: History, branch: str, objects: SharedObjects, begun: bool) -> None:
+        self.branch = branch
+        self._begun = begun
+        """Whether the branch had a commit already."""
+        self._codec, self._objects = history.codec, objects
+        self._read: Reader = partial(objects.read_through, history.read)
+        self._branch = history.open(branch)
+        self._maps = MapWriter(history.codec, self._read)
+        self._made: ObjectId | None = None
+        """The last commit that was made here, of which the following is known."""
+        self._state: CacheEntry | None = None
+        """What is stored of the state, as it was written here last."""
+        self._known: Known | None = None
+        self._draft: Draft | None = None
+        self._plan: Plan | None = None
+
+    def change(
+        self,
+        changes: Changes,
+        metadata: Mapping[str, Any] | None,
+        newest: ObjectId | None,
+        fields: StepFields,
+    ) -> Commit | None:
+        """Make changes; the commit, or None if there is nothing to change.
+
+        `newest` is the newest commit that anybody here has seen.
+        """
+        about: StepFields = {**fields, "time": changes.time}
+        head = self._branch.head
+        look = (None if head is None else head.id) != newest
+        while True:
+            try:
+                commit = self._branch.update(
+                    lambda root, read: self._edit(root, changes),
+                    metadata=dict(metadata) if metadata else None,
+                    look=look,
+                    **about,
+                )
+            except (_Unchanged, MessageNotFound) as error:
+                # That was so where the branch was last seen: is it so at its newest?
+                if look and isinstance(error, _Unchanged):
+                    return None
+                if look:
+                    raise
+                look = True
+            else:
+                self._accept(commit)
+                return commit
+
+    def _edit(self, root: ObjectId | None, changes: Changes) -> Edited:
+        if root is None and self._begun:
+            raise _BranchGone
+        self._begun = self._begun or root is not None
+        self._forget_if_others_wrote()
+        contents = Contents(root, self._maps, self._read, self._codec)
+        if self._known is not None:
+            self._known.tell(contents)
+        self._plan = plan = Planner(contents, self._codec, self._state).plan(changes)
+        if plan.is_empty:
+            raise _Unchanged
+        # What was handed over may be changed by other threads meanwhile.
+        self._draft = self._maps.write(root, plan.shelf)
+        if self._draft.edited.root == root:
+            raise _Unchanged
+        return self._draft.edited
+
+    def _forget_if_others_wrote(self) -> None:
+        head = self._branch.head
+        if head is None or head.id != self._made:
+            self._state = self._known = None
+
+    def _accept(self, commit: Commit) -> None:
+        draft, plan = self._draft, self._plan
+        assert draft is not None and plan is not None, "a commit was made of nothing"
+        put = plan.shelf.entries.get(STATE_KEY)  # Before a removed one is dropped.
+        self._objects.remember(draft.edited.objects)
+        self._maps.accept(draft)
+        self._made, self._known, self._begun = commit.id, plan.known, True
+        if put is not None:
+            # The caller's own object is not held on to.
+            self._state = None if put.value is ABSENT else put
+            put.value = put.given = ABSENT
+        self._draft = self._plan = None
+
+
+# What a call wants to change, and what becomes of it at the newest contents.
+
+
+class Incoming(NamedTuple):
+    """A message that is to be stored."""
+
+    id: Any
+    stored: dict[str, Any]
+    timeless: bool = False
+    """Whether nobody said when it was made: then the time that is stored stays."""
+    is_new: bool = False
+    """Whether its id was made just now, so that no thread can have it."""
+
+
+@dataclass(slots=True, frozen=True)
+class Changes:
+    """What a call wants to change in a thread; what is left out stays."""
+
+    puts_state: bool = False
+    state: Any = None
+    clears_state: bool = False
+    messages: Sequence[Incoming] = ()
+    about: Mapping[str, Any] | None = None
+    """What is said of all the messages together."""
+    record: Mapping[str, Any] | None = None
+    removes: Sequence[Any] = ()
+    """The ids of messages that are to go; each must be there."""
+    cleans: bool = False
+    time: int = field(default_factory=lambda: time_ns() // 1000)
+    """When that was wanted, in microseconds since 1970."""
+
+
+class Known(NamedTuple):
+    """What of some contents need not be read."""
+
+    marks: Marks
+    next: int
+    latest: dict[bytes, int]
+    """The positions that the map of ids lacks, by encoded id."""
+
+    def tell(self, contents: Contents) -> None:
+        """Spare the contents the reading."""
+        contents.marks, contents.next, contents.latest = self
+        contents.is_listed = True
+
+
+class Plan(NamedTuple):
+    """Changes, ready to be written on top of some contents."""
+
+    shelf: CachedMap
+    known: Known
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changes."""
+        return not (self.shelf.entries or self.shelf.inner)
+
+
+class Planner:
+    """Makes a plan. What is the same as before is left out of it."""
+
+    def __init__(self, contents: Contents, codec: Codec, state: CacheEntry | None) -> None:
+        self._contents, self._encode = contents, codec.encode
+        self._state = state
+        """What is known of the state that is stored."""
+        self._shelf = CachedMap()
+        self._marks = contents.marks
+        self._next = contents.next
+        self._latest = dict(contents.latest)
+        self._is_unlisted = not contents.is_listed
+
+    def plan(self, changes: Changes) -> Plan:
+        """What becomes of some changes; raises `MessageNotFound`."""
+        if changes.cleans:
+            self._clean()
+        if changes.puts_state:
+            self._put_state(changes.state)
+        elif changes.clears_state:
+            self._remove(STATE)
+        if changes.puts_state or changes.clears_state or changes.cleans:
+            self._marks = self._marks._replace(saved=os.urandom(8))
+        for message in changes.messages:
+            self._put_message(message, changes.about)
+        for id in changes.removes:
+            self._remove_message(id)
+        if changes.record is not None:
+            self._set(RECORD, self._dated(changes.record, changes.time))
+        if self._next - self._marks.listed > LAG or self._is_unlisted:
+            self._list_ids()
+        if self._marks != self._contents.marks:
+            self._set(MARKS, self._marks.to_stored())
+        return Plan(self._shelf, Known(self._marks, self._next, self._latest))
+
+    def _put_state(self, state: Any) -> None:
+        slot = self._state
+        if slot is None:
+            slot = CacheEntry(STATE, state, self._contents.part(STATE))
+        slot.value = state
+        self._shelf.entries[STATE_KEY] = slot
+
+    def _put_message(self, message: Incoming, about: Mapping[str, Any] | None) -> None:
+        key = self._encode(message.id)
+        position = self._latest.get(key)
+        if position is None and not message.is_new:
+            position = self._contents.position_under(key)
+        if position is None:
+            position = self._latest[key] = self._next
+            self._next += 1
+            self._place(position, _with(message.stored, about), None)
+            return
+        part, stored = self._contents.part(position), message.stored
+        if part is None:
+            self._place(position, _with(stored, about), None)
+            return
+        known = self._contents.load(part)
+        if message.timeless:
+            stored = {**stored, "created_at": known["created_at"]}
+        if self._is_same(stored, known):
+            self._shelf.entries.pop(self._encode(position), None)  # It was edited, and now back.
+        else:
+            self._place(position, _with(stored, about), part)
+
+    def _is_same(self, stored: dict[str, Any], known: dict[str, Any]) -> bool:
+        """Whether a message is stored already, whatever was said of those beside it."""
+        about = known.pop("about", None)
+        if self._are_same(stored, known):
+            return True
+        if about is None:
+            return False
+        # Whoever reads a message gets what was said of all in it, and may put that again.
+        return self._are_same(stored, {**known, "metadata": {**about, **known.get("metadata", {})}})
+
+    def _are_same(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        return one.keys() == other.keys() and all(
+            self._encode(one[name]) == self._encode(other[name]) for name in one
+        )
+
+    def _place(self, position: int, stored: Any, known: bytes | None) -> None:
+        self._shelf.entries[self._encode(position)] = CacheEntry(position, stored, known)
+
+    def _remove_message(self, id: Any) -> None:
+        position = self._contents.position_of(id)
+        if position is None:
+            raise no_message(id)
+        self._place(position, ABSENT, self._contents.part(position))
+        if self._latest.pop(self._encode(id), None) is None:
+            self._ids[self._encode(id)] = CacheEntry(id, ABSENT, self._encode(position))
+        if position == self._next - 1:
+            self._marks = self._marks._replace(past=self._next)
+
+    def _dated(self, record: Mapping[str, Any], time: int) -> dict[str, Any]:
+        """A record that says when it was first put."""
+        if "created_at" in record:
+            return dict(record)
+        known = self._contents.value(RECORD, {})
+        return {**record, "created_at": known.get("created_at", time)}
+
+    def _list_ids(self) -> None:
+        """Let the map of ids catch up; if it is not right, make it so."""
+        found = self._contents.listed_ids if self._is_unlisted else ()
+        known = {entry.key: entry.body for entry in found}
+        for key, part in known.items():
+            self._ids[key] = CacheEntry(None, ABSENT, part)
+        for key, position in self._latest.items():
+            self._ids[key] = CacheEntry(None, position, known.get(key))
+        self._marks = self._marks._replace(listed=self._next)
+        self._latest = {}
+
+    def _clean(self) -> None:
+        for row in self._contents.rows():
+            self._place(row.position, ABSENT, self._contents.part(row.position))
+        for name in (STATE, IDS, RECORD):
+            self._remove(name)
+        self._marks = self._marks._replace(past=self._next, listed=self._next)
+        self._latest, self._is_unlisted = {}, False
+
+    def _remove(self, name: str) -> None:
+        part = self._contents.part(name)
+        if part is not None:
+            self._shelf.entries[self._encode(name)] = CacheEntry(name, ABSENT, part)
+
+    def _set(self, name: str, value: Any) -> None:
+        self._shelf.entries[self._encode(name)] = CacheEntry(name, value, self._contents.part(name))
+
+    @property
+    def _ids(self) -> dict[bytes, CacheEntry]:
+        return self._shelf.inner.setdefault(IDS_KEY, CachedMap()).entries
+
+
+def _with(stored: dict[str, Any], about: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {**stored, "about": dict(about)} if about else stored
+
+
+def no_message(id: Any) -> MessageNotFound:
+    """The error for a message that is not in a thread."""
+    return MessageNotFound(f"the thread has no message {id!r:.80}")
+
+
+# The history of a thread: to look at, go back in, branch, merge and compare.
+
+
+class ThreadTimeline(Timeline):
+    """A timeline whose steps are put by a `ThreadCheckpointer`.
+
+    Where the changes of two sides become one, the bookkeeping of neither fits what comes
+    out, so it is made anew.
+    """
+
+    def checkpoint(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Refused: what it would store is no conversation."""
+        raise _refusal(self.name)
+
+    def safe_execute(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Refused: what it would store is no conversation."""
+        raise _refusal(self.name)
+
+    def merge(
+        self,
+        source_branch: str,
+        strategy: str = "combine",
+        *,
+        mergers: Mergers | None = None,
+        description: str = "",
+    ) -> Checkpoint:
+        """Bring the changes of a branch into the current one; see `Timeline.merge`.
+
+        Messages stand at positions. If both branches got new ones, these are other
+        messages at the same positions, and that is a `MergeConflict`.
+        """
+        return super().merge(
+            source_branch, strategy, mergers=_beside(mergers), description=description
+        )
+
+    def _apply(
+        self, description: str, base: ObjectId, theirs: ObjectId, mergers: Mergers | None
+    ) -> Checkpoint:
+        return super()._apply(description, base, theirs, _beside(mergers))
+
+    def _settled(self, edited: Edited, read: Reader) -> Edited:
+        both = reading_too(read, edited.objects)
+        codec = self._history.codec
+        contents = Contents.at(edited.root, both, codec)
+        marks = Marks(saved=os.urandom(8), past=contents.next)
+        shelf = CachedMap()
+        for name, value in ((IDS, ABSENT), (MARKS, marks.to_stored())):
+            part = contents.part(name)
+            if part is not None:
+                shelf.entries[codec.encode(name)] = CacheEntry(name, value, part)
+        if not shelf.entries:
+            return edited
+        made = MapWriter(codec, both).write(edited.root, shelf).edited
+        return Edited(made.root, [*edited.objects, *made.objects], _needs(edited, made))
+
+
+def _needs(edited: Edited, made: Edited) -> list[ObjectId]:
+    there = {one.id for one in edited.objects}
+    return [*edited.needs, *(id for id in made.needs if id not in there)]
+
+
+def _beside(mergers: Mergers | None) -> Mergers:
+    """The mergers of a caller, and those of the bookkeeping."""
+    if mergers is not None and not isinstance(mergers, Mapping):
+        return mergers  # To be refused by whoever reads them.
+    return {**(mergers or {}), (MARKS,): _further, (IDS,): "ours"}
+
+
+def _further(base: Any, ours: Any, theirs: Any) -> Any:
+    """Marks of which no position is given twice."""
+    if not (isinstance(ours, Mapping) and isinstance(theirs, Mapping)):
+        return theirs if ours is ABSENT else ours
+    return {**ours, "past": max(ours["past"], theirs["past"])}
+
+
+def _refusal(name: str) -> InvalidInput:
+    return InvalidInput(
+        f"{name!r:.80} is a thread: its steps are put with put, put_state and put_messages "
+        "of a ThreadCheckpointer"
+    )
