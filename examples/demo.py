@@ -2,7 +2,7 @@
 
 Run it with `make demo`. It leaves its store in `.ropewalk`, in the current folder or in the
 folder that is named, and says how to look at it. `ropewalk demo` tells the same story; it is
-written down in `src/ropewalk/cli/_story.py`.
+written down in `src/ropewalk/cli/demo.py`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from typer.testing import CliRunner
 
-from ropewalk.cli._app import app
+from ropewalk.cli.app import app
 
 PROGRAM = [sys.executable, "-m", "ropewalk"]
 

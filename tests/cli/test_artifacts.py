@@ -278,7 +278,7 @@ def test_looking_at_artifacts_changes_no_byte(
 def test_other_commands_do_not_load_the_layer_of_artifacts(page: Path) -> None:
     program = (
         "import sys\n"
-        "from ropewalk.cli._app import app\n"
+        "from ropewalk.cli.app import app\n"
         "for line in ('log', 'tree', 'agents', 'stats', 'threads', 'artifacts'):\n"
         "    app([line], standalone_mode=False)\n"
         "print([name for name in sys.modules if name.startswith('ropewalk.coherence')])\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ropewalk import Store, ThreadCheckpointer, Timeline, errors
-from ropewalk.cli._app import app
-from ropewalk.cli._errors import EXIT_CODES
+from ropewalk.cli.app import app
+from ropewalk.cli.errors import EXIT_CODES
 from ropewalk.coherence import CoherenceCore
 from tests.cli.support import here
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ropewalk import Timeline, errors
-from ropewalk.cli import _looking
-from ropewalk.cli._errors import EXIT_CODES, exit_code
+from ropewalk.cli import show
+from ropewalk.cli.errors import EXIT_CODES, exit_code
 from ropewalk.errors import RopewalkError
 from tests.cli.support import PROGRAM, damage, environment, here, process
 from tests.store.users import as_nobody
@@ -98,7 +98,7 @@ def test_a_mistake_in_the_program_says_so(page: Path, monkeypatch: pytest.Monkey
     def break_down(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(_looking, "step_record", break_down)
+    monkeypatch.setattr(show, "step_record", break_down)
 
     done = here("log")
     assert done.code == 70
@@ -109,7 +109,7 @@ def test_an_interrupt_ends_quietly(page: Path, monkeypatch: pytest.MonkeyPatch) 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_looking, "step_record", interrupt)
+    monkeypatch.setattr(show, "step_record", interrupt)
 
     assert here("log").code == 130
 

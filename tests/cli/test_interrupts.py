@@ -47,8 +47,8 @@ def interrupted_at(module: str, program: list[str], folder: Path) -> tuple[int, 
 @pytest.mark.parametrize(
     "module",
     # From the first that the program imports to the last before a command begins.
-    ["signal", "enum", "typer", "ropewalk.cli._app", "ropewalk.store", "zstandard",
-     "ropewalk.threads", "ropewalk.cli._talking"],
+    ["signal", "enum", "typer", "ropewalk.cli.app", "ropewalk.store", "zstandard",
+     "ropewalk.threads", "ropewalk.cli.conversations"],
 )  # fmt: skip
 def test_an_interrupt_while_the_program_is_imported_says_nothing(
     tmp_path: Path, module: str, program: list[str]

@@ -19,7 +19,7 @@ import polars
 import pytest
 
 from ropewalk import Timeline
-from ropewalk.cli._values import plain, same
+from ropewalk.cli.output import plain, same
 from ropewalk.tree import ABSENT
 from tests.cli.support import Done, damage, here, process
 

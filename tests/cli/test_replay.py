@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.cli._replaying import INVARIANTS
+from ropewalk.cli.care import INVARIANTS
 from ropewalk.coherence.logs import Logs, record_to
 from ropewalk.coherence.replay import INVARIANTS as RULES
 from tests.cli.support import here, process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ropewalk.cli._urls import shown_url
+from ropewalk.cli.output import shown_url
 from tests.cli.support import here
 from tests.store.redis.servers import configured
 

@@ -37,7 +37,7 @@ from ropewalk.errors import (
 )
 from ropewalk.history import History
 from ropewalk.state import prune_expired, release, using
-from ropewalk.state._typed._runtime import Runtime
+from ropewalk.state.runtime import Runtime
 from ropewalk.store.reserved import CONTENT_SPACE as CONTENT
 from ropewalk.tree import Kind, make_object
 from tests.state import workers

@@ -23,7 +23,7 @@ from ropewalk import (
 )
 from ropewalk.errors import InlineSizeExceeded, InvalidInput, MissingContent, UnknownField
 from ropewalk.state import Framework, Runtime, using, validate_checkpoint, validate_state
-from ropewalk.state._typed import _runtime as process
+from ropewalk.state import runtime as process
 
 
 class Small(AgentState):
@@ -168,10 +168,10 @@ def test_a_codec_of_the_runtime_is_used() -> None:
 def test_importing_and_configuring_makes_no_store_of_the_process() -> None:
     program = (
         "import ropewalk\n"
-        "from ropewalk.state._typed import _runtime\n"
+        "from ropewalk.state import runtime\n"
         "store = ropewalk.MemoryStore()\n"
         "ropewalk.create_runtime(backend=store)\n"
-        "assert _runtime._process.runtime is None\n"
+        "assert runtime._process.runtime is None\n"
     )
 
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -108,7 +108,7 @@ class Agent:
         except ZeroDivisionError:
             return
         except (Unavailable, Full):
-            if inside and self.state._handle.is_unsure:
+            if inside and self.state._working_copy.is_unsure:
                 self.tokens.append(token)
             raise
         self.tokens.append(token)

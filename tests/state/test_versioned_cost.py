@@ -214,7 +214,7 @@ def test_what_is_remembered_to_find_changes_does_not_grow_with_commits() -> None
         chat[number % 60]["content"] = sentence(number, 200)
         part[1] = sentence(1000 + number, 150_000)
         state.commit()
-        slot = next(iter(state._handle.shelves.top.entries.values()))
+        slot = next(iter(state._working_copy.cached.top.entries.values()))
         most = max(most, sum(mirror.size for mirror in slot.mirrors.values()))
 
     # 16 MB of what is no longer needed, and three times what is.
@@ -233,5 +233,5 @@ def test_keys_that_come_and_go_leave_nothing_behind() -> None:
         state.commit()
 
     assert set(state) == {"kept"}
-    assert len(state._handle.shelves.top.entries) <= 2
-    assert state._handle.shelves._removed == []
+    assert len(state._working_copy.cached.top.entries) <= 2
+    assert state._working_copy.cached._removed == []

@@ -178,7 +178,7 @@ def test_a_head_that_is_gone_is_no_empty_state(engine: Engine, folder: Path) -> 
 def test_a_value_that_is_missing_is_not_replaced_by_a_default(engine: Engine, folder: Path) -> None:
     with engine(folder) as store:
         state = Versioned(store)
-        entry = state._handle.shelves._stored((), state.codec.encode("chat"))
+        entry = state._working_copy.cached._stored((), state.codec.encode("chat"))
         lose(store, linked(entry or b"") or b"")
     with engine(folder) as store:
         state = Versioned(store)

@@ -22,7 +22,12 @@ from tests.state.large import messages
 
 R = TypeVar("R")
 
-TRACED = ("_handle.py", "_shelves.py", "_map_writer.py", "_reconciling.py", "_branch.py")
+TRACED = (
+    "state/working_copy.py",
+    "state/entries.py",
+    "tree/map_writer.py",
+    "history/branch.py",
+)
 RULES = {"n": "add", "log": "append", "chat": "append"}
 KINDS: list[Callable[[int], Fault]] = [
     Fault.error,
@@ -264,7 +269,7 @@ def test_a_transaction_that_is_tried_again_happens_once(
                 break
             except (Unavailable, Full):
                 assert tries < 20
-                if scene.ours._handle.is_unsure:
+                if scene.ours._working_copy.is_unsure:
                     # The store did not answer for long: the changes stay, and are settled.
                     insist(scene.ours.commit)
                     break

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from ropewalk.codec import Codec
 from ropewalk.errors import InvalidInput, PathNotFound
 from ropewalk.state import Live, State, Versioned, task, view
-from ropewalk.state._views._render import estimate
+from ropewalk.state.outline import estimate
 from ropewalk.store import MemoryStore
 from ropewalk.testing import FaultStore
 
@@ -516,7 +516,7 @@ def test_of_many_keys_only_those_shown_are_read() -> None:
         state = Versioned(store)
 
         assert reads(store, lambda: view(state, max_tokens=500)) < 40
-        assert not state._handle.shelves.places(), "a view holds nothing"
+        assert not state._working_copy.cached.places(), "a view holds nothing"
 
 
 def test_of_a_large_value_only_what_is_shown_is_read() -> None:

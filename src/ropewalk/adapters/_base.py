@@ -12,11 +12,10 @@ from typing import Annotated, Any, TypedDict
 from ropewalk.adapters._detection import detect_active_framework
 from ropewalk.errors import InvalidInput, UnknownField
 from ropewalk.state import AgentState, ContentRef, Framework, Runtime, StateField
-from ropewalk.state._typed._content import checkpoint_form, is_checkpoint_form, read_place
-from ropewalk.state._typed._fields import Reduce
-from ropewalk.state._typed._holding import Change, Content, renew, store_changes
-from ropewalk.state._typed._reducers import combine
-from ropewalk.state._typed._runtime import runtime_for, saying
+from ropewalk.state.content_ref import checkpoint_form, is_checkpoint_form, read_place
+from ropewalk.state.externalized import Change, Content, combine, renew, store_changes
+from ropewalk.state.fields import Reduce
+from ropewalk.state.runtime import runtime_for, saying
 from ropewalk.store import KVStore, Store
 from ropewalk.store.forking import freed_after_fork
 

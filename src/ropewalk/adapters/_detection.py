@@ -8,7 +8,7 @@ from typing import Final
 
 from ropewalk.errors import AmbiguousFrameworkError, NoFrameworkDetectedError
 from ropewalk.state import Framework, get_config
-from ropewalk.state._typed._frameworks import framework_of
+from ropewalk.state.runtime import framework_of
 
 _MODULES: Final[dict[Framework, tuple[str, ...]]] = {
     Framework.LANGGRAPH: ("langgraph",),

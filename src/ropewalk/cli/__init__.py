@@ -43,7 +43,7 @@ def _load() -> Callable[[], None]:
             raise
         print(_NO_TYPER, file=sys.stderr)
         sys.exit(2)
-    from ropewalk.cli._app import run
+    from ropewalk.cli.app import run
 
     return run
 
@@ -53,6 +53,6 @@ def tell_story(store: str | PathLike[str] = ".ropewalk") -> str:
 
     Needs only the core of Ropewalk.
     """
-    from ropewalk.cli._story import tell
+    from ropewalk.cli.demo import tell
 
     return tell(store)

@@ -32,11 +32,10 @@ from ropewalk.adapters.langgraph._adapter_updates import (
 )
 from ropewalk.errors import InlineSizeExceeded
 from ropewalk.state import AgentState, ContentRef, Framework, Runtime, StateField, append_items
-from ropewalk.state._typed._content import checkpoint_form, is_checkpoint_form, read_place
-from ropewalk.state._typed._fields import UNSET
-from ropewalk.state._typed._holding import Change, Content, store_changes
-from ropewalk.state._typed._reducers import combine, merge_keys
-from ropewalk.state._typed._runtime import IMMUTABLE
+from ropewalk.state.content_ref import checkpoint_form, is_checkpoint_form, read_place
+from ropewalk.state.externalized import Change, Content, combine, merge_keys, store_changes
+from ropewalk.state.fields import UNSET
+from ropewalk.state.runtime import IMMUTABLE
 from ropewalk.store import KVStore, Store
 
 _SMALL: Final = 64

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ropewalk.adapters._base import Hydrated
 from ropewalk.state import ContentRef
-from ropewalk.state._typed._content import checkpoint_form, read_place
+from ropewalk.state.content_ref import checkpoint_form, read_place
 from ropewalk.store import Store
 
 _NOTHING: Final = object()

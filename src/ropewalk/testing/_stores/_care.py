@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from ropewalk.errors import Corrupt, InvalidInput, MissingObjects, RefMoved
-from ropewalk.state._typed._pins import keep
+from ropewalk.state.content_ref import keep
 from ropewalk.store import MemoryStore, Move, Pruned, Store, migrate, ref_name
 from ropewalk.store.reserved import CONTENT_SPACE
 from ropewalk.testing._stores._base import (

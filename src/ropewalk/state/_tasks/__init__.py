@@ -1,1 +1,0 @@
-"""Functions whose calls are steps of a state, and the events that they leave."""

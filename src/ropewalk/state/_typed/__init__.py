@@ -1,1 +1,0 @@
-"""Typed state for frameworks that keep their own checkpoints."""

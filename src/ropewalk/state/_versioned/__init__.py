@@ -1,1 +1,0 @@
-"""A mapping that remembers."""

@@ -1,1 +1,0 @@
-"""A state as text, within a budget."""

@@ -1,0 +1,336 @@
+"""What an externalized field holds: a reference, and the value once it was asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from ropewalk.codec import Codec
+from ropewalk.codec.msgpack import Code
+from ropewalk.errors import InvalidInput, MissingContent, MissingObjects
+from ropewalk.state.content_ref import ContentRef, keep
+from ropewalk.state.fields import Reduce
+from ropewalk.state.runtime import IMMUTABLE, Runtime
+from ropewalk.tree import Edited, Object, ObjectId, Reader, TreeWriter, Written, insert, links, put
+from ropewalk.tree.read import open_part, part_of
+
+
+def _append(root: ObjectId, items: Sequence[Any], read: Reader, codec: Codec) -> Edited:
+    """A stored list with more items at its end; only the nodes on the way are read."""
+    opened = open_part(part_of(root, read), read)
+    if opened is None or opened.title.code != Code.LIST:
+        raise InvalidInput("items can be appended to a list only, and this is another value")
+    pairs = enumerate(items, opened.view.total)
+    edits = [partial(insert, path=(at,), value=item, codec=codec) for at, item in pairs]
+    return _edited(root, edits, read)
+
+
+def _update(root: ObjectId, pairs: Mapping[Any, Any], read: Reader, codec: Codec) -> Edited:
+    """A stored dict with other or more values by key; only the nodes on the way are read."""
+    opened = open_part(part_of(root, read), read)
+    if opened is None or opened.title.code != Code.DICT:
+        raise InvalidInput("keys can be merged into a dict only, and this is another value")
+    edits = [partial(put, path=(key,), value=one, codec=codec) for key, one in pairs.items()]
+    return _edited(root, edits, read)
+
+
+def _edited(root: ObjectId, edits: Iterable[Callable[..., Edited]], stored: Reader) -> Edited:
+    """A value after edits that follow one another; what only a later one replaced is left out."""
+    made: dict[ObjectId, Object] = {}
+
+    def read(ids: Sequence[ObjectId]) -> Sequence[Object]:
+        rest = [id for id in ids if id not in made]
+        found = dict(zip(rest, stored(rest), strict=True)) if rest else {}
+        return [made.get(id) or found[id] for id in ids]
+
+    for edit in edits:
+        edited = edit(root, read=read)
+        made.update((one.id, one) for one in edited.objects)
+        root = edited.root
+    reached: dict[ObjectId, Object] = {}
+    needs: dict[ObjectId, None] = {}
+    pending = [root]
+    while pending:
+        id = pending.pop()
+        if id not in made:
+            needs[id] = None
+        elif id not in reached:
+            reached[id] = made[id]
+            pending += links(made[id])
+    # Children first: an engine that stores in this order never points to nothing.
+    return Edited(root, list(reversed(reached.values())), list(needs))
+
+
+NOTHING: Final = object()
+"""Stands where no value was loaded."""
+
+_RUN = 64  # Parts of a container that are encoded together: a small buffer is a fast one.
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """What a field is to hold, written but not stored."""
+
+    content: Content
+    edited: Edited | Written
+    value: Any = NOTHING
+    writer: TreeWriter | None = None
+    ref: ContentRef | None = None
+
+    def again(self) -> None:
+        """Write it whole: something of the version before is gone."""
+        if self.writer is None:
+            raise MissingContent(self.edited.root.hex(), [self.edited.root])
+        self.writer.forget()
+        self.edited = self.writer.write(self.value)
+
+
+class Content:
+    """The content of one field of one state. Its value is never shared with another.
+
+    One that is `passing` is held for a moment, by who alone has the value: it takes no
+    memory beside it, and nothing is copied before it is stored.
+    """
+
+    __slots__ = ("_passing", "_runtime", "_value", "_writer", "ref")
+
+    def __init__(
+        self, runtime: Runtime, ref: ContentRef | None = None, passing: bool = False
+    ) -> None:
+        self._runtime, self._passing = runtime, passing
+        self.ref = ref
+        self._value: Any = NOTHING
+        self._writer: TreeWriter | None = None
+
+    @property
+    def is_hydrated(self) -> bool:
+        return self._value is not NOTHING
+
+    def value(self) -> Any:
+        """The value, loaded once."""
+        if self._value is NOTHING:
+            assert self.ref is not None
+            self.ref.expect_answer(self._runtime.backend)
+            writer = self._fresh()
+            try:
+                value = writer.resume(self.ref.id)
+            except MissingObjects as error:
+                raise MissingContent(self.ref.hash, error.ids) from error
+            self._value, self._writer = value, _worth_it(value, writer)
+        return self._value
+
+    def copy(self) -> Any:
+        """A value like this field's, for somebody else."""
+        coding = self._runtime.coding
+        if self._value is NOTHING:
+            assert self.ref is not None
+            return self.ref.resolve(self._runtime.backend, codec=coding)
+        return coding.decode(self._runtime.encode(self._value))
+
+    def forget(self) -> None:
+        self._value, self._writer = NOTHING, None
+
+    def next(self) -> Content:
+        """A content that goes on from this one, which stays as it is."""
+        following = Content(self._runtime, self.ref, self._passing)
+        following._writer = None if self._writer is None else self._writer.copy()
+        return following
+
+    def root(self) -> ObjectId:
+        """The root of the value as it is now; nothing is stored."""
+        change = self.changed()
+        assert self.ref is not None
+        return self.ref.id if change is None else change.edited.root
+
+    def changed(self) -> Change | None:
+        """The value, if it was changed in place since it was loaded or stored."""
+        if self._value is NOTHING or self._writer is None:
+            return None
+        change = self._written(self._value)
+        return None if self.ref is not None and change.edited.root == self.ref.id else change
+
+    def assigned(self, value: Any) -> Change:
+        """A value that is to be this field's from now on; raises `NotStorable`."""
+        if isinstance(value, ContentRef):
+            value.expect_answer(self._runtime.backend)
+            return Change(self, _present(value.id), ref=value)
+        if value is self._value:
+            assert self.ref is not None
+            # Without a change, its pin may have to last longer.
+            return self.changed() or Change(self, _present(self.ref.id))
+        return self._written(value)
+
+    def accept(self, change: Change) -> None:
+        """Take a change that was stored as what the field holds."""
+        if change.ref is not None:
+            self.ref = change.ref
+            self.forget()
+        elif change.writer is not None and isinstance(change.edited, Written):
+            change.writer.accept(change.edited)
+            if change.value is not self._value:
+                self._value = NOTHING
+            self._writer = _worth_it(change.value, change.writer)
+            if self.ref is None or self.ref.id != change.edited.root:
+                self.ref = self._reference(change.edited.root, change.value, change.writer)
+
+    def _written(self, value: Any) -> Change:
+        writer = self._writer or self._fresh()
+        return Change(self, writer.write(value), value, writer)
+
+    def _fresh(self) -> TreeWriter:
+        read = self._runtime.backend.read
+        return TreeWriter(self._runtime.coding, read, lean=self._passing)
+
+    def _reference(self, root: ObjectId, value: Any, writer: TreeWriter) -> ContentRef:
+        size = writer.size
+        if size is None:
+            size = size_of(self._runtime, value)
+        backend_id = self._runtime.backend.backend_id
+        return ContentRef(root.hex(), backend_id, type(value).__qualname__, size)
+
+
+def store_changes(runtime: Runtime, changes: Sequence[Change]) -> None:
+    """Store and pin the values of several fields: all of them, or none."""
+    if not changes:
+        return
+    expires_at = runtime.expires_at()
+    try:
+        keep(runtime.backend, [one.edited for one in changes], expires_at)
+    except MissingObjects:
+        for one in changes:
+            one.again()
+        keep(runtime.backend, [one.edited for one in changes], expires_at)
+    for one in changes:
+        one.content.accept(one)
+
+
+def renew(runtime: Runtime, refs: Iterable[ContentRef]) -> None:
+    """Give references more time that have less than half of it left, where there is a limit.
+
+    What is gone, or is of another backend, stays as it is.
+    """
+    expires_at = runtime.expires_at()
+    if expires_at is None:
+        return
+    slack = (expires_at - time.time_ns() // 1000) // 2
+    for ref in refs:
+        if runtime.backend.answers_to(ref.backend_id):
+            with suppress(MissingObjects):
+                keep(runtime.backend, [_present(ref.id)], expires_at, slack)
+
+
+def size_of(runtime: Runtime, value: Any) -> int:
+    """About how many bytes a value takes when it is encoded."""
+    if type(value) is bytes:
+        return len(value)
+    if type(value) is str:
+        return len(value) if value.isascii() else len(value.encode())
+    return sum(len(runtime.encode(run)) for run in _runs(value))
+
+
+def _runs(value: Any) -> Iterator[Any]:
+    """A value in runs that are encoded one by one."""
+    parts = value
+    if type(value) is dict:
+        # In one list: a list of pairs would take longer to encode.
+        parts = [one for pair in value.items() for one in pair]
+    elif type(value) is not list:
+        yield value
+        return
+    for start in range(0, len(parts), _RUN):
+        yield parts[start : start + _RUN]
+
+
+def _worth_it(value: Any, writer: TreeWriter) -> TreeWriter | None:
+    return None if type(value) in IMMUTABLE else writer
+
+
+def _present(root: ObjectId) -> Edited:
+    return Edited(root, [], [])
+
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+_FEW: Final = 256
+"""Up to so many parts are put into stored content one by one; more are worth loading it."""
+
+
+def replace_value(left: T, right: T) -> T:
+    return right
+
+
+def append_items(left: list[T], right: list[T]) -> list[T]:
+    """The items of both lists, in the order of the updates; equal items stay."""
+    if not isinstance(left, list) or not isinstance(right, list):
+        raise InvalidInput(f"append_items joins two lists, not {_types(left, right)}")
+    return [*left, *right]
+
+
+def merge_keys(left: dict[K, V], right: dict[K, V]) -> dict[K, V]:
+    """The keys of both dicts; where both have one, the later value wins."""
+    if not isinstance(left, dict) or not isinstance(right, dict):
+        raise InvalidInput(f"merge_keys joins two dicts, not {_types(left, right)}")
+    return {**left, **right}
+
+
+_EDITS: Final[dict[Reduce, tuple[type[Sized], Callable[..., Edited]]]] = {
+    append_items: (list, _append),
+    merge_keys: (dict, _update),
+}
+"""What can be done without loading what is on the left."""
+
+
+def combine(runtime: Runtime, reduce: Reduce, left: Any, right: Any) -> ContentRef:
+    """Two updates of an externalized field, as one reference; each is a value or a reference."""
+    if reduce is replace_value:
+        return _reference(runtime, right)
+    if isinstance(left, ContentRef) and reduce in _EDITS:
+        kind, edit = _EDITS[reduce]
+        value = _value(runtime, right)
+        if isinstance(value, kind) and len(value) <= _FEW:
+            return _edit_stored(runtime, left, value, edit)
+        right = value
+    content = Content(runtime, left if isinstance(left, ContentRef) else None)
+    held = content.value() if isinstance(left, ContentRef) else left
+    store_changes(runtime, [content.assigned(reduce(held, _value(runtime, right)))])
+    return _of(content)
+
+
+def _edit_stored(
+    runtime: Runtime, left: ContentRef, value: Any, edit: Callable[..., Edited]
+) -> ContentRef:
+    left.expect_answer(runtime.backend)
+    try:
+        kept = edit(left.id, value, runtime.backend.read, runtime.coding)
+        keep(runtime.backend, [kept], runtime.expires_at())
+    except MissingObjects as error:
+        raise MissingContent(left.hash, error.ids) from error
+    size = left.size_bytes + size_of(runtime, value)
+    return ContentRef(kept.root.hex(), runtime.backend.backend_id, left.type_name, size)
+
+
+def _value(runtime: Runtime, given: Any) -> Any:
+    if not isinstance(given, ContentRef):
+        return given
+    return given.resolve(runtime.backend, codec=runtime.coding)
+
+
+def _reference(runtime: Runtime, given: Any) -> ContentRef:
+    content = Content(runtime)
+    store_changes(runtime, [content.assigned(given)])
+    return _of(content)
+
+
+def _of(content: Content) -> ContentRef:
+    assert content.ref is not None
+    return content.ref
+
+
+def _types(left: object, right: object) -> str:
+    return f"a {type(left).__name__} and a {type(right).__name__}"
