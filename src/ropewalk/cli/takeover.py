@@ -21,8 +21,8 @@ from ropewalk.store import open as open_store
 
 if TYPE_CHECKING:
     from ropewalk.adapters.langgraph import RopewalkSaver
-    from ropewalk.adapters.langgraph.export_ import Exported
-    from ropewalk.adapters.langgraph.import_ import Imported
+    from ropewalk.adapters.langgraph.transfer.export import Exported
+    from ropewalk.adapters.langgraph.transfer.takeover import Imported
 
 Threads = Annotated[
     list[str] | None,

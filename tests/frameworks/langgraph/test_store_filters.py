@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.adapters.langgraph._filters import MISSING, are_equal, compiled, found_at
+from ropewalk.adapters.langgraph.store.filters import MISSING, are_equal, compiled, found_at
 from ropewalk.errors import InvalidInput
 
 NAMES = ["a", "b", "c"]

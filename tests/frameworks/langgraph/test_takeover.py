@@ -20,8 +20,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
 from ropewalk.adapters.langgraph import RopewalkSaver, import_checkpoints
-from ropewalk.adapters.langgraph._official import Key, Written, open_official
 from ropewalk.adapters.langgraph.log import listed
+from ropewalk.adapters.langgraph.transfer.databases import Key, Written, open_official
 from ropewalk.errors import NotFound
 from tests.frameworks.langgraph.graphs import delta_graph, history
 from tests.frameworks.langgraph.official import (
@@ -183,7 +183,7 @@ def test_pending_writes_keep_their_numbers_and_paths(source: Source, ours: Ropew
 
 
 def _nothing() -> Any:
-    from ropewalk.adapters.langgraph._official_values import Decoder
+    from ropewalk.adapters.langgraph.transfer.values import Decoder
 
     return Decoder(lambda module, name: None, snapshot=lambda value: value)
 

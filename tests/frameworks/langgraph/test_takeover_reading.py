@@ -18,7 +18,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from ropewalk.adapters.langgraph._deferred import raw, rebuild
-from ropewalk.adapters.langgraph._official import (
+from ropewalk.adapters.langgraph.transfer.databases import (
     Checkpointed,
     Key,
     LeftOut,
@@ -27,7 +27,7 @@ from ropewalk.adapters.langgraph._official import (
     open_official,
     parents_first,
 )
-from ropewalk.adapters.langgraph._official_values import Decoder, Unreadable
+from ropewalk.adapters.langgraph.transfer.values import Decoder, Unreadable
 from ropewalk.codec import Undeclared
 from ropewalk.errors import InvalidInput, NotFound
 from tests.frameworks.langgraph.official import (

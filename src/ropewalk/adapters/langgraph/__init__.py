@@ -6,21 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.langgraph._adapter import LangGraphAdapter
     from ropewalk.adapters.langgraph._coherence import CoherenceAdapter
     from ropewalk.adapters.langgraph._coherent import CoherentStore
     from ropewalk.adapters.langgraph._coherent_watching import ItemChange
-    from ropewalk.adapters.langgraph._store import RopewalkStore
-    from ropewalk.adapters.langgraph._store_records import (
+    from ropewalk.adapters.langgraph.classes import UnknownTypeWarning
+    from ropewalk.adapters.langgraph.saver import RopewalkSaver
+    from ropewalk.adapters.langgraph.store.items import (
         ItemVersion,
         StoreItem,
         StoreSearchItem,
     )
-    from ropewalk.adapters.langgraph._store_view import StoreView
-    from ropewalk.adapters.langgraph.classes import UnknownTypeWarning
-    from ropewalk.adapters.langgraph.export_ import Exported, export_checkpoints
-    from ropewalk.adapters.langgraph.import_ import Imported, import_checkpoints
-    from ropewalk.adapters.langgraph.saver import RopewalkSaver
+    from ropewalk.adapters.langgraph.store.store import RopewalkStore, StoreView
+    from ropewalk.adapters.langgraph.transfer.export import Exported, export_checkpoints
+    from ropewalk.adapters.langgraph.transfer.takeover import Imported, import_checkpoints
+    from ropewalk.adapters.langgraph.typed.adapter import LangGraphAdapter
 
 __all__ = [
     "CoherenceAdapter",
@@ -43,20 +42,20 @@ __all__ = [
 _MODULES = {
     "CoherenceAdapter": "_coherence",
     "CoherentStore": "_coherent",
-    "Exported": "export_",
-    "Imported": "import_",
+    "Exported": "transfer.export",
+    "Imported": "transfer.takeover",
     "ItemChange": "_coherent_watching",
-    "ItemVersion": "_store_records",
-    "LangGraphAdapter": "_adapter",
-    "Adapter": "_adapter",
+    "ItemVersion": "store.items",
+    "LangGraphAdapter": "typed.adapter",
+    "Adapter": "typed.adapter",
     "RopewalkSaver": "saver",
-    "RopewalkStore": "_store",
-    "StoreItem": "_store_records",
-    "StoreSearchItem": "_store_records",
-    "StoreView": "_store_view",
+    "RopewalkStore": "store.store",
+    "StoreItem": "store.items",
+    "StoreSearchItem": "store.items",
+    "StoreView": "store.store",
     "UnknownTypeWarning": "classes",
-    "export_checkpoints": "export_",
-    "import_checkpoints": "import_",
+    "export_checkpoints": "transfer.export",
+    "import_checkpoints": "transfer.takeover",
 }
 
 

@@ -23,15 +23,15 @@ from ropewalk.adapters.langgraph._coherent_contents import Asked, Contents, Put,
 from ropewalk.adapters.langgraph._coherent_direct import Direct
 from ropewalk.adapters.langgraph._coherent_identity import Place, convention, running_agent
 from ropewalk.adapters.langgraph._coherent_watching import ItemChange, Watching
-from ropewalk.adapters.langgraph._store import RopewalkStore
-from ropewalk.adapters.langgraph._store_ops import (
+from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.store.items import StoreItem
+from ropewalk.adapters.langgraph.store.operations import (
     as_value,
     check_labels,
     check_root,
     planned,
 )
-from ropewalk.adapters.langgraph._store_records import StoreItem
-from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.store.store import RopewalkStore
 from ropewalk.codec import Classes, Codec
 from ropewalk.coherence import CoherenceCore, Grant
 from ropewalk.coherence.outages import DegradedWrites, OnError

@@ -25,10 +25,9 @@ from ropewalk.adapters.langgraph._coherent_looking import Looked, writers
 from ropewalk.adapters.langgraph._coherent_names import Scope, artifact_name, split_artifact
 from ropewalk.adapters.langgraph._coherent_pairs import Pair, Pairs
 from ropewalk.adapters.langgraph._coherent_recording import Given
-from ropewalk.adapters.langgraph._store import RopewalkStore
-from ropewalk.adapters.langgraph._store_ops import Search
-from ropewalk.adapters.langgraph._store_reading import matches, page_of_namespaces
-from ropewalk.adapters.langgraph._store_records import StoreItem, StoreSearchItem, to_datetime
+from ropewalk.adapters.langgraph.store.items import StoreItem, StoreSearchItem, to_datetime
+from ropewalk.adapters.langgraph.store.operations import Search, matches, page_of_namespaces
+from ropewalk.adapters.langgraph.store.store import RopewalkStore
 from ropewalk.codec import Codec
 from ropewalk.coherence import CoherenceCore
 from ropewalk.coherence.artifact import Content

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ropewalk.adapters.langgraph._coherent_names import Scope
-from ropewalk.adapters.langgraph._store_ops import Search
-from ropewalk.adapters.langgraph._store_records import StoreItem, StoreSearchItem
+from ropewalk.adapters.langgraph.store.items import StoreItem, StoreSearchItem
+from ropewalk.adapters.langgraph.store.operations import Search
 from ropewalk.coherence.write_path import EDIT_SECONDS
 
 

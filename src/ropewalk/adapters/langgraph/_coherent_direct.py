@@ -14,9 +14,8 @@ from ropewalk.adapters.langgraph._coherent_identity import Convention
 from ropewalk.adapters.langgraph._coherent_lines import Forgotten, Lines
 from ropewalk.adapters.langgraph._coherent_looking import present, writers
 from ropewalk.adapters.langgraph._coherent_names import Scope
-from ropewalk.adapters.langgraph._store_ops import Search
-from ropewalk.adapters.langgraph._store_reading import matches, page_of_namespaces
-from ropewalk.adapters.langgraph._store_records import StoreItem, StoreSearchItem, to_datetime
+from ropewalk.adapters.langgraph.store.items import StoreItem, StoreSearchItem, to_datetime
+from ropewalk.adapters.langgraph.store.operations import Search, matches, page_of_namespaces
 from ropewalk.coherence import Artifact, CoherenceCore
 from ropewalk.coherence.artifact import Content
 from ropewalk.coherence.protocol import Base, Version

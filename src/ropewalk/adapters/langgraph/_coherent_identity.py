@@ -15,7 +15,7 @@ from ropewalk.adapters.langgraph._coherent_names import (
     scope_prefix,
     split_artifact,
 )
-from ropewalk.adapters.langgraph._store_reading import known_prefix
+from ropewalk.adapters.langgraph.store.operations import known_prefix
 from ropewalk.errors import InvalidInput
 
 NOBODY: Final = "nobody"

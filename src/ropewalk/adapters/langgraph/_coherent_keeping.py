@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Final
 
 from ropewalk.adapters.langgraph._coherent_lines import Forgotten, Lines
-from ropewalk.adapters.langgraph._store_records import EPOCH
+from ropewalk.adapters.langgraph.store.items import EPOCH
 from ropewalk.coherence import Bound
 from ropewalk.coherence.artifact import Content
 from ropewalk.store.forking import freed_after_fork

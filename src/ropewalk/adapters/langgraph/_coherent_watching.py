@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ropewalk.adapters.langgraph._coherent_identity import Convention
 from ropewalk.adapters.langgraph._coherent_names import Scope
-from ropewalk.adapters.langgraph._store_ops import check_labels
+from ropewalk.adapters.langgraph.store.operations import check_labels
 from ropewalk.coherence import ArtifactChange, CoherenceCore
 
 

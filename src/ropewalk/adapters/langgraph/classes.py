@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ropewalk.adapters.langgraph._built_in import BUILT_IN, model_v1_forms
+from ropewalk.adapters.langgraph.built_in import BUILT_IN, model_v1_forms
 from ropewalk.codec import Classes, Registry, default_registry
 from ropewalk.codec.atoms import atom_of
 from ropewalk.codec.classes import find_class

@@ -5,38 +5,49 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakMethod
 
-from langgraph.store.base import (
-    NOT_PROVIDED,
-    IndexConfig,
-    NotProvided,
-    PutOp,
-    TTLConfig,
-)
+from langgraph.store.base import NOT_PROVIDED, BaseStore, IndexConfig, NotProvided, PutOp, TTLConfig
 
-from ropewalk.adapters.langgraph._store_expiry import Expiry, check_ttl
-from ropewalk.adapters.langgraph._store_face import Embedded, Face
-from ropewalk.adapters.langgraph._store_group import Group
-from ropewalk.adapters.langgraph._store_history import HEAD, key_history, moment_of
-from ropewalk.adapters.langgraph._store_keys import Name, to_name
-from ropewalk.adapters.langgraph._store_ops import Plan, add_put, check_labels, planned
-from ropewalk.adapters.langgraph._store_reading import Reading
-from ropewalk.adapters.langgraph._store_records import ItemVersion
-from ropewalk.adapters.langgraph._store_snapshot import Snapshot
-from ropewalk.adapters.langgraph._store_sweeping import Sweeper, over
-from ropewalk.adapters.langgraph._store_view import StoreView
-from ropewalk.adapters.langgraph._store_writing import Batch, Editor, Job, Unchanged, about
-from ropewalk.adapters.langgraph._vectors import Indexing, Partitions
 from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.store.items import ItemVersion, Name, to_datetime, to_name
+from ropewalk.adapters.langgraph.store.operations import (
+    Plan,
+    Reading,
+    add_put,
+    check_labels,
+    planned,
+)
+from ropewalk.adapters.langgraph.store.snapshot import (
+    HEAD,
+    Expiry,
+    Moment,
+    Snapshot,
+    check_ttl,
+    key_history,
+    moment_of,
+)
+from ropewalk.adapters.langgraph.store.vectors import Indexing, Partitions
+from ropewalk.adapters.langgraph.store.writing import (
+    Batch,
+    Editor,
+    Group,
+    Job,
+    Put,
+    Unchanged,
+    about,
+)
 from ropewalk.codec import Classes, Codec
-from ropewalk.errors import InvalidInput, RopewalkError
+from ropewalk.errors import InvalidInput, NotAllowed, RopewalkError, StoreClosed
 from ropewalk.history import MAIN, Branch, History
 from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store, space_name
@@ -46,6 +57,184 @@ from ropewalk.tree.map import MapWriter
 
 if TYPE_CHECKING:
     from ropewalk.store import KVStore
+
+
+class Embedded(NamedTuple):
+    """The vectors of a plan, as they are stored."""
+
+    queries: Mapping[str, bytes]
+    documents: Mapping[str, bytes]
+
+    def puts(self, plan: Plan) -> list[Put]:
+        """The puts of the plan, with their vectors."""
+        made = []
+        for name, put in plan.puts.items():
+            texts = plan.texts.get(name, {})
+            vectors = {path: self.documents[text] for path, text in texts.items()}
+            made.append(replace(put, vectors=vectors))
+        return made
+
+
+class Face(BaseStore):
+    """Plans a batch, embeds what it needs, and has it done."""
+
+    _indexing: Indexing | None
+
+    @property
+    @abstractmethod
+    def _threads(self) -> Threads:
+        """Where awaited calls run."""
+
+    @abstractmethod
+    def _execute(self, plan: Plan, embedded: Embedded) -> list[Any]:
+        """Do what a plan says; what each operation gives."""
+
+    def batch(self, ops: Iterable[Any]) -> list[Any]:
+        """Do several operations at once; what each gives, in their order.
+
+        Reads see what was there before the puts of the batch. Of several puts of one key,
+        the last counts. All puts are one commit: all of them are made, or none.
+        """
+        return self._do(planned(ops, self._indexing))
+
+    async def abatch(self, ops: Iterable[Any]) -> list[Any]:
+        """The asynchronous twin of `batch`."""
+        return await self._ado(planned(ops, self._indexing))
+
+    def _do(self, plan: Plan) -> list[Any]:
+        return self._execute(plan, self._embed(plan))
+
+    async def _ado(self, plan: Plan) -> list[Any]:
+        embedded = await self._aembed(plan)
+        return await self._threads.run(partial(self._execute, plan, embedded))
+
+    def _embed(self, plan: Plan) -> Embedded:
+        indexing = self._indexing
+        if indexing is None:
+            return Embedded({}, {})
+        embeddings, documents, queries = indexing.embeddings, plan.documents, plan.queries
+        vectors = embeddings.embed_documents(documents) if documents else []
+        asked = [embeddings.embed_query(query) for query in queries]
+        return Embedded(indexing.rows(queries, asked), indexing.rows(documents, vectors))
+
+    async def _aembed(self, plan: Plan) -> Embedded:
+        indexing = self._indexing
+        if indexing is None:
+            return Embedded({}, {})
+        embeddings, documents, queries = indexing.embeddings, plan.documents, plan.queries
+        vectors = await embeddings.aembed_documents(documents) if documents else []
+        asked = [await embeddings.aembed_query(query) for query in queries]
+        return Embedded(indexing.rows(queries, asked), indexing.rows(documents, vectors))
+
+
+TOGETHER: Final = 500
+"""How many items one commit deletes, at most."""
+
+_log = logging.getLogger("ropewalk.langgraph")
+
+
+def over(snapshot: Snapshot, expiry: Expiry, moment: int) -> Iterator[list[Name]]:
+    """The items whose time is over, some at a time; namespaces without an end are not read."""
+    for namespace, counted in snapshot.namespaces(()):
+        if counted.items == counted.lasting:
+            continue
+        entries = snapshot.within(namespace)
+        while some := list(islice(entries, TOGETHER)):
+            living = {key for key, _ in expiry.living(some, moment)}
+            if names := [to_name(key) for key, _ in some if key not in living]:
+                yield names
+
+
+class Sweeper:
+    """Sweeps again and again on a thread, until it is stopped or its memory is gone."""
+
+    def __init__(self, sweep: Callable[[], int], seconds: float) -> None:
+        self._sweep, self._seconds = WeakMethod(sweep), seconds
+        self._stopped = threading.Event()
+        self.future: Future[None] = Future()
+        self.future.add_done_callback(self._cancelled)
+        self._thread = threading.Thread(target=self._run, name="ropewalk-sweeper", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it will sweep again."""
+        return self._thread.is_alive() and not self._stopped.is_set()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Let it end; False if it had not after so many seconds."""
+        self._stopped.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _cancelled(self, future: Future[None]) -> None:
+        if future.cancelled():
+            self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            sweep = self._sweep()
+            if sweep is None:
+                break
+            try:
+                sweep()
+            except StoreClosed:
+                break
+            except RopewalkError as error:
+                _log.warning("items could not be swept, and will be tried again: %s", error)
+            del sweep  # Nothing here keeps the memory alive while it waits.
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+class StoreView(Face):
+    """A memory as it was: `get`, `search` and `list_namespaces`, and their twins.
+
+    Reading puts nothing off, and what would write raises `NotAllowed`.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        moment: Moment,
+        snapshot: Snapshot,
+        expiry: Expiry,
+        indexing: Indexing | None,
+        threads: Threads,
+    ) -> None:
+        self._moment, self._snapshot, self._expiry = moment, snapshot, expiry
+        self._indexing, self._own_threads = indexing, threads
+        self._partitions = Partitions()
+
+    def __repr__(self) -> str:
+        return f"<StoreView at {self.position[:12] or 'nothing yet'}>"
+
+    @property
+    def position(self) -> str:
+        """The id of the commit, in hex; empty before the first."""
+        commit = self._moment.commit
+        return "" if commit is None else commit.id.hex()
+
+    @property
+    def time(self) -> Any:
+        """The moment that is looked at."""
+        return to_datetime(self._moment.time)
+
+    @property
+    def _threads(self) -> Threads:
+        return self._own_threads
+
+    def _execute(self, plan: Plan, embedded: Embedded) -> list[Any]:
+        if plan.puts:
+            raise NotAllowed(
+                "this is a memory as it was, which is only read. Write to the RopewalkStore that "
+                "it was taken from."
+            )
+        reading = Reading(self._snapshot, self._expiry, self._partitions, self._moment.time)
+        return reading.results(plan, embedded.queries)
+
 
 TENANT: Final = "langgraph-store"
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from langgraph.channels import BinaryOperatorAggregate, EphemeralValue, LastValue
 from langgraph.errors import EmptyChannelError
 
-from ropewalk.adapters.langgraph._adapter_state import Reference
+from ropewalk.adapters.langgraph.typed.state import Reference
 from ropewalk.state import StateField
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.langgraph._adapter import LangGraphAdapter
+    from ropewalk.adapters.langgraph.typed.adapter import LangGraphAdapter
 
 C = TypeVar("C", bound="_Kept")
 

@@ -1,17 +1,58 @@
-"""Databases of LangGraph's own savers, written with their own serializer and their own tables."""
+"""Where checkpoints are given back to: databases as LangGraph's own savers write them."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from langgraph.checkpoint.base import get_checkpoint_metadata
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_enc
+from ormsgpack import Ext
 
+from ropewalk.adapters.langgraph._deferred import Call, class_name, is_deferred
 from ropewalk.adapters.langgraph.checkpoints import Address
+from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.codec import Codec
+from ropewalk.codec.decoder import Decoder, no_links
+from ropewalk.codec.msgpack import Code
 from ropewalk.errors import InvalidInput, NotStorable
+
+_EXTRA = "+"
+
+
+class OfficialForms(Codec):
+    """Reads what a saver stored, to be written again by LangGraph's own."""
+
+    def __init__(self, types: GraphTypes) -> None:
+        super().__init__(types.registry, classes=types.registry.classes, undeclared="show")
+
+    def decoder(self, link: Callable[[bytes], Any] = no_links) -> Decoder:
+        """What decodes for this codec."""
+        return _FormsDecoder(self, link)
+
+
+class _FormsDecoder(Decoder):
+    def _stranger(self, code: Code, head: list[Any], content: Any) -> Any:
+        return _form(code, head[0], content)
+
+
+def _form(code: Code, name: str, content: Any) -> Ext:
+    module, _, cls = class_name(name).rpartition(".")
+    if is_deferred(name) and isinstance(content, list) and len(content) in (2, 3):
+        call, argument, *method = content
+        return Ext(call, _msgpack_enc([module, cls, argument, *method]))
+    if code != Code.RECORD or not module:
+        raise NotStorable(
+            f"a value of class {name!r:.120} can be given back only by a program that declares it"
+        )
+    fields = {
+        one.removeprefix(_EXTRA): value for one, value in content.items() if not one.startswith("_")
+    }
+    return Ext(int(Call.NAMES), _msgpack_enc([module, cls, fields]))
+
 
 _CHECKPOINTS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = "
 
@@ -155,7 +196,7 @@ class SqliteTarget:
 
 def _postgres_target(url: str, schema: str | None) -> Target:
     try:
-        from ropewalk.adapters.langgraph._official_postgres_target import PostgresTarget
+        from ropewalk.adapters.langgraph.transfer.postgres import PostgresTarget
     except ModuleNotFoundError as error:
         raise ImportError(
             "a database of PostgresSaver needs it: pip install langgraph-checkpoint-postgres"

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from langgraph.store.base import IndexConfig
 from langgraph.store.base.embed import ensure_embeddings, get_text_at_path, tokenize_path
 
-from ropewalk.adapters.langgraph._store_keys import VECTORS, Name, beginning, to_name
+from ropewalk.adapters.langgraph.store.items import VECTORS, Name, beginning, to_name
 from ropewalk.errors import InvalidInput
 from ropewalk.store.forking import freed_after_fork
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ropewalk.adapters.langgraph._store_snapshot import Snapshot
+    from ropewalk.adapters.langgraph.store.snapshot import Snapshot
 
 _MOST_BYTES: Final = 512 << 20
 """How much of all matrices is kept at hand; the one that was asked for longest ago goes first."""

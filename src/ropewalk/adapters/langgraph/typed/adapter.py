@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Annotated, Any, Final, TypedDict, get_args, get_origin
@@ -13,23 +13,25 @@ from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ropewalk.adapters._base import Hydrated, StateAdapter, Update, is_reference
-from ropewalk.adapters.langgraph._adapter_channels import (
+from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.typed.channels import (
     ExternalizedAggregate,
     ExternalizedValue,
     InlineAggregate,
 )
-from ropewalk.adapters.langgraph._adapter_codec import codec_for
-from ropewalk.adapters.langgraph._adapter_graph import AdaptedGraph, adapted
-from ropewalk.adapters.langgraph._adapter_nodes import wrapped
-from ropewalk.adapters.langgraph._adapter_state import GraphState, Reference, raw_items
-from ropewalk.adapters.langgraph._adapter_updates import (
+from ropewalk.adapters.langgraph.typed.graph import AdaptedGraph, adapted, wrapped
+from ropewalk.adapters.langgraph.typed.state import (
+    GraphState,
     Pairs,
+    Reference,
     converted,
     is_empty_of,
     is_object,
     overwritten,
+    raw_items,
     with_fields,
 )
+from ropewalk.codec import Codec
 from ropewalk.errors import InlineSizeExceeded
 from ropewalk.state import AgentState, ContentRef, Framework, Runtime, StateField, append_items
 from ropewalk.state.content_ref import checkpoint_form, is_checkpoint_form, read_place
@@ -37,6 +39,21 @@ from ropewalk.state.externalized import Change, Content, combine, merge_keys, st
 from ropewalk.state.fields import UNSET
 from ropewalk.state.runtime import IMMUTABLE
 from ropewalk.store import KVStore, Store
+
+
+def codec_for(hints: Iterable[Any]) -> Codec:
+    """A codec that knows LangChain's messages and documents, and the classes in annotations."""
+    types = GraphTypes()
+    types.declare(_classes(hints))
+    return Codec(types.registry)
+
+
+def _classes(hints: Iterable[Any]) -> Iterator[type]:
+    for hint in hints:
+        if isinstance(hint, type):
+            yield hint
+        yield from _classes(get_args(hint))
+
 
 _SMALL: Final = 64
 """A number, or a text of this many characters, is below every threshold worth a look."""

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
-from ropewalk.adapters.langgraph._official import Key, LeftOut, parents_first
-from ropewalk.adapters.langgraph._official_forms import OfficialForms
 from ropewalk.adapters.langgraph.checkpoints import Address, Record, Step, Written
 from ropewalk.adapters.langgraph.log import Log
 from ropewalk.adapters.langgraph.thread import GraphThread
+from ropewalk.adapters.langgraph.transfer.databases import Key, LeftOut, parents_first
+from ropewalk.adapters.langgraph.transfer.targets import OfficialForms
 from ropewalk.adapters.langgraph.values import History
 from ropewalk.errors import NotFound, RopewalkError
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.langgraph._official_targets import Target
-    from ropewalk.adapters.langgraph.import_ import TakeoverProgress
     from ropewalk.adapters.langgraph.saver import RopewalkSaver
+    from ropewalk.adapters.langgraph.transfer.takeover import TakeoverProgress
+    from ropewalk.adapters.langgraph.transfer.targets import Target
 
 _MOST_TOGETHER: Final = 64
 _MOST_NAMED: Final = 1000
@@ -70,7 +70,7 @@ def export_checkpoints(
     can be run again: only what is not there yet is added. Needs the package of that saver, which
     is imported here; raises `ImportError` without it, and `NotFound` if there is no such thread.
     """
-    from ropewalk.adapters.langgraph._official_targets import open_target
+    from ropewalk.adapters.langgraph.transfer.targets import open_target
 
     chosen = _chosen(saver, threads)
     with closing(open_target(fspath(target), schema)) as opened:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from ropewalk.adapters.langgraph._built_in import BUILT_IN
 from ropewalk.adapters.langgraph._deferred import class_name, is_deferred, rebuild
-from ropewalk.adapters.langgraph._official import (
+from ropewalk.adapters.langgraph.built_in import BUILT_IN
+from ropewalk.adapters.langgraph.checkpoints import Address
+from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.thread import GraphThread, Put, Request, Writes
+from ropewalk.adapters.langgraph.transfer.databases import (
     Checkpointed,
     Counts,
     Key,
@@ -24,16 +27,13 @@ from ropewalk.adapters.langgraph._official import (
     open_official,
     parents_first,
 )
-from ropewalk.adapters.langgraph._official_values import (
+from ropewalk.adapters.langgraph.transfer.values import (
     Cipher,
     Decoder,
     Lookup,
     Unreadable,
     check_names,
 )
-from ropewalk.adapters.langgraph.checkpoints import Address
-from ropewalk.adapters.langgraph.classes import GraphTypes
-from ropewalk.adapters.langgraph.thread import GraphThread, Put, Request, Writes
 from ropewalk.adapters.langgraph.values import History
 from ropewalk.codec import Codec
 from ropewalk.codec.decoder import Decoder as CodecDecoder
