@@ -11,7 +11,7 @@ from ropewalk.coherence.store_authority import StoreAuthority
 from ropewalk.coherence.timers import Time
 from ropewalk.errors import LeaseHeld, LeaseLost
 from ropewalk.store import Fence, Store, ref_name, space_name
-from ropewalk.testing._stores._base import Clock
+from ropewalk.testing.helpers import Clock
 
 SPACE = space_name("coherence", "shared")
 TIMEOUT = 9.0

@@ -10,7 +10,7 @@ from ropewalk.coherence import CoherenceCore
 from ropewalk.errors import Unavailable
 from ropewalk.store import MemoryStore, Store
 from ropewalk.store.wrappers import WrapperStore
-from ropewalk.testing._stores._base import PATIENCE
+from ropewalk.testing.helpers import PATIENCE
 
 R = TypeVar("R")
 

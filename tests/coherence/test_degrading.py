@@ -20,7 +20,7 @@ from ropewalk.errors import (
     Unavailable,
     VersionConflict,
 )
-from ropewalk.testing._stores._base import PATIENCE
+from ropewalk.testing.helpers import PATIENCE
 from tests.coherence.outages import World
 
 pytestmark = pytest.mark.filterwarnings(

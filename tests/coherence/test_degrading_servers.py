@@ -12,7 +12,7 @@ import pytest
 from ropewalk.coherence import Artifact, CoherenceCore, CoherenceDegradedWarning
 from ropewalk.errors import Unavailable
 from ropewalk.store import PostgresStore, RedisStore, Store
-from ropewalk.testing._stores._base import PATIENCE
+from ropewalk.testing.helpers import PATIENCE
 from tests.coherence.buses import killable
 
 LONG = 3600.0

@@ -25,7 +25,7 @@ from ropewalk.coherence.store_authority import StoreAuthority
 from ropewalk.coherence.timers import steady_clock
 from ropewalk.errors import ArtifactHeld, Rewound
 from ropewalk.store import MemoryStore
-from ropewalk.testing._stores._base import PATIENCE, Clock
+from ropewalk.testing.helpers import PATIENCE, Clock
 from tests.coherence.grant_clients import TIMEOUT, Client
 from tests.coherence.test_model import HandBus, HandSubscription
 from tests.store.redis.servers import configured

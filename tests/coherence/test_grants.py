@@ -16,7 +16,7 @@ from ropewalk.coherence.leases import RECLAIM_HEARTBEAT, RECLAIM_MAX_HOLD
 from ropewalk.errors import ArtifactHeld, GrantLost, InvalidInput, StoreClosed, Unavailable
 from ropewalk.store import MemoryStore
 from ropewalk.testing import Fault, FaultStore
-from ropewalk.testing._stores._base import PATIENCE, Clock, in_threads
+from ropewalk.testing.helpers import PATIENCE, Clock, in_threads
 from tests.coherence.grant_clients import SPACE, TIMEOUT, Client
 
 PAST = TIMEOUT * 1.05 + 0.06  # A lease's time and the margin.

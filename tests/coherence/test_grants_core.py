@@ -14,7 +14,7 @@ import pytest
 from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig, Grant, State
 from ropewalk.errors import ArtifactHeld, GrantLost, InvalidInput, NotFound, VersionConflict
 from ropewalk.store import MemoryStore
-from ropewalk.testing._stores._base import PATIENCE, Clock
+from ropewalk.testing.helpers import PATIENCE, Clock
 from tests.coherence.conftest import OpenCore
 
 LONG = "a name that is longer than a name of a branch can be " * 8

@@ -9,7 +9,7 @@ import pytest
 
 from ropewalk.coherence import CoherenceDegradedWarning
 from ropewalk.errors import NotFound, Unavailable, VersionConflict, WritesRefused
-from ropewalk.testing._stores._base import PATIENCE
+from ropewalk.testing.helpers import PATIENCE
 from ropewalk.tree import ABSENT
 from tests.coherence.outages import World
 

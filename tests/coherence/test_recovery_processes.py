@@ -15,7 +15,7 @@ import pytest
 from ropewalk.coherence import CoherenceCore, CrashRecoveryConfig
 from ropewalk.errors import ArtifactHeld, Unavailable
 from ropewalk.store import PostgresStore, RedisStore, Store
-from ropewalk.testing._stores._base import PATIENCE
+from ropewalk.testing.helpers import PATIENCE
 from tests.coherence.grant_worker import ARTIFACT, Worker
 from tests.postgres import running_postgres
 from tests.store.redis.servers import KEEPS_ALL, configured

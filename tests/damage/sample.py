@@ -10,7 +10,7 @@ import pytest
 from ropewalk import Timeline, Versioned
 from ropewalk.store import Store
 from ropewalk.store.sqlite import packs
-from ropewalk.testing._stores._base import noise
+from ropewalk.testing.helpers import noise
 from ropewalk.threads import Message, ThreadCheckpointer
 
 AGENT: Final = "researcher"

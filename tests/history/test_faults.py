@@ -13,7 +13,7 @@ from ropewalk.errors import StoreFull
 from ropewalk.history import History
 from ropewalk.store import FileStore, MemoryStore, SqliteStore, Store
 from ropewalk.testing import Fault, FaultStore, Outcome, fail_every_call
-from ropewalk.testing._stores._base import SPACE
+from ropewalk.testing.helpers import SPACE
 
 BEGIN: dict[str, Any] = {"task": "find cafes", "found": []}
 FOUND: dict[str, Any] = {"task": "find cafes", "found": ["Central"]}

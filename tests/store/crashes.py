@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from ropewalk.store import Move, Operation, Ref, Store, ref_name
 from ropewalk.store.reserved import manifest
 from ropewalk.testing import CrashState
-from ropewalk.testing._stores._base import OTHER_SPACE, SPACE, noise
+from ropewalk.testing.helpers import OTHER_SPACE, SPACE, noise
 from ropewalk.tree import Kind, Object, ObjectId, make_object
 
 Note: TypeAlias = Callable[[str, object], None]

@@ -10,7 +10,7 @@ from typing import Any
 from ropewalk.history import History
 from ropewalk.store import Operation, Store
 from ropewalk.testing import CrashState
-from ropewalk.testing._stores._base import SPACE
+from ropewalk.testing.helpers import SPACE
 from tests.store.crashes import Note
 
 MAIN = "main"

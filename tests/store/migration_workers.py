@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 
 from ropewalk.store import FileStore, Move, SqliteStore, Store, migrate
-from ropewalk.testing._stores._base import MAIN, SPACE
+from ropewalk.testing.helpers import MAIN, SPACE
 from ropewalk.tree import TreeWriter, make_commit
 
 ENGINES: dict[str, Callable[[str], Store]] = {

@@ -16,7 +16,7 @@ from typing import Any
 import ropewalk
 from ropewalk.errors import Unavailable
 from ropewalk.store import Move, PostgresStore, Store
-from ropewalk.testing._stores._base import MAIN, SPACE, value
+from ropewalk.testing.helpers import MAIN, SPACE, value
 from tests.store.workers import collect, say, share, together
 from tests.store.workers import write as write_chunks
 

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from ropewalk.errors import Conflict, Unavailable
 from ropewalk.store import Move, S3Store
-from ropewalk.testing._stores._base import SPACE
+from ropewalk.testing.helpers import SPACE
 from ropewalk.tree import Kind, make_object
 from tests.store import workers
 from tests.store.workers import say

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.store import MemoryStore, SqliteStore, Store
-from ropewalk.testing._stores._base import PATIENCE, SPACE, point, value
+from ropewalk.testing.helpers import PATIENCE, SPACE, point, value
 from tests.store.files.test_store import fork
 
 

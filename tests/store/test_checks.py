@@ -10,7 +10,7 @@ import pytest
 
 from ropewalk.errors import InvalidInput, InvalidName
 from ropewalk.store import Fence, FileStore, MemoryStore, Move, SqliteStore, Store
-from ropewalk.testing._stores._base import MAIN, SPACE, value
+from ropewalk.testing.helpers import MAIN, SPACE, value
 from ropewalk.tree import make_object
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ropewalk.store import MemoryStore, Move
 from ropewalk.store.model import Operation
-from ropewalk.testing._stores._base import MAIN, SPACE, value
+from ropewalk.testing.helpers import MAIN, SPACE, value
 from ropewalk.tree import ObjectId
 
 ENOUGH = 50

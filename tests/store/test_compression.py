@@ -18,7 +18,7 @@ from ropewalk.store.compression import (
     expand,
     varint,
 )
-from ropewalk.testing._stores._base import in_threads
+from ropewalk.testing.helpers import in_threads
 
 PAYLOADS = st.one_of(
     st.binary(max_size=300),

@@ -14,7 +14,7 @@ from ropewalk.store import FileStore, SqliteStore, log, packer
 from ropewalk.store.sqlite import database, packs
 from ropewalk.testing import Journal, RecordingFilesystem, crash_states, recording
 from ropewalk.testing._crashes._journal import Removed, Synced
-from ropewalk.testing._stores._base import SPACE, in_threads, noise
+from ropewalk.testing.helpers import SPACE, in_threads, noise
 from ropewalk.tree import Kind, make_object
 from tests.conftest import SOAK
 from tests.store.crashes import Work

@@ -10,7 +10,7 @@ import ropewalk
 from ropewalk import Cache, CachedStore, Disk, History, Memory, MemoryStore, SqliteStore
 from ropewalk.errors import InvalidInput, StoreFull
 from ropewalk.history import Commit
-from ropewalk.testing._stores._base import SPACE, noise
+from ropewalk.testing.helpers import SPACE, noise
 
 LIMIT = 400_000
 

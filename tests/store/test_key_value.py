@@ -6,8 +6,8 @@ import pytest
 
 from ropewalk.store import KeyValueStore
 from ropewalk.testing import KVStoreContract
-from ropewalk.testing._key_values import KVOpener
 from ropewalk.testing._stores._base import Opener
+from ropewalk.testing.key_values import KVOpener
 from tests.store.key_values import DictKV, KeptKV
 from tests.store.records.contract import CellContract, EagerKeyValueStore
 

@@ -44,15 +44,7 @@ from ropewalk.store.records.cells import (
     SPACES,
     seal,
 )
-from ropewalk.testing._stores._base import (
-    MAIN,
-    OTHER_SPACE,
-    SPACE,
-    growing,
-    in_threads,
-    noise,
-    value,
-)
+from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, growing, in_threads, noise, value
 from ropewalk.tree import TreeWriter
 from tests.conftest import SOAK
 from tests.store.key_values import DictKV, KeptKV

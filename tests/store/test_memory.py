@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from ropewalk.store import Capabilities, MemoryStore, Move, Store, space_name
-from ropewalk.testing._stores._base import MAIN, SPACE, Opener, noise, value
+from ropewalk.testing._stores._base import Opener
+from ropewalk.testing.helpers import MAIN, SPACE, noise, value
 from tests.store.memory import MemoryContract
 
 

@@ -28,8 +28,8 @@ from ropewalk.store import FileStore, MemoryStore, Migrated, Move, SqliteStore, 
 from ropewalk.store.migration import operations
 from ropewalk.store.reserved import OWN_SPACE
 from ropewalk.testing import Fault, FaultStore, Outcome, fail_every_call
-from ropewalk.testing._stores._base import OTHER_SPACE, PATIENCE, SPACE
 from ropewalk.testing._stores._care import all_ids, drop, long, step
+from ropewalk.testing.helpers import OTHER_SPACE, PATIENCE, SPACE
 from ropewalk.tree import (
     Commit,
     Kind,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.store import Store
-from ropewalk.testing._stores._base import SPACE
+from ropewalk.testing.helpers import SPACE
 from tests.conftest import SOAK
 from tests.store.migration_workers import ENGINES
 

@@ -18,8 +18,8 @@ from examples.nats_store import NatsStore
 from ropewalk import Timeline, Unavailable
 from ropewalk.store import KeyValueStore
 from ropewalk.testing import KVStoreContract
-from ropewalk.testing._key_values import KVOpener
 from ropewalk.testing._stores._base import Opener
+from ropewalk.testing.key_values import KVOpener
 from tests.store.records.contract import CellContract
 
 EXAMPLE = Path(__file__).parents[2] / "examples/nats_store.py"

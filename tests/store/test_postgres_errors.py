@@ -20,7 +20,7 @@ from ropewalk.errors import (
     Unavailable,
 )
 from ropewalk.store import Move, PostgresStore
-from ropewalk.testing._stores._base import SPACE, point, read, value
+from ropewalk.testing.helpers import SPACE, point, read, value
 from ropewalk.tree import make_commit
 from tests.postgres import PASSWORD, Postgres, running_postgres
 from tests.servers import _free_port

@@ -18,7 +18,7 @@ from ropewalk.store import Move, PostgresStore, retry
 from ropewalk.store.postgres.errors import TimedOut
 from ropewalk.store.postgres.pool import _until
 from ropewalk.testing import fail_every_call
-from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, point, read, value
+from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, point, read, value
 from tests.patience import patiently
 from tests.postgres import Postgres
 from tests.proxy import Proxy

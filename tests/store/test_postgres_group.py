@@ -15,7 +15,7 @@ import pytest
 from ropewalk.errors import Corrupt, RefMoved, Unavailable
 from ropewalk.store import Move, Operation, PostgresStore
 from ropewalk.store.postgres.commit import Answer, Draft
-from ropewalk.testing._stores._base import MAIN, PATIENCE, read, value
+from ropewalk.testing.helpers import MAIN, PATIENCE, read, value
 from ropewalk.tree import Object
 from tests.postgres import Postgres
 

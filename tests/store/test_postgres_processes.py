@@ -9,7 +9,7 @@ import pytest
 
 import ropewalk
 from ropewalk.store import PostgresStore
-from ropewalk.testing._stores._base import MAIN, SPACE, read
+from ropewalk.testing.helpers import MAIN, SPACE, read
 from tests.conftest import SOAK
 from tests.postgres import Postgres, running_postgres
 from tests.store.postgres_workers import start, start_all

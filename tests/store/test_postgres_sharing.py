@@ -13,7 +13,7 @@ import pytest
 import ropewalk
 from ropewalk.errors import StoreClosed
 from ropewalk.store import Move, Operation, PostgresStore
-from ropewalk.testing._stores._base import PATIENCE, SPACE, growing, in_threads, point, read, value
+from ropewalk.testing.helpers import PATIENCE, SPACE, growing, in_threads, point, read, value
 from tests.postgres import Postgres
 from tests.proxy import Proxy
 

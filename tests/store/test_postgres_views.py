@@ -11,7 +11,7 @@ import pytest
 from ropewalk import Timeline
 from ropewalk.store import Move, PostgresStore
 from ropewalk.store.packer import pack
-from ropewalk.testing._stores._base import MAIN
+from ropewalk.testing.helpers import MAIN
 from ropewalk.tree import Commit, TreeWriter, make_commit
 from tests.postgres import program
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pytest
 
 from ropewalk.store import FileStore, SqliteStore, Store
-from ropewalk.testing._stores._base import MAIN, SPACE
+from ropewalk.testing.helpers import MAIN, SPACE
 from tests.conftest import SOAK
 from tests.store.workers import ENGINES
 

@@ -12,8 +12,8 @@ from ropewalk.history import History
 from ropewalk.store import Move, S3Store, Store
 from ropewalk.store.s3.bucket import Got
 from ropewalk.testing import Fault, fail_every_call
-from ropewalk.testing._every_call import FAULTS
-from ropewalk.testing._stores._base import MAIN, SPACE, value
+from ropewalk.testing.faults import FAULTS
+from ropewalk.testing.helpers import MAIN, SPACE, value
 from tests.conftest import SOAK
 from tests.history.test_faults import VALUES, Agent
 from tests.s3_server import url_of

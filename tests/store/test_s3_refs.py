@@ -11,7 +11,7 @@ import ropewalk
 from ropewalk.errors import Corrupt, InvalidInput, NotAllowed, NotFound, Unavailable
 from ropewalk.history import History
 from ropewalk.store import PostgresStore, S3Store, Store
-from ropewalk.testing._stores._base import SPACE
+from ropewalk.testing.helpers import SPACE
 from tests.postgres import Postgres
 from tests.proxy import Proxy
 from tests.store.records.contract import CellContract

@@ -28,7 +28,7 @@ from ropewalk.errors import (
 from ropewalk.history import History
 from ropewalk.store import CachedStore, Move, S3Store, Store
 from ropewalk.store.records.cells import PACKS
-from ropewalk.testing._stores._base import MAIN, SPACE, in_threads, value
+from ropewalk.testing.helpers import MAIN, SPACE, in_threads, value
 from ropewalk.tree import Kind, make_object
 from tests.conftest import SOAK
 from tests.patience import PATIENCE, patiently

@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 from ropewalk.errors import RefMoved
 from ropewalk.store import FileStore, KeyValueStore, Move, RedisStore, SqliteStore, Store
-from ropewalk.testing._stores._base import MAIN, SPACE, value
+from ropewalk.testing.helpers import MAIN, SPACE, value
 from ropewalk.tree import Kind, make_object
 from tests.store.redis_example import redis_store
 

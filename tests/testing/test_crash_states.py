@@ -15,7 +15,7 @@ from ropewalk.store.folder import Filesystem
 from ropewalk.testing import Journal, RecordingFilesystem, crash_states, recording
 from ropewalk.testing._crashes._journal import Cut, Made, Removed, Synced, SyncedNames, Wrote
 from ropewalk.testing._crashes._replay import Image, Replay
-from ropewalk.testing._stores._base import SPACE, value
+from ropewalk.testing.helpers import SPACE, value
 
 OLD, NEW = b"old" * 500, b"new" * 500
 

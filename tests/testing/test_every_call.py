@@ -12,7 +12,7 @@ from ropewalk.errors import StoreFull, Unavailable
 from ropewalk.store import FileStore, MemoryStore, Move, SqliteStore, Store, ref_name
 from ropewalk.store.sqlite import packs
 from ropewalk.testing import Fault, Outcome, fail_every_call
-from ropewalk.testing._stores._base import MAIN, SPACE, noise
+from ropewalk.testing.helpers import MAIN, SPACE, noise
 from ropewalk.tree import Kind, Object, make_object
 
 SIDE = ref_name("branch", "side")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import pytest
 from ropewalk.errors import InvalidInput, StoreClosed, StoreFull, Unavailable
 from ropewalk.store import MemoryStore, Move, SqliteStore, Store, ref_name
 from ropewalk.testing import Fault, FaultStore
-from ropewalk.testing._faults import METHODS
-from ropewalk.testing._stores._base import MAIN, SPACE, Opener, in_threads, noise, point, value
+from ropewalk.testing._stores._base import Opener
+from ropewalk.testing.faults import METHODS
+from ropewalk.testing.helpers import MAIN, SPACE, in_threads, noise, point, value
 from ropewalk.tree import Kind, ObjectId, make_object
 from tests.store.memory import MemoryContract
 from tests.store.sqlite.contract import SqliteContract
@@ -299,3 +302,13 @@ def test_a_store_behind_that_was_closed_says_so() -> None:
 def test_what_makes_no_sense_is_refused(make: Callable[[], object]) -> None:
     with pytest.raises(InvalidInput):
         make()
+
+
+def test_what_fails_on_purpose_needs_no_pytest() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['pytest'] = None\n"
+        "from ropewalk.testing import FaultStore, FaultyBus, crash_states, fail_every_call\n"
+    )
+
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -12,7 +12,7 @@ import pytest
 
 from ropewalk.errors import InvalidInput, StoreClosed
 from ropewalk.store import MemoryStore, SqliteStore
-from ropewalk.testing._stores._base import in_threads
+from ropewalk.testing.helpers import in_threads
 from ropewalk.threads import Message, ThreadCheckpointer, checkpointer
 
 T = {"thread_id": "t"}

@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from ropewalk.store import MemoryStore, SqliteStore
-from ropewalk.testing._stores._base import in_threads
+from ropewalk.testing.helpers import in_threads
 from ropewalk.threads import ImagePart, Message, TextPart, ThreadCheckpointer, ThreadInfo
 
 T = {"thread_id": "t"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ropewalk.errors import Conflict, InvalidInput, MessageNotFound, NotFound, RefMoved
-from ropewalk.testing._stores._base import in_threads
+from ropewalk.testing.helpers import in_threads
 from ropewalk.threads import Message, ThreadCheckpointer
 from tests.conftest import SOAK
 from tests.engines import opening

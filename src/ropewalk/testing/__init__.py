@@ -9,41 +9,34 @@
 
 `StoreContract` is for stores, `BaseStoreContract` for those of LangGraph, which it needs.
 `FaultStore` fails when a test says so, `FaultyBus` loses messages. `crash_states` makes the
-folders that a power loss may leave. Needs pytest. Nothing else in Ropewalk imports this package.
+folders that a power loss may leave. `ropewalk.testing.helpers` has what tests of stores need
+again and again. The suites need pytest, nothing else does. No other part of Ropewalk imports
+this package.
 """
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 if TYPE_CHECKING:
-    from ropewalk.testing._langgraph_stores import BaseStoreContract as BaseStoreContract
-
-pytest.register_assert_rewrite(
-    "ropewalk.testing._buses",
-    "ropewalk.testing._stores",
-    "ropewalk.testing._every_call",
-    "ropewalk.testing._key_values",
-    "ropewalk.testing._langgraph_stores",
-    "ropewalk.testing._threads",
-)
-
-from ropewalk.testing._buses import BusContract, FaultyBus, RemoteBusContract  # noqa: E402 - rewritten first
-from ropewalk.testing._crashes import (  # noqa: E402
-    CrashState,
-    Journal,
-    Mark,
-    RecordingFilesystem,
-    crash_states,
-    recording,
-)
-from ropewalk.testing._every_call import Outcome, fail_every_call  # noqa: E402
-from ropewalk.testing._faults import Fault, FaultStore  # noqa: E402
-from ropewalk.testing._key_values import KVStoreContract  # noqa: E402
-from ropewalk.testing._stores import Clock, StoreContract  # noqa: E402
-from ropewalk.testing._threads import ThreadContract  # noqa: E402
+    from ropewalk.testing._buses import BusContract, RemoteBusContract
+    from ropewalk.testing._crashes import (
+        CrashState,
+        Journal,
+        Mark,
+        RecordingFilesystem,
+        crash_states,
+        recording,
+    )
+    from ropewalk.testing._stores import StoreContract
+    from ropewalk.testing._threads import ThreadContract
+    from ropewalk.testing.faults import Fault, FaultStore, Outcome, fail_every_call
+    from ropewalk.testing.faulty_bus import FaultyBus
+    from ropewalk.testing.helpers import Clock
+    from ropewalk.testing.key_values import KVStoreContract
+    from ropewalk.testing.langgraph_stores import BaseStoreContract as BaseStoreContract
 
 __all__ = [
     "BusContract",
@@ -65,17 +58,37 @@ __all__ = [
     "recording",
 ]
 
+# Loaded when they are first asked for, so that who only needs faults needs no pytest.
+# BaseStoreContract is not in __all__: it cannot be imported where LangGraph is not installed.
+_HOMES = {
+    "_buses": "BusContract RemoteBusContract",
+    "_crashes": "CrashState Journal Mark RecordingFilesystem crash_states recording",
+    "_stores": "StoreContract",
+    "_threads": "ThreadContract",
+    "faults": "Fault FaultStore Outcome fail_every_call",
+    "faulty_bus": "FaultyBus",
+    "helpers": "Clock",
+    "key_values": "KVStoreContract",
+    "langgraph_stores": "BaseStoreContract",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+if sys.modules.get("pytest"):  # Before the suites are loaded: their assertions say what was there.
+    import pytest
+
+    pytest.register_assert_rewrite(*(f"{__name__}.{home}" for home in _HOMES))
+
 
 def __getattr__(name: str) -> Any:
-    # Not among the names above: it cannot be imported where LangGraph is not installed.
-    if name == "BaseStoreContract":
-        try:
-            from ropewalk.testing._langgraph_stores import BaseStoreContract
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "langgraph":
-                raise
-            raise ImportError(
-                "BaseStoreContract needs LangGraph: pip install 'ropewalk[langgraph]'"
-            ) from error
-        return BaseStoreContract
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        found = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    except ModuleNotFoundError as error:
+        if name != "BaseStoreContract" or (error.name or "").partition(".")[0] != "langgraph":
+            raise
+        raise ImportError(
+            "BaseStoreContract needs LangGraph: pip install 'ropewalk[langgraph]'"
+        ) from error
+    globals()[name] = found
+    return found

@@ -13,7 +13,7 @@ from langgraph.store.base import BaseStore
 from ropewalk.adapters.langgraph import CoherentStore, RopewalkStore
 from ropewalk.store import MemoryStore
 from ropewalk.testing import BaseStoreContract
-from ropewalk.testing._langgraph_stores._base import Opener
+from ropewalk.testing.langgraph_stores.base import Opener
 
 MINUTE = 60_000_000
 

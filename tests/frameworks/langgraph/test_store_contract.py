@@ -22,7 +22,7 @@ from ropewalk.store import (
     Store,
 )
 from ropewalk.testing import BaseStoreContract
-from ropewalk.testing._langgraph_stores._base import Opener
+from ropewalk.testing.langgraph_stores.base import Opener
 from tests.conftest import SOAK
 from tests.postgres import Postgres
 

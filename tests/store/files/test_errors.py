@@ -30,7 +30,7 @@ from ropewalk.errors import (
 from ropewalk.store import FileStore, Move, ref_name, space_name
 from ropewalk.store.files.formats import encode_witness, object_path, seal
 from ropewalk.store.folder import Filesystem
-from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, read, value
+from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, noise, point, read, value
 from ropewalk.tree import Kind, Object, make_object
 from tests.store.users import as_nobody
 
@@ -490,7 +490,7 @@ import resource, signal, sys
 from ropewalk.errors import StoreFull
 from ropewalk.store import FileStore
 from tests.store.files.test_errors import LARGE, chunk
-from ropewalk.testing._stores._base import SPACE, point
+from ropewalk.testing.helpers import SPACE, point
 
 store = FileStore(sys.argv[1])
 point(store, chunk("one"))

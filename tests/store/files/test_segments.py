@@ -18,7 +18,7 @@ from ropewalk.history import History
 from ropewalk.store import FileStore, Move, Operation
 from ropewalk.store.collection import collect
 from ropewalk.store.packer import pack
-from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, read
+from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, noise, read
 from ropewalk.tree import Kind, Object, make_object
 from tests.store.files.contract import flip
 from tests.store.files.test_errors import Refusing, with_disk
@@ -154,7 +154,7 @@ PACKER = """
 import sys
 from ropewalk.store import FileStore
 from ropewalk.store.packer import pack
-from ropewalk.testing._stores._base import SPACE
+from ropewalk.testing.helpers import SPACE
 store = FileStore(sys.argv[1], durability="relaxed")
 print("ready", flush=True)
 for line in sys.stdin:

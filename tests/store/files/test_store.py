@@ -20,7 +20,7 @@ from ropewalk.store import FileStore, Move, ref_name, space_name
 from ropewalk.store.files.formats import folder_name
 from ropewalk.store.folder import Filesystem
 from ropewalk.store.quota import folder_bytes
-from ropewalk.testing._stores._base import MAIN, SPACE, in_threads, noise, point, read, value
+from ropewalk.testing.helpers import MAIN, SPACE, in_threads, noise, point, read, value
 from ropewalk.tree import Kind, Object, make_object
 
 

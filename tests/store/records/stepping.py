@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ropewalk.store import KeyValueStore
 from ropewalk.store.records.store import CellStore
-from ropewalk.testing._stores._base import PATIENCE
+from ropewalk.testing.helpers import PATIENCE
 from tests.store.key_values import KeptKV
 from tests.store.s3_memory import MemoryBucket, MemoryS3Store
 

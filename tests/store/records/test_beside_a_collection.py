@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ropewalk.store import KeyValueStore, Move
 from ropewalk.store.reserved import manifest
-from ropewalk.testing._stores._base import MAIN, SPACE
+from ropewalk.testing.helpers import MAIN, SPACE
 from ropewalk.tree import TreeWriter
 from tests.store.key_values import KeptKV
 

@@ -15,7 +15,7 @@ from nats.errors import Error as NatsError
 from examples.nats_store import NatsStore
 from ropewalk.errors import Conflict, Unavailable
 from ropewalk.store import KeyValueStore, Move, Store
-from ropewalk.testing._stores._base import SPACE, noise
+from ropewalk.testing.helpers import SPACE, noise
 from ropewalk.tree import Kind, make_object
 from tests.conftest import SOAK
 from tests.servers import Nats, _free_port, start_again

@@ -22,7 +22,7 @@ from ropewalk.store.records.space import Space
 from ropewalk.store.records.spaces import Spaces
 from ropewalk.store.records.store import CellStore
 from ropewalk.store.reserved import manifest
-from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise
+from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, noise
 from ropewalk.tree import Object, ObjectId, TreeWriter
 from tests.conftest import SOAK
 from tests.store.records.stepping import ENGINES, Data, Engine, Steps

@@ -19,7 +19,7 @@ from ropewalk.errors import (
 from ropewalk.store import Move, RedisStore, Store
 from ropewalk.store.redis import server
 from ropewalk.store.redis.errors import from_redis
-from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, in_threads, noise
+from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, in_threads, noise
 from ropewalk.tree import Kind, Object, make_object
 from tests.patience import patiently
 from tests.proxy import Proxy

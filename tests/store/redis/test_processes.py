@@ -13,7 +13,7 @@ import pytest
 from ropewalk.history import History
 from ropewalk.store import RedisStore, Store
 from ropewalk.testing import fail_every_call
-from ropewalk.testing._stores._base import MAIN, SPACE
+from ropewalk.testing.helpers import MAIN, SPACE
 from tests.conftest import SOAK
 from tests.history.test_faults import VALUES, Agent
 from tests.store.redis.servers import KEEPS_ALL, Configured, configured

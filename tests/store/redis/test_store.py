@@ -43,7 +43,7 @@ from ropewalk.store import (
 from ropewalk.store.model import REMEMBERED_WRITES, Header
 from ropewalk.store.redis.objects import Objects
 from ropewalk.store.redis.server import Server
-from ropewalk.testing._stores._base import (
+from ropewalk.testing.helpers import (
     MAIN,
     OTHER_SPACE,
     PATIENCE,

@@ -7,7 +7,7 @@ import random
 import time
 
 from ropewalk.store import S3Store
-from ropewalk.testing._stores._base import SPACE
+from ropewalk.testing.helpers import SPACE
 from tests.conftest import SOAK
 from tests.s3_server import url_of
 from tests.store.s3.unreliable import FAULTS, unreliable

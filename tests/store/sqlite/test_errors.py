@@ -25,7 +25,7 @@ from ropewalk.errors import (
 from ropewalk.store import Header, Move, SqliteStore, encode_header
 from ropewalk.store.packer import pack
 from ropewalk.store.sqlite import packs
-from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, read, value
+from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, noise, point, read, value
 from tests.store.logs import flipped
 from tests.store.sqlite.contract import connected
 from tests.store.users import as_nobody

@@ -15,7 +15,7 @@ import pytest
 
 from ropewalk.errors import Corrupt, NotAllowed, RefMoved, Unavailable
 from ropewalk.store import Move, Operation, SqliteStore, group
-from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, read, value
+from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, read, value
 from tests.store.sqlite.contract import connected
 from tests.store.sqlite.test_wal import ends_of_transactions
 

@@ -11,7 +11,7 @@ import pytest
 from ropewalk.errors import InvalidInput, StoreFull
 from ropewalk.store import Move, SqliteStore
 from ropewalk.store.sqlite import packs
-from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, noise, point, read, value
+from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, noise, point, read, value
 from tests.store.sqlite.contract import connected, pack_files
 
 LIMIT = 400_000

@@ -20,16 +20,7 @@ import ropewalk
 from ropewalk.errors import DamagedObject, InvalidInput, MissingObjects, RefMoved
 from ropewalk.store import MemoryStore, Move, SqliteStore, space_name
 from ropewalk.store.sqlite import packs
-from ropewalk.testing._stores._base import (
-    MAIN,
-    OTHER_SPACE,
-    SPACE,
-    in_threads,
-    noise,
-    point,
-    read,
-    value,
-)
+from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, in_threads, noise, point, read, value
 from ropewalk.tree import Kind, Object, TreeWriter, make_object
 from tests.store.sqlite.contract import connected, pack_files
 

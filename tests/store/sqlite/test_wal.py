@@ -15,7 +15,7 @@ from ropewalk.store import Move, SqliteStore, ref_name
 from ropewalk.store.sqlite import database as connections
 from ropewalk.testing import Journal, crash_states, recording
 from ropewalk.testing._crashes._journal import Cut, Made, Removed, Renamed, Step, Wrote
-from ropewalk.testing._stores._base import SPACE, noise
+from ropewalk.testing.helpers import SPACE, noise
 from ropewalk.tree import Kind, make_object
 from tests.conftest import SOAK
 from tests.store.crashes import check_usable

@@ -1,8 +1,7 @@
-"""The contract suite for buses, and a bus that fails."""
+"""The contract suite for buses."""
 
 from __future__ import annotations
 
 from ropewalk.testing._buses._contract import BusContract, RemoteBusContract
-from ropewalk.testing._buses._faulty import FaultyBus
 
-__all__ = ["BusContract", "FaultyBus", "RemoteBusContract"]
+__all__ = ["BusContract", "RemoteBusContract"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ropewalk.testing._stores._asynchronous import AsynchronousContract
-from ropewalk.testing._stores._base import Clock
 from ropewalk.testing._stores._care import CareContract
 from ropewalk.testing._stores._commits import CommitContract
 from ropewalk.testing._stores._concurrency import ConcurrencyContract
@@ -14,7 +13,7 @@ from ropewalk.testing._stores._objects import ObjectContract
 from ropewalk.testing._stores._statistics import StatisticsContract
 from ropewalk.testing._stores._watching import WatchContract
 
-__all__ = ["Clock", "StoreContract"]
+__all__ = ["StoreContract"]
 
 
 class StoreContract(

@@ -12,7 +12,8 @@ import pytest
 
 from ropewalk.errors import MissingObjects, StoreClosed
 from ropewalk.store import Batch, Move, Operation, Ref, Store, ref_name
-from ropewalk.testing._stores._base import MAIN, PATIENCE, SPACE, Base, in_threads, value
+from ropewalk.testing._stores._base import Base
+from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, in_threads, value
 from ropewalk.tree import Object
 
 WITHOUT_TWIN = {"holds"}  # It asks nobody, so it does not block.

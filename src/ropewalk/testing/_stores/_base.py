@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import random
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import ClassVar, TypeAlias
 
 import pytest
 
-from ropewalk.store import Move, Operation, Store, ref_name, space_name
-from ropewalk.tree import Kind, Object, ObjectId, load, make_object
+from ropewalk.store import Store
+from ropewalk.tree import ObjectId
 
 Opener: TypeAlias = Callable[[Callable[[], float]], Store]
 """Opens one more store object, with this clock, on the data of the running test."""
-
-SPACE = space_name("test", "one")
-OTHER_SPACE = space_name("test", "two")
-MAIN = ref_name("branch", "main")
-PATIENCE = 30.0
-"""Seconds after which a test that waits for another thread gives up."""
-
-
-class Clock:
-    """A clock that moves when told."""
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now += seconds
 
 
 class Base:
@@ -92,68 +68,3 @@ class Base:
     def second(self, store: Store, opener: Callable[[], Store]) -> Store:
         """Another store object on the same data, where the engine allows two."""
         return opener() if self.several_handles else store
-
-
-def value(text: str | bytes, base: ObjectId | None = None) -> Object:
-    """An object with this payload."""
-    payload = text.encode() if isinstance(text, str) else text
-    return make_object(Kind.VALUE, payload, base)
-
-
-def noise(size: int, seed: int = 0) -> bytes:
-    """Bytes that do not compress."""
-    return random.Random(seed).randbytes(size)
-
-
-def growing(steps: int, seed: int = 0, size: int = 200) -> list[Object]:
-    """Versions of something that grows, each with the one before as its base."""
-    versions: list[Object] = []
-    payload = noise(size, seed)
-    for step in range(steps):
-        payload += noise(size // 4, seed * 1000 + step + 1)
-        versions.append(value(payload, versions[-1].id if versions else None))
-    return versions
-
-
-def read(store: Store, ids: Sequence[ObjectId], space: str = SPACE) -> list[Object]:
-    """Objects of a space."""
-    return list(store.reader(space)(ids))
-
-
-def load_value(store: Store, root: ObjectId, space: str = SPACE) -> object:
-    """A value of a space."""
-    return load(root, store.reader(space))
-
-
-def point(
-    store: Store, target: Object, name: str = MAIN, expected: ObjectId | None = None
-) -> Operation:
-    """Store an object and move a ref to it."""
-    return store.commit(SPACE, [target], moves=[Move(name, expected, target.id)])
-
-
-def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Run work in threads that begin together; raise what one of them raised."""
-    barrier = threading.Barrier(count)
-    errors: list[BaseException] = []
-
-    def run(number: int) -> None:
-        try:
-            barrier.wait(PATIENCE)
-            work(number)
-        except BaseException as error:  # noqa: BLE001 - raised again by the test
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(count)]
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)  # Threads change often, so that races are met.
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(10 * PATIENCE)
-    finally:
-        sys.setswitchinterval(usual)
-    if errors:
-        raise errors[0]
-    assert not any(thread.is_alive() for thread in threads)

@@ -14,11 +14,11 @@ from ropewalk.errors import Corrupt, InvalidInput, MissingObjects, RefMoved
 from ropewalk.state.content_ref import keep
 from ropewalk.store import MemoryStore, Move, Pruned, Store, migrate, ref_name
 from ropewalk.store.reserved import CONTENT_SPACE
-from ropewalk.testing._stores._base import (
+from ropewalk.testing._stores._base import Base
+from ropewalk.testing.helpers import (
     MAIN,
     OTHER_SPACE,
     SPACE,
-    Base,
     in_threads,
     load_value,
     noise,

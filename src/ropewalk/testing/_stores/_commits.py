@@ -19,7 +19,8 @@ from ropewalk.store import (
     Store,
     ref_name,
 )
-from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, Base, point, read, value
+from ropewalk.testing._stores._base import Base
+from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, point, read, value
 from ropewalk.tree import Object, ObjectId, make_commit
 
 DRAFT = ref_name("branch", "draft")

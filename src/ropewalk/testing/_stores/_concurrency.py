@@ -7,7 +7,8 @@ import threading
 
 from ropewalk.errors import RefMoved
 from ropewalk.store import Move, Operation, Store, ref_name, space_name
-from ropewalk.testing._stores._base import MAIN, SPACE, Base, growing, in_threads, read, value
+from ropewalk.testing._stores._base import Base
+from ropewalk.testing.helpers import MAIN, SPACE, growing, in_threads, read, value
 
 THREADS = 6
 EACH = 20

@@ -8,7 +8,8 @@ import pytest
 
 from ropewalk.errors import StoreClosed
 from ropewalk.store import FORMAT_VERSION, Capabilities, Move, Ref, Store, ref_name
-from ropewalk.testing._stores._base import MAIN, SPACE, Base, growing, read
+from ropewalk.testing._stores._base import Base
+from ropewalk.testing.helpers import MAIN, SPACE, growing, read
 
 
 class LifeContract(Base):

@@ -6,7 +6,8 @@ import pytest
 
 from ropewalk.errors import InvalidName
 from ropewalk.store import MAX_NAME_BYTES, Move, Store, ref_name, space_name, split_name
-from ropewalk.testing._stores._base import MAIN, SPACE, Base, value
+from ropewalk.testing._stores._base import Base
+from ropewalk.testing.helpers import MAIN, SPACE, value
 
 HOSTILE = [
     "", "/", "a", "a/", "/a", "//", "a//b", "a/b/c", "../a", "a/..", "./a", "a/.", "a/b\x00",

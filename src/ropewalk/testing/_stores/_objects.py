@@ -8,16 +8,8 @@ import pytest
 
 from ropewalk.errors import Corrupt, DamagedObject, InvalidInput, MissingObjects
 from ropewalk.store import MAX_PAYLOAD, Move, Store
-from ropewalk.testing._stores._base import (
-    MAIN,
-    OTHER_SPACE,
-    SPACE,
-    Base,
-    growing,
-    noise,
-    read,
-    value,
-)
+from ropewalk.testing._stores._base import Base
+from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, growing, noise, read, value
 from ropewalk.tree import Kind, Object, make_object, object_id
 
 SIZES = [0, 1, 23, 24, 63, 64, 127, 128, 4096, 70_000, 1_000_000]

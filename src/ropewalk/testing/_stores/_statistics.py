@@ -8,8 +8,9 @@ import pytest
 
 from ropewalk.errors import InvalidInput, MissingObjects
 from ropewalk.store import KeyStats, Move, SpaceStats, Store
-from ropewalk.testing._stores._base import MAIN, OTHER_SPACE, SPACE, Base, noise
+from ropewalk.testing._stores._base import Base
 from ropewalk.testing._stores._care import drop, long, step
+from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, noise
 from ropewalk.tree import Kind, Map, ObjectId, TreeWriter, links, make_commit, make_object
 
 DOCUMENT = noise(60_000, 1)

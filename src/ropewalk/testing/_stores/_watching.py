@@ -9,7 +9,8 @@ import pytest
 
 from ropewalk.errors import StoreClosed
 from ropewalk.store import Operation, Store
-from ropewalk.testing._stores._base import OTHER_SPACE, PATIENCE, SPACE, Base, in_threads
+from ropewalk.testing._stores._base import Base
+from ropewalk.testing.helpers import OTHER_SPACE, PATIENCE, SPACE, in_threads
 
 
 class WatchContract(Base):

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from ropewalk.errors import InvalidInput, NotStorable
-from ropewalk.testing._stores._base import PATIENCE
 from ropewalk.testing._threads._base import T1, T2, Base, Face, Faces, commits, each, said
 from ropewalk.testing._threads._states import Unknown, Work
+from ropewalk.testing.helpers import PATIENCE
 from ropewalk.threads import ThreadCheckpointer
 
 

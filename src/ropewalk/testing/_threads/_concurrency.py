@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ropewalk.errors import MessageNotFound
-from ropewalk.testing._stores._base import PATIENCE, in_threads
 from ropewalk.testing._threads._base import T1, Base, Opener, ids
+from ropewalk.testing.helpers import PATIENCE, in_threads
 from ropewalk.threads import ThreadCheckpointer
 
 EACH = 10

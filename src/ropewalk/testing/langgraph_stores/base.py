@@ -1,4 +1,4 @@
-"""What all parts of the suite share."""
+"""What all parts of the suite for LangGraph's stores share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract suite for key-value stores that a user brings."""
+"""The contract suite for key-value stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, TypeAlias
 import pytest
 
 from ropewalk.store import KVStore
-from ropewalk.testing._stores._base import in_threads, noise
+from ropewalk.testing.helpers import in_threads, noise
 
 KVOpener: TypeAlias = Callable[[], KVStore]
 """Opens one more instance on the data of the running test."""

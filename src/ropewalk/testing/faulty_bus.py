@@ -1,4 +1,4 @@
-"""A bus that loses, delays, repeats and reorders messages, as a seed says."""
+"""A bus that loses, delays and repeats messages when a test says so."""
 
 from __future__ import annotations
 
