@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ropewalk.store import Move, Operation, Ref, Store, ref_name
-from ropewalk.store.reserved import manifest
 from ropewalk.testing import CrashState
 from ropewalk.testing.helpers import OTHER_SPACE, SPACE, noise
 from ropewalk.tree import Kind, Object, ObjectId, make_object
+from tests.store.manifests import manifest
 
 Note: TypeAlias = Callable[[str, object], None]
 
@@ -92,7 +92,7 @@ class Work:
         self._garbage += [one for one in others if one.id not in keeps]
         if self._garbage and self._random.random() < 0.2:
             made.append(self._random.choice(self._garbage))  # Perhaps it was condemned, or is gone.
-        target = manifest(keeps, None)
+        target = manifest(keeps)
         self._keeps[target.id] = keeps
         self._commit(place, before, target.id, [*made, target])
 

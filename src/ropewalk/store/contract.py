@@ -622,7 +622,7 @@ def check_objects(objects: Iterable[Object]) -> dict[ObjectId, Object]:
     for one in objects:
         if not isinstance(one, Object) or type(one.payload) is not bytes:
             raise InvalidInput(f"objects must be Objects with bytes, not {type(one).__name__}")
-        id, kind, payload, base = one
+        id, kind, payload = one[:3]
         if type(kind) is not Kind:
             raise InvalidInput(f"{kind!r} is not a kind of object")
         if len(payload) > MAX_PAYLOAD:
@@ -632,8 +632,6 @@ def check_objects(objects: Iterable[Object]) -> dict[ObjectId, Object]:
             )
         if type(id) is not bytes or len(id) != ID_SIZE:
             check_ids([id], "objects")
-        if base is not None and (type(base) is not bytes or len(base) != ID_SIZE):
-            check_ids([base], "bases")
         checked[id] = one
     return checked
 

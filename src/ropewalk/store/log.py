@@ -367,7 +367,7 @@ class LogStore(Store):
                     if piece is not None and node is not None and node.id not in seen:
                         seen.add(node.id)
                         stored = piece.stored(scale)
-                        yield Stored(node.id, node.kind, len(node.payload), stored, None, False)
+                        yield Stored(node.id, node.kind, len(node.payload), stored)
         yield from self._scan_shared()
 
     def records(self, space: str) -> Iterator[Record]:

@@ -372,7 +372,7 @@ class MemoryStore(LogStore):
             frames = list(self._data.shared.items())
         for id, frame in frames:
             length, _ = read_varint(frame, 2)
-            yield Stored(id, Kind(frame[0]), length, len(frame), None, False)
+            yield Stored(id, Kind(frame[0]), length, len(frame))
 
     def _count_shared(self) -> tuple[int, int]:
         with self._data.lock:

@@ -82,12 +82,6 @@ class Stored(NamedTuple):
     """Bytes of its payload."""
     stored: int
     """Bytes of its frame."""
-    base: ObjectId | None
-    """The object that its frame is stored against: an edge."""
-    condemned: bool
-    doubt: bytes = b""
-    """Not empty if the commit that wrote it may have failed, beside a collection: then no
-    commit can need it before it is settled or written again. What it is to be settled by."""
 
 
 class LeaseRecord(NamedTuple):

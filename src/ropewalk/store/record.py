@@ -160,19 +160,6 @@ def read_hints(hints: bytes, sequence: int) -> list[Place]:
     return found
 
 
-def write_hints(places: Sequence[Place], sequence: int) -> bytes:
-    """The hints that say these places, of a node of a record."""
-    out = []
-    for place in places:
-        if place == BY_HASH:
-            out.append(b"\0")
-        elif place >> POSITION_BITS == sequence:
-            out.append(varint(1 + 2 * (place & _POSITION)))
-        else:
-            out.append(varint(2 + 2 * (place & _POSITION)) + varint(place >> POSITION_BITS))
-    return b"".join(out)
-
-
 class Record:
     """A record that is read: its operation, and its nodes, of which each is made when asked for."""
 

@@ -5,27 +5,22 @@ content, that points to a commit which may hold an expiry time. An engine may al
 was last read; that note may be lost.
 
 Refs of kind `alias` name the backends that a store answers to since a migration; each points to the
-name, as a value. Refs of kind `arriving` lead to what a migration has brought so far. What those
-reach is kept by collection, but it need not be whole: that is what makes them different from all
-other refs.
+name, as a value.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from ropewalk.codec.msgpack import array_header, pack
 from ropewalk.errors import MissingObjects, RefMoved
 from ropewalk.store.model import Move, Ref
 from ropewalk.store.names import ref_name
 from ropewalk.tree import Commit, read_commit
-from ropewalk.tree.nodes import link, linked, unpack_list
-from ropewalk.tree.objects import Kind, Object, ObjectId, make_object
 
 if TYPE_CHECKING:
     from ropewalk.store.contract import Store
@@ -39,46 +34,11 @@ EXPIRES_AT = "expires_at"
 NEVER_UNDONE = frozenset({OWN_SPACE, CONTENT_SPACE})
 """Spaces whose operations nobody undoes, so that a collection keeps nothing for them."""
 ALIAS = "alias/"
-ARRIVING = "arriving/"
 
 
 def alias_ref(backend_id: str) -> str:
     """The ref that says that a store answers to a name, which may be any text."""
     return ref_name("alias", sha256(backend_id.encode("utf-8", "surrogatepass")).hexdigest())
-
-
-def arriving_ref(store_id: bytes) -> str:
-    """The ref that keeps what has come from a store and is not in its place yet."""
-    return ref_name("arriving", store_id.hex())
-
-
-def is_arriving(space: str, name: str) -> bool:
-    """Whether a ref may lead to what is not whole."""
-    return space == OWN_SPACE and name.startswith(ARRIVING)
-
-
-def manifest(ids: Iterable[ObjectId], before: ObjectId | None) -> Object:
-    """An object that points to these, whatever they are, and to the manifest before it."""
-    links = [link(id) for id in ids]
-    first = pack(None) if before is None else link(before)
-    payload = array_header(2) + first + array_header(len(links)) + b"".join(links)
-    return make_object(Kind.VALUE, payload)
-
-
-def may_be_manifest(found: Object) -> bool:
-    """Whether an object looks like a manifest, which may point to what no value points to."""
-    if found.kind != Kind.VALUE or not found.payload.startswith(array_header(2)):
-        return False
-    before, ids = unpack_list(found.payload)
-    if type(ids) is not list:
-        return False
-    return all(linked(pack(one)) for one in ([] if before is None else [before]) + ids)
-
-
-def manifest_before(found: Object) -> ObjectId | None:
-    """The manifest that came before one."""
-    first = unpack_list(found.payload)[0]
-    return None if first is None else linked(pack(first))
 
 
 PIN = "pin/"

@@ -20,7 +20,6 @@ from ropewalk.store.record import (
     decode_header,
     read_hints,
 )
-from ropewalk.store.reserved import may_be_manifest
 from ropewalk.tree import Commit, Kind, ObjectId, check_commit, check_links, links
 from ropewalk.tree.verify import Verifier
 
@@ -140,7 +139,7 @@ class Checker:
                     if self._read_data and found.kind in _NODES:
                         check_canonical(found.payload)
                     self.objects += 1
-                    if self._verifier is not None and not may_be_manifest(found):
+                    if self._verifier is not None:
                         self._verifier.verify(found)
             except MissingObjects:
                 pass  # Said below.
@@ -242,7 +241,7 @@ class SpaceCheck:
                 return
             if commit is not None:
                 self._check_generation(record, at, commit, spots)
-            elif self._verifier is not None and not may_be_manifest(found):
+            elif self._verifier is not None:
                 self._verifier.verify(found)
         except MissingObjects:
             return  # Said of the node that leads there.

@@ -21,10 +21,10 @@ from ropewalk.store.records.shared import Cell, SharedObjects
 from ropewalk.store.records.space import Space
 from ropewalk.store.records.spaces import Spaces
 from ropewalk.store.records.store import CellStore
-from ropewalk.store.reserved import manifest
 from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, noise
 from ropewalk.tree import Object, ObjectId, TreeWriter
 from tests.conftest import SOAK
+from tests.store.manifests import manifest
 from tests.store.records.stepping import ENGINES, Data, Engine, Steps
 
 KEPT, OLD, OWN, NEW = (
@@ -32,7 +32,7 @@ KEPT, OLD, OWN, NEW = (
     for text in ("kept", "shared once " * 20, "of one space " * 20, "new content " * 20)
 )
 LARGE = TreeWriter().write({"noise": noise(20_000)}).objects
-ON_OLD, ON_OWN = manifest([OLD.id], None), manifest([OWN.id], None)
+ON_OLD, ON_OWN = manifest([OLD.id]), manifest([OWN.id])
 NEW_SPACE = "test/new"
 
 EVERY = 1 if SOAK else 9

@@ -195,7 +195,7 @@ def _stored(id: ObjectId, path: Path) -> Stored:
         kind, length = Kind(head[0]), read_varint(head, 2)[0]
     except (ValueError, IndexError):  # A `FormatError` is one too.
         kind, length = Kind.CHUNK, size
-    return Stored(id, kind, length, size, None, False)
+    return Stored(id, kind, length, size)
 
 
 def _links(one: Object) -> set[ObjectId]:

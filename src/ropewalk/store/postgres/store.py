@@ -355,7 +355,7 @@ class PostgresStore(LogStore):
         ):
             try:
                 for id, kind, length, size in rows:
-                    yield Stored(id, Kind(kind), length, size, None, False)
+                    yield Stored(id, Kind(kind), length, size)
             except ValueError as error:
                 raise Corrupt(f"a row of the list of shared objects is damaged: {error}") from error
             after = rows[-1][0]

@@ -153,7 +153,7 @@ class SharedObjects:
     def scan(self) -> Iterator[Stored]:
         """Every object."""
         for one in self._ask(self._all).values():
-            yield Stored(one.id, Kind(one.kind), one.length, one.size, None, False)
+            yield Stored(one.id, Kind(one.kind), one.length, one.size)
 
     def missing_parts(self) -> list[str]:
         """The keys of parts that are named and not there."""

@@ -77,7 +77,7 @@ class Objects:
                 if id not in seen:  # Some come twice while the hash grows or shrinks.
                     seen.add(id)
                     kind, length, stored, _ = read_about(id, said)
-                    yield Stored(id, kind, length, stored, None, False)
+                    yield Stored(id, kind, length, stored)
             if cursor in (b"0", 0):
                 return
 

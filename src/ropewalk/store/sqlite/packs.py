@@ -159,9 +159,7 @@ def scan(db: sqlite3.Connection, after: ObjectId) -> list[Stored]:
         "SELECT id, kind, length, size FROM shared WHERE id > ? ORDER BY id LIMIT 1000", (after,)
     )
     try:
-        return [
-            Stored(id, Kind(kind), length, size, None, False) for id, kind, length, size in rows
-        ]
+        return [Stored(id, Kind(kind), length, size) for id, kind, length, size in rows]
     except ValueError as error:
         raise Corrupt(f"a row of the list of shared objects is damaged: {error}") from error
 

@@ -188,8 +188,6 @@ class ObjectContract(Base):
             assert stored.kind == version.kind
             assert stored.length == len(version.payload)
             assert stored.stored > 0
-            assert stored.base is None or stored.base in found
-            assert not stored.condemned
 
 
 def _plain(objects: list[Object]) -> list[Object]:
