@@ -7,16 +7,10 @@ from collections.abc import Callable
 from zlib import crc32
 
 from ropewalk.errors import Corrupt, FormatError, NewerFormat
-from ropewalk.store import (
-    Header,
-    Move,
-    Operation,
-    decode_operation,
-    encode_header,
-    encode_operation,
-)
-from ropewalk.store import decode_header as decode_store_header
+from ropewalk.store import Move, Operation
 from ropewalk.store.compression import MAX_LENGTH, compress, expand
+from ropewalk.store.engine import Header, decode_operation, encode_header, encode_operation
+from ropewalk.store.engine import decode_header as decode_store_header
 from ropewalk.store.record import Record, decode_header, encode_body
 from ropewalk.store.record import encode_header as head_of
 from ropewalk.store.segment import Segment, build

@@ -19,6 +19,7 @@ MODULES = [
     "ropewalk.codec",
     "ropewalk.tree",
     "ropewalk.store",
+    "ropewalk.store.engine",
     "ropewalk.history",
     "ropewalk.recovery",
     "ropewalk.state",

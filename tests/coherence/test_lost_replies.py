@@ -9,7 +9,8 @@ import pytest
 
 from ropewalk.coherence import CoherenceCore
 from ropewalk.errors import Unavailable, VersionConflict
-from ropewalk.store import REMEMBERED_WRITES, MemoryStore
+from ropewalk.store import MemoryStore
+from ropewalk.store.engine import REMEMBERED_WRITES
 from ropewalk.store.wrappers import WrapperStore
 
 R = TypeVar("R")

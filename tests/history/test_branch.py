@@ -19,7 +19,8 @@ from ropewalk.errors import (
     WriteIdReused,
 )
 from ropewalk.history import Branch, Commit, History
-from ropewalk.store import REMEMBERED_WRITES, Store
+from ropewalk.store import Store
+from ropewalk.store.engine import REMEMBERED_WRITES
 from ropewalk.tree import Merger, TreeWriter, get, put, read_commit
 from tests.engines import Opener
 from tests.history.conftest import SPACE

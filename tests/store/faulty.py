@@ -8,16 +8,9 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from ropewalk.errors import Conflict
-from ropewalk.store import (
-    Batch,
-    LeaseRecord,
-    MemoryStore,
-    Operation,
-    Ref,
-    Stored,
-    View,
-)
+from ropewalk.store import LeaseRecord, MemoryStore, Operation, Ref, View
 from ropewalk.store.collection import Sweep
+from ropewalk.store.engine import Batch, Stored
 from ropewalk.store.log import Append, expect_refs
 from ropewalk.store.memory import Space
 from ropewalk.tree import ObjectId

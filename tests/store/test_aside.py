@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ropewalk.errors import StoreClosed
-from ropewalk.store import Scratch, Store, TextIndex, Within
+from ropewalk.store import Store
+from ropewalk.store.engine import Scratch, TextIndex, Within
 from tests.store.asides import NAMES, opened
 
 ALL = Within(1_000_000)

@@ -25,16 +25,8 @@ from ropewalk.errors import (
     Unavailable,
 )
 from ropewalk.state import kv as kv_module
-from ropewalk.store import (
-    KeyValueStore,
-    KVStore,
-    MemoryStore,
-    Move,
-    Store,
-    encode_header,
-    migrate,
-    ref_name,
-)
+from ropewalk.store import KeyValueStore, KVStore, MemoryStore, Move, Store, migrate, ref_name
+from ropewalk.store.engine import encode_header
 from ropewalk.store.model import Header
 from ropewalk.store.records.cells import (
     HEADER,

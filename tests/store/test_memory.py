@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ropewalk.store import Capabilities, MemoryStore, Move, Store, space_name
+from ropewalk.store import MemoryStore, Move, Store, space_name
+from ropewalk.store.engine import Capabilities
 from ropewalk.testing._stores._base import Opener
 from ropewalk.testing.helpers import MAIN, SPACE, noise, value
 from tests.store.memory import MemoryContract

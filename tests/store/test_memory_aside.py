@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from ropewalk.store import Within
+from ropewalk.store.engine import Within
 from ropewalk.store.scratch import MemoryScratch
 from ropewalk.store.search_index import MemoryTextIndex
 

@@ -7,14 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.errors import InvalidName
-from ropewalk.store import (
-    MAX_NAME_BYTES,
-    decode_part,
-    encode_part,
-    ref_name,
-    space_name,
-    split_name,
-)
+from ropewalk.store import ref_name, space_name, split_name
+from ropewalk.store.engine import MAX_NAME_BYTES, decode_part, encode_part
 
 TEXTS = st.text(
     st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40

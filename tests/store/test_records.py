@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.errors import FormatError, NewerFormat
-from ropewalk.store import (
+from ropewalk.store import Move, Operation
+from ropewalk.store.engine import (
     Header,
-    Move,
-    Operation,
     decode_header,
     decode_operation,
     encode_header,

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from ropewalk.errors import StoreClosed
-from ropewalk.store import PostgresStore, RedisStore, TextIndex, Within
+from ropewalk.store import PostgresStore, RedisStore
+from ropewalk.store.engine import TextIndex, Within
 from ropewalk.store.postgres import scratch as small_values
 from tests.postgres import Postgres, running_postgres
 from tests.store.redis.servers import client

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ropewalk.store import Move, Store, TextIndex, Within
+from ropewalk.store import Move, Store
+from ropewalk.store.engine import TextIndex, Within
 from ropewalk.store.search_index import MemoryTextIndex
 from ropewalk.threads.search import _STAMP, ALL, Part, Query, Searcher, matches
 from ropewalk.tree import Edited, Map

@@ -14,7 +14,8 @@ from ropewalk.cli.targets import read_id
 from ropewalk.codec import Path, parse_path
 from ropewalk.errors import NotFound
 from ropewalk.history.undo import REDOES, UNDOES
-from ropewalk.store import Operation, Scalar
+from ropewalk.store import Operation
+from ropewalk.store.model import Scalar
 from ropewalk.timeline import BranchInfo, Checkpoint, Timeline
 
 StepArgument = Annotated[

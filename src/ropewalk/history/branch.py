@@ -34,9 +34,10 @@ from ropewalk.history.merging import (
     removed,
 )
 from ropewalk.history.object_cache import RecentObjects
-from ropewalk.store import REMEMBERED_WRITES, Move, Operation, ref_name
+from ropewalk.store import Move, Operation, ref_name
 from ropewalk.store.asynchronous import Threads, twin
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.model import REMEMBERED_WRITES
 from ropewalk.tree import (
     Commit,
     Edited,

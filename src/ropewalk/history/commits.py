@@ -36,7 +36,7 @@ from ropewalk.store.retry import tries_for
 from ropewalk.tree import Commit, Kind, Object, ObjectId, links, read_commit
 
 if TYPE_CHECKING:
-    from ropewalk.store import Scalar
+    from ropewalk.store.model import Scalar
 
 BRANCH, TAG, PIN = "branch", "tag", "pin"
 """The kinds of refs that a history has."""

@@ -45,7 +45,7 @@ from ropewalk.tree import (
 )
 
 if TYPE_CHECKING:
-    from ropewalk.store import Scalar
+    from ropewalk.store.model import Scalar
 
 At: TypeAlias = Commit | ObjectId | str
 """What names a commit: itself, its id, its id in hex, a branch, or a tag."""

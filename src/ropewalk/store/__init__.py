@@ -5,8 +5,7 @@ one, `FileStore` the one of plain files, and `open` finds the engine for a path 
 `CachedStore` keeps objects in memory, in front of any of them. `Memory`, `Disk` and `Cache`
 are names for the first two and the last. A `KVStore` is a key-value store that a user brings,
 and `KeyValueStore` the store on it.
-Whoever writes an engine subclasses `Store`, supplies the methods of `Engine`, and runs
-`ropewalk.testing.StoreContract` on it.
+What an engine is made of is in `ropewalk.store.engine`.
 """
 
 from __future__ import annotations
@@ -14,42 +13,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.store.batch import Batch
-from ropewalk.store.contract import MAX_PAYLOAD, Store
-from ropewalk.store.engine import Engine
-from ropewalk.store.folder import Disk, Filesystem
-from ropewalk.store.memory import Memory, MemoryStore, Sizes
-from ropewalk.store.model import (
-    FORMAT_VERSION,
-    REMEMBERED_WRITES,
-    Capabilities,
-    Durability,
-    Fence,
-    Header,
-    Lease,
-    LeaseRecord,
-    Move,
-    Operation,
-    Ref,
-    Scalar,
-    Stored,
-    View,
-    decode_header,
-    decode_operation,
-    encode_header,
-    encode_operation,
-)
-from ropewalk.store.names import (
-    MAX_NAME_BYTES,
-    decode_part,
-    encode_part,
-    ref_name,
-    space_name,
-    split_name,
-)
+from ropewalk.store.contract import Store
+from ropewalk.store.folder import Disk
+from ropewalk.store.memory import Memory, MemoryStore
+from ropewalk.store.model import Durability, Fence, Lease, LeaseRecord, Move, Operation, Ref, View
+from ropewalk.store.names import ref_name, space_name, split_name
 from ropewalk.store.opening import open  # noqa: A004 - as in `gzip.open`
-from ropewalk.store.scratch import Scratch
-from ropewalk.store.search_index import TextIndex, Within
 
 if TYPE_CHECKING:
     from ropewalk.store.collection import Collected, Progress
@@ -66,24 +35,15 @@ if TYPE_CHECKING:
     from ropewalk.store.wrappers import Cache, CachedStore, CacheInfo
 
 __all__ = [
-    "FORMAT_VERSION",
-    "MAX_NAME_BYTES",
-    "MAX_PAYLOAD",
-    "REMEMBERED_WRITES",
-    "Batch",
     "Cache",
     "CacheInfo",
     "CachedStore",
-    "Capabilities",
     "Collected",
     "Content",
     "Disk",
     "Durability",
-    "Engine",
     "Fence",
     "FileStore",
-    "Filesystem",
-    "Header",
     "KVStore",
     "KeyStats",
     "KeyValueStore",
@@ -103,24 +63,12 @@ __all__ = [
     "RefStats",
     "Report",
     "S3Store",
-    "Scalar",
-    "Scratch",
-    "Sizes",
     "SpaceStats",
     "SqliteStore",
     "Stats",
     "Store",
-    "Stored",
-    "TextIndex",
     "View",
-    "Within",
     "amigrate",
-    "decode_header",
-    "decode_operation",
-    "decode_part",
-    "encode_header",
-    "encode_operation",
-    "encode_part",
     "migrate",
     "open",
     "ref_name",

@@ -2,36 +2,30 @@
 
 The public methods are written once, here. They check what they are given, frame and
 verify objects, keep the rules of leases, and run on threads for asynchronous callers.
-An engine supplies the abstract methods of `Engine`.
+An engine supplies the abstract methods, which begin with an underscore.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypedDict, TypeVar
 
-import ormsgpack
-
-from ropewalk.errors import Corrupt, InvalidInput, StoreClosed
+from ropewalk.errors import Corrupt, StoreClosed
 from ropewalk.store.asynchronous import Threads, twin, twin_iterator
-from ropewalk.store.batch import Batch
-from ropewalk.store.engine import Engine
+from ropewalk.store.batch import Batch, check_objects, prepare
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.leases import LeaseKeeper
 from ropewalk.store.model import (
     KEY,
-    MAX_METADATA_BYTES,
-    MAX_WRITE_ID,
-    SCALARS,
-    STEP,
     Capabilities,
+    Durability,
     Fence,
+    Header,
     Lease,
     LeaseRecord,
     Move,
@@ -40,7 +34,6 @@ from ropewalk.store.model import (
     Scalar,
     Stored,
     View,
-    check_ids,
     check_key,
 )
 from ropewalk.store.names import check_name, check_prefix, check_space, known_name, known_space
@@ -59,7 +52,7 @@ from ropewalk.store.validation import (
     expect_whole,
 )
 from ropewalk.store.watch import Log, Patience, awatch, watch
-from ropewalk.tree.objects import ID_SIZE, Commit, Kind, Object, ObjectId, Reader
+from ropewalk.tree.objects import Commit, Object, ObjectId, Reader
 
 if TYPE_CHECKING:
     from ropewalk.store.collection import Collected, Progress
@@ -67,15 +60,12 @@ if TYPE_CHECKING:
     from ropewalk.store.statistics import Stats
     from ropewalk.store.verification import Report
 
-
 S = TypeVar("S", bound="Store")
 
 RECENT = 1000
 """How many of a space's latest operations a collection keeps undoable."""
 
 _PAGE = 256  # Operations that `watch` reads at a time.
-MAX_PAYLOAD = 16 * 1024 * 1024
-"""The most bytes that one object may hold."""
 
 
 class StoreOptions(TypedDict, total=False):
@@ -95,7 +85,7 @@ class StoreOptions(TypedDict, total=False):
     """How long what a reference names is kept, where nobody says; None is for ever."""
 
 
-class Store(Engine):
+class Store(ABC):
     """Objects and spaces on one engine.
 
     Safe to share between threads. Every method that asks the engine has an asynchronous
@@ -508,7 +498,94 @@ class Store(Engine):
         state = " closed" if self._closed else ""
         return f"<{type(self).__name__} {self.backend_id!r}{state}>"
 
-    # Inside.
+    # What an engine supplies: few steps, each atomic. Names and ids that arrive here are valid.
+
+    @property
+    @abstractmethod
+    def header(self) -> Header:
+        """The store's id, format and algorithm; `decode_header` refuses newer ones."""
+
+    @property
+    @abstractmethod
+    def durability(self) -> Durability:
+        """What an acknowledged commit survives."""
+
+    @abstractmethod
+    def _ref(self, space: str, name: str) -> Ref | None:
+        """One ref."""
+
+    @abstractmethod
+    def _view(self, space: str, prefix: str) -> View:
+        """Sequence, epoch and the refs with a prefix, sorted by name, at one moment.
+
+        A space that does not exist has sequence 0, and the epoch that it would begin with.
+        """
+
+    @abstractmethod
+    def _spaces(self, prefix: str) -> list[str]:
+        """The names of the spaces that have operations, sorted."""
+
+    @abstractmethod
+    def _operations(self, space: str, after: int, limit: int) -> list[Operation]:
+        """Operations from number `after + 1` on, in order, at most `limit`."""
+
+    @abstractmethod
+    def _lease(self, space: str, name: str) -> LeaseRecord | None:
+        """A lease that was granted and not given back."""
+
+    @abstractmethod
+    def _leases(self, space: str, prefix: str) -> list[LeaseRecord]:
+        """All of them with a prefix, sorted by name."""
+
+    @abstractmethod
+    def _grant_lease(
+        self, space: str, name: str, expected: LeaseRecord | None, holder: str, duration: float
+    ) -> LeaseRecord | None:
+        """Replace the record `expected` by a new one, or return None if it is not that.
+
+        The token is the next of the space's counter, which only grows and outlives leases.
+        """
+
+    @abstractmethod
+    def _swap_lease(self, space: str, expected: LeaseRecord, record: LeaseRecord | None) -> bool:
+        """Replace (or remove) the record `expected`; False if it is not that."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Let go of files, connections and threads."""
+
+    def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
+        """What is wrong with the engine's own files or tables: each with what it is about.
+
+        Objects, refs and logs are checked by who calls this.
+        """
+        return ()
+
+    def _disk_bytes(self) -> int | None:
+        """How many bytes the engine takes for everything; None if it cannot say."""
+        return None
+
+    def _make_text_index(self) -> TextIndex:
+        """The index of words beside history; in this process, unless the engine has a better one.
+
+        An engine that encrypts what it stores keeps this one: words are plain text.
+        """
+        from ropewalk.store.search_index import MemoryTextIndex
+
+        return MemoryTextIndex()
+
+    def _make_scratch(self) -> Scratch:
+        """The small values beside history; in this process, unless the engine can share them."""
+        from ropewalk.store.scratch import MemoryScratch
+
+        return MemoryScratch(time.monotonic)
+
+    def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake`, from any thread, soon after an operation; the way to stop that.
+
+        A hint: it may come too often, and an engine with `poll_seconds` may lose it.
+        """
+        return _nothing
 
     @abstractmethod
     def _gc(self, recent: int, grace: float, dry_run: bool, progress: Progress | None) -> Collected:
@@ -609,143 +686,5 @@ def _expect_lease(given: Lease) -> None:
     expect(isinstance(given, Lease), "a lease is what acquire() gave", given)
 
 
-# What is checked of a commit, before any engine sees it.
-
-_ID_TYPES: Final = (bytes, type(None))
-_BYTES: Final = frozenset({bytes})
-_SIZES: Final = frozenset({ID_SIZE})
-
-
-def check_objects(objects: Iterable[Object]) -> dict[ObjectId, Object]:
-    """Objects by id, each once. That they are named by their hashes is trusted."""
-    checked: dict[ObjectId, Object] = {}
-    for one in objects:
-        if not isinstance(one, Object) or type(one.payload) is not bytes:
-            raise InvalidInput(f"objects must be Objects with bytes, not {type(one).__name__}")
-        id, kind, payload = one[:3]
-        if type(kind) is not Kind:
-            raise InvalidInput(f"{kind!r} is not a kind of object")
-        if len(payload) > MAX_PAYLOAD:
-            raise InvalidInput(
-                f"an object of {len(payload)} bytes is too large: the most is "
-                f"{MAX_PAYLOAD}. Cut it into several."
-            )
-        if type(id) is not bytes or len(id) != ID_SIZE:
-            check_ids([id], "objects")
-        checked[id] = one
-    return checked
-
-
-def prepare(  # noqa: PLR0913 - as `Store.commit`
-    space: str,
-    objects: Mapping[ObjectId, Object],
-    needs: Iterable[ObjectId],
-    moves: Iterable[Move],
-    fence: Fence | Sequence[Fence] | None,
-    operation: Mapping[str, Scalar] | None,
-    write_id: str | None,
-    epoch: int | None,
-    *,
-    share: bool,
-    step: Commit | None,
-    fresh: bool,
-) -> Batch:
-    """A batch; `InvalidInput` for what no store would take."""
-    try:
-        known_space(space)
-    except TypeError:
-        check_space(space)
-    checked = check_moves(space, moves)
-    if epoch is not None and (type(epoch) is not int or epoch < 0):
-        expect_whole(epoch, 0, "an epoch")
-    if write_id is not None and not fresh:
-        check_write_id(write_id)
-    if step is not None and not isinstance(step, Commit):
-        expect(False, "a step is a Commit", step)
-    metadata = {} if operation is None else check_metadata(operation)
-    needed = frozenset(needs)
-    if not ({*map(type, needed)} <= _BYTES and {*map(len, needed)} <= _SIZES):
-        check_ids(needed, "needs")
-    targets = frozenset([move.target for move in checked if move.target is not None])
-    return Batch(
-        space,
-        needed.difference(objects),
-        targets.difference(objects),
-        checked,
-        () if fence is None else check_fences(space, fence),
-        os.urandom(16).hex() if write_id is None else write_id,
-        time.time_ns() // 1000,
-        metadata,
-        epoch,
-        share=share,
-        step=step,
-        fresh=fresh or write_id is None,
-    )
-
-
-def check_metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """A copy of an operation's metadata; `InvalidInput` if it cannot be stored."""
-    if type(metadata) is not dict and not isinstance(metadata, Mapping):
-        raise InvalidInput(f"an operation's metadata is a dict, not {metadata!r:.80}")
-    copy = dict(metadata)
-    for key, value in copy.items():
-        if type(key) is not str or type(value) not in SCALARS:
-            raise InvalidInput(
-                f"an operation's metadata holds plain values by string; {key!r} is "
-                f"{type(value).__name__}. Put larger things into the commit."
-            )
-    try:
-        size = len(ormsgpack.packb(copy))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"an operation's metadata cannot be stored: {error}") from None
-    if KEY in copy:
-        check_key(copy[KEY])
-    if STEP in copy:
-        check_ids([copy[STEP]], 'what an operation has as its "step"')  # type: ignore[list-item]
-    if size > MAX_METADATA_BYTES:
-        raise InvalidInput(
-            f"an operation's metadata takes {size} bytes; the most is {MAX_METADATA_BYTES}"
-        )
-    return copy
-
-
-def check_moves(space: str, moves: Iterable[Move]) -> tuple[Move, ...]:
-    """Ref moves, each name at most once."""
-    checked = tuple(moves)
-    for move in checked:
-        if not isinstance(move, Move):
-            raise InvalidInput(
-                f"moves is a list of Move(name, expected, target); it holds a {type(move).__name__}"
-            )
-        try:
-            known_name(space, move.name)
-        except TypeError:
-            check_name(space, move.name)
-        for id in move[1:]:
-            if type(id) not in _ID_TYPES or (id is not None and len(id) != ID_SIZE):
-                check_ids([id], "moves")  # type: ignore[list-item]
-    if len(checked) > 1 and len({move.name for move in checked}) != len(checked):
-        raise InvalidInput("a commit moves each ref at most once")
-    return checked
-
-
-def check_fences(space: str, fence: Fence | Sequence[Fence]) -> tuple[Fence, ...]:
-    """One fence or several."""
-    checked: tuple[Fence, ...]
-    if isinstance(fence, Iterable) and not isinstance(fence, str | bytes):
-        checked = tuple(fence)
-    else:
-        checked = (fence,)
-    for one in checked:
-        expect(isinstance(one, Fence), "a fence must be a Fence", one)
-        check_name(space, one.name)
-        expect_whole(one.token, 0, "the token of a fence")
-    return checked
-
-
-def check_write_id(write_id: str) -> None:
-    """Raise `InvalidInput` for a write id of a caller's own that cannot be stored."""
-    if not isinstance(write_id, str) or not 1 <= len(write_id) <= MAX_WRITE_ID:
-        raise InvalidInput(f"a write id has 1 to {MAX_WRITE_ID} characters, not {write_id!r:.80}")
-    if not write_id.isascii() or not write_id.isprintable():
-        raise InvalidInput(f"a write id is printable ASCII, not {write_id!r:.80}")
+def _nothing() -> None:
+    pass

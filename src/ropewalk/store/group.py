@@ -67,7 +67,7 @@ class Group(Generic[W]):
         self.waiting: deque[Member[W]] = deque()
         """Those behind the leader, first come first served."""
         self.leader: Member[W] | None = None
-        self._process = os.getpid()
+        self.process = os.getpid()
         self._expected = 1
         """How many there were the last time: those under way, and those who waited."""
         self._gathered: threading.Lock | None = None
@@ -76,7 +76,7 @@ class Group(Generic[W]):
     def run(self, member: Member[W]) -> Any:
         """What came of a member's work; raises what the work raised."""
         with self._lock:
-            if self._process != os.getpid():
+            if self.process != os.getpid():
                 self._begin()  # Who led is not here.
             if self.leader is None:
                 self.leader = member

@@ -27,8 +27,9 @@ from ropewalk.errors import (
     RefMoved,
     WriteIdReused,
 )
+from ropewalk.store.batch import prepare
 from ropewalk.store.collection import Progress
-from ropewalk.store.contract import Store, prepare
+from ropewalk.store.contract import Store
 from ropewalk.store.log import LogStore
 from ropewalk.store.model import KEY, MAX_WRITE_ID, MIGRATE, UNDOES, Move, Operation, Scalar
 from ropewalk.store.record import BY_HASH, decode_header, ids_in_header, read_hints

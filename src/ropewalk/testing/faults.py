@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from ropewalk.errors import InvalidInput, RopewalkError, StoreFull, Unavailable
-from ropewalk.store import Store, Stored
+from ropewalk.store import Store
+from ropewalk.store.engine import Stored
 from ropewalk.store.validation import expect, expect_whole
 from ropewalk.store.wrappers import WrapperStore
 

@@ -19,8 +19,9 @@ from ropewalk.codec import Codec
 from ropewalk.errors import FormatError, InvalidInput
 from ropewalk.history import Commit, History
 from ropewalk.history.object_cache import SharedObjects
-from ropewalk.store import Store, encode_part, split_name
+from ropewalk.store import Store, split_name
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.names import encode_part
 from ropewalk.threads.address import Address, Id, ThreadInfo, id_of, tenant_of
 from ropewalk.threads.contents import RECORD, Contents
 from ropewalk.threads.message import ROLES, Message

@@ -21,7 +21,7 @@ from itertools import groupby, islice
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from ropewalk.errors import MissingObjects
-from ropewalk.store import TextIndex, Within
+from ropewalk.store.search_index import TextIndex, Within
 from ropewalk.threads.contents import Contents, Row
 from ropewalk.threads.message import Message
 from ropewalk.threads.thread import Thread

@@ -15,19 +15,11 @@ from ropewalk.codec.codec import codec_of
 from ropewalk.errors import Conflict, InvalidInput, InvalidName, NotFound, RefMoved
 from ropewalk.history import MAIN, Branch, Commit, History, StepFields
 from ropewalk.recovery import RecoveryStrategy
-from ropewalk.store import (
-    Move,
-    Operation,
-    Progress,
-    Store,
-    encode_part,
-    ref_name,
-    space_name,
-    split_name,
-)
+from ropewalk.store import Move, Operation, Progress, Store, ref_name, space_name, split_name
 from ropewalk.store import open as open_store
 from ropewalk.store.asynchronous import Threads, twin
 from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.names import encode_part
 from ropewalk.timeline import branches, drawing, search
 from ropewalk.timeline.branches import HEAD, living_branch, stored_branch
 from ropewalk.timeline.checkpoint import Checkpoint, CheckpointStatus, Diff, Past

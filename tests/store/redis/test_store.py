@@ -31,15 +31,8 @@ from ropewalk.errors import (
     StoreFull,
     Unavailable,
 )
-from ropewalk.store import (
-    Fence,
-    Move,
-    RedisStore,
-    SqliteStore,
-    Store,
-    encode_header,
-    ref_name,
-)
+from ropewalk.store import Fence, Move, RedisStore, SqliteStore, Store, ref_name
+from ropewalk.store.engine import encode_header
 from ropewalk.store.model import REMEMBERED_WRITES, Header
 from ropewalk.store.redis.objects import Objects
 from ropewalk.store.redis.server import Server

@@ -22,7 +22,8 @@ from ropewalk.errors import (
     StoreFull,
     Unavailable,
 )
-from ropewalk.store import Header, Move, SqliteStore, encode_header
+from ropewalk.store import Move, SqliteStore
+from ropewalk.store.engine import Header, encode_header
 from ropewalk.store.packer import pack
 from ropewalk.store.sqlite import packs
 from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, noise, point, read, value

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from ropewalk.errors import StoreClosed
-from ropewalk.store import Move, SqliteStore, Within
+from ropewalk.store import Move, SqliteStore
+from ropewalk.store.engine import Within
 from ropewalk.store.sqlite import search_index
 from ropewalk.store.sqlite.search_index import FILE
 from ropewalk.tree import Map

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.store import SqliteStore, Within
+from ropewalk.store import SqliteStore
+from ropewalk.store.engine import Within
 from tests.conftest import SOAK
 from tests.store.side_workers import SCOPE
 

@@ -37,7 +37,8 @@ from ropewalk.adapters.langgraph.names import CHECKPOINTS
 from ropewalk.codec import default_codec
 from ropewalk.errors import MissingObjects, NotFound, PathNotFound
 from ropewalk.history import MAIN
-from ropewalk.store import Move, Operation, Scalar, Store, View
+from ropewalk.store import Move, Operation, Store, View
+from ropewalk.store.model import Scalar
 from ropewalk.tree import Kind, Object, ObjectId, Reader, TreeWriter, get, load, make_commit
 
 _KEYS: Final = "keys"

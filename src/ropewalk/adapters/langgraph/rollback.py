@@ -30,7 +30,8 @@ from ropewalk.adapters.langgraph.names import CHECKPOINTS
 from ropewalk.codec import inspection_codec
 from ropewalk.errors import NotFound, RefMoved
 from ropewalk.history import History
-from ropewalk.store import Operation, Scalar
+from ropewalk.store import Operation
+from ropewalk.store.model import Scalar
 from ropewalk.tree import Loader, Object, ObjectId, TreeWriter
 
 _KEPT: Final = ("counters_since_delta_snapshot", "ropewalk_memory")

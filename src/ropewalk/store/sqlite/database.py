@@ -189,7 +189,7 @@ class Database:
         self, leader: Member[Work]
     ) -> bool:
         """Do a member's work and that of those behind it; whether it must be done again."""
-        process = self._processes.get(os.getpid()) or self._here()
+        process = self._processes.get(self.group.process) or self._here()
         sound, db = False, self._take(process, to_write=True)
         group, others = self.group, list[Member[Work]]()
         try:

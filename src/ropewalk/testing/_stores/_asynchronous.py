@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ropewalk.errors import MissingObjects, StoreClosed
-from ropewalk.store import Batch, Move, Operation, Ref, Store, ref_name
+from ropewalk.store import Move, Operation, Ref, Store, ref_name
+from ropewalk.store.engine import Batch
 from ropewalk.testing._stores._base import Base
 from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, in_threads, value
 from ropewalk.tree import Object

@@ -8,17 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ropewalk.errors import InvalidInput, MissingObjects, RefMoved, Unavailable, WriteIdReused
-from ropewalk.store import (
-    REMEMBERED_WRITES,
-    Batch,
-    Fence,
-    Move,
-    Operation,
-    Ref,
-    Scalar,
-    Store,
-    ref_name,
-)
+from ropewalk.store import Fence, Move, Operation, Ref, Store, ref_name
+from ropewalk.store.engine import REMEMBERED_WRITES, Batch, Scalar
 from ropewalk.testing._stores._base import Base
 from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, point, read, value
 from ropewalk.tree import Object, ObjectId, make_commit

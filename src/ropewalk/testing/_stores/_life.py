@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from ropewalk.errors import StoreClosed
-from ropewalk.store import FORMAT_VERSION, Capabilities, Move, Ref, Store, ref_name
+from ropewalk.store import Move, Ref, Store, ref_name
+from ropewalk.store.engine import FORMAT_VERSION, Capabilities
 from ropewalk.testing._stores._base import Base
 from ropewalk.testing.helpers import MAIN, SPACE, growing, read
 

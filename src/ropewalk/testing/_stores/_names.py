@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ropewalk.errors import InvalidName
-from ropewalk.store import MAX_NAME_BYTES, Move, Store, ref_name, space_name, split_name
+from ropewalk.store import Move, Store, ref_name, space_name, split_name
+from ropewalk.store.engine import MAX_NAME_BYTES
 from ropewalk.testing._stores._base import Base
 from ropewalk.testing.helpers import MAIN, SPACE, value
 

@@ -7,7 +7,8 @@ from contextlib import suppress
 import pytest
 
 from ropewalk.errors import Corrupt, DamagedObject, InvalidInput, MissingObjects
-from ropewalk.store import MAX_PAYLOAD, Move, Store
+from ropewalk.store import Move, Store
+from ropewalk.store.engine import MAX_PAYLOAD
 from ropewalk.testing._stores._base import Base
 from ropewalk.testing.helpers import MAIN, OTHER_SPACE, SPACE, growing, noise, read, value
 from ropewalk.tree import Kind, Object, make_object, object_id
