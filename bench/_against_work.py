@@ -33,7 +33,8 @@ def messages(text: Text) -> Step:
     """2,000 messages of LangChain, and one more."""
     from langchain_core.messages import HumanMessage
 
-    from ropewalk import Codec, MemoryStore, Timeline
+    from ropewalk import MemoryStore, Timeline
+    from ropewalk.codec import Codec
 
     timeline = Timeline("agent", store=MemoryStore(), codec=Codec(types=[HumanMessage]))
     held = [HumanMessage(text.prose(400), id=str(n)) for n in range(2000)]

@@ -16,6 +16,7 @@ from tests.pages import python_blocks, run_page
 ROOT = Path(__file__).parent.parent
 MODULES = [
     "ropewalk",
+    "ropewalk.compat",
     "ropewalk.codec",
     "ropewalk.tree",
     "ropewalk.store",
@@ -23,7 +24,6 @@ MODULES = [
     "ropewalk.history",
     "ropewalk.recovery",
     "ropewalk.state",
-    "ropewalk.state.kv",
     "ropewalk.threads",
     "ropewalk.adapters",
     "ropewalk.timeline",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ropewalk import errors as errors
     from ropewalk.adapters import auto_adapt, detect_active_framework
-    from ropewalk.codec import Codec, Registry, register
+    from ropewalk.codec import register
     from ropewalk.errors import (
         AmbiguousFrameworkError,
         Conflict,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         Unavailable,
         UnresolvedReferenceError,
     )
-    from ropewalk.history import Branch, History
     from ropewalk.state import (
         ActionEvent,
         AgentState,
@@ -56,14 +55,10 @@ if TYPE_CHECKING:
         view,
     )
     from ropewalk.store import (
-        Cache,
         CachedStore,
-        Disk,
         FileStore,
         KVStore,
-        Memory,
         MemoryStore,
-        Move,
         PostgresStore,
         RedisStore,
         S3Store,
@@ -75,39 +70,30 @@ if TYPE_CHECKING:
     )
     from ropewalk.threads import Message, ThreadCheckpointer, ThreadInfo
     from ropewalk.timeline import Checkpoint, Timeline
-    from ropewalk.tree import Map, TreeWriter, diff, get, load, merge, put
 
 __all__ = [
     "ActionEvent",
     "AgentState",
     "AmbiguousFrameworkError",
-    "Branch",
-    "Cache",
     "CachedStore",
     "Checkpoint",
-    "Codec",
     "Conflict",
     "ContentRef",
     "Corrupt",
-    "Disk",
     "Event",
     "Externalized",
     "FailEvent",
     "FileStore",
     "Framework",
     "Full",
-    "History",
     "Inline",
     "InlineSizeExceeded",
     "InvalidInput",
     "KVStore",
     "Live",
-    "Map",
-    "Memory",
     "MemoryStore",
     "MergeConflict",
     "Message",
-    "Move",
     "NoFrameworkDetectedError",
     "NotAllowed",
     "NotFound",
@@ -115,7 +101,6 @@ __all__ = [
     "OutputEvent",
     "PostgresStore",
     "RedisStore",
-    "Registry",
     "RopewalkError",
     "Runtime",
     "S3Store",
@@ -126,7 +111,6 @@ __all__ = [
     "ThreadCheckpointer",
     "ThreadInfo",
     "Timeline",
-    "TreeWriter",
     "Unavailable",
     "UnresolvedReferenceError",
     "Versioned",
@@ -137,15 +121,10 @@ __all__ = [
     "create_runtime",
     "current_state",
     "detect_active_framework",
-    "diff",
     "events",
-    "get",
     "get_config",
-    "load",
-    "merge",
     "migrate",
     "open",
-    "put",
     "record",
     "register",
     "task",
@@ -155,7 +134,7 @@ __all__ = [
 # Loaded when they are first asked for, so that `import ropewalk` stays light.
 _HOMES = {
     "ropewalk.adapters": ("auto_adapt", "detect_active_framework"),
-    "ropewalk.codec": ("Codec", "Registry", "register"),
+    "ropewalk.codec": ("register",),
     "ropewalk.errors": (
         "AmbiguousFrameworkError",
         "Conflict",
@@ -172,16 +151,11 @@ _HOMES = {
         "Unavailable",
         "UnresolvedReferenceError",
     ),
-    "ropewalk.history": ("Branch", "History"),
     "ropewalk.store": (
-        "Cache",
         "CachedStore",
-        "Disk",
         "FileStore",
         "KVStore",
-        "Memory",
         "MemoryStore",
-        "Move",
         "PostgresStore",
         "RedisStore",
         "S3Store",
@@ -217,7 +191,6 @@ _HOMES = {
     ),
     "ropewalk.threads": ("Message", "ThreadCheckpointer", "ThreadInfo"),
     "ropewalk.timeline": ("Checkpoint", "Timeline"),
-    "ropewalk.tree": ("Map", "TreeWriter", "diff", "get", "load", "merge", "put"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import ropewalk
+from ropewalk.codec import Codec
 from ropewalk.coherence import CoherenceCore
 from ropewalk.errors import ChangedMeanwhile
+from ropewalk.history import History
 from ropewalk.threads import ThreadCheckpointer
 from tests.races.world import TYPES, World, changing, check_world
 
@@ -64,7 +66,7 @@ class Race:
 
 
 def history(race: Race) -> None:
-    space = ropewalk.History(race.store, "team/agent", codec=ropewalk.Codec(types=TYPES))
+    space = History(race.store, "team/agent", codec=Codec(types=TYPES))
     branch = space.open()
     race.run(lambda: branch.commit(race.world.value))
     for commit in race.saved:
@@ -72,14 +74,14 @@ def history(race: Race) -> None:
 
 
 def timeline(race: Race) -> None:
-    one = ropewalk.Timeline("agent", store=race.store, codec=ropewalk.Codec(types=TYPES))
+    one = ropewalk.Timeline("agent", store=race.store, codec=Codec(types=TYPES))
     race.run(lambda: one.checkpoint(race.world.value).id)
     for id in race.saved:
         check_world(one.get(id).state)
 
 
 def timeline_async(race: Race) -> None:
-    one = ropewalk.Timeline("agent", store=race.store, codec=ropewalk.Codec(types=TYPES))
+    one = ropewalk.Timeline("agent", store=race.store, codec=Codec(types=TYPES))
 
     async def save() -> str:
         return (await one.acheckpoint(race.world.value)).id
@@ -149,7 +151,7 @@ class Held(ropewalk.AgentState):
 
 def runtime_of(race: Race) -> Any:
     return ropewalk.create_runtime(
-        backend=race.store, codec=ropewalk.Codec(types=TYPES), inline_threshold_bytes=1 << 20
+        backend=race.store, codec=Codec(types=TYPES), inline_threshold_bytes=1 << 20
     )
 
 
@@ -193,14 +195,14 @@ def coherence_of(core: Any, race: Race) -> None:
 
 
 def coherence(race: Race) -> None:
-    with CoherenceCore(race.store, codec=ropewalk.Codec(types=TYPES)) as core:
+    with CoherenceCore(race.store, codec=Codec(types=TYPES)) as core:
         coherence_of(core, race)
         for step in core.history("plan").history(limit=None):
             check_world(step.state)
 
 
 def coherence_async(race: Race) -> None:
-    with CoherenceCore(race.store, codec=ropewalk.Codec(types=TYPES)) as core:
+    with CoherenceCore(race.store, codec=Codec(types=TYPES)) as core:
 
         async def save() -> Any:
             return (await core.awrite("agent", "plan", race.world.value)).version
@@ -211,7 +213,7 @@ def coherence_async(race: Race) -> None:
 
 
 def coherence_in_memory(race: Race) -> None:
-    with CoherenceCore(codec=ropewalk.Codec(types=TYPES)) as core:
+    with CoherenceCore(codec=Codec(types=TYPES)) as core:
         coherence_of(core, race)
 
 

@@ -14,7 +14,6 @@ import pytest
 
 from ropewalk import (
     AgentState,
-    Codec,
     Inline,
     MemoryStore,
     NotStorable,
@@ -22,7 +21,7 @@ from ropewalk import (
     Versioned,
     create_runtime,
 )
-from ropewalk.codec import Registry
+from ropewalk.codec import Codec, Registry
 from ropewalk.coherence import CoherenceCore
 from ropewalk.errors import ChangedMeanwhile, Conflict
 from ropewalk.threads import ThreadCheckpointer

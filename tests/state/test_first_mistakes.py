@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ropewalk import AgentState, Cache, Externalized, FileStore
+from ropewalk import AgentState, Externalized, FileStore
+from ropewalk.compat import Cache
 from ropewalk.errors import InvalidInput, MissingContent, NotStorable
 from ropewalk.state import Live, State, Versioned, events, task, view
 from tests.store.key_values import DictKV

@@ -13,17 +13,8 @@ from pathlib import Path
 import pytest
 
 import ropewalk as agent
-from ropewalk import (
-    ActionEvent,
-    Cache,
-    Disk,
-    KVStore,
-    Live,
-    Versioned,
-    current_state,
-    events,
-    view,
-)
+from ropewalk import ActionEvent, KVStore, Live, Versioned, current_state, events, view
+from ropewalk.compat import Cache, Disk
 from ropewalk.errors import NotFound, NotStorable
 
 

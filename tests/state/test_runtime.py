@@ -12,7 +12,6 @@ import pytest
 
 from ropewalk import (
     AgentState,
-    Codec,
     ContentRef,
     Externalized,
     Inline,
@@ -21,6 +20,7 @@ from ropewalk import (
     create_runtime,
     get_config,
 )
+from ropewalk.codec import Codec
 from ropewalk.errors import InlineSizeExceeded, InvalidInput, MissingContent, UnknownField
 from ropewalk.state import Framework, Runtime, using, validate_checkpoint, validate_state
 from ropewalk.state import runtime as process

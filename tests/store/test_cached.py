@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 import ropewalk
+from ropewalk.compat import Cache, Disk
 from ropewalk.errors import Corrupt, InvalidInput, MissingObjects, StoreClosed
 from ropewalk.store import CachedStore, FileStore, MemoryStore, Move, SqliteStore, Store
 from ropewalk.store.record import Node, Place
 from ropewalk.testing import Fault, FaultStore
 from ropewalk.testing._stores._base import Opener
 from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, growing, in_threads, noise, read, value
-from ropewalk.tree import ObjectId
+from ropewalk.tree import ObjectId, TreeWriter
 from tests.store.memory import MemoryContract, lose
 from tests.store.sqlite.contract import SqliteContract
 
@@ -350,7 +351,7 @@ def test_what_is_deleted_while_it_is_read_does_not_stay() -> None:
 def test_care_sees_the_store_and_not_the_cache() -> None:
     memory = MemoryStore()
     cached = CachedStore(memory)
-    written = ropewalk.TreeWriter().write({"a": list(range(2000))})
+    written = TreeWriter().write({"a": list(range(2000))})
     cached.commit(SPACE, written.objects, moves=[Move(MAIN, None, written.root)])
     read(cached, [one.id for one in written.objects])
     lost = written.objects[0].id
@@ -427,7 +428,7 @@ def test_what_is_held_is_not_read_when_the_store_behind_was_closed(cached: Cache
 
 
 def test_an_agent_works_on_a_cache(tmp_path: Path) -> None:
-    store = ropewalk.Cache(ropewalk.Disk(tmp_path / "s"), max_bytes=64 * 1024 * 1024)
+    store = Cache(Disk(tmp_path / "s"), max_bytes=64 * 1024 * 1024)
     with ropewalk.Timeline("agent", store=store) as agent:
         for step in range(10):
             agent.checkpoint({"step": step, "notes": ["note"] * step})
@@ -435,7 +436,7 @@ def test_an_agent_works_on_a_cache(tmp_path: Path) -> None:
 
         assert agent.get_state() == {"step": 8, "notes": ["note"] * 8}
     store.close()
-    with ropewalk.Disk(tmp_path / "s") as again:
+    with Disk(tmp_path / "s") as again:
         assert again.check(read_data=True).ok
 
 

@@ -11,13 +11,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ropewalk import MemoryStore, RopewalkError, TreeWriter, load
+from ropewalk import MemoryStore, RopewalkError
 from ropewalk.codec import encode
 from ropewalk.codec.msgpack import Code, close_sequence
 from ropewalk.errors import UndeclaredClass
 from ropewalk.store import Move, ref_name, space_name
 from ropewalk.store.record import Node, Place
-from ropewalk.tree import Kind, Object, ObjectId, make_commit, make_object, read_commit
+from ropewalk.tree import (
+    Kind,
+    Object,
+    ObjectId,
+    TreeWriter,
+    load,
+    make_commit,
+    make_object,
+    read_commit,
+)
 from ropewalk.tree.nodes import ITEMS, PAIRS, Entry, Root, index_entry
 
 SPACE = space_name("test", "values")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import ropewalk
-from ropewalk import Cache, CachedStore, Disk, History, Memory, MemoryStore, SqliteStore
+from ropewalk import CachedStore, MemoryStore, SqliteStore
+from ropewalk.compat import Cache, Disk, Memory
 from ropewalk.errors import InvalidInput, StoreFull
-from ropewalk.history import Commit
+from ropewalk.history import Commit, History
 from ropewalk.testing.helpers import SPACE, noise
 
 LIMIT = 400_000

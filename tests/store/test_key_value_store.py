@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ropewalk
-from ropewalk import History, Timeline
+from ropewalk import Timeline
 from ropewalk.errors import (
     Corrupt,
     FormatError,
@@ -24,6 +24,7 @@ from ropewalk.errors import (
     StoreFull,
     Unavailable,
 )
+from ropewalk.history import History
 from ropewalk.state import kv as kv_module
 from ropewalk.store import KeyValueStore, KVStore, MemoryStore, Move, Store, migrate, ref_name
 from ropewalk.store.engine import encode_header

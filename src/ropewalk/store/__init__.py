@@ -2,9 +2,8 @@
 
 `Store` is the contract. `MemoryStore` is the smallest engine, `SqliteStore` the embedded
 one, `FileStore` the one of plain files, and `open` finds the engine for a path or URL.
-`CachedStore` keeps objects in memory, in front of any of them. `Memory`, `Disk` and `Cache`
-are names for the first two and the last. A `KVStore` is a key-value store that a user brings,
-and `KeyValueStore` the store on it.
+`CachedStore` keeps objects in memory, in front of any of them. A `KVStore` is a key-value store
+that a user brings, and `KeyValueStore` the store on it.
 What an engine is made of is in `ropewalk.store.engine`.
 """
 
@@ -14,8 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.store.contract import Store
-from ropewalk.store.folder import Disk
-from ropewalk.store.memory import Memory, MemoryStore
+from ropewalk.store.memory import MemoryStore
 from ropewalk.store.model import Durability, Fence, Lease, LeaseRecord, Move, Operation, Ref, View
 from ropewalk.store.names import ref_name, space_name, split_name
 from ropewalk.store.opening import open  # noqa: A004 - as in `gzip.open`
@@ -32,15 +30,13 @@ if TYPE_CHECKING:
     from ropewalk.store.sqlite import SqliteStore
     from ropewalk.store.statistics import KeyStats, RefStats, SpaceStats, Stats
     from ropewalk.store.verification import Problem, Report
-    from ropewalk.store.wrappers import Cache, CachedStore, CacheInfo
+    from ropewalk.store.wrappers import CachedStore, CacheInfo
 
 __all__ = [
-    "Cache",
     "CacheInfo",
     "CachedStore",
     "Collected",
     "Content",
-    "Disk",
     "Durability",
     "Fence",
     "FileStore",
@@ -49,7 +45,6 @@ __all__ = [
     "KeyValueStore",
     "Lease",
     "LeaseRecord",
-    "Memory",
     "MemoryStore",
     "Migrated",
     "Move",
@@ -79,7 +74,6 @@ __all__ = [
 
 # Loaded when they are first asked for: some bring sqlite3, and most programs need few.
 _HOMES = {
-    "Cache": "wrappers",
     "CacheInfo": "wrappers",
     "CachedStore": "wrappers",
     "Collected": "collection",

@@ -467,7 +467,3 @@ def _expect_allowed(data: _Data, space: Space, batch: Append) -> None:
     gone = [id for id in batch.names if id not in data.shared and id not in batch.shared]
     if gone:
         raise MissingObjects(sorted(gone))
-
-
-Memory = MemoryStore
-"""Another name for `MemoryStore`."""

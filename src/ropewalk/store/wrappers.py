@@ -374,7 +374,3 @@ class _Cache:
 
 def _size(one: Object) -> int:
     return len(one.payload) + _OVERHEAD
-
-
-Cache = CachedStore
-"""Another name for `CachedStore`."""

@@ -16,7 +16,7 @@ import pytest
 from redis.crc import key_slot
 
 import ropewalk
-from ropewalk import History, Timeline
+from ropewalk import Timeline
 from ropewalk.errors import (
     Conflict,
     Corrupt,
@@ -31,6 +31,7 @@ from ropewalk.errors import (
     StoreFull,
     Unavailable,
 )
+from ropewalk.history import History
 from ropewalk.store import Fence, Move, RedisStore, SqliteStore, Store, ref_name
 from ropewalk.store.engine import encode_header
 from ropewalk.store.model import REMEMBERED_WRITES, Header
