@@ -71,6 +71,7 @@ DICTIONARY: Final = 32 * 1024
 """So many bytes of an earlier record are the dictionary of a later one."""
 
 _PLACES: Final = 1 << 14
+_STEPS: Final = 1 << 14
 _RECORDS: Final = 16 << 20
 """So many bytes of records and segments are kept of all spaces."""
 _SPACES: Final = 1024
@@ -221,6 +222,8 @@ class LogStore(Store):
         self._spaces_known: OrderedDict[str, SpaceCache] = OrderedDict()
         self._opened: OrderedDict[tuple[str, int], tuple[Record | Segment, int]] = OrderedDict()
         self._held = self._forgotten = 0
+        self._steps: dict[tuple[str, ObjectId], ObjectId] = {}
+        """Which commit leads to a value: its hints say where, once the place is forgotten."""
         self._cache_lock = freed_after_fork(threading.Lock())
         self._packer = Packer(self)
 
@@ -532,6 +535,16 @@ class LogStore(Store):
             return one
         return one.record(sequence) if one.first <= sequence <= one.last else None
 
+    def _remember_step(self, space: str, id: ObjectId, below: Iterable[ObjectId | None]) -> None:
+        """Remember which commit leads to some nodes."""
+        steps = self._steps
+        for one in below:
+            if one is not None:
+                steps[space, one] = id
+        if len(steps) > _STEPS:
+            for oldest in list(steps)[: _STEPS // 2]:
+                steps.pop(oldest, None)
+
     # Finding nodes.
 
     def _find_places(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, Place]:
@@ -554,20 +567,26 @@ class LogStore(Store):
     def _search(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, Place]:
         """Look for nodes by their hashes.
 
-        Commits are where the engine says, or in the tail. Other nodes are mostly in the newest
-        versions; else every record is read.
+        Commits are where the engine says, or in the tail, and a value is where its commit says.
+        Other nodes are mostly in the newest versions; else every record is read.
         """
-        wanted = set(ids)
+        steps = {id: step for id in ids if (step := self._steps.get((space, id))) is not None}
+        wanted = {*ids, *steps.values()}
         found: dict[ObjectId, Place] = {}
-        for sequence in set(self._locate(space, ids).values()):
+        for sequence in set(self._locate(space, list(wanted)).values()):
             _match(self._record(space, sequence), wanted, found)
-        if not wanted:
+        self._follow_steps(space, steps, wanted, found)
+        if wanted.isdisjoint(ids):
             return found
         packed, last = self._span(space)
         for record in self._newest_first(space, packed, last):
             _match(record, wanted, found)
-            if not wanted:
+            if wanted.isdisjoint(ids):
                 return found
+        self._follow_steps(space, steps, wanted, found)
+        wanted.intersection_update(ids)
+        if not wanted:
+            return found
         self._search_versions(space, wanted, found)
         if not wanted:
             return found
@@ -576,6 +595,24 @@ class LogStore(Store):
             if not wanted:
                 break
         return found
+
+    def _follow_steps(
+        self,
+        space: str,
+        steps: Mapping[ObjectId, ObjectId],
+        wanted: set[ObjectId],
+        found: dict[ObjectId, Place],
+    ) -> None:
+        """Take those nodes as found to which commits lead that were found."""
+        for id in wanted.intersection(steps):
+            if (at := found.get(steps[id])) is None:
+                continue
+            step = self._node(space, steps[id], at)
+            place = None if step is None else step.places(sequence_of(at)).get(id)
+            # One that was collected may have been written anew elsewhere.
+            if place is not None and (place == BY_HASH or self._node(space, id, place)):
+                wanted.discard(id)
+                found[id] = place
 
     def _search_versions(
         self, space: str, wanted: set[ObjectId], found: dict[ObjectId, Place]
@@ -721,6 +758,9 @@ class LogStore(Store):
 
     def _landed(self, append: Append, sequence: int) -> None:
         """Remember a record that was appended, unless a collection was at work since."""
+        step = append.step
+        if step is not None:
+            self._remember_step(append.space, step.id, (step.root, step.metadata, step.events))
         cache = self._space(append.space)
         if cache.epoch != append.known_epoch:
             return
@@ -859,7 +899,10 @@ class SpaceReader:
         if node.hints:
             try:
                 places.trim()
-                places.update(node.places(sequence_of(place)))
+                below = node.places(sequence_of(place))
+                places.update(below)
+                if node.kind is Kind.COMMIT:
+                    store._remember_step(space, id, below)
             except (FormatError, ValueError) as error:
                 raise DamagedObject(id, f"what it leads to cannot be told: {error}") from error
 

@@ -299,6 +299,11 @@ class SpaceCheck:
         for id in missing:
             text = f"it is missing; {node.id.hex()} points to it"
             self._checker.report("missing-object", id.hex(), text)
+        if self._verifier is not None and not missing:
+            # It reads them next. By their hashes alone it would look through the whole log.
+            known = self._store._space(self._space).places
+            known.trim()
+            known.update(zip(targets, places, strict=True))
         return None if missing else spots
 
     def _compare(self, actual: dict[str, tuple[ObjectId, int]]) -> None:
