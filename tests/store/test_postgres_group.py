@@ -48,9 +48,9 @@ def schema() -> str:
 
 
 @pytest.fixture
-def store(postgres: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
-    monkeypatch.setattr("ropewalk.store.postgres.group._PATIENCE", PATIENCE)
+def store(postgres: Postgres, schema: str) -> Iterator[Slow]:
     with Slow(postgres.url(), schema=schema) as opened:
+        opened._group.seconds = PATIENCE
         yield opened
 
 
@@ -87,11 +87,11 @@ def run_together(store: Slow, first: Space, works: Sequence[Callable[[], object]
             results[number] = error
 
     threads = [in_background(lambda: first.go_on(value("first")))]
-    until(lambda: store._group._leader is not None)
+    until(lambda: store._group.leader is not None)
     for number in range(len(works)):
         threads.append(threading.Thread(target=run, args=(number,), daemon=True))
         threads[-1].start()
-        until(lambda number=number: len(store._group._waiting) > number)  # type: ignore[misc]
+        until(lambda number=number: len(store._group.waiting) > number)  # type: ignore[misc]
     store.go.set()
     for thread in threads:
         thread.join(PATIENCE)
@@ -266,12 +266,12 @@ def test_a_damaged_space_fails_alone(
 
 
 def test_who_waits_for_a_leader_that_does_not_come_back_goes_ahead(
-    store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
+    store: Slow, spaces: list[Space]
 ) -> None:
-    monkeypatch.setattr("ropewalk.store.postgres.group._PATIENCE", 0.01)
+    store._group.seconds = 0.01
     first, *others = spaces
     stuck = in_background(lambda: first.go_on(value("first")))
-    until(lambda: store._group._leader is not None)
+    until(lambda: store._group.leader is not None)
 
     others[0].go_on(value("a"))
     others[1].go_on(value("b"))
@@ -285,7 +285,7 @@ def test_who_waits_for_a_leader_that_does_not_come_back_goes_ahead(
 def test_a_leader_waits_for_those_who_were_there_the_last_time(
     store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ropewalk.store.postgres.group._LONGEST", PATIENCE)
+    monkeypatch.setattr("ropewalk.store.group._LONGEST", PATIENCE)
     _, one, other, *_ = spaces
     group = store._group
     group._expected, group._took = 2, 2 * PATIENCE
@@ -317,7 +317,7 @@ def test_what_takes_long_to_fail_is_told_to_all(
     store: Slow, spaces: list[Space], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.failing = fail
-    monkeypatch.setattr("ropewalk.store.postgres.group._SOON", -1.0)
+    monkeypatch.setattr("ropewalk.store.group._SOON", -1.0)
     first, *others = spaces
     works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
 

@@ -66,11 +66,6 @@ class Draft:
         """Whether it cannot go with others: shared objects are locked in one order."""
         return bool(self.batch.shared or self.batch.names)
 
-    @property
-    def size(self) -> int:
-        """Bytes of the record."""
-        return len(self.frame)
-
 
 def parameters_of(drafts: Sequence[Draft], *, again: bool, encoding: str) -> list[Any]:
     """Commits as parameters, in the order that the function takes them.

@@ -18,6 +18,7 @@ from ropewalk.errors import (
 from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.compression import compress
+from ropewalk.store.group import Member, SendingGroup
 from ropewalk.store.log import Append, LogStore, Moved, Row
 from ropewalk.store.model import (
     Capabilities,
@@ -32,7 +33,6 @@ from ropewalk.store.model import (
 from ropewalk.store.postgres import commit
 from ropewalk.store.postgres.arrays import bigints, byteas
 from ropewalk.store.postgres.commit import Answer, Draft, prefix_of
-from ropewalk.store.postgres.group import Group
 from ropewalk.store.postgres.schema import AFTER_NAMES, script
 from ropewalk.store.postgres.scratch import PostgresScratch
 from ropewalk.store.postgres.search_index import PostgresTextIndex
@@ -57,6 +57,9 @@ _TRIES: Final = 20
 _SMALL_TAIL: Final = 64 << 20
 _VACUUMED_AFTER: Final = 1024
 """So many rows that were packed leave room that new ones are to take."""
+
+_GROUP_BYTES: Final = 256 * 1024
+_LEADS_AFTER: Final = 0.05  # Seconds that a thread waits for a leader before it leads beside it.
 
 LOCK_MILLISECONDS: Final = 200
 """How long a group waits for a space that others hold: the others in it are not to wait."""
@@ -157,7 +160,13 @@ class PostgresStore(LogStore):
             databases.Asked(schema, durability, create, listen_dsn),
             Settings(min_connections, max_connections, timeout, connect_timeout),
         )
-        self._group = Group(self._send)
+        self._group: SendingGroup[Draft, Answer] = SendingGroup(
+            self._send_together,
+            _GROUP_BYTES,
+            patience=_LEADS_AFTER,
+            gathers=True,
+            resend=self._send_again,
+        )
         self._best_effort = BestEffort(lambda: DATA_ERRORS)
         self._unvacuumed = 0
 
@@ -253,7 +262,8 @@ class PostgresStore(LogStore):
         dictionary, known = cache.dictionary()
         draft = Draft(batch, cache.tip.last, dictionary, batch.frame(known))
         while True:
-            answer = self._send([draft])[0] if draft.alone else self._group.answer(draft)
+            member = Member(draft, len(draft.frame))
+            answer = self._send([draft])[0] if draft.alone else self._group.run(member)
             match answer.status:
                 case commit.MADE:
                     break
@@ -293,6 +303,17 @@ class PostgresStore(LogStore):
             space, answer.said, batch.moves, batch.write_id, batch.time, batch.known_epoch,
             batch.metadata,
         )  # fmt: skip
+
+    def _send_again(self, draft: Draft) -> Answer:
+        """Send what may have been made already."""
+        draft.look = True
+        return self._send([draft])[0]
+
+    def _send_together(self, drafts: Sequence[Draft]) -> list[Answer]:
+        # Spaces are locked in one order, so that two groups never wait for each other.
+        ordered = sorted(drafts, key=lambda draft: draft.batch.space)
+        answers = dict(zip(map(id, ordered), self._send(ordered), strict=True))
+        return [answers[id(draft)] for draft in drafts]
 
     def _send(self, drafts: Sequence[Draft]) -> list[Answer]:
         sent = False

@@ -22,11 +22,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from ropewalk.errors import Corrupt, InvalidInput, NotAllowed, StoreClosed, Unavailable
+from ropewalk.store.group import Member, SendingGroup
 from ropewalk.store.model import Durability, Header, decode_header
 from ropewalk.store.redis.address import Address, gone
 from ropewalk.store.redis.durability import Asked, Settings, judge
 from ropewalk.store.redis.errors import from_redis, is_passing
-from ropewalk.store.redis.group import MOST_BYTES, Group
 from ropewalk.store.redis.layout import Layout
 from ropewalk.store.retry import Backoff, tries_for
 
@@ -34,6 +34,8 @@ Argument: TypeAlias = bytes | str | int
 Command: TypeAlias = tuple[Argument, ...]
 Converse: TypeAlias = Callable[[Sequence[Command]], list[Any]]
 
+_GROUP_BYTES: Final = 256 * 1024
+_LEADS_AFTER: Final = 0.5  # Seconds that a thread waits for a leader before it leads beside it.
 _CONNECT_SECONDS: Final = 5.0
 _ASKED: Final[tuple[Command, ...]] = (
     ("INFO", "server"),
@@ -60,6 +62,13 @@ def script(name: str) -> Script:
     return Script(text, sha1(text, usedforsecurity=False).hexdigest())
 
 
+class _Commit(NamedTuple):
+    """The command of a commit, and that which is sent if it may have been run already."""
+
+    command: Command
+    again: Command
+
+
 class Server:
     """A Redis server, as one store uses it. Safe to share between threads."""
 
@@ -75,7 +84,12 @@ class Server:
         self._new_header = b""
         self._closing = False
         self._begin()
-        self._group = Group(self._converse, redis.ConnectionError)
+        self._group: SendingGroup[_Commit, Any] = SendingGroup(
+            lambda members: self._converse([one.command for one in members]),
+            _GROUP_BYTES,
+            patience=_LEADS_AFTER,
+            resend=lambda one: self._converse([one.again])[0],
+        )
         options = {
             **address.options,
             "timeout": timeout,
@@ -136,10 +150,15 @@ class Server:
     ) -> list[Any]:
         """Run the script of a commit; if it may have been run already, with those of `again`."""
         size = sum([len(one) for one in arguments if type(one) is bytes])
-        converse = self._group.answers if size < MOST_BYTES else self._converse
-        commands = [self._script("commit", space, arguments)]
-        then = [self._script("commit", space, again)]
-        found: list[Any] = self._answers(commands, then, converse)[0]
+        first = self._script("commit", space, arguments)
+        then = self._script("commit", space, again)
+
+        def send(commands: Sequence[Command]) -> list[Any]:
+            if size >= _GROUP_BYTES:
+                return self._converse(commands)
+            return [self._group.run(Member(_Commit(commands[0], then), size))]
+
+        found: list[Any] = self._answers([first], [then], send)[0]
         return found
 
     def _script(self, name: str, space: str, arguments: Sequence[Argument]) -> Command:
