@@ -226,7 +226,7 @@ def test_what_a_bus_does_not_carry_is_fetched_before_it_is_asked_for(
         reader.read("reader", "plan")
         made = writer.write("writer", "plan", "second")
         held, until = reader._client.contents, time.monotonic() + PATIENCE
-        while held.get(made._version.id) is None and time.monotonic() < until:
+        while held.get(made.origin.id) is None and time.monotonic() < until:
             time.sleep(0.005)
         found = reader.read("reader", "plan")
 

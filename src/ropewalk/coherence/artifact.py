@@ -144,12 +144,12 @@ class Artifact:
     """
 
     __slots__ = (
-        "_content",
         "_value",
-        "_version",
+        "content",
         "degraded",
         "merged",
         "name",
+        "origin",
         "replaced",
         "source",
         "state",
@@ -175,43 +175,52 @@ class Artifact:
         """Whether this write was merged with what others wrote, so that it holds more."""
         self.replaced = replaced
         """Whether this write took the place of what others wrote and its agent had not read."""
-        self._version, self._content = version, content
+        self.origin = version
+        """The version that it is, as what a later write is compared with."""
+        self.content = content
+        """What it holds, which nobody can change."""
 
     @property
     def value(self) -> Any:
         """What it holds. Made when first asked for: a writer rarely wants it back."""
         if self._value is _UNREAD:
-            self._value = self._content.fresh()
+            self._value = self.content.fresh()
         return self._value
 
     @property
     def version(self) -> int:
         """Its number: 1, 2, 3 and so on, never used again."""
-        return self._version.number
+        return self.origin.number
 
     @property
     def agent(self) -> str:
         """Who wrote it."""
-        return self._version.agent
+        return self.origin.agent
 
     @property
     def time(self) -> int:
         """When it was written, in microseconds since 1970. Only for people."""
-        return self._version.time
+        return self.origin.time
 
     @property
     def created(self) -> int:
         """When the artifact came to be, or came back after it was deleted; as `time`."""
-        return self._version.created
+        return self.origin.created
+
+    def again(self) -> Artifact:
+        """The same, with a value of its own."""
+        made = Artifact(self.name, self.origin, self.content, self.state, self.source)
+        made.degraded, made.merged, made.replaced = self.degraded, self.merged, self.replaced
+        return made
 
     def holds(self, value: Any) -> bool:
         """Whether its value is exactly this one, whatever became of the caller's copy."""
-        return self._content.holds(value)
+        return self.content.holds(value)
 
     @property
     def content_hash(self) -> str:
         """The root of the value's tree, in hex: equal values have equal hashes."""
-        return self._content.root().hex()
+        return self.content.root().hex()
 
     def __repr__(self) -> str:
         mark = " degraded" if self.degraded else ""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ropewalk.codec import Codec
 from ropewalk.coherence.artifact import Content
-from ropewalk.coherence.protocol import Version
+from ropewalk.coherence.protocol import Note, Version
 from ropewalk.coherence.timers import Time
 from ropewalk.errors import (
     Conflict,
@@ -85,6 +85,7 @@ class Change(NamedTuple):
     """The fencing token of the writer's grant; 0: nobody may hold the grant."""
     replaced: bool = False
     """Whether it takes the place of what its writer had not read."""
+    note: Note | None = None
 
 
 class Sent(NamedTuple):
@@ -293,14 +294,14 @@ class LocalAuthority(Authority):
             self._check(changes)
             self._sequence += 1
             made: dict[str, Version] = {}
-            for artifact, expected, content, _, replaced in changes:
+            for artifact, expected, content, _, replaced, note in changes:
                 number = 1 if expected is None else expected.number + 1
                 id = self._life + self._sequence.to_bytes(8, "big") + len(made).to_bytes(4, "big")
                 created = moment
                 if expected is not None and not expected.deleted:
                     created = expected.created
                 made[artifact] = version = Version(
-                    number, id, agent, moment, content is None, content, created
+                    number, id, agent, moment, content is None, content, created, note
                 )
                 version.replaced = replaced
             # In one step: who is interrupted here, as by Ctrl-C, has written all or nothing.
@@ -424,14 +425,14 @@ class LocalAuthority(Authority):
     # Inside, under the lock.
 
     def _check(self, changes: Sequence[Change]) -> None:
-        for artifact, _, _, token, _ in changes:
+        for artifact, _, _, token, _, _ in changes:
             held = self._grants.records.get(artifact) if self._grants.records else None
             actual = 0 if held is None else held.token
             if token and token != actual:
                 raise LeaseLost(f"the grant of {artifact!r:.80} with token {token} is over")
             if token != actual:
                 raise LeaseHeld(f"somebody holds the grant of artifact {artifact!r:.80}")
-        for artifact, expected, _, _, _ in changes:
+        for artifact, expected, _, _, _, _ in changes:
             if self._newest.get(artifact) is not expected:
                 names = [change.artifact for change in changes]
                 raise Moved({name: self._newest.get(name) for name in names})

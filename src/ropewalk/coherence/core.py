@@ -30,6 +30,7 @@ from ropewalk.coherence.write_path import (
     EDIT_SECONDS,
     Edit,
     OnConflict,
+    PendingVersion,
     Proposal,
     WritePath,
     edited,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from ropewalk.coherence.history import ArtifactTimeline
     from ropewalk.coherence.leases import Reclaim
     from ropewalk.coherence.outages import KeptWrite, Reconciled
-    from ropewalk.coherence.protocol import State
+    from ropewalk.coherence.protocol import Note, State, Version
     from ropewalk.store import KVStore
 
 P = ParamSpec("P")
@@ -198,6 +199,21 @@ class CoherenceCore(Closes):
         return self._store
 
     @property
+    def codec(self) -> Codec:
+        """What encodes the artifacts."""
+        return self._codec
+
+    @property
+    def on_conflict(self) -> OnConflict:
+        """What becomes of a write whose base is no longer the newest version."""
+        return self._writing.on_conflict
+
+    @property
+    def on_error(self) -> OnError:
+        """What becomes of reads while the engine cannot be reached."""
+        return "strict" if self._degrading is None else "degrade"
+
+    @property
     def bound(self) -> Bound:
         """How old what is read may be."""
         return self.strategy.bound
@@ -240,6 +256,11 @@ class CoherenceCore(Closes):
         for part in (*parts, client.invalidations, client.follower):
             if part is not None:
                 part.after_fork()
+
+    @property
+    def threads(self) -> Threads:
+        """Where the asynchronous twins run."""
+        return self._threads
 
     @property
     def _threads(self) -> Threads:
@@ -341,16 +362,46 @@ class CoherenceCore(Closes):
         where: Callable[[Any], bool] | None = None,
         limit: int | None = None,
         offset: int = 0,
+        among: Callable[[str, Version], bool] | None = None,
     ) -> list[Artifact]:
         """The artifacts whose names begin so and whose values pass, the latest written first.
 
-        All as they are at one moment. Values that do not pass count as not seen.
+        All as they are at one moment. Values that do not pass count as not seen. `among` is
+        asked before a value is fetched, with a name and its newest version.
         """
         self._expect_agent(agent_name)
         expect_whole(offset, 0, "offset")
         if limit is not None:
             expect_whole(limit, 0, "limit")
-        return self._reads.search(agent_name, prefix, where, limit, offset)
+        return self._reads.search(agent_name, prefix, where, limit, offset, among)
+
+    # For adapters of frameworks, which keep account of who has seen what themselves.
+
+    def cached(self, agent_name: str, artifact: str) -> Artifact | None:
+        """An artifact that may be served without asking the engine; None if one has to ask."""
+        if self._degrading is not None and self._degrading.is_active:
+            return None
+        found = self._reading.cached(agent_name, artifact)
+        if found is not None and self._grants.held:
+            self._grants.touch(agent_name)
+        return found
+
+    def newest(self, artifacts: Iterable[str]) -> dict[str, Version]:
+        """The newest versions of those of several artifacts that are there, at one moment."""
+        found = self._asked(lambda: self._authority.newest_of(artifacts))
+        return {name: one for name, one in found.items() if one is not None and not one.deleted}
+
+    def versions(self, prefix: str = "") -> dict[str, Version]:
+        """The newest versions of all artifacts that are there, by name, at one moment."""
+        return self._asked(lambda: self._authority.names(prefix))
+
+    def _asked(self, ask: Callable[[], R]) -> R:
+        self._check_open()
+        self._expect_engine("which artifacts there are")
+        if self._degrading is None:
+            return ask()
+        with hasty(PATIENCE):
+            return ask()
 
     aartifacts = near_twin(artifacts)
     aread = near_twin(read)
@@ -424,6 +475,7 @@ class CoherenceCore(Closes):
         *,
         default: Any = ABSENT,
         timeout: float | None = EDIT_SECONDS,
+        note: Note | None = None,
     ) -> Artifact:
         """Change an artifact with a function of its value, whatever others do meanwhile.
 
@@ -433,14 +485,14 @@ class CoherenceCore(Closes):
         newest: it must not do anything else. `default` is what it gets where there is no
         artifact; without one that raises `NotFound`. An artifact that another agent holds is
         waited for, `timeout` seconds at most. Who lost the race to others for as long, again
-        and again, gets `VersionConflict`.
+        and again, gets `VersionConflict`. `note` is kept beside the version that is made.
         """
         self._expect_agent(agent_name)
         self._expect_artifact(artifact)
         expect_change(change)
         expect_timeout(timeout)
-        made = self._writes.edit(agent_name, artifact, Edit(change, default, timeout))
-        self._directory.read(agent_name, artifact, made._version)
+        made = self._writes.edit(agent_name, artifact, Edit(change, default, timeout, note))
+        self._directory.read(agent_name, artifact, made.origin)
         return made
 
     async def aedit(
@@ -476,31 +528,42 @@ class CoherenceCore(Closes):
         at once: what others wrote since is merged in, and not only what they wrote since the
         agent last saw an artifact.
         """
-        bases = {name: Base(one._version, True) for name, one in (since or {}).items()}
-        return self._publish(agent_name, values, if_versions or {}, bases)
-
-    def _publish(
-        self,
-        agent_name: str,
-        values: Mapping[str, Any],
-        versions: Mapping[str, int],
-        bases: Mapping[str, Base],
-    ) -> dict[str, Artifact]:
         self._expect_agent(agent_name)
         expect(isinstance(values, Mapping), "what is published is a dict by artifact", values)
+        versions = if_versions or {}
         _check_versions(versions, values)
+        bases = {name: Base(one.origin, True) for name, one in (since or {}).items()}
+        proposed = {
+            name: Proposal(value, versions.get(name), bases.get(name))
+            for name, value in values.items()
+        }
+        return self.propose(agent_name, proposed)
+
+    def propose(self, agent_name: str, proposals: Mapping[str, Proposal]) -> dict[str, Artifact]:
+        """As `publish`, for adapters: each proposal says what its value was made from."""
+        self._expect_agent(agent_name)
         proposed = {}
-        for artifact, value in values.items():
+        for artifact, one in proposals.items():
             self._expect_artifact(artifact)
-            content = None if value is ABSENT else Content.of(value, self._codec)
-            if content is None and versions.get(artifact) == 0:
+            content = None if one.content is ABSENT else Content.of(one.content, self._codec)
+            if content is None and one.if_version == 0:
                 raise InvalidInput(
                     f"artifact {artifact!r:.80} cannot be taken away where there is none: leave it "
                     "out, or give the version that is to go"
                 )
-            proposed[artifact] = Proposal(content, versions.get(artifact), bases.get(artifact))
+            proposed[artifact] = one._replace(content=content)
         made = self._writes.write(agent_name, proposed, "publish")
         return {name: one for name, one in made.items() if one is not None}
+
+    def not_seen(self, agent_name: str, made: Artifact, value: Any) -> Version:
+        """Compare an agent's next write with what it put, and not with what that was merged with.
+
+        For interfaces whose puts give nothing back; the version that is compared with.
+        """
+        content = Content.of(value, self._codec)
+        own = PendingVersion.of(made.version, made.agent, made.time, content)
+        self._directory.put_blindly(agent_name, made.name, made.origin, own)
+        return own
 
     def delete(self, agent_name: str, artifact: str, *, if_version: int | None = None) -> bool:
         """Take an artifact away; False if there was none. In a store its history stays.

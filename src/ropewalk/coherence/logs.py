@@ -644,7 +644,7 @@ class Recorder:
                 agent,
                 artifact.name,
                 artifact.version,
-                _hash_of(artifact._content),
+                _hash_of(artifact.content),
                 artifact.source,
                 "content",
                 began=began,

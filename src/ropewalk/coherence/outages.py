@@ -89,7 +89,7 @@ class KeptWrite:
         """What was last sent to the engine, perhaps merged with what others wrote."""
         self.sent, self.time = sent, time
         self.error: Exception | None = None
-        self.versions = {name: self._version(one.content, one.base) for name, one in wanted.items()}
+        self.versions = {name: self._version(one) for name, one in wanted.items()}
 
     @property
     def artifacts(self) -> tuple[str, ...]:
@@ -111,9 +111,9 @@ class KeptWrite:
         met = "" if self.error is None else f": {type(self.error).__name__}"
         return f"<KeptWrite {self.number} of {list(self.wanted)!r:.80} by {self.agent!r}{met}>"
 
-    def _version(self, content: Content | None, base: Version | None) -> PendingVersion:
-        number = 0 if base is None else base.number
-        return PendingVersion.of(number, self.agent, self.time, content, deleted=content is None)
+    def _version(self, wanted: WriteRequest) -> PendingVersion:
+        number = 0 if wanted.base is None else wanted.base.number
+        return PendingVersion.of(number, self.agent, self.time, wanted.content, wanted.note)
 
 
 class Reconciled(NamedTuple):
@@ -259,7 +259,7 @@ class DegradedMode:
         return [self._seen(one) for one in self._reading.search(*args)]
 
     def _seen(self, found: Artifact) -> Artifact:
-        self._known.saw(found.name, found._version, found._content)
+        self._known.saw(found.name, found.origin, found.content)
         return found
 
     def _last(self, agent: str, artifact: str) -> Artifact:
@@ -341,7 +341,7 @@ class DegradedMode:
         base: Version | None = None
         try:
             found = self._last(agent, artifact)
-            base, value = found._version, found.value
+            base, value = found.origin, found.value
         except NotFound:
             if edit.needs_artifact:
                 raise
@@ -349,22 +349,23 @@ class DegradedMode:
         content = edit.made_of(value, self._codec)
         # Not what the agent saw last: another of its threads may have moved that meanwhile.
         from_base = None if base is None else Base(base, True)
-        made = self.write(agent, {artifact: Proposal(content, base=from_base)}, "edit")[artifact]
+        proposed = Proposal(content, base=from_base, note=edit.note)
+        made = self.write(agent, {artifact: proposed}, "edit")[artifact]
         assert made is not None
         return made
 
     def _wanted(self, agent: str, artifact: str, proposed: Proposal) -> WriteRequest:
         """What a write is to be checked against, as far as it is known here."""
-        content, if_version, given, _ = proposed
+        content, if_version, given, _, note = proposed
         base = self._base(agent, artifact) if given is None else given.version
         if if_version is not None:
             if if_version != number_of(base):
                 raise self._error(artifact)
-            return WriteRequest(content, base, base, "raise")
+            return WriteRequest(content, base, base, "raise", note=note)
         how: OnConflict = self._writing.on_conflict if content is not None else "raise"
         if base is None and how != "overwrite":
             how = "raise"  # What others wrote meanwhile was seen by nobody here.
-        return WriteRequest(content, base, base, how)
+        return WriteRequest(content, base, base, how, note=note)
 
     def _base(self, agent: str, artifact: str) -> Version | None:
         """What an agent saw last, or else anybody here."""
@@ -500,7 +501,7 @@ class DegradedMode:
             if one is None:
                 self._known.gone(artifact)
             elif not one.degraded:
-                self._known.saw(artifact, one._version, one._content)
+                self._known.saw(artifact, one.origin, one.content)
         return made
 
     def step(self) -> float | None:
@@ -583,8 +584,8 @@ class DegradedMode:
                 newest = self._authority.newest(name)
                 if newest is not None and newest.deleted:
                     kept.versions[name].landed = newest
-            elif one._content is kept.wanted[name].content:
-                kept.versions[name].landed = one._version
+            elif one.content is kept.wanted[name].content:
+                kept.versions[name].landed = one.origin
         return made
 
     def _based(self, artifact: str, wanted: WriteRequest) -> WriteRequest:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from itertools import count
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from ropewalk.coherence.artifact import Content
@@ -26,10 +27,24 @@ class State(StrEnum):
 GRANTED: Final = (State.EXCLUSIVE, State.MODIFIED)
 
 
+Note: TypeAlias = Mapping[str, Any]
+"""What the writer of a version says of it beside its value: plain, and small."""
+
+
 class Version:
     """One version of an artifact. Numbers begin at 1 and are never used again."""
 
-    __slots__ = ("agent", "content", "created", "deleted", "id", "number", "replaced", "time")
+    __slots__ = (
+        "agent",
+        "content",
+        "created",
+        "deleted",
+        "id",
+        "note",
+        "number",
+        "replaced",
+        "time",
+    )
 
     def __init__(
         self,
@@ -40,6 +55,7 @@ class Version:
         deleted: bool = False,
         content: Content | None = None,
         created: int | None = None,
+        note: Note | None = None,
     ) -> None:
         self.number = number
         self.id = id
@@ -48,7 +64,7 @@ class Version:
         self.created = time if created is None else created
         """When the artifact came to be: at its first version, or the first after a deletion."""
         self.deleted = deleted
-        self.content = content
+        self.content, self.note = content, note
         self.replaced = False
         """Whether it replaced what its writer had not read; only the local authority sets it."""
 

@@ -119,6 +119,7 @@ class ReadPath:
         where: Callable[[Any], bool] | None,
         limit: int | None,
         offset: int,
+        among: Callable[[str, Version], bool] | None = None,
     ) -> list[Artifact]:
         """The artifacts below a prefix whose values pass, the latest written first."""
         stop = None if limit is None else offset + limit
@@ -126,6 +127,8 @@ class ReadPath:
         for _ in range(_TRIES):
             gaps, now = self._directory.gaps, self._clock()
             named = sorted(self._authority.names(prefix).items(), key=_age)
+            if among is not None:
+                named = [one for one in named if among(*one)]
             try:
                 page = list(islice(self._passing(named, where), offset, stop))
                 self._prefetch([version for _, version in page])

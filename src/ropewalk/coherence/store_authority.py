@@ -62,6 +62,7 @@ TENANT: Final = "coherence"
 _DELETED: Final = "deleted"
 _CREATED: Final = "created"
 REPLACED: Final = "replaced"
+_NOTE: Final = "note"
 _REMEMBERED: Final = 65536
 _WRITERS: Final = 64
 _PAGE: Final = 256
@@ -249,7 +250,7 @@ class StoreAuthority(Authority):
 
     def _draft(self, change: Change, agent: str, moment: int, anew: bool) -> _Draft:
         """A change as a commit, its objects and the ref move that makes it the newest."""
-        artifact, expected, content, token, replaced = change
+        artifact, expected, content, token, replaced, note = change
         names = names_of(artifact)
         before = None if expected is None else expected.id
         extension: dict[str, Any] = {_DELETED: True} if content is None else {}
@@ -259,6 +260,8 @@ class StoreAuthority(Authority):
             extension[_CREATED] = expected.created
         if replaced:
             extension[REPLACED] = True
+        if note:
+            extension[_NOTE] = dict(note)
         writer = written = None
         encoded = _NOTHING if content is None else content.encoded
         if len(encoded) <= INLINE_MAX:
@@ -432,7 +435,8 @@ class StoreAuthority(Authority):
         extension = commit.extension
         deleted, created = bool(extension.get(_DELETED)), extension.get(_CREATED)
         id, number = commit.id, commit.generation
-        made = Version(number, id, commit.agent, commit.time, deleted, created=created)
+        note = extension.get(_NOTE)
+        made = Version(number, id, commit.agent, commit.time, deleted, None, created, note)
         with self._lock:
             made = self._versions.setdefault(id, made)
             while len(self._versions) > _REMEMBERED:

@@ -16,7 +16,7 @@ from ropewalk.codec import Codec
 from ropewalk.coherence.artifact import Artifact, Content
 from ropewalk.coherence.authority import Change, Committed, Moved, Sent
 from ropewalk.coherence.logs import WriteEvent
-from ropewalk.coherence.protocol import Base, Version
+from ropewalk.coherence.protocol import Base, Note, Version
 from ropewalk.coherence.timers import Patience, timestamp
 from ropewalk.errors import (
     InvalidInput,
@@ -55,14 +55,15 @@ ConflictPolicy: TypeAlias = OnConflict | Literal["replace"]
 class Proposal(NamedTuple):
     """A value for an artifact, as an agent hands it over."""
 
-    content: Content | None
-    """None for a deletion."""
+    content: Any
+    """A value, or its `Content`; `ABSENT` or None for a deletion."""
     if_version: int | None = None
     """The one version that it may replace; 0 for none at all."""
     base: Base | None = None
     """What it was made from, if that is not what the agent itself read or put last."""
     replaces: bool = False
     """Whether it is known already to replace what its agent has not read."""
+    note: Note | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class WriteRequest:
     merged: bool = False
     replaced: bool = False
     """Whether it replaces what others wrote and its agent has not read."""
+    note: Note | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -94,6 +96,7 @@ class Edit:
     default: Any
     """What the function gets where there is no artifact; ABSENT if there must be one."""
     timeout: float | None
+    note: Note | None = None
 
     @property
     def needs_artifact(self) -> bool:
@@ -144,10 +147,15 @@ class PendingVersion(Version):
 
     @classmethod
     def of(
-        cls, number: int, agent: str, time: int, content: Content | None, *, deleted: bool = False
+        cls,
+        number: int,
+        agent: str,
+        time: int,
+        content: Content | None,
+        note: Note | None = None,
     ) -> PendingVersion:
         """What an agent wanted to write, made from version `number`."""
-        made = cls(number, os.urandom(32), agent, time, deleted, content)
+        made = cls(number, os.urandom(32), agent, time, content is None, content, note=note)
         made.landed = None
         return made
 
@@ -227,7 +235,7 @@ class WritePath:
             base, value = self._to_edit(agent, artifact, edit)
             content = edit.made_of(value, self._client.codec)
             try:
-                request = WriteRequest(content, base, base, how)
+                request = WriteRequest(content, base, base, how, note=edit.note)
                 made = self.commit(agent, {artifact: request}, "edit")[artifact]
                 assert made is not None
                 return made
@@ -256,10 +264,10 @@ class WritePath:
     # What a write is checked against.
 
     def _request(self, agent: str, artifact: str, proposal: Proposal) -> WriteRequest:
-        content, if_version, given, replaces = proposal
+        content, if_version, given, replaces, note = proposal
         if if_version is not None:
             expected = self._exactly(agent, artifact, if_version)
-            return WriteRequest(content, expected, expected, "raise", replaced=replaces)
+            return WriteRequest(content, expected, expected, "raise", False, replaces, note)
         if content is None and (given is None or given.version is None):
             newest = self._authority.newest(artifact)
             return WriteRequest(None, newest, newest, "overwrite")
@@ -267,13 +275,13 @@ class WritePath:
         if base is None:
             # Its agent knows of nothing, so it replaces whatever there is.
             newest = self._authority.newest(artifact)
-            return WriteRequest(content, None, newest, "overwrite", replaced=is_there(newest))
+            return WriteRequest(content, None, newest, "overwrite", False, is_there(newest), note)
         # Changes to what its agent read must not be lost. An agent that only put replaces, as
         # in any key-value store.
         how: ConflictPolicy = self.on_conflict
         if how == "merge" and not is_read:
             how = "replace"
-        request = WriteRequest(content, base, base, how)
+        request = WriteRequest(content, base, base, how, note=note)
         return self.settled(artifact, request) if isinstance(base, PendingVersion) else request
 
     def _exactly(self, agent: str, artifact: str, number: int) -> Version | None:
@@ -315,7 +323,7 @@ class WritePath:
             if sides is not None:
                 try:
                     content = merge_contents(*sides, self._mergers, self._client.codec)
-                    return WriteRequest(content, newest, newest, "merge", merged=True)
+                    return WriteRequest(content, newest, newest, "merge", True, note=request.note)
                 except MergeConflict as conflict:
                     expected, actual = number_of(before), number_of(newest)
                     conflicts = conflict.conflicts
@@ -336,7 +344,7 @@ class WritePath:
         made, replaced = merge(*sides, self._mergers, self._client.codec)
         merged = request.merged or made.encoded != sides[1].encoded
         replaced = request.replaced or replaced
-        return WriteRequest(made, newest, newest, "replace", merged=merged, replaced=replaced)
+        return WriteRequest(made, newest, newest, "replace", merged, replaced, request.note)
 
     def _sides(
         self, artifact: str, request: WriteRequest, newest: Version | None
@@ -392,7 +400,9 @@ class WritePath:
             tokens, changes = {}, []
             for name, one in requests.items():
                 token = tokens[name] = grants.fence_token(agent, name)
-                changes.append(Change(name, one.expected, one.content, token, one.replaced))
+                changes.append(
+                    Change(name, one.expected, one.content, token, one.replaced, one.note)
+                )
             try:
                 made = self._authority.commit(changes, agent, action, sent)
                 break

@@ -228,7 +228,7 @@ def test_an_event_loop_goes_on_while_a_task_waits_for_a_coroutine_that_holds_its
 ) -> None:
     agent = agent_of("planner", lambda said: "on edited" if "edited" in said else "on stale")
     crew = crew_of(task_of(adapter, agent, reads=["plan"], writes="plan"))
-    publish = adapter.core._publish
+    publish = adapter.core.propose
 
     async def work() -> None:
         loop, refused = asyncio.get_running_loop(), asyncio.Event()
@@ -240,7 +240,7 @@ def test_an_event_loop_goes_on_while_a_task_waits_for_a_coroutine_that_holds_its
                 loop.call_soon_threadsafe(refused.set)
                 raise
 
-        monkeypatch.setattr(adapter.core, "_publish", tell)
+        monkeypatch.setattr(adapter.core, "propose", tell)
         with await adapter.core.ahold("editor", "plan"):
             running = asyncio.create_task(crew.akickoff())
             await refused.wait()

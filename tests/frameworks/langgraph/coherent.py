@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, TypeAlias, TypedDict
 
 from langgraph.store.base import BaseStore
@@ -14,6 +15,7 @@ PLANNER = ("planner", "shared")
 REVIEWER = ("reviewer", "shared")
 PLACE = ("team", "shared")
 MANY = 4
+MINUTE = 60_000_000
 
 Open: TypeAlias = Callable[..., CoherentStore]
 
@@ -33,3 +35,15 @@ def number_in(store: BaseStore) -> int:
 
 def add_one(value: dict[str, int]) -> dict[str, int]:
     return {"n": value["n"] + 1}
+
+
+def pass_time(store: CoherentStore, minutes: float) -> None:
+    """Let so much time pass for the items of a store that end."""
+    index = store._index
+    assert index is not None
+    for one in (index, index._entries._expiry):
+        one.clock = partial(_later, one.clock, round(minutes * MINUTE))
+
+
+def _later(clock: Callable[[], int], microseconds: int) -> int:
+    return clock() + microseconds

@@ -2,33 +2,26 @@
 
     python -m tests.frameworks.langgraph.coherent_worker PLACE AGENT STRATEGY TIMES TICK_SECONDS
 
-PLACE is a path or URL; after `base:` it is that of a `RopewalkStore` which is wrapped, and
-after `official:` that of LangGraph's own `PostgresStore`.
+PLACE is a path or URL; after `ttl:` the items of the store there may end.
 
 It says `ready`, and does what lines that come in say: `count` adds 1 to a shared item so many
-times, `get KEY` says an item as JSON, `put KEY JSON` writes it, and says `done`; `die KEY JSON`
-writes it to the store that is wrapped, and no further.
+times, `get KEY` says an item as JSON, `put KEY JSON` writes it, and says `done`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from langgraph.store.base import BaseStore
-from langgraph.store.postgres import PostgresStore
-
-from ropewalk.adapters.langgraph import CoherentStore, RopewalkStore
+from ropewalk.adapters.langgraph import CoherentStore
 from ropewalk.errors import VersionConflict
 
 SCOPE = "shared"
-PATIENT, HASTY = 6.0, 0.1
-"""Seconds of a tick: a process that the machine stops keeps its grant, or loses it soon."""
+PATIENT = 6.0
+"""Seconds of a tick: a process that the machine stops keeps its grant."""
 
 
 def count(store: CoherentStore, agent: str, times: int) -> None:
@@ -57,10 +50,6 @@ def answer(store: CoherentStore, agent: str, times: int, line: str) -> str:
     if verb == "count":
         count(store, agent, times)
         return "done"
-    if verb == "die":
-        # Killed after the other store was written, and before the version was committed.
-        store._contents._pairs.write = _die  # type: ignore[attr-defined]
-        verb = "put"
     if verb == "put":
         key, _, value = rest.partition(" ")
         store.put((agent, SCOPE), key, json.loads(value))
@@ -69,27 +58,15 @@ def answer(store: CoherentStore, agent: str, times: int, line: str) -> str:
     return json.dumps(None if found is None else [found.version, found.value])
 
 
-def _die(*_: Any, **__: Any) -> Any:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 @contextmanager
 def opened(
     place: str, strategy: str = "lazy", tick_seconds: float = PATIENT
 ) -> Iterator[CoherentStore]:
     """The store that is meant by a place."""
-    kind, _, rest = place.partition(":")
-    with ExitStack() as stack:
-        base: BaseStore | None = None
-        if kind == "base":
-            base, where = stack.enter_context(RopewalkStore(rest)), None
-        elif kind == "official":
-            base, where = stack.enter_context(PostgresStore.from_conn_string(rest)), rest
-        else:
-            where = place
-        yield stack.enter_context(
-            CoherentStore(strategy, store=where, base=base, tick_seconds=tick_seconds)
-        )
+    options: dict[str, Any] = {"ttl": {}} if place.startswith("ttl:") else {}
+    where = place.removeprefix("ttl:")
+    with CoherentStore(strategy, store=where, tick_seconds=tick_seconds, **options) as store:
+        yield store
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from langgraph.store.memory import InMemoryStore
 
 from ropewalk.adapters.langgraph import CoherentStore, RopewalkSaver
 from tests.frameworks.langgraph.coherent import Open
@@ -63,16 +62,16 @@ def coherent_store(request: pytest.FixtureRequest, memory_folder: Path) -> Itera
         yield made
 
 
-@pytest.fixture(params=["memory", "sqlite", "base"])
+@pytest.fixture(params=["memory", "sqlite", "ttl"])
 def open_store(request: pytest.FixtureRequest, memory_folder: Path) -> Iterator[Open]:
-    """Opens stores that agents share: in memory, in a store, and around another store."""
+    """Opens stores that agents share: in memory, in a store, and with items that may end."""
     made: list[CoherentStore] = []
 
     def one(**options: Any) -> CoherentStore:
         if request.param == "sqlite":
             options["store"] = memory_folder / "store"
-        elif request.param == "base":
-            options["base"] = InMemoryStore()
+        elif request.param == "ttl":
+            options["ttl"] = {}
         made.append(CoherentStore(**options))
         return made[-1]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,10 +15,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp, SearchOp
-from langgraph.store.memory import InMemoryStore
 
 from ropewalk.adapters.langgraph import CoherentStore, StoreItem, StoreSearchItem
-from ropewalk.adapters.langgraph._coherent_names import artifact_name, scope_prefix, split_artifact
+from ropewalk.adapters.langgraph.coherent.naming import artifact_name, scope_prefix, split_artifact
 from ropewalk.coherence import CoherenceCore, CoherenceDegradedWarning, replay
 from ropewalk.errors import (
     ArtifactHeld,
@@ -425,9 +426,46 @@ def test_a_query_without_an_index_is_taken_for_none(store: CoherentStore) -> Non
     assert keys(store.search(PLANNER, query="b")) == ["plan"]
 
 
-def test_index_and_base_exclude_each_other() -> None:
-    with pytest.raises(InvalidInput, match="base"):
-        CoherentStore(base=InMemoryStore(), ttl={"default_ttl": 1})
+def test_an_edit_makes_only_items_that_a_put_would(store: CoherentStore) -> None:
+    with pytest.raises(InvalidInput, match="dict"):
+        store.edit(PLANNER, "n", lambda value: value + 1, default=0)
+    with pytest.raises(InvalidInput, match="dict"):
+        store.edit(PLANNER, "n", lambda value: value, default=None)
+    with pytest.raises(InvalidNamespaceError):
+        store.edit(("langgraph", "x"), "n", lambda value: value, default={})
+
+    assert store.search(PLANNER) == []
+
+
+def test_an_edit_may_change_the_value_in_place(store: CoherentStore) -> None:
+    nothing: dict[str, int] = {}
+    for _ in range(2):
+        made = store.edit(PLANNER, "plan", lambda value: value.update(n=1), default=nothing)
+
+    assert (made.value, made.version, nothing) == ({"n": 1}, 2, {})
+
+
+def test_values_are_decoded_when_somebody_looks_into_them(store: CoherentStore) -> None:
+    store.put(PLANNER, "plan", {"list": [1, 2]})
+    first: Any = store.get(REVIEWER, "plan")
+    (hit,) = store.search(REVIEWER)
+    store.put(PLANNER, "plan", {"list": []})
+    copies = [pickle.loads(pickle.dumps(one)) for one in (first, hit)]
+    first.value["list"].append(3)
+
+    assert first.value == {"list": [1, 2, 3]}, "each has a value of its own"
+    assert [one.value for one in copies] == [hit.value] * 2 == [{"list": [1, 2]}] * 2
+    assert copies[0].version == 1 and copies[0] == copy.deepcopy(copies[0])
+
+
+def test_a_store_that_was_closed_lists_nothing(store: CoherentStore) -> None:
+    store.put(PLANNER, "plan", {"n": 1})
+    store.close()
+
+    with pytest.raises(StoreClosed):
+        store.list_namespaces()
+    with pytest.raises(StoreClosed):
+        store.list_namespaces(prefix=("planner",))
 
 
 def test_what_is_closed_is_not_read(memory_folder: Path) -> None:

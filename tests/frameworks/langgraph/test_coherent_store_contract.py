@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from langgraph.store.base import BaseStore
 
-from ropewalk.adapters.langgraph import CoherentStore, RopewalkStore
+from ropewalk.adapters.langgraph import CoherentStore
 from ropewalk.store import MemoryStore
 from ropewalk.testing import BaseStoreContract
 from ropewalk.testing.langgraph_stores.base import Opener
-
-MINUTE = 60_000_000
+from tests.frameworks.langgraph.coherent import pass_time
 
 
 class TestInOneProcess(BaseStoreContract):
@@ -66,15 +65,13 @@ class TestOnRedis(OnEngine):
 
 
 class TestWithIndexAndTtl(BaseStoreContract):
-    """Both need a base, which is made if there is none."""
+    """Items that end and are searched by meaning."""
 
     minutes = 1.0
 
     def wait(self, store: BaseStore, minutes: float) -> None:
-        assert isinstance(store, CoherentStore) and store._owned is not None
-        expiry = store._owned._expiry
-        before = expiry.clock
-        expiry.clock = lambda: before() + round(minutes * MINUTE)
+        assert isinstance(store, CoherentStore)
+        pass_time(store, minutes)
 
     @pytest.fixture
     def open_store(self) -> Opener:
@@ -85,17 +82,3 @@ class TestWithIndexAndTtl(BaseStoreContract):
             return CoherentStore(identity="config", store=shared, index=index, ttl=ttl)
 
         return open_one
-
-
-class TestOnRopewalkStore(TestWithIndexAndTtl):
-    def wait(self, store: BaseStore, minutes: float) -> None:
-        expiry = store._contents._base._expiry
-        before = expiry.clock
-        expiry.clock = lambda: before() + round(minutes * MINUTE)
-
-    @pytest.fixture
-    def open_store(self) -> Opener:
-        shared = MemoryStore()
-        return lambda **options: CoherentStore(
-            identity="config", base=RopewalkStore(shared, **options)
-        )

@@ -20,7 +20,7 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Send
 
 from ropewalk.adapters.langgraph import CoherentStore, RopewalkSaver
-from ropewalk.adapters.langgraph._coherent_identity import running_agent
+from ropewalk.adapters.langgraph.coherent.naming import running_agent
 
 
 @pytest.fixture(params=["memory", "sqlite"])

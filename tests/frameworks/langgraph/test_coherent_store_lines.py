@@ -16,7 +16,8 @@ from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.store.base import BaseStore, PutOp
 from langgraph.types import RetryPolicy, Send
 
-from ropewalk.adapters.langgraph import RopewalkSaver, _coherent_lines
+from ropewalk.adapters.langgraph import RopewalkSaver
+from ropewalk.adapters.langgraph.coherent import lineage
 from ropewalk.errors import VersionConflict
 from tests.frameworks.langgraph.coherent import MANY, PLACE, Open, Work, add_one, number_in
 
@@ -160,7 +161,7 @@ def test_conversations_side_by_side_take_nothing_away(open_store: Open) -> None:
 def test_what_a_run_read_too_long_ago_is_not_put_over(
     open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_coherent_lines, "_MOST", 50)
+    monkeypatch.setattr(lineage, "_MOST", 50)
     store = open_store()
     for name in ("n", *map(str, range(30))):
         store.put(PLACE, name, {"n": 0})

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from langgraph.store.postgres import PostgresStore
 
 from tests.conftest import SOAK
-from tests.frameworks.langgraph.coherent_worker import HASTY, PATIENT, opened
+from tests.frameworks.langgraph.coherent_worker import PATIENT, opened
 from tests.frameworks.turn import ROOT
 
 PROCESSES = 4
@@ -53,21 +52,16 @@ class Worker:
 Start: TypeAlias = Callable[..., Worker]
 
 
-@pytest.fixture(params=["sqlite", "postgres", "redis", "base", "official"])
+@pytest.fixture(params=["sqlite", "postgres", "redis", "ttl"])
 def place(request: pytest.FixtureRequest, memory_folder: Path) -> str:
-    """Where artifacts are that processes share, or their values, in another store."""
+    """Where artifacts are that processes share; after `ttl:` their items may end."""
     match request.param:
         case "sqlite":
             return str(memory_folder / "store")
         case "postgres":
             return str(request.getfixturevalue("postgres_url"))
-        case "base":
-            return f"base:{memory_folder / 'store'}"
-        case "official":
-            url = request.getfixturevalue("postgres_url")
-            with PostgresStore.from_conn_string(url) as store:
-                store.setup()
-            return f"official:{url}"
+        case "ttl":
+            return f"ttl:{memory_folder / 'store'}"
         case _:
             return f"{request.getfixturevalue('redis_url')}?durability=relaxed"
 
@@ -116,20 +110,3 @@ def test_a_read_is_never_older_than_a_write_that_was_acknowledged(place: str, st
         assert writer.end() == 0
         last: Any = lazy.get(("reader", "shared"), "plan")
         assert last.version == 10, "an item outlives its process"
-
-
-def test_a_writer_that_is_killed_half_way_blocks_nobody(memory_folder: Path) -> None:
-    place = f"base:{memory_folder / 'store'}"
-    with opened(place, tick_seconds=HASTY) as store:
-        store.put(("reader", "shared"), "plan", {"step": 1})
-        worker = Worker(place, "writer", "lazy", HASTY)
-        assert worker.hear() == "ready"
-        worker.ask('die plan {"step": 2}')
-        code = worker.end()
-        found: Any = store.get(("reader", "shared"), "plan")
-        store.put(("reader", "shared"), "plan", {"step": 3}, if_version=found.version)
-        last: Any = store.get(("other", "shared"), "plan")
-
-    assert code == -9
-    assert (found.value, found.version) == ({"step": 2}, 2), "what it wrote is a version"
-    assert (last.value, last.version) == ({"step": 3}, 3)

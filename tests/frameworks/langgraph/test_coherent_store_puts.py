@@ -16,7 +16,8 @@ from langgraph.store.base import BaseStore, GetOp, PutOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Send
 
-from ropewalk.adapters.langgraph import CoherentStore, _coherent_lines
+from ropewalk.adapters.langgraph import CoherentStore
+from ropewalk.adapters.langgraph.coherent import lineage
 from ropewalk.errors import VersionConflict
 from tests.conftest import SOAK
 from tests.frameworks.langgraph.coherent import (
@@ -93,14 +94,14 @@ class PuttingGraphs:
         return lambda _: get_store().put(PLACE, key, value)
 
 
-@pytest.mark.parametrize("around", [False, True], ids=["alone", "base"])
+@pytest.mark.parametrize("ttl", [None, {}], ids=["plain", "ttl"])
 @pytest.mark.parametrize("identity", ["namespace", "config"])
 def test_nodes_that_put_one_after_the_other_leave_what_they_leave_in_langgraphs_store(
-    identity: Any, around: bool
+    identity: Any, ttl: Any
 ) -> None:
     for seed in range(SEEDS):
-        graphs, base = PuttingGraphs(f"{identity} {seed}"), InMemoryStore() if around else None
-        with CoherentStore(identity=identity, base=base) as store:
+        graphs = PuttingGraphs(f"{identity} {seed}")
+        with CoherentStore(identity=identity, ttl=ttl) as store:
             left = graphs.run(store, at_once=False)
 
         assert left == graphs.run(InMemoryStore(), at_once=False), f"seed {seed}"
@@ -280,7 +281,7 @@ def test_who_chose_to_be_refused_is_refused_also_without_a_read(open_store: Open
 def test_many_puts_are_remembered_without_being_refused(
     open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_coherent_lines, "_MOST", 20)
+    monkeypatch.setattr(lineage, "_MOST", 20)
     store = open_store()
 
     def say(_: Any) -> None:

@@ -20,7 +20,6 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langgraph.config import get_store
 from langgraph.graph import START, StateGraph
-from langgraph.store.memory import InMemoryStore
 
 from ropewalk.adapters.langgraph import CoherentStore
 from ropewalk.errors import VersionConflict
@@ -137,14 +136,13 @@ class Campaign:
         return str(store.get(PLACE, "n").value["text"])
 
 
-@pytest.mark.parametrize("around", [False, True], ids=["alone", "base"])
+@pytest.mark.parametrize("ttl", [None, {}], ids=["plain", "ttl"])
 @pytest.mark.parametrize("identity", ["namespace", "config"])
-def test_random_graphs_lose_nothing(identity: Any, around: bool) -> None:
+def test_random_graphs_lose_nothing(identity: Any, ttl: Any) -> None:
     accepted = refused = 0
     for seed in range(SEEDS):
-        base = InMemoryStore() if around else None
-        with CoherentStore(identity=identity, base=base) as store:
-            campaign = Campaign(f"{identity} {around} {seed}", store)
+        with CoherentStore(identity=identity, ttl=ttl) as store:
+            campaign = Campaign(f"{identity} {ttl} {seed}", store)
             text = campaign.run()
 
             assert [one for one in campaign.accepted if one not in text] == [], f"seed {seed}"

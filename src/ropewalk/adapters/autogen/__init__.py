@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.autogen._coherence import (
+    from ropewalk.adapters.autogen.coherence import (
         CoherenceAdapter,
         CoherentAgent,
         CoherentContext,
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = import_module(f"{__name__}._coherence")
+        module = import_module(f"{__name__}.coherence")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("autogen_core", "autogen_agentchat"):
             raise ImportError(

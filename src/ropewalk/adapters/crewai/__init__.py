@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.crewai._coherence import CoherenceAdapter, CoherentTask
+    from ropewalk.adapters.crewai.coherence import CoherenceAdapter, CoherentTask
 
 __all__ = ["CoherenceAdapter", "CoherentTask"]
 
@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = import_module(f"{__name__}._coherence")
+        module = import_module(f"{__name__}.coherence")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("crewai",):
             raise ImportError(

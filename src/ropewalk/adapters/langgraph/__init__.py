@@ -6,10 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.langgraph._coherence import CoherenceAdapter
-    from ropewalk.adapters.langgraph._coherent import CoherentStore
-    from ropewalk.adapters.langgraph._coherent_watching import ItemChange
     from ropewalk.adapters.langgraph.classes import UnknownTypeWarning
+    from ropewalk.adapters.langgraph.coherence import CoherenceAdapter
+    from ropewalk.adapters.langgraph.coherent.store import CoherentStore, ItemChange
     from ropewalk.adapters.langgraph.saver import RopewalkSaver
     from ropewalk.adapters.langgraph.store.items import (
         ItemVersion,
@@ -40,11 +39,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "CoherenceAdapter": "_coherence",
-    "CoherentStore": "_coherent",
+    "CoherenceAdapter": "coherence",
+    "CoherentStore": "coherent.store",
     "Exported": "transfer.export",
     "Imported": "transfer.takeover",
-    "ItemChange": "_coherent_watching",
+    "ItemChange": "coherent.store",
     "ItemVersion": "store.items",
     "LangGraphAdapter": "typed.adapter",
     "Adapter": "typed.adapter",

@@ -1,25 +1,34 @@
-"""Who asks for an item, and which artifact it is: the two conventions."""
+"""What agents call an item, and which artifact it is.
+
+An artifact is named like a path: the labels of its scope and its key, with slashes between
+them. Slashes, percent signs and control characters inside a label or key are spelled `%XX`,
+so no two of them are ever taken for each other: `("x:y",), "z"` is `x:y/z`, and
+`("x",), "y:z"` is `x/y:z`.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.store.base import InvalidNamespaceError
 
-from ropewalk.adapters.langgraph._coherent_names import (
-    Scope,
-    artifact_name,
-    scope_prefix,
-    split_artifact,
-)
 from ropewalk.adapters.langgraph.store.operations import known_prefix
 from ropewalk.errors import InvalidInput
 
+Scope: TypeAlias = tuple[str, ...]
+
 NOBODY: Final = "nobody"
 """The agent of a call that does not say whose it is."""
+
+_EMPTY: Final = "%"
+"""An empty key. Every other percent sign is followed by two digits."""
+
+_SPELLED: Final = re.compile(r"[%/\x00-\x1f\x7f]")
+_ESCAPE: Final = re.compile(r"%([0-9A-F]{2})")
 
 
 class Place(NamedTuple):
@@ -60,27 +69,16 @@ class Convention(ABC):
         """The namespace and key by which an agent asks for an artifact."""
 
     @abstractmethod
-    def needs_writer(self, asked: Scope) -> bool:
-        """Whether the answer to who asked depends on who wrote an artifact."""
-
-    @abstractmethod
-    def home(self, scope: Scope) -> Scope:
-        """Where another store keeps the artifacts of a scope."""
-
-    @abstractmethod
     def scope(self, namespace: Scope) -> Scope:
-        """The scope of a namespace, of ours or of another store."""
+        """The scope of a namespace."""
 
     def asked(self, conditions: Iterable[Any]) -> Scope:
         """What all namespaces begin with that meet conditions, as far as that is known."""
         return known_prefix(conditions)
 
 
-class ByNamespace(Convention):
+class _ByNamespace(Convention):
     """The first label of a namespace is the agent, the others are the scope."""
-
-    def __init__(self, root: str) -> None:
-        self._root = root
 
     def place(self, namespace: Scope, key: str) -> Place:
         if not namespace:
@@ -103,18 +101,11 @@ class ByNamespace(Convention):
     def named(self, agent: str, artifact: str) -> tuple[Scope, str]:
         return self.shown((agent,), artifact, agent)
 
-    def needs_writer(self, asked: Scope) -> bool:
-        return not asked
-
-    def home(self, scope: Scope) -> Scope:
-        # The agents are no part of it, and a scope may be empty, but a namespace may not.
-        return (self._root, *scope)
-
     def scope(self, namespace: Scope) -> Scope:
         return namespace[1:]
 
 
-class ByConfig(Convention):
+class _ByConfig(Convention):
     """The agent comes from the run's config; namespaces are what they are."""
 
     names_nodes = True
@@ -131,22 +122,16 @@ class ByConfig(Convention):
     def named(self, agent: str, artifact: str) -> tuple[Scope, str]:
         return split_artifact(artifact)
 
-    def needs_writer(self, asked: Scope) -> bool:
-        return False
-
-    def home(self, scope: Scope) -> Scope:
-        return scope
-
     def scope(self, namespace: Scope) -> Scope:
         return namespace
 
 
-def convention(identity: Any, root: str) -> Convention:
+def convention(identity: Any) -> Convention:
     """The convention that a store was asked for."""
     if identity == "namespace":
-        return ByNamespace(root)
+        return _ByNamespace()
     if identity == "config":
-        return ByConfig()
+        return _ByConfig()
     raise InvalidInput(f"identity is 'namespace' or 'config', not {identity!r:.80}")
 
 
@@ -170,3 +155,43 @@ def named_agent(config: Mapping[str, Any]) -> Any:
     return (
         configurable.get("agent") or configurable.get("agent_name") or metadata.get("lc_agent_name")
     )
+
+
+def artifact_name(scope: Scope, key: str) -> str:
+    """The name of the artifact that has this key in this scope."""
+    name = scope_prefix(scope) + _part(key)
+    # A name that means a folder would be refused by an engine.
+    return name.replace(".", "%2E") if name in (".", "..") else name
+
+
+def scope_prefix(scope: Scope) -> str:
+    """What the names of all artifacts in a scope, and below it, begin with."""
+    return "".join([f"{_part(label)}/" for label in scope])
+
+
+def split_artifact(name: str) -> tuple[Scope, str]:
+    """The scope and key that a name stands for."""
+    *scope, key = name.split("/")
+    return tuple([_plain(label) for label in scope]), _plain(key)
+
+
+def _part(text: str) -> str:
+    if text.isidentifier():
+        return text
+    if not text:
+        return _EMPTY
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"a namespace or key holds half a character, a lone surrogate: {text!r:.80}"
+        ) from None
+    return _SPELLED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def _plain(part: str) -> str:
+    if "%" not in part:
+        return part
+    if part == _EMPTY:
+        return ""
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), part)

@@ -14,7 +14,7 @@ from crewai.tasks.task_output import TaskOutput
 from crewai.utilities.guardrail import process_guardrail
 from pydantic import PrivateAttr
 
-from ropewalk.adapters._coherence import (
+from ropewalk.adapters.coherence import (
     BaseCoherenceAdapter,
     Turn,
     Writes,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from langgraph.store.base import (
     NOT_PROVIDED,
@@ -18,36 +18,47 @@ from langgraph.store.base import (
     TTLConfig,
 )
 
-from ropewalk.adapters.langgraph._coherent_base import OnBase, Resolving
-from ropewalk.adapters.langgraph._coherent_contents import Asked, Contents, Put, by_agent
-from ropewalk.adapters.langgraph._coherent_direct import Direct
-from ropewalk.adapters.langgraph._coherent_identity import Place, convention, running_agent
-from ropewalk.adapters.langgraph._coherent_watching import ItemChange, Watching
 from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.coherent.item_index import ItemIndex
+from ropewalk.adapters.langgraph.coherent.items import Asked, Items, Put, by_agent
+from ropewalk.adapters.langgraph.coherent.naming import Place, Scope, convention, running_agent
 from ropewalk.adapters.langgraph.store.items import StoreItem
-from ropewalk.adapters.langgraph.store.operations import (
-    as_value,
-    check_labels,
-    check_root,
-    planned,
-)
-from ropewalk.adapters.langgraph.store.store import RopewalkStore
+from ropewalk.adapters.langgraph.store.operations import as_value, check_labels, check_root, planned
+from ropewalk.adapters.langgraph.store.snapshot import check_ttl
+from ropewalk.adapters.langgraph.store.store import Sweeper
 from ropewalk.codec import Classes, Codec
 from ropewalk.coherence import CoherenceCore, Grant
 from ropewalk.coherence.outages import DegradedWrites, OnError
 from ropewalk.coherence.strategies import strategy_for
 from ropewalk.coherence.write_path import EDIT_SECONDS, OnConflict, edited, expect_change
 from ropewalk.errors import InvalidInput
-from ropewalk.store import Store
+from ropewalk.store import MemoryStore, Store
 from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.tree import ABSENT
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from ropewalk.coherence import ArtifactChange
     from ropewalk.coherence.history import ArtifactTimeline
     from ropewalk.store import KVStore
 
 _MOST_PLACES: Final = 1 << 16
 _THREADS: Final = 8
+_SWEEP_MINUTES: Final = 5.0
+
+
+class ItemChange(NamedTuple):
+    """A version of an item that came to be, as `watch` tells it."""
+
+    namespace: Scope
+    key: str
+    version: int
+    agent: str
+    """Who put or deleted it."""
+    sequence: int
+    """Where to go on: items that were put together share it."""
+    deleted: bool
 
 
 class CoherentStore(BaseStore, Closes):
@@ -63,7 +74,7 @@ class CoherentStore(BaseStore, Closes):
     with `VersionConflict`. Items have a `version`.
 
     `store` is where artifacts are kept: a Store, a path or URL, or None for the memory of this
-    process. `base` is another `BaseStore` that keeps the values instead.
+    process. `index` makes it search by meaning, and `ttl` says how long items live.
     """
 
     def __init__(  # noqa: PLR0913 - one for each thing to choose
@@ -71,7 +82,6 @@ class CoherentStore(BaseStore, Closes):
         strategy: str = "lazy",
         *,
         store: Store | KVStore | str | PathLike[str] | None = None,
-        base: BaseStore | None = None,
         identity: Literal["namespace", "config"] = "namespace",
         on_metric: Any = None,
         telemetry: Any = None,
@@ -92,25 +102,15 @@ class CoherentStore(BaseStore, Closes):
         ttl: TTLConfig | None = None,
         **strategy_parameters: Any,
     ) -> None:
-        self._convention = convention(identity, name)
-        if base is not None and not isinstance(base, BaseStore):
-            raise InvalidInput(
-                f"base is a BaseStore of LangGraph, not {base!r:.80}; a path or URL is for store="
-            )
+        self._convention = convention(identity)
         chosen = strategy_for(CoherentStore, strategy, tick_seconds, strategy_parameters)
-        codec = Codec(GraphTypes(types).registry, classes=classes)
+        is_indexed = index is not None or ttl is not None
+        self._is_local = store is None and not is_indexed
         self._own_threads = Threads(_THREADS)
-        self._owned: RopewalkStore | None = None
         with ExitStack() as opened:  # What was opened is closed if anything here is refused.
             opened.callback(self._own_threads.close)
-            if index is not None or ttl is not None:
-                base = self._owned = _own_base(store, base, index, ttl, types, classes, name)
-                opened.callback(self._owned.close)
-                store = self._owned.store
-            elif store is None and isinstance(base, RopewalkStore):
-                store = base.store
             self._core = CoherenceCore(
-                store,
+                MemoryStore() if store is None and is_indexed else store,
                 name=name,
                 strategy=chosen,
                 tick_seconds=tick_seconds,
@@ -124,26 +124,21 @@ class CoherentStore(BaseStore, Closes):
                 content_audit_log=content_audit_log,
                 on_metric=on_metric,
                 telemetry=telemetry,
-                codec=codec,
+                codec=Codec(GraphTypes(types).registry, classes=classes),
                 instance_id=instance_id,
                 places=self._convention.named,
             )
             opened.callback(self._core.close)
-            self._contents: Contents
-            if base is None:
-                self._contents = Direct(self._core, self._convention, store is None)
-            else:
-                how = Resolving(on_conflict, mergers, codec)
-                self._contents = OnBase(self._core, self._convention, base, codec, how)
-                opened.callback(self._contents.close)
+            self._index: ItemIndex | None = None
+            if is_indexed:
+                self._index = ItemIndex(self._core, index, ttl)
+                opened.callback(self._index.close)
             self._opened = opened.pop_all()
-        self._base = base
-        self._watching = Watching(self._core, self._convention)
-        self._is_local = self._contents.is_local
-        self.supports_ttl = base is not None and base.supports_ttl
-        self.ttl_config = None if base is None else base.ttl_config
-        ends = self.ttl_config if self.supports_ttl else None
-        self._default_ttl: float | None = (ends or {}).get("default_ttl")
+        self._items = Items(self._core, self._convention, self._index)
+        self.supports_ttl = ttl is not None
+        self.ttl_config = ttl
+        self._default_ttl: float | None = (ttl or {}).get("default_ttl")
+        self._sweeper: Sweeper | None = None
         self._places: dict[tuple[tuple[str, ...], str], Place] = {}
         self._is_closed = False
 
@@ -168,6 +163,7 @@ class CoherentStore(BaseStore, Closes):
     def close(self) -> None:
         """End the background work, and close the store, unless that was handed over."""
         self._is_closed = True
+        self.stop_ttl_sweeper()
         self._opened.close()
 
     # Items.
@@ -184,7 +180,7 @@ class CoherentStore(BaseStore, Closes):
             agent, artifact = self._place(namespace, key)
         if agent is None:
             agent = running_agent()
-        return self._contents.get(agent, artifact, namespace, key, refresh_ttl)
+        return self._items.get(agent, artifact, namespace, key, refresh_ttl)
 
     async def aget(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
@@ -192,7 +188,7 @@ class CoherentStore(BaseStore, Closes):
         """The asynchronous twin of `get`."""
         if self._is_local:
             return self.get(namespace, key, refresh_ttl=refresh_ttl)
-        served = None if self._is_closed else self._contents.cached(*self._asked(namespace, key))
+        served = None if self._is_closed else self._items.cached(*self._asked(namespace, key))
         if served is not None:
             return served
         return await self._threads.run(partial(self.get, namespace, key, refresh_ttl=refresh_ttl))
@@ -220,7 +216,7 @@ class CoherentStore(BaseStore, Closes):
         if value is not None:
             check_root(asked.namespace)
         minutes = self._default_ttl if ttl is NOT_PROVIDED else ttl
-        self._contents.put(Put(asked, as_value(value), _expected(if_version), index, minutes))
+        self._items.put(Put(asked, as_value(value), _expected(if_version), index, minutes))
 
     async def aput(
         self,
@@ -247,7 +243,7 @@ class CoherentStore(BaseStore, Closes):
         if_version: int | None | NotProvided = NOT_PROVIDED,
     ) -> None:
         """Take an item away, if there is one. Its versions go on: see `put`."""
-        self._contents.put(Put(self._asked(namespace, key), None, _expected(if_version)))
+        self._items.put(Put(self._asked(namespace, key), None, _expected(if_version)))
 
     async def adelete(
         self,
@@ -278,7 +274,7 @@ class CoherentStore(BaseStore, Closes):
         with `default`; without one `NotFound` is raised.
         """
         asked = self._to_edit(namespace, key, change)
-        return self._contents.edit(asked, partial(_edited, change), default)
+        return self._items.edit(asked, partial(_edited, change), default)
 
     async def aedit(
         self,
@@ -289,10 +285,10 @@ class CoherentStore(BaseStore, Closes):
         default: Any = ABSENT,
     ) -> StoreItem:
         """The asynchronous twin of `edit`; no thread waits for who holds the item."""
-        asked, contents = self._to_edit(namespace, key, change), self._contents
+        asked, items = self._to_edit(namespace, key, change), self._items
 
         def once(change: Callable[[Any], Any]) -> StoreItem:
-            return contents.edit(asked, change, default, 0.0)
+            return items.edit(asked, change, default, 0.0)
 
         return await edited(self._threads, once, partial(_edited, change), EDIT_SECONDS)
 
@@ -315,16 +311,16 @@ class CoherentStore(BaseStore, Closes):
         results: list[Any] = [None] * plan.size
         self._get_all(plan.gets, results)
         for number, search in plan.searches.items():
-            results[number] = self._contents.search(tuple(search.op.namespace_prefix), search)
+            results[number] = self._items.search(tuple(search.op.namespace_prefix), search)
         for number, op in plan.lists.items():
-            results[number] = self._contents.namespaces(op)
+            results[number] = self._items.namespaces(op)
         puts = [
             Put(self._asked(op.namespace, op.key), as_value(op.value), None, op.index, op.ttl)
             for op in given
             if isinstance(op, PutOp)
         ]
         for agent, own in by_agent(puts).items():
-            self._contents.put_all(agent, own)
+            self._items.put_all(agent, own)
         return results
 
     async def abatch(self, ops: Iterable[Any]) -> list[Any]:
@@ -339,22 +335,14 @@ class CoherentStore(BaseStore, Closes):
             asked = self._asked(op.namespace, op.key)
             grouped.setdefault((asked.agent, op.refresh_ttl), {})[number] = asked
         for (_, refresh), own in grouped.items():
-            items = self._contents.get_all(list(own.values()), refresh)
+            items = self._items.get_all(list(own.values()), refresh)
             for number, item in zip(own, items, strict=True):
                 results[number] = item
 
     # Looking on.
 
     def history(self, namespace: tuple[str, ...], key: str) -> ArtifactTimeline:
-        """The versions of an item, as a timeline to look at; raises `NotFound`.
-
-        Around another store there is none: that store has the values.
-        """
-        if self._base is not None:
-            raise InvalidInput(
-                f"the values of these items are in {self._base!r:.80}, and so is their history, "
-                "if that store keeps one: a RopewalkStore does. Hand it over as base= and ask it."
-            )
+        """The versions of an item, as a timeline to look at; raises `NotFound`."""
         return self._core.history(self._asked(namespace, key).artifact)
 
     def watch(
@@ -369,17 +357,31 @@ class CoherentStore(BaseStore, Closes):
         From now on, or from what comes after the `sequence` of a change that was seen. Ends
         when nothing came for `timeout` seconds; without one, never.
         """
-        return self._watching.watch(namespace_prefix, after, timeout)
+        asked, prefix = self._watched(namespace_prefix)
+        changes = self._core.watch(prefix=prefix, after=after, timeout=timeout)
+        return (self._shown(asked, one) for one in changes)
 
-    def awatch(
+    async def awatch(
         self,
         namespace_prefix: tuple[str, ...] = (),
         *,
         after: int | None = None,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - as its twin
     ) -> AsyncIterator[ItemChange]:
         """The asynchronous twin of `watch`; no thread waits for it."""
-        return self._watching.awatch(namespace_prefix, after, timeout)
+        asked, prefix = self._watched(namespace_prefix)
+        async for one in self._core.awatch(prefix=prefix, after=after, timeout=timeout):
+            yield self._shown(asked, one)
+
+    def _watched(self, namespace_prefix: tuple[str, ...]) -> tuple[Scope, str]:
+        """A prefix, and what the names of artifacts below it begin with."""
+        check_labels(namespace_prefix)
+        asked = tuple(namespace_prefix)
+        return asked, self._convention.range(asked).prefix
+
+    def _shown(self, asked: Scope, one: ArtifactChange) -> ItemChange:
+        place = self._convention.shown(asked, one.artifact, one.agent)
+        return ItemChange(*place, one.version, one.agent, one.sequence, one.deleted)
 
     ahistory = twin(history)
 
@@ -411,7 +413,7 @@ class CoherentStore(BaseStore, Closes):
     def recover(self, agent_name: str, now_tick: int | None = None) -> None:
         """Forget what an agent had in its cache, after it was restarted."""
         self._core.recover(agent_name, now_tick)
-        self._contents.forget(agent_name)
+        self._items.forget(agent_name)
 
     @property
     def is_degraded(self) -> bool:
@@ -433,24 +435,30 @@ class CoherentStore(BaseStore, Closes):
     # Items that end.
 
     def sweep_ttl(self) -> int:
-        """Delete the items whose time is over; how many they were. Only with `ttl` or `base`."""
-        return int(self._sweeping("sweep_ttl"))
+        """Delete the items whose time is over; how many they were. Only with `ttl`."""
+        self._expect_ttl()
+        return self._items.sweep()
 
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Any:
-        """Sweep again and again, as the store does that keeps the values."""
-        return self._sweeping("start_ttl_sweeper", sweep_interval_minutes)
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+        """Sweep again and again, on a thread; cancelling what this gives ends it.
+
+        Without an interval it is that of the store's `ttl`, or 5 minutes.
+        """
+        self._expect_ttl()
+        configured = (self.ttl_config or {}).get("sweep_interval_minutes")
+        minutes = check_ttl(sweep_interval_minutes or configured) or _SWEEP_MINUTES
+        if self._sweeper is None or not self._sweeper.is_running:
+            self._sweeper = Sweeper(self.sweep_ttl, 60 * minutes)
+        return self._sweeper.future
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """End the sweeping."""
-        return bool(self._sweeping("stop_ttl_sweeper", timeout))
+        """End the sweeping; False if it had not ended after so many seconds."""
+        sweeper, self._sweeper = self._sweeper, None
+        return sweeper is None or sweeper.stop(timeout)
 
-    def _sweeping(self, name: str, *arguments: Any) -> Any:
-        method = getattr(self._base, name, None)
-        if method is None:
-            raise NotImplementedError(
-                "nothing is swept here: items of this store have no end, or end by themselves"
-            )
-        return method(*arguments)
+    def _expect_ttl(self) -> None:
+        if self.ttl_config is None:
+            raise NotImplementedError("items of this store have no end. Open it with ttl=")
 
     # Inside.
 
@@ -473,21 +481,6 @@ class CoherentStore(BaseStore, Closes):
             self._places.clear()
         self._places[namespace, key] = place
         return place
-
-
-def _own_base(
-    store: Any,
-    base: BaseStore | None,
-    index: IndexConfig | None,
-    ttl: TTLConfig | None,
-    types: Iterable[type],
-    classes: Classes,
-    name: str,
-) -> RopewalkStore:
-    """The store that searches by meaning and ends items, which artifacts do not."""
-    if base is not None:
-        raise InvalidInput("index and ttl are for the store that is wrapped: hand them to base")
-    return RopewalkStore(store, index=index, ttl=ttl, types=types, classes=classes, name=name)
 
 
 def _edited(change: Callable[[Any], Any], value: Any) -> dict[str, Any]:

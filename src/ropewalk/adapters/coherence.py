@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ropewalk.coherence import Artifact, CoherenceCore
-from ropewalk.coherence.outages import PATIENCE
 from ropewalk.coherence.protocol import Base, Version
 from ropewalk.coherence.timers import Patience
+from ropewalk.coherence.write_path import Proposal
 from ropewalk.errors import ArtifactHeld, InvalidInput, Unavailable
 from ropewalk.store import Store
 from ropewalk.store.asynchronous import Closes, Threads, twin
-from ropewalk.store.retry import hasty
 from ropewalk.store.validation import expect
 from ropewalk.tree import ABSENT
 
@@ -95,7 +94,7 @@ class BaseCoherenceAdapter(Closes):
 
     @property
     def _threads(self) -> Threads:
-        return self.core._threads
+        return self.core.threads
 
     aregister_agent = twin(register_agent)
     aregister_artifact = twin(register_artifact)
@@ -145,7 +144,7 @@ class Turn:
 
     @property
     def _threads(self) -> Threads:
-        return self.core._threads
+        return self.core.threads
 
     def values(self) -> dict[str, Any]:
         """The values of what was given."""
@@ -188,13 +187,16 @@ class Turn:
         if not writes:
             return {}
         # Whatever it wrote without a read, it made for what was there when the step began.
-        began = {**(self.newest or {}), **{n: one._version for n, one in self.artifacts.items()}}
-        bases = {name: Base(version, True) for name, version in began.items()}
-        made = [name for name, value in writes.items() if value is not ABSENT]
-        created = {name: 0 for name in made if name not in bases}
-        if self.newest is None or self.core._writing.on_conflict == "overwrite":
-            created = {}  # Whatever there is by now, it may be replaced.
-        return _versions(self.core._publish(self.agent_name, writes, created, bases))
+        began = {**(self.newest or {}), **{n: one.origin for n, one in self.artifacts.items()}}
+        # If nobody could tell what there was, or who is last wins, it may replace what there is.
+        may_replace = self.newest is None or self.core.on_conflict == "overwrite"
+        proposed = {}
+        for name, value in writes.items():
+            if name in began:
+                proposed[name] = Proposal(value, base=Base(began[name], True))
+            else:
+                proposed[name] = Proposal(value, None if may_replace or value is ABSENT else 0)
+        return _versions(self.core.propose(self.agent_name, proposed))
 
     _acommit_now = twin(_commit_now)
 
@@ -226,23 +228,15 @@ def agent_name_of(given: Any, what: str = "agent_name is the name of an agent") 
 
 def _newest(core: CoherenceCore, reads: list[str], writes: Writes) -> dict[str, Version] | None:
     """What a step may write and does not read, as it is now; None while the engine is away."""
-    if core._degrading is None:
-        return _there(core, reads, writes)
-    if core.is_degraded:
-        return None
     try:
-        with hasty(PATIENCE):
-            return _there(core, reads, writes)
+        if callable(writes):
+            return core.versions()  # Which of them it will write, nobody knows yet.
+        unread = set(names_of(writes or (), "writes")).difference(reads)
+        return core.newest(unread) if unread else {}
     except Unavailable:
-        return None
-
-
-def _there(core: CoherenceCore, reads: list[str], writes: Writes) -> dict[str, Version]:
-    if callable(writes):
-        return core._authority.names()  # Which of them it will write, nobody knows yet.
-    unread = set(names_of(writes or (), "writes")).difference(reads)
-    found = core._authority.newest_of(unread) if unread else {}
-    return {name: one for name, one in found.items() if one is not None and not one.deleted}
+        if core.on_error == "degrade":
+            return None
+        raise
 
 
 def context_of(artifacts: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,7 @@ from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompl
 from autogen_core.models import LLMMessage, UserMessage
 from pydantic import BaseModel
 
-from ropewalk.adapters._coherence import (
+from ropewalk.adapters.coherence import (
     BaseCoherenceAdapter,
     Turn,
     Writes,

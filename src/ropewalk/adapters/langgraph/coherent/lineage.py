@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.runnables.config import var_child_runnable_config
 
-from ropewalk.adapters.langgraph._coherent_identity import named_agent
+from ropewalk.adapters.langgraph.coherent.naming import named_agent
 from ropewalk.store.forking import freed_after_fork
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ def _is_known(moment: float, step: Hashable | None, when: Began) -> bool:
     return not is_beside and (when.moment is None or moment <= when.moment)
 
 
-class Lines(Generic[T]):
+class Lineage(Generic[T]):
     """What lines of work have seen of items. Safe to share between threads."""
 
     def __init__(self, number: Callable[[T], int], *, nodes: bool = False) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from langgraph.types import Command
 
-from ropewalk.adapters._coherence import (
+from ropewalk.adapters.coherence import (
     BaseCoherenceAdapter,
     agent_name_of,
     context_of,

@@ -1,0 +1,1 @@
+"""`CoherentStore`: LangGraph's store, for agents that share artifacts."""
