@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from ropewalk.adapters.langgraph._deferred import class_name, is_deferred, raw
 from ropewalk.adapters.langgraph.checkpoints import ROOT, record_of
+from ropewalk.adapters.langgraph.deferred import class_name, is_deferred, raw
 from ropewalk.adapters.langgraph.log import Log, listed
 from ropewalk.adapters.langgraph.timeline import checkpoint_id_of, graph_names, log_of
 from ropewalk.codec import Path, Undeclared, inspection_codec, parse_path, spell_path

@@ -7,8 +7,8 @@ of stores and timelines.
 
 from __future__ import annotations
 
-from ropewalk.recovery._loop import Failure, Recovery
-from ropewalk.recovery._strategies import (
+from ropewalk.recovery.retry import Failure, Recovery
+from ropewalk.recovery.strategies import (
     AlternativePathStrategy,
     CompositeStrategy,
     DegradeGracefully,

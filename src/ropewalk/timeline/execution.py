@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.errors import NotSaved, NotStorable
 from ropewalk.history import StepFields
 from ropewalk.recovery import Failure, Recovery, RecoveryStrategy
-from ropewalk.recovery._strategies import checked_strategies
+from ropewalk.recovery.strategies import checked_strategies
 from ropewalk.timeline.checkpoint import Checkpoint, CheckpointStatus
 
 if TYPE_CHECKING:

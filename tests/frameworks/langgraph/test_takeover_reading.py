@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from ropewalk.adapters.langgraph._deferred import raw, rebuild
+from ropewalk.adapters.langgraph.deferred import raw, rebuild
 from ropewalk.adapters.langgraph.transfer.databases import (
     Checkpointed,
     Key,

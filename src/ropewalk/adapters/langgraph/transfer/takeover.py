@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from ropewalk.adapters.langgraph._deferred import class_name, is_deferred, rebuild
 from ropewalk.adapters.langgraph.built_in import BUILT_IN
 from ropewalk.adapters.langgraph.checkpoints import Address
 from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.deferred import class_name, is_deferred, rebuild
 from ropewalk.adapters.langgraph.thread import GraphThread, Put, Request, Writes
 from ropewalk.adapters.langgraph.transfer.databases import (
     Checkpointed,

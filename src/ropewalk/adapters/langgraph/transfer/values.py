@@ -2,7 +2,7 @@
 
 The bytes are those of its `JsonPlusSerializer`. That one imports and calls what they name;
 this reader builds the types below and the classes that somebody declared. Any other stays as
-it was stored: see `_deferred`.
+it was stored: see `deferred`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import ormsgpack
 
-from ropewalk.adapters.langgraph._deferred import Call, build, deferred
+from ropewalk.adapters.langgraph.deferred import Call, build, deferred
 
 Lookup: TypeAlias = Callable[[str, str], type[Any] | None]
 """The declared class of a module and a name; None if nobody declared it."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, Retrying, stop_after_attempt
 
 from ropewalk.errors import InvalidInput, NotSaved
-from ropewalk.recovery._strategies import CompositeStrategy, RecoveryStrategy, checked_strategies
+from ropewalk.recovery.strategies import CompositeStrategy, RecoveryStrategy, checked_strategies
 
 R = TypeVar("R")
 
