@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ropewalk import History, SqliteStore
+from ropewalk import SqliteStore
+from ropewalk.history import History
 from ropewalk.store import log
 from ropewalk.tree import Commit
 
