@@ -13,7 +13,7 @@ memory than it says.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -114,6 +114,7 @@ def expand(frame: bytes, dictionary: bytes | None = None) -> bytes:
     return data
 
 
+@lru_cache(4096)  # Which takes a tenth of the time.
 def varint(number: int) -> bytes:
     """A whole number in as few bytes as it takes."""
     if number < 128:
@@ -145,6 +146,22 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
                 raise FormatError("a number is too long")
     except IndexError:
         raise FormatError("a number is cut off") from None
+
+
+def take_varints(data: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """So many numbers and where they end; raises `FormatError`."""
+    found: list[int] = []
+    try:
+        for _ in range(count):
+            number = data[at]
+            if number < 128:
+                at += 1
+            else:
+                number, at = read_varint(data, at)
+            found.append(number)
+    except IndexError:
+        raise FormatError("a number is cut off") from None
+    return found, at
 
 
 def read_varints(data: bytes) -> list[int]:

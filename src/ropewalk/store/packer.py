@@ -98,7 +98,7 @@ def pack(store: LogStore, space: str, *, whole: bool = False) -> int:
         found: list[tuple[ObjectId, Place]] = []
         for record in records:
             found += commits_in(record)
-            pause()
+        pause()
         if not store._settle(space, build(space, records, heads_of(records)), found):
             return done
         done += len(rows)
@@ -125,7 +125,6 @@ def heads_of(records: Sequence[Record]) -> list[Place]:
             if name not in seen:
                 seen.add(name)
                 found.append(place_of(record.sequence, at))
-        pause()
     last = records[-1]
     if last.pieces:
         found.append(place_of(last.sequence, len(last.pieces) - 1))

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import ormsgpack
 
 from ropewalk.errors import FormatError
-from ropewalk.store.compression import read_varint, varint
+from ropewalk.store.compression import read_varint, take_varints, varint
 from ropewalk.store.model import Move, Operation, Scalar
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import ID_SIZE, KIND_BYTES, Kind, Object, ObjectId, first_parent
@@ -109,27 +109,22 @@ def encode_body(
 ) -> bytes:
     """A body. `links` has what each object leads to, `places` where older nodes are."""
     parts = [varint(len(operation)), operation, varint(len(objects)), b""]
-    heads = bytearray()
+    heads: list[bytes] = []
     hints_to = dict(zip(places, map(_hint, places.values()), strict=True))
     for at, one in enumerate(objects):
-        hints_to[one.id] = bytes((1 + 2 * at,)) if at < 63 else varint(1 + 2 * at)
+        hints_to[one.id] = varint(1 + 2 * at)
     before: ObjectId | None = None
-    for one, below in zip(objects, links, strict=True):
-        payload, hole, hints = one.payload, 0, b""
+    for (id, kind, payload, _), below in zip(objects, links, strict=True):
+        hole, hints = 0, b""
         if below:
             hints = b"".join(map(hints_to.__getitem__, below))
             if before is not None and (at := payload.find(before)) >= 0:
                 hole = at + 1
                 payload = payload[:at] + payload[at + ID_SIZE :]
-        heads.append(one.kind)
-        for number in (len(payload), hole, len(hints)):
-            if number < 128:
-                heads.append(number)
-            else:
-                heads += varint(number)
+        heads.append(KIND_BYTES[kind] + varint(len(payload)) + varint(hole) + varint(len(hints)))
         parts += (payload, hints)
-        before = one.id
-    parts[3] = bytes(heads)
+        before = id
+    parts[3] = b"".join(heads)
     return b"".join(parts)
 
 
@@ -202,15 +197,10 @@ class Record:
         count, at = read_varint(body, at)
         if count > MAX_NODES or count > len(body):
             raise FormatError("a record promises more nodes than it has bytes")
-        heads: list[tuple[int, int, int, int]] = []
-        for _ in range(count):
-            kind, at = read_varint(body, at)
-            size, at = read_varint(body, at)
-            hole, at = read_varint(body, at)
-            width, at = read_varint(body, at)
-            heads.append((kind, size, hole, width))
+        numbers, at = take_varints(body, at, 4 * count)
         pieces: list[Piece] = []
-        for kind, size, hole, width in heads:
+        four = iter(numbers)
+        for kind, size, hole, width in zip(four, four, four, four, strict=True):
             middle = at + size
             pieces.append(Piece(kind, body[at:middle], hole, body[middle : middle + width]))
             at = middle + width

@@ -54,6 +54,8 @@ Spot: TypeAlias = tuple[int, ...]
 """Where a node stands in a segment: its kind, payload, hole and hints, its block, and where in
 that it starts. A plain tuple, because a check makes one for each node of a store."""
 _SPOT: Final = 6
+_PIECES: Final = 64
+"""After so many pieces the packer rests, if it has worked for long."""
 
 
 def build(space: str, records: Sequence[Record], heads: Iterable[Place]) -> Packed:
@@ -67,9 +69,9 @@ def build(space: str, records: Sequence[Record], heads: Iterable[Place]) -> Pack
         for at, piece in enumerate(record.pieces):
             if piece is not None:
                 (live if base | at in alive else superseded).append((piece.kind, base | at, piece))
-        pause()
+    pause()
     blocks: list[bytes] = []
-    spots: dict[Place, Spot] = {}
+    spots: dict[Place, bytes] = {}
     _lay(live, 1 << 30, blocks, spots)
     if not blocks:
         blocks.append(b"")
@@ -85,8 +87,8 @@ def build(space: str, records: Sequence[Record], heads: Iterable[Place]) -> Pack
         out.append(varint(len(record.pieces)))
         base = record.sequence << POSITION_BITS
         for at, piece in enumerate(record.pieces):
-            out.append(b"\0" if piece is None else _spot(spots[base | at]))
-        pause()
+            out.append(b"\0" if piece is None else spots[base | at])
+    pause()
     head = compress(b"".join(out), small=True)
     return Packed(
         first,
@@ -105,27 +107,26 @@ def _lay(
     pieces: list[tuple[int, Place, Piece]],
     limit: int,
     blocks: list[bytes],
-    spots: dict[Place, Spot],
+    spots: dict[Place, bytes],
 ) -> None:
+    """Put pieces into blocks, and note of each where it is, as the head of a segment says it."""
     pieces.sort(key=lambda one: one[0])  # What is of one kind resembles each other.
     block: list[bytes] = []
     size = 0
-    for _, place, piece in pieces:
+    for number, (_, place, piece) in enumerate(pieces, 1):
         kind, payload, hole, hints = piece
         length = len(payload) + len(hints)
         if block and size + length > limit:
             blocks.append(b"".join(block))
             block, size = [], 0
-        spots[place] = (kind, len(payload), hole, len(hints), len(blocks), size)
+        spot = (kind, len(payload), hole, len(hints), len(blocks), size)
+        spots[place] = b"".join(map(varint, spot))
         block += (payload, hints)
         size += length
-        pause()
+        if not number % _PIECES:
+            pause()
     if block:
         blocks.append(b"".join(block))
-
-
-def _spot(spot: Spot) -> bytes:
-    return b"".join([varint(one) for one in spot])
 
 
 def reached(starts: Iterable[Place], records: Mapping[int, Record]) -> set[Place]:

@@ -17,6 +17,7 @@ from ropewalk.tree.objects import (
     check_commit,
     make_commit,
     make_object,
+    name_commit,
     object_id,
     read_commit,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "make_commit",
     "make_object",
     "merge",
+    "name_commit",
     "object_id",
     "put",
     "read_commit",

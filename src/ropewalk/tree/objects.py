@@ -155,12 +155,21 @@ def make_commit(
     """
     made = Commit(b"", root, parents, **rest)
     if isinstance(made.extension, Mapping):
-        made = Commit(*made[:-1], dict(made.extension))  # A copy, which only the commit holds.
+        made = made._replace(extension=dict(made.extension))  # A copy, which only it holds.
     problem = _problem(made)
     if problem is not None:
         raise InvalidInput(f"a commit cannot be stored: {problem}")
+    return name_commit(made, base)
+
+
+def name_commit(made: Commit, base: ObjectId | None = None) -> tuple[Commit, Object]:
+    """A commit with its id, and its object; its fields must be what `Commit` says they are.
+
+    Raises `InvalidInput` if they are too large, or a text has no encoding.
+    """
+    fields = made[1:]
     try:
-        payload = ormsgpack.packb(made[1:], None, _OPTIONS)
+        payload = ormsgpack.packb(fields, None, _OPTIONS)
     except (TypeError, ValueError) as exc:
         raise InvalidInput(f"a commit cannot be stored: {exc}") from None
     if len(payload) > MAX_COMMIT_BYTES:
@@ -169,7 +178,7 @@ def make_commit(
             "Put large things into its metadata."
         )
     id = sha256(_KIND + payload).digest()
-    return Commit(id, *made[1:]), Object(id, Kind.COMMIT, payload, base)
+    return Commit(id, *fields), Object(id, Kind.COMMIT, payload, base)
 
 
 def read_commit(source: Object) -> Commit:

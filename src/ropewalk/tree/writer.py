@@ -250,7 +250,7 @@ class TreeWriter:
             return  # It was there before.
         self._below.update(written._below)
         self._nodes += _NODE * len(written._below)
-        if self._source is None:
+        if self._source is None and not fresh_node:  # That one is whole in its part.
             for made in written.objects:
                 if made.kind != Kind.CHUNK:
                     self._objects[made.id] = made

@@ -18,6 +18,7 @@ Needs no LangGraph, so that the command line does not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -135,7 +136,8 @@ class Record(NamedTuple):
     """What delta channels were before it, where the checkpoints before it are gone."""
 
 
-class Draft(NamedTuple):
+@dataclass(slots=True)
+class Draft:
     """A commit that is to be made."""
 
     root: ObjectId
@@ -209,7 +211,9 @@ def _written(
     )
 
 
-def pack_step(draft: Draft, state: tuple[bytes, int, Any, Any, Any]) -> bytes:
+def pack_step(
+    draft: Draft, era: bytes, flags: int, base: object, newest: object, notes: object
+) -> bytes:
     """The field of a commit, from what it says of the whole chain.
 
     There `True` stands for the id of the commit itself, and a dict for what is pinned.
@@ -220,11 +224,11 @@ def pack_step(draft: Draft, state: tuple[bytes, int, Any, Any, Any]) -> bytes:
         where = (*address, draft.parent, draft.aside, draft.copy_of)
         ahead = (address.namespace, draft.parent)
     if draft.writes:
-        writes = [
-            (content, None if place == ahead else (*place,), *([children] if children else ()))
-            for place, content, children in draft.writes
-        ]
-    return ormsgpack.packb((_VERSION, *state, where, draft.record, writes))
+        writes = []
+        for place, content, children in draft.writes:
+            at = None if place == ahead else (*place,)
+            writes.append((content, at, children) if children else (content, at))
+    return ormsgpack.packb((_VERSION, era, flags, base, newest, notes, where, draft.record, writes))
 
 
 def encode_record(codec: Codec, record: Record) -> tuple[bytes | None, list[Object]]:

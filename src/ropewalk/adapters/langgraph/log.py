@@ -39,10 +39,10 @@ from ropewalk.errors import MissingObjects, NotFound, PathNotFound
 from ropewalk.history import MAIN
 from ropewalk.store import Move, Operation, Store, View
 from ropewalk.store.model import Scalar
-from ropewalk.tree import Kind, Object, ObjectId, Reader, TreeWriter, get, load, make_commit
+from ropewalk.tree import Commit, Kind, Object, ObjectId, Reader, TreeWriter, get, load, name_commit
 
 _KEYS: Final = "keys"
-_MOST_PLACES: Final = 1024
+_MOST_PLACES: Final = 128
 _MOST_STEPS: Final = 64
 _NEAR: Final = 8
 _FIRST_PAGE, _LARGEST_PAGE = 8, 256
@@ -371,13 +371,11 @@ class Log:
         With `several` they are found as if they had several keys: who finds them looks
         whether they were taken back.
         """
-        era, flags, base, newest, notes = self.state
+        state = self.state
+        era, flags = state.era, state.flags | (EARLY if early else 0)
         last, best = self._last or self._last_put(), self._best or self.newest(ROOT)
-        top = self.top if self._top is None else self._top
         greatest = "" if best is None or best.address is None else best.address.id
-        flags |= _disorder(drafts, top, greatest)
-        if early:
-            flags |= EARLY
+        flags |= _disorder(drafts, self.top if self._top is None else self._top, greatest)
         keys: dict[bytes, None] = {}
         regular: list[Address] = []  # Found by the key of the put that they came with.
         for draft in drafts:
@@ -402,10 +400,10 @@ class Log:
             metadata = {"key": key_of(era, ALL, ROOT), _KEYS: b"".join(keys)}
         elif keys:
             metadata = {"key": next(iter(keys))}
-        state = State(era, flags, base, newest, notes)
+        if flags != state.flags:
+            state = state._replace(flags=flags)
         made = self._chained(thread, drafts, state, self.head, metadata, greatest)
-        own = {one.id for one in objects}
-        made.needs[:] = [id for id in (*needs, *made.needs) if id not in own]
+        made.needs.extend(needs)
         made.objects[:0] = objects
         return made
 
@@ -470,43 +468,55 @@ class Log:
         """The commits of drafts, each on top of the one before."""
         steps: list[Step] = []
         objects: list[Object] = []
-        needs: dict[ObjectId, None] = {}
+        needs: list[ObjectId] = []
         now = time.time_ns() // 1000
         agent = thread if thread.isascii() else thread.encode(errors="backslashreplace").decode()
         era, flags, base, newest, notes = state
-        head = before
-        best = greatest
+        head, best = before, greatest
         for draft in drafts:
-            address, namespace = draft.address, ROOT
-            is_newest = False
+            address, root = draft.address, draft.root
+            namespace, is_newest = ROOT, False
             if address is not None:
                 namespace = address.namespace
                 is_newest = namespace == ROOT and not draft.aside and address.id >= best
-                best = address.id if is_newest else best
-            said = (
+                if is_newest:
+                    best = address.id
+            said = pack_step(
+                draft,
                 era,
                 flags,
                 is_base or base,
                 is_newest or newest,
                 notes if pins is None else pins,
             )
-            before_it = None if head is None else head.commit
-            commit, made = make_commit(
-                draft.root,
-                () if before_it is None else (before_it.id,),
-                base=None if before_it is None else before_it.id,
-                generation=1 if before_it is None else before_it.generation + 1,
-                time=now if draft.time is None else draft.time,
-                agent=agent,
-                branch=namespace or MAIN,
-                description=draft.description,
-                logic_step=draft.logic_step,
-                status=draft.status,
-                error=draft.error,
-                metadata=draft.metadata,
-                events=draft.events,
-                extension={FIELD: pack_step(draft, said)},
+            parents: tuple[ObjectId, ...] = ()
+            generation = 1
+            needs.append(root)
+            if head is not None:
+                parents = (head.commit.id,)
+                generation = head.commit.generation + 1
+                needs.append(head.commit.id)
+            if draft.metadata is not None:
+                needs.append(draft.metadata)
+            if draft.events is not None:
+                needs.append(draft.events)
+            unnamed = Commit(
+                b"",
+                root,
+                parents,
+                generation,
+                now if draft.time is None else draft.time,
+                agent,
+                namespace or MAIN,
+                draft.description,
+                draft.logic_step,
+                draft.status,
+                draft.error,
+                draft.metadata,
+                draft.events,
+                {FIELD: said},
             )
+            commit, made = name_commit(unnamed)
             id = commit.id
             if is_base:
                 base = id
@@ -517,21 +527,19 @@ class Log:
             head = Step(
                 commit,
                 State(era, flags, base, newest, notes),
-                *draft[1:6],
+                address,
+                draft.parent,
+                draft.aside,
+                draft.copy_of,
+                draft.record,
                 draft.writes,
                 pins,
             )
             steps.append(head)
             objects.append(made)
-            needs[draft.root] = None
-            for root in (draft.metadata, draft.events, None if before_it is None else before_it.id):
-                if root is not None:
-                    needs[root] = None
-        for step in steps:
-            needs.pop(step.commit.id, None)
         assert head is not None
         move = Move(CHECKPOINTS, self.target, head.commit.id)
-        return Landing(steps, objects, list(needs), move, metadata)
+        return Landing(steps, objects, needs, move, metadata)
 
     def extend(self, landing: Landing, sequence: int) -> None:  # noqa: C901 - what a commit changes
         """Take what was landed for the end of the chain."""
@@ -539,14 +547,14 @@ class Log:
         self._known.add(landing.steps)
         if self._several is not None:
             self._note_keys(sequence, landing.metadata)
-        places = self._places
+        places, is_whole = self._places, self._is_whole
         for step in landing.steps:
             address, id = step.address, step.commit.id
             if address is not None:
                 known = places.get(address)
                 if known is not None:
                     places[address] = Place(id, known.writers)
-                elif self._is_whole or not step.state.flags & EARLY:
+                elif is_whole or not step.state.flags & EARLY:
                     places[address] = Place(id, ())  # Else it may have writes already.
                 if address.namespace == ROOT:
                     self._last = address
@@ -557,7 +565,7 @@ class Log:
                 if self._top is not None and address.id > self._top:
                     self._top = address.id
             for one in step.writes:
-                place = places.get(one.address, _NOWHERE if self._is_whole else None)
+                place = places.get(one.address, _NOWHERE if is_whole else None)
                 if place is not None and id not in place.writers:
                     places[one.address] = Place(place.put, (*place.writers, id))
             self.head, self.state, self.target = step, step.state, id

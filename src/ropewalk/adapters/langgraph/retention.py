@@ -7,6 +7,7 @@ they hold is not touched.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -204,7 +205,7 @@ def _drafts(log: Log, stays: Callable[[Address], bool], objects: list[Object]) -
 def _with_writes(log: Log, draft: Draft, writes: Sequence[Written], objects: list[Object]) -> Draft:
     """A commit with some of its writes."""
     if len(writes) == len(draft.writes) or draft.events is None:
-        return draft._replace(writes=writes)
+        return replace(draft, writes=writes)
     (events,) = log.read([draft.events])
     parts = parts_in(events)
     large = [one for one in writes if type(one.content) is int]
@@ -214,10 +215,10 @@ def _with_writes(log: Log, draft: Draft, writes: Sequence[Written], objects: lis
         one._replace(content=next(numbered)) if type(one.content) is int else one for one in writes
     ]
     if not kept:
-        return draft._replace(writes=renamed, events=None)
+        return replace(draft, writes=renamed, events=None)
     made = events_of(kept)
     objects.append(made)
-    return draft._replace(writes=renamed, events=made.id)
+    return replace(draft, writes=renamed, events=made.id)
 
 
 def _with_deltas(
@@ -237,7 +238,7 @@ def _with_deltas(
         before[channel] = [[list(write) for write in one["writes"]], *seed]
     plain, about = encode_record(inspection_codec, record._replace(before=before))
     objects += about
-    return draft._replace(record=plain, metadata=about[-1].id if about else None)
+    return replace(draft, record=plain, metadata=about[-1].id if about else None)
 
 
 # Delta channels: what a checkpoint's value is made of, found along its parents.

@@ -169,7 +169,8 @@ class _Fork:
         plain, objects = encode_record(inspection_codec, record)
         self.objects += objects
         root = objects[-1].id if objects else None
-        self.drafts.append(draft._replace(record=plain, metadata=root))
+        draft.record, draft.metadata = plain, root
+        self.drafts.append(draft)
 
     def _next_id(self, namespace: str) -> str:
         """An id that sorts after those that there are, as LangGraph makes them."""

@@ -81,14 +81,15 @@ class _Core:
         """A thread by its name."""
         with self._lock:
             found = self._threads.get(name)
-            if found is None:
+            if found is not None:
+                self._threads.move_to_end(name)
+            else:
                 found = GraphThread(self.store, name, self.types, self.on_conflict)
                 self._threads[name] = found
-            self._threads.move_to_end(name)
+                if len(self._threads) > _MOST_THREADS:
+                    self._drop(1)
             self._asked += 1
-            if len(self._threads) > _MOST_THREADS:
-                self._drop(1)
-            elif not self._asked % _LOOK_EVERY:
+            if not self._asked % _LOOK_EVERY:
                 held = sum([one.held for one in self._threads.values()])
                 self._drop(held - _MOST_HELD)
             return found
@@ -272,16 +273,13 @@ class RopewalkSaver(BaseCheckpointSaver[str]):
         """Store a checkpoint, with the writes that led to it."""
         asked = _asked(config)
         about: dict[str, Any] = get_checkpoint_metadata(config, metadata)
-        for name, one in about.items():
-            if one and type(one) in _CONTAINERS:
-                about[name] = _plain(one)
+        if not _CONTAINERS.isdisjoint(map(type, filter(None, about.values()))):
+            about = _plain(about)
         if self._memory is not None:
             about["ropewalk_memory"] = self._memory.position()
         address = Address(asked.namespace or "", str(checkpoint["id"]))
         addressed = config["configurable"].get(_ADDRESSED)
-        # Others may be changing it.
-        stored: Any = {**checkpoint, "channel_values": {**checkpoint["channel_values"]}}
-        put = Put(address, stored, about, asked.id, addressed)
+        put = Put(address, checkpoint, about, asked.id, addressed)
         core = self._core
         thread, backlog = core.thread(asked.thread), core.backlog
         version = backlog.begin(new_versions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.serde.types import ERROR
@@ -55,70 +55,72 @@ _HIDDEN: Final = "__"
 _MOST_SAID: Final = 1000
 
 
-class Put(NamedTuple):
-    """A checkpoint that is to be stored."""
-
-    address: Address
-    checkpoint: dict[str, Any]
-    metadata: dict[str, Any]
-    parent: str | None
-    forks_from: str | None
-    """The checkpoint that a caller asked for by its id: from there a fork is wanted."""
-
-
-class Writes(NamedTuple):
-    """Writes of a task that are to be stored."""
-
-    address: Address
-    task_id: str
-    task_path: str
-    writes: Sequence[tuple[int, str, Any]]
-    """Their numbers, channels and values."""
-
-
 class Request:
     """A put or writes, until they are stored or refused."""
 
-    __slots__ = (
-        "error", "events", "is_done", "is_last", "is_put", "is_taken", "landed", "plain", "wanted",
-    )  # fmt: skip
+    is_put = is_last = False
+    is_done = False
+    is_taken = False
+    """Whether somebody is about to store it."""
+    error: BaseException | None = None
+    landed: threading.Lock | None = None
+    """Held until it is done, where somebody lingers."""
 
-    def __init__(self, wanted: Put | Writes) -> None:
-        self.wanted = wanted
-        self.is_put = isinstance(wanted, Put)
-        self.is_last = (
-            not isinstance(wanted, Put) and min([one[0] for one in wanted.writes], default=0) < 0
-        )
-        """Whether no checkpoint follows at once: these are writes of an interrupt or an error."""
-        self.plain: bytes | None = None
-        """The encoding of writes."""
-        self.events: list[Object] = []
-        """The objects of large writes, the root last."""
-        self.is_taken = False
-        """Whether somebody is about to store it."""
-        self.is_done = False
-        self.error: BaseException | None = None
-        self.landed: threading.Lock | None = None
-        """Held until it is done, where somebody lingers."""
+    def __init__(self, address: Address) -> None:
+        self.address = address
 
     def finish(self, error: BaseException | None = None) -> None:
         """Say what became of it; the first answer counts."""
         if not self.is_done:
-            self.is_done, self.error = True, error
+            self.error = error
+            self.is_done = True
             if self.landed is not None:
                 self.landed.release()
 
 
-class Encoded(NamedTuple):
-    """A put that is ready to be landed on any head."""
+class Put(Request):
+    """A checkpoint that is to be stored."""
 
-    request: Request
-    put: Put
+    is_put = True
     record: bytes | None
-    about: list[Object]
+    """What is said of it, encoded; None if that is large, and a value of its own (`about`)."""
+    about: Sequence[Object]
     values: Tree
     nodes: str
     """The nodes that ran before it."""
+
+    def __init__(
+        self,
+        address: Address,
+        checkpoint: Mapping[str, Any],
+        metadata: dict[str, Any],
+        parent: str | None,
+        forks_from: str | None,
+    ) -> None:
+        """`forks_from` is the checkpoint that a caller asked for by its id, to fork from it."""
+        self.address, self.metadata = address, metadata
+        self.parent, self.forks_from = parent, forks_from
+        # Others may be changing it.
+        self.checkpoint = {**checkpoint}
+        self.channels: dict[str, Any] = {**self.checkpoint.pop("channel_values")}
+
+
+class Writes(Request):
+    """Writes of a task that are to be stored."""
+
+    plain = b""
+    """The encoding of writes."""
+    events: Sequence[Object] = ()
+    """The objects of large writes, the root last."""
+
+    def __init__(
+        self, address: Address, task_id: str, task_path: str, writes: Sequence[Sequence[Any]]
+    ) -> None:
+        """`writes` are numbers, channels and values."""
+        self.address, self.task_id, self.task_path = address, task_id, task_path
+        self.writes = writes
+        self.is_last = min([one[0] for one in writes], default=0) < 0
+        """Whether no checkpoint follows at once: these are writes of an interrupt or an error."""
 
 
 class GraphThread:
@@ -140,7 +142,7 @@ class GraphThread:
         """By namespace."""
         self._refused: dict[Address, NotStorable] = {}
         """Why writes to some checkpoints could not be stored."""
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[Put | Writes] = deque()
         self._leading = threading.Lock()
         self._lingers = True
         """Whether checkpoints came soon after their writes."""
@@ -254,51 +256,36 @@ class GraphThread:
 
     # Writing.
 
-    def send(self, wanted: Put | Writes) -> None:
+    def send(self, request: Put | Writes) -> None:
         """Store a checkpoint or writes, with what others want stored at the same time."""
-        request = Request(wanted)
-        if isinstance(wanted, Writes):
-            self._encode(request, wanted)
-        self._wait([request])
+        if isinstance(request, Put):
+            self._lingers |= self._alone
+            self._waiting.append(request)
+        else:
+            self._encode(request)
+            if self._lingers and not request.is_last:
+                # No checkpoint follows an interrupt or an error; others mostly come at once.
+                landed = request.landed = threading.Lock()
+                landed.acquire()
+                self._waiting.append(request)
+                if not landed.acquire(timeout=_LINGER) and not request.is_taken:
+                    self._lingers = False
+            else:
+                self._waiting.append(request)
+        while not request.is_done:
+            with self._leading:
+                if not request.is_done:
+                    self._lead()
         if request.error is not None:
             raise request.error
 
-    def send_all(self, wanted: Sequence[Put | Writes]) -> None:
-        """Store several things together; raises for the first that is refused."""
-        requests = [Request(one) for one in wanted]
-        for one in requests:
-            if isinstance(one.wanted, Writes):
-                self._encode(one, one.wanted)
-        self._wait(requests)
-        for one in requests:
-            if one.error is not None:
-                raise one.error
-
-    def _wait(self, requests: list[Request]) -> None:
-        """Wait until requests are done, or see to it."""
-        last = requests[-1]
-        if isinstance(last.wanted, Put):
-            self._lingers |= self._alone
-            self._waiting.extend(requests)
-        elif self._lingers and not last.is_last:
-            # No checkpoint follows an interrupt or an error; others mostly come at once.
-            landed = last.landed = threading.Lock()
-            landed.acquire()
-            self._waiting.extend(requests)
-            if not landed.acquire(timeout=_LINGER) and not last.is_taken:
-                self._lingers = False
-        else:
-            self._waiting.extend(requests)
-        while not last.is_done:
-            with self._leading:
-                if not last.is_done:
-                    self._lead()
-
     def _lead(self) -> None:
-        batch: list[Request] = []
+        """Store all that waits."""
+        batch: list[Put | Writes] = []
+        waiting = self._waiting
         self._alone = True
-        while self._waiting:
-            request = self._waiting.popleft()
+        while waiting:
+            request = waiting.popleft()
             request.is_taken = True
             if request.is_put:
                 self._alone = False
@@ -312,22 +299,20 @@ class GraphThread:
         finally:
             self._alone = False
             for one in batch:
-                if not one.is_done:
-                    one.finish()
+                one.finish()
 
-    def land(self, batch: list[Request]) -> None:
+    def land(self, batch: Sequence[Put | Writes]) -> None:
         """Store what is wanted with one commit; what is refused is finished with its error."""
         backoff, missing = None, 0
-        puts: list[Encoded] | None = None
+        puts: list[Put] | None = None
         while True:
             try:
                 with self._coding:
                     if puts is None:
-                        ready = [one for one in batch if one.is_put and not one.is_done]
-                        puts = [one for one in map(self._encoded, ready) if one is not None]
+                        puts = [one for one in batch if isinstance(one, Put) and self._fit(one)]
                     landing = self._landing(batch, puts)
                 if landing is not None:
-                    self._land(landing, "put", {one.put.address.namespace for one in puts})
+                    self._land(landing, "put", puts)
                 return
             except RefMoved:
                 with self._coding:
@@ -345,18 +330,16 @@ class GraphThread:
                 self._forget()
                 raise
 
-    def land_all(self, wanted: Sequence[Put | Writes]) -> list[Request]:
-        """Store many things with one commit; what became of each of them."""
-        requests = [Request(one) for one in wanted]
-        for request in requests:
-            if isinstance(request.wanted, Writes):
+    def land_all(self, batch: Sequence[Put | Writes]) -> None:
+        """Store many things with one commit; each says then whether it was refused."""
+        for request in batch:
+            if isinstance(request, Writes):
                 try:
-                    self._encode(request, request.wanted)
+                    self._encode(request)
                 except RopewalkError as error:
                     request.finish(error)
         with self._leading:
-            self.land(requests)
-        return requests
+            self.land(batch)
 
     def change(self, call: Change, action: str) -> bool:
         """Make other changes; whether there were any. The call may be made several times."""
@@ -368,19 +351,20 @@ class GraphThread:
                         return False
                     self._forget()
                 try:
-                    self._land(landing, action, set())
+                    self._land(landing, action)
                 except RefMoved:
                     continue
                 return True
 
-    def _land(self, landing: Landing, action: str, written: set[str]) -> None:
+    def _land(self, landing: Landing, action: str, puts: Sequence[Put] = ()) -> None:
         """Send commits, and go on from them."""
         epoch = self._epoch
+        landing.metadata["action"] = action
         operation: Operation = self._commits.land(
             landing.objects,
             landing.needs,
-            [landing.move],
-            {**landing.metadata, "action": action},
+            (landing.move,),
+            landing.metadata,
             epoch=epoch,
             step=landing.steps[-1].commit if landing.steps else None,
         )
@@ -395,7 +379,7 @@ class GraphThread:
             log.extend(landing, operation.sequence)
             if operation.epoch != epoch:
                 # There was a collection, or nobody knew. Only what this needed was looked up.
-                for namespace in self._warm.keys() - written:
+                for namespace in self._warm.keys() - {one.address.namespace for one in puts}:
                     del self._warm[namespace]
                 for warm in self._warm.values():
                     warm.trim()
@@ -420,43 +404,43 @@ class GraphThread:
             self._warm.move_to_end(namespace)
         return found
 
-    def _encode(self, request: Request, wanted: Writes) -> None:
+    def _encode(self, request: Writes) -> None:
         """Encode writes as they are now; raises NotStorable with the node that wrote them."""
-        content = [wanted.task_id, wanted.task_path, [list(one) for one in wanted.writes]]
+        content = [request.task_id, request.task_path, [[*one] for one in request.writes]]
         with self._coding:
             try:
-                request.plain = self._codec.encode(content)
-                if len(request.plain) > INLINE:
+                plain = request.plain = self._codec.encode(content)
+                if len(plain) > INLINE:
                     request.events = TreeWriter(self._codec).write(content).objects
             except NotStorable as error:
-                error = self._refused[wanted.address] = _at_its_node(error, wanted)
+                error = self._refused[request.address] = _at_its_node(error, request)
                 while len(self._refused) > _MOST_REFUSED:
                     del self._refused[next(iter(self._refused))]
                 raise error from None
 
-    def _encoded(self, request: Request) -> Encoded | None:
-        """A put as objects; None if it is refused."""
-        put = request.wanted
-        assert isinstance(put, Put)
+    def _fit(self, put: Put) -> bool:
+        """Make objects of a put; False if it is refused."""
+        if put.is_done:
+            return False
         namespace = put.address.namespace
         try:
-            said = {name: one for name, one in put.checkpoint.items() if name != "channel_values"}
-            record, about = encode_record(self._codec, Record(said, put.metadata))
+            said = Record(put.checkpoint, put.metadata)
+            put.record, put.about = encode_record(self._codec, said)
             warm = self._warmed(namespace)
-            values = warm.write(put.checkpoint["channel_values"])
+            put.values = warm.write(put.channels)
             self._codec.turn()
-            return Encoded(request, put, record, about, values, self._nodes(put, warm))
+            put.nodes = self._nodes(put, warm)
         except MissingObjects:
             raise
         except RopewalkError as error:
             # Also where its writes are refused: they say which node it was.
             before = Address(namespace, put.parent or "")
             refused = self._refused.get(before) if isinstance(error, NotStorable) else None
-            request.finish(refused or error)  # The others go on.
+            put.finish(refused or error)  # The others go on.
         except Exception as error:  # noqa: BLE001 - a class of the user's own may raise anything
             self._warm.pop(namespace, None)
-            request.finish(error)
-        return None
+            put.finish(error)
+        return not put.is_done
 
     def _nodes(self, put: Put, warm: ChannelValues) -> str:
         """The names of the nodes that ran between a checkpoint and the one before it."""
@@ -465,11 +449,16 @@ class GraphThread:
             return ""
         if before is None and put.parent is not None:
             before = self._seen_at(Address(put.address.namespace, put.parent))
-        # LangGraph goes on with the same dict.
-        warm.seen = {name: dict(one) if type(one) is dict else one for name, one in now.items()}
         if before is None:
-            return ""
-        ran = [name for name, one in warm.seen.items() if before.get(name) != one]
+            before, ran = {}, []
+        else:
+            ran = [name for name, one in now.items() if before.get(name) != one]
+        for name in ran or now:
+            one = now[name]
+            before[name] = {**one} if type(one) is dict else one  # LangGraph goes on with it.
+        for name in before.keys() - now.keys() if len(before) != len(now) else ():
+            del before[name]
+        warm.seen = before
         return ", ".join([str(name) for name in ran if str(name)[:2] != _HIDDEN])
 
     def _seen_at(self, address: Address) -> dict[str, Any] | None:
@@ -482,39 +471,38 @@ class GraphThread:
 
     # On top of the head.
 
-    def _landing(self, batch: list[Request], puts: list[Encoded]) -> Landing | None:
+    def _landing(self, batch: Sequence[Put | Writes], puts: Sequence[Put]) -> Landing | None:
         """Commits of what is wanted; None if there is nothing."""
         log = self._log or self._look_anew()
         objects: list[Object] = []
         needs: list[ObjectId] = []
         drafts: list[Draft] = []
         for one in puts:
-            if one.request.is_done:
+            if one.is_done:
                 continue
             try:
                 drafts.append(self._draft(log, one, objects, drafts))
             except ThreadConflict as error:
                 # What it would have stored was taken for stored.
-                self._warm.pop(one.put.address.namespace, None)
-                one.request.finish(error)
+                self._warm.pop(one.address.namespace, None)
+                one.finish(error)
                 continue
             objects += one.values.objects
             needs += one.values.needs
-        writes = [one for one in batch if not one.is_done and not one.is_put]
         early = False
-        if writes:
-            drafts = drafts or [self._alone_on(log, objects)]
-            early = self._led(log, writes, drafts, objects)
+        if len(batch) > len(puts):
+            writes = [one for one in batch if isinstance(one, Writes) and not one.is_done]
+            if writes:
+                if not drafts:
+                    drafts.append(self._alone_on(log, objects))
+                early = self._led(log, writes, drafts, objects)
         if not drafts:
             return None
         return log.landing(self.name, drafts, objects, needs, early=early)
 
-    def _draft(
-        self, log: Log, one: Encoded, objects: list[Object], before: Sequence[Draft]
-    ) -> Draft:
+    def _draft(self, log: Log, put: Put, objects: list[Object], before: Sequence[Draft]) -> Draft:
         """A checkpoint as a commit; raises ThreadConflict."""
-        put, record, about = one.put, one.record, one.about
-        address = put.address
+        record, about, address = put.record, put.about, put.address
         known, newest = None, log.newest(address.namespace)
         if log.state.flags & (UNSORTED | MIXED) or (
             newest is not None and address.id <= (newest.address or address).id
@@ -525,28 +513,24 @@ class GraphThread:
         if known is None and self._on_conflict != "fork":
             aside = self._lost(log, put, before)
         copy_of = None if known is None else known.copy_of
-        original = known
-        if known is None and put.metadata.get("source") == "fork":
+        original, source = known, put.metadata.get("source", "put")
+        if known is None and source == "fork":
             original = self._original(log, put)
             copy_of = None if original is None else original.origin
         if original is not None:
             earlier = record_of(original, Loader(self._objects.read, inspection_codec)).before
             if earlier:
-                said = {k: v for k, v in put.checkpoint.items() if k != "channel_values"}
-                record, about = encode_record(self._codec, Record(said, put.metadata, earlier))
-        objects += about
-        about_step = put.metadata.get("step", "")
-        return Draft(
-            one.values.root,
-            address,
-            put.parent,
-            aside,
-            copy_of,
-            record,
-            about[-1].id if about else None,
-            description=f"{put.metadata.get('source', 'put')} {about_step}".rstrip(),
-            logic_step=one.nodes,
-        )
+                said = Record(put.checkpoint, put.metadata, earlier)
+                record, about = encode_record(self._codec, said)
+        large = None
+        if about:
+            objects += about
+            large = about[-1].id
+        step = put.metadata.get("step", "")
+        made = Draft(put.values.root, address, put.parent, aside, copy_of, record, large)
+        made.description = f"{source} {step}" if step != "" else str(source)
+        made.logic_step = put.nodes
+        return made
 
     def _original(self, log: Log, put: Put) -> Step | None:
         """The checkpoint that a fork is a copy of.
@@ -598,54 +582,53 @@ class GraphThread:
         return Draft(empty.root, description="writes")
 
     def _led(
-        self, log: Log, writes: list[Request], drafts: list[Draft], objects: list[Object]
+        self, log: Log, writes: list[Writes], drafts: list[Draft], objects: list[Object]
     ) -> bool:
         """Put writes to the commits with which they land; whether some came early.
 
         They land no later than the checkpoint that they led to.
         """
+        several: dict[int, list[Writes]] = {}
         if len(drafts) == 1:
-            several = {0: writes}
+            several[0] = writes
         else:
-            several = {}
             for request in writes:
-                several.setdefault(_place_in(drafts, request.wanted.address), []).append(request)
+                several.setdefault(_place_in(drafts, request.address), []).append(request)
         here, early = [draft.address for draft in drafts], False
         for at, some in several.items():
-            led, parts = list[Written](), list[bytes]()
+            draft, led, parts = drafts[at], list[Written](), list[bytes]()
             for request in some:
-                address, content = request.wanted.address, request.plain or b""
-                children: Sequence[str] = ()
+                address, children = request.address, list[str]()
                 if address not in here and not log.follows(address):
                     if log.is_ahead(address) or log.find(address).put is None:
                         early = True
                     else:
                         children = log.children(address)
                 if not request.events:
-                    led.append(Written(address, content, children))
+                    led.append(Written(address, request.plain, children))
                     continue
                 led.append(Written(address, len(parts), children))
                 parts.append(part_of(request.events))
                 objects += request.events
-            said = _failed(some) if True in [one.is_last for one in some] else {}
+            draft.writes = led
+            if True in [one.is_last for one in some]:
+                _say_failed(draft, some)
             if parts:
                 events = events_of(parts)
                 objects.append(events)
-                said["events"] = events.id
-            drafts[at] = drafts[at]._replace(writes=led, **said)
+                draft.events = events.id
         return early
 
 
-def _failed(writes: Sequence[Request]) -> dict[str, Any]:
-    """What a commit says of a task that failed."""
-    for request in writes:
-        wanted: Any = request.wanted
-        for _, channel, value in wanted.writes:
+def _say_failed(draft: Draft, writes: Sequence[Writes]) -> None:
+    """Note in a commit the first of its tasks that failed."""
+    for one in writes:
+        for _, channel, value in one.writes:
             if channel == ERROR:
-                node = wanted.task_path.rpartition(", ")[2]
-                text = str(value)[:_MOST_SAID].encode(errors="backslashreplace").decode()
-                return {"status": "failed", "error": text, "logic_step": node}
-    return {}
+                draft.status = "failed"
+                draft.error = str(value)[:_MOST_SAID].encode(errors="backslashreplace").decode()
+                draft.logic_step = one.task_path.rpartition(", ")[2]
+                return
 
 
 def _place_in(drafts: Sequence[Draft], address: Address) -> int:

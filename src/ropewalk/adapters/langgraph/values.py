@@ -68,7 +68,9 @@ class ChannelValues:
             # Equal states have equal roots, in whatever order the channels came.
             self._names, self._sorted = names, _as_in_tree(names)
         before = self._writer.root
-        written = self._writer.write({name: values[name] for name in self._sorted})
+        written = self._writer.write(
+            dict(zip(self._sorted, map(values.get, self._sorted), strict=True))
+        )
         self._writer.accept(written)
         if written.root != before:
             made = written.objects

@@ -15,7 +15,7 @@ from ropewalk.adapters.langgraph.built_in import BUILT_IN
 from ropewalk.adapters.langgraph.checkpoints import Address
 from ropewalk.adapters.langgraph.classes import GraphTypes
 from ropewalk.adapters.langgraph.deferred import class_name, is_deferred, rebuild
-from ropewalk.adapters.langgraph.thread import GraphThread, Put, Request, Writes
+from ropewalk.adapters.langgraph.thread import GraphThread, Put, Writes
 from ropewalk.adapters.langgraph.transfer.databases import (
     Checkpointed,
     Counts,
@@ -316,22 +316,23 @@ class _Batch:
         """Store what waits."""
         if not self._waiting:
             return
-        for one in self._thread.land_all(self._waiting):
+        self._thread.land_all(self._waiting)
+        for one in self._waiting:
             if one.error is not None:
                 self._done.leave(_refused(self._id, one))
-                self._left.add((self._id, one.wanted.address))
+                self._left.add((self._id, one.address))
                 continue
             self.stored = True
-            if isinstance(one.wanted, Put):
+            if isinstance(one, Put):
                 self._done.checkpoints += 1
             else:
-                self._done.writes += len(one.wanted.writes)
+                self._done.writes += len(one.writes)
         self._waiting, self._size = [], 0
 
 
-def _refused(id: str, request: Request) -> LeftOut:
+def _refused(id: str, wanted: Put | Writes) -> LeftOut:
     """What becomes of something that has no exact stored form."""
-    wanted, error = request.wanted, request.error
+    error = wanted.error
     if not isinstance(error, RopewalkError):
         assert error is not None
         raise error
