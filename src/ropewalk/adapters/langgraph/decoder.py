@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from ropewalk.adapters.langgraph import _deferred as deferred
+from ropewalk.adapters.langgraph import deferred
 from ropewalk.adapters.langgraph.memo import look_at_decoded
 from ropewalk.codec.decoder import Decoder, no_links
 from ropewalk.codec.msgpack import FREE_NESTED, Code
