@@ -10,8 +10,8 @@ import pytest
 from ropewalk.codec import Codec, Registry
 from ropewalk.state import Versioned
 from ropewalk.store import MemoryStore
-from ropewalk.store.batch import Batch
 from ropewalk.store.model import Operation
+from ropewalk.store.record import Batch
 from ropewalk.store.wrappers import WrapperStore
 from ropewalk.tree import Object, ObjectId, Reader
 from tests.conftest import SOAK

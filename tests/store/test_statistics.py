@@ -11,7 +11,7 @@ import pytest
 
 from ropewalk.history import History
 from ropewalk.store import MemoryStore, SqliteStore, Store
-from ropewalk.store.log import Row
+from ropewalk.store.record import Row
 from ropewalk.store.segment import Packed
 from ropewalk.tree import Kind, ObjectId, links
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar, TypedDict, TypeVar
 
 from ropewalk.errors import Corrupt, StoreClosed
 from ropewalk.store.asynchronous import Threads, twin, twin_iterator
-from ropewalk.store.batch import Batch, check_objects, prepare
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.leases import LeaseKeeper
 from ropewalk.store.model import (
@@ -38,6 +37,7 @@ from ropewalk.store.model import (
 )
 from ropewalk.store.names import check_name, check_prefix, check_space, known_name, known_space
 from ropewalk.store.quota import Quota
+from ropewalk.store.record import Batch, check_objects, prepare
 from ropewalk.store.reserved import OWN_SPACE, alias_ref
 from ropewalk.store.scratch import Scratch
 from ropewalk.store.search_index import TextIndex

@@ -6,21 +6,12 @@ another subclasses `WrapperStore`. Users of stores need nothing from here.
 
 from __future__ import annotations
 
-from ropewalk.store.batch import MAX_PAYLOAD, Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.contract import StoreOptions
 from ropewalk.store.folder import Filesystem, FolderStore
 from ropewalk.store.group import Group, Member, SendingGroup
-from ropewalk.store.log import (
-    Append,
-    LogStore,
-    Moved,
-    Row,
-    expect_refs,
-    seal,
-    shared_frame,
-    shared_object,
-)
+from ropewalk.store.log import Append, LogStore, Moved, expect_refs, shared_frame
+from ropewalk.store.lookup import shared_object
 from ropewalk.store.memory import Sizes
 from ropewalk.store.model import (
     FORMAT_VERSION,
@@ -35,7 +26,7 @@ from ropewalk.store.model import (
     encode_operation,
 )
 from ropewalk.store.names import MAX_NAME_BYTES, decode_part, encode_part
-from ropewalk.store.record import Place
+from ropewalk.store.record import MAX_PAYLOAD, Batch, Place, Row, fenced_off, seal
 from ropewalk.store.scratch import Scratch
 from ropewalk.store.search_index import TextIndex, Within
 from ropewalk.store.segment import Packed

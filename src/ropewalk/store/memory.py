@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple, Unpack
 
 from ropewalk.errors import MissingObjects
-from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.compression import read_varint
 from ropewalk.store.contract import StoreOptions
@@ -24,10 +23,8 @@ from ropewalk.store.log import (
     LogStore,
     Moved,
     Places,
-    Row,
     SpaceCache,
     expect_refs,
-    seal,
     shared_frame,
 )
 from ropewalk.store.model import (
@@ -43,7 +40,17 @@ from ropewalk.store.model import (
     View,
 )
 from ropewalk.store.quota import expect_room
-from ropewalk.store.record import GROUP, Place, Record, place_of, same_group
+from ropewalk.store.record import (
+    GROUP,
+    Batch,
+    Place,
+    Record,
+    Row,
+    fenced_off,
+    place_of,
+    same_group,
+    seal,
+)
 from ropewalk.store.segment import Packed
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import Kind, ObjectId

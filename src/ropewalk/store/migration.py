@@ -27,12 +27,11 @@ from ropewalk.errors import (
     RefMoved,
     WriteIdReused,
 )
-from ropewalk.store.batch import prepare
 from ropewalk.store.collection import Progress
 from ropewalk.store.contract import Store
 from ropewalk.store.log import LogStore
 from ropewalk.store.model import KEY, MAX_WRITE_ID, MIGRATE, UNDOES, Move, Operation, Scalar
-from ropewalk.store.record import BY_HASH, decode_header, ids_in_header, read_hints
+from ropewalk.store.record import BY_HASH, decode_header, ids_in_header, prepare, read_hints
 from ropewalk.store.reserved import ALIAS, CONTENT_SPACE, EXPIRES_AT, OWN_SPACE, alias_ref
 from ropewalk.store.verification import Problem
 from ropewalk.tree import Kind, Object, ObjectId, TreeWriter, links, load, read_commit

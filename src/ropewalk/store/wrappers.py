@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ropewalk.store.batch import Batch
 from ropewalk.store.contract import Store
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.model import (
@@ -21,6 +20,7 @@ from ropewalk.store.model import (
     View,
     check_ids,
 )
+from ropewalk.store.record import Batch
 from ropewalk.store.records.key_value import KVStore
 from ropewalk.store.scratch import Scratch
 from ropewalk.store.search_index import TextIndex

@@ -20,7 +20,7 @@ from ropewalk.codec import inspection_codec
 from ropewalk.errors import InvalidInput
 from ropewalk.history import MAIN
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name
-from ropewalk.store.batch import Batch
+from ropewalk.store.record import Batch
 from ropewalk.store.wrappers import WrapperStore
 from ropewalk.tree import Commit, Loader, Object, ObjectId, Reader, make_commit
 

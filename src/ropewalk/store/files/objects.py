@@ -19,7 +19,8 @@ from ropewalk.errors import FormatError, RopewalkError
 from ropewalk.store.compression import read_varint
 from ropewalk.store.files.formats import NEW, OBJECTS, object_path, temporary
 from ropewalk.store.folder import Filesystem
-from ropewalk.store.log import shared_frame, shared_object
+from ropewalk.store.log import shared_frame
+from ropewalk.store.lookup import shared_object
 from ropewalk.store.model import Stored
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId

@@ -25,8 +25,8 @@ from zlib import crc32
 from ropewalk.errors import Corrupt, FormatError
 from ropewalk.store.files import formats
 from ropewalk.store.files.formats import HEADER, LOG, SEGMENTS, SPACE, STATE, Broken, Entry, Extent
-from ropewalk.store.log import Row
 from ropewalk.store.model import Ref
+from ropewalk.store.record import Row
 from ropewalk.store.segment import Packed, find_rows
 from ropewalk.tree.objects import ObjectId
 

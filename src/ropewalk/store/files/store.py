@@ -22,7 +22,6 @@ from ropewalk.errors import (
     MissingObjects,
     RopewalkError,
 )
-from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.contract import StoreOptions
 from ropewalk.store.files import formats
@@ -31,7 +30,7 @@ from ropewalk.store.files.objects import Objects
 from ropewalk.store.files.space import Space
 from ropewalk.store.files.spaces import Spaces
 from ropewalk.store.folder import FolderStore, no_store, system_errors
-from ropewalk.store.log import Append, Moved, Row, expect_refs, shared_frame
+from ropewalk.store.log import Append, Moved, expect_refs, shared_frame
 from ropewalk.store.model import (
     REMEMBERED_WRITES,
     Header,
@@ -42,7 +41,7 @@ from ropewalk.store.model import (
     View,
 )
 from ropewalk.store.quota import Usage
-from ropewalk.store.record import GROUP, Place, same_group
+from ropewalk.store.record import GROUP, Batch, Place, Row, fenced_off, same_group
 from ropewalk.store.segment import Packed, commit_name, key_name
 from ropewalk.tree.objects import Object, ObjectId
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from ropewalk.store.log import Append, seal
+from ropewalk.store.log import Append
 from ropewalk.store.postgres.arrays import bigints, byteas, texts
-from ropewalk.store.record import GROUP
+from ropewalk.store.record import GROUP, seal
 from ropewalk.tree.objects import ObjectId
 
 TYPES: Final = "boolean bigint[] text[] bytea[] text[] bytea[] text[] bigint[] bytea[] bytea[]"

@@ -15,11 +15,10 @@ from ropewalk.errors import (
     RefMoved,
     RopewalkError,
 )
-from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.compression import compress
 from ropewalk.store.group import Member, SendingGroup
-from ropewalk.store.log import Append, LogStore, Moved, Row
+from ropewalk.store.log import Append, LogStore, Moved
 from ropewalk.store.model import (
     Capabilities,
     Durability,
@@ -36,7 +35,7 @@ from ropewalk.store.postgres.commit import Answer, Draft, prefix_of
 from ropewalk.store.postgres.schema import AFTER_NAMES, script
 from ropewalk.store.postgres.scratch import PostgresScratch
 from ropewalk.store.postgres.search_index import PostgresTextIndex
-from ropewalk.store.record import GROUP, Place, same_group, sequence_of
+from ropewalk.store.record import GROUP, Batch, Place, Row, fenced_off, same_group, sequence_of
 from ropewalk.store.reserved import CONTENT_SPACE, Content, Pruned, contents
 from ropewalk.store.retry import hasty
 from ropewalk.store.scratch import BestEffort, Scratch

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from ropewalk.errors import Corrupt, MissingObjects, NotAllowed, RopewalkError
-from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
-from ropewalk.store.log import Append, LogStore, Moved, Row, SpaceCache, expect_refs, seal
+from ropewalk.store.log import Append, LogStore, Moved, SpaceCache, expect_refs
 from ropewalk.store.model import (
     REMEMBERED_WRITES,
     Header,
@@ -21,7 +20,7 @@ from ropewalk.store.model import (
     decode_header,
     encode_header,
 )
-from ropewalk.store.record import GROUP, Place, same_group
+from ropewalk.store.record import GROUP, Batch, Place, Row, fenced_off, same_group, seal
 from ropewalk.store.records import cells
 from ropewalk.store.records.cells import HEADER, Cells, Parts
 from ropewalk.store.records.shared import SharedObjects

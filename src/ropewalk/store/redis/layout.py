@@ -31,8 +31,8 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from ropewalk.errors import Corrupt, FormatError
-from ropewalk.store.log import Row, seal
 from ropewalk.store.model import Ref
+from ropewalk.store.record import Row, seal
 from ropewalk.store.segment import Packed
 from ropewalk.tree.objects import ID_SIZE, Kind, ObjectId
 

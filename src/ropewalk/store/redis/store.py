@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Final, Literal, Unpack
 import ormsgpack
 
 from ropewalk.errors import Corrupt, FormatError, InvalidInput, MissingObjects, NotFound, RefMoved
-from ropewalk.store.batch import Batch, fenced_off
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.contract import StoreOptions
-from ropewalk.store.log import Append, LogStore, Moved, Row
+from ropewalk.store.log import Append, LogStore, Moved
 from ropewalk.store.model import (
     KEY,
     REMEMBERED_WRITES,
@@ -27,7 +26,7 @@ from ropewalk.store.model import (
     encode_header,
 )
 from ropewalk.store.quota import expect_room
-from ropewalk.store.record import GROUP, Place, sequence_of
+from ropewalk.store.record import GROUP, Batch, Place, Row, fenced_off, sequence_of
 from ropewalk.store.redis.address import (
     DEFAULT_NAME,
     Address,

@@ -6,23 +6,25 @@ Each row is checked where it is read: damage to one is noticed by the read that 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
+from pathlib import Path
 from typing import Final
 from zlib import crc32
 
 import ormsgpack
 
 from ropewalk.errors import Corrupt, MissingObjects, RefMoved
-from ropewalk.store.batch import fenced_off
-from ropewalk.store.log import Append, Moved, Row, seal
-from ropewalk.store.model import LeaseRecord, Operation
+from ropewalk.store.folder import FolderStore
+from ropewalk.store.log import Append, Moved
+from ropewalk.store.model import REMEMBERED_WRITES, LeaseRecord, Operation
 from ropewalk.store.quota import expect_room
-from ropewalk.store.record import GROUP, same_group
+from ropewalk.store.record import GROUP, Batch, Record, Row, fenced_off, same_group, seal
 from ropewalk.store.segment import Packed
 from ropewalk.store.sqlite import packs
+from ropewalk.store.sqlite.database import Database, translated
 from ropewalk.store.sqlite.schema import LAST, SEQUENCE_BITS, STEP_COLUMNS, used_bytes
 from ropewalk.tree.objects import ObjectId
 
@@ -45,6 +47,76 @@ _INSERT: Final = f"""
 INSERT INTO tail (key, dictionary, refs, {STEP_COLUMNS}, frame)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """  # noqa: S608
+
+
+class SqliteLog(FolderStore):
+    """The half of an embedded store that commits."""
+
+    _database: Database
+    _packs: Path
+    """The folder of large packs."""
+
+    def _commit(self, batch: Batch) -> Operation:
+        assert isinstance(batch, Append)
+        pack = self._pack_of(batch) if batch.shared else None
+        cache = self._space(batch.space)
+        tip = cache.tip
+        dictionary, known = tip.dictionary()
+        frame = batch.frame(known)
+
+        def work(db: sqlite3.Connection) -> Operation:
+            limit = self._size_limit
+            return append(db, batch, tip.last, dictionary, frame, pack, limit, self._recorded)
+
+        try:
+            operation = self._database.write(work, len(frame) + (pack.size if pack else 0))
+        except BaseException:
+            if pack is not None and pack.file is not None:
+                self._disk.discard([pack.file])
+            raise
+        if batch.recorded is None:
+            self._landed(batch, operation.sequence)
+            if self._listeners.wakes:
+                self._listeners.wake(batch.space)
+            self._watch_tail(cache, batch.space, operation.sequence, len(frame))
+        elif pack is not None and pack.file is not None:
+            self._disk.discard([pack.file])
+        return operation
+
+    def _recorded(
+        self, db: sqlite3.Connection, batch: Append, number: int, last: int
+    ) -> Operation | None:
+        """The operation that has the write id of a batch, among the latest."""
+        # In this transaction, where one before may just have appended it.
+        after = max(last - REMEMBERED_WRITES, 0)
+        return self._find_write(batch, self._latest(db, number, batch.space, last, after))
+
+    def _latest(
+        self, db: sqlite3.Connection, number: int, space: str, last: int, after: int
+    ) -> Iterator[Record]:
+        """The records after a number as a transaction sees them, the last first."""
+        while last > after:
+            for record in reversed(self._read_stretch(space, last, load(db, number, last))):
+                if after < record.sequence <= last:
+                    last = record.sequence - 1
+                    yield record
+                elif record.sequence <= after:
+                    return
+
+    def _pack_of(self, batch: Append) -> packs.Pack | None:
+        """Frames of what is shared and not there; many of them are in a file then."""
+        there = self._present_shared(list(batch.shared))
+        absent = [one for id, one in batch.shared.items() if id not in there]
+        if not absent:
+            return None
+        pack = packs.prepare(absent)
+        if pack.size <= packs.LARGE:
+            return pack
+        if self._size_limit is not None:
+            limit = self._size_limit
+            self._database.read(lambda db: expect_room(used_bytes(db), pack.size, limit))
+        with translated(self.path):
+            return packs.write_ahead(self._disk, self._packs, pack)
 
 
 def append(  # noqa: C901, PLR0912, PLR0915 - one story, from the look to the last row

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from ropewalk.errors import Corrupt, FormatError
 from ropewalk.store.folder import Filesystem
-from ropewalk.store.log import shared_frame, shared_object
+from ropewalk.store.log import shared_frame
+from ropewalk.store.lookup import shared_object
 from ropewalk.store.model import Stored
 from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import Kind, Object, ObjectId

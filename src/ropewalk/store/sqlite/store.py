@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import ClassVar, Final, Literal, Unpack
 
 from ropewalk.errors import Corrupt, FormatError, NotAllowed, RopewalkError
-from ropewalk.store.batch import Batch
 from ropewalk.store.collection import Sweep, names_of, touches
 from ropewalk.store.contract import StoreOptions
-from ropewalk.store.folder import FolderStore, no_store
-from ropewalk.store.log import Append, Row
+from ropewalk.store.folder import no_store
 from ropewalk.store.model import (
-    REMEMBERED_WRITES,
     Header,
     LeaseRecord,
     Operation,
@@ -26,8 +23,7 @@ from ropewalk.store.model import (
     Stored,
     View,
 )
-from ropewalk.store.quota import expect_room
-from ropewalk.store.record import GROUP, Place, Record, sequence_of
+from ropewalk.store.record import GROUP, Place, Row, sequence_of
 from ropewalk.store.scratch import Scratch
 from ropewalk.store.search_index import TextIndex
 from ropewalk.store.segment import Packed
@@ -35,7 +31,7 @@ from ropewalk.store.sqlite import packs, schema, wal
 from ropewalk.store.sqlite.commit import (
     AFTER_NAMES,
     LOOK,
-    append,
+    SqliteLog,
     damaged_space,
     expect_ref,
     expect_refs,
@@ -64,7 +60,7 @@ RELAXED: Final = "store.relaxed"
 _PAGES_AT_A_TIME: Final = 2048
 
 
-class SqliteStore(FolderStore):
+class SqliteStore(SqliteLog):
     """A store in a folder of one machine, for several processes and threads at once.
 
     The folder is made if it is not there; the one that it is in must exist. With
@@ -215,71 +211,7 @@ class SqliteStore(FolderStore):
     def _make_scratch(self) -> Scratch:
         return SqliteScratch(self._side)
 
-    # Committing.
-
-    def _commit(self, batch: Batch) -> Operation:
-        assert isinstance(batch, Append)
-        pack = self._pack_of(batch) if batch.shared else None
-        cache = self._space(batch.space)
-        tip = cache.tip
-        dictionary, known = tip.dictionary()
-        frame = batch.frame(known)
-
-        def work(db: sqlite3.Connection) -> Operation:
-            limit = self._size_limit
-            return append(db, batch, tip.last, dictionary, frame, pack, limit, self._recorded)
-
-        try:
-            operation = self._database.write(work, len(frame) + (pack.size if pack else 0))
-        except BaseException:
-            if pack is not None and pack.file is not None:
-                self._disk.discard([pack.file])
-            raise
-        if batch.recorded is None:
-            self._landed(batch, operation.sequence)
-            if self._listeners.wakes:
-                self._listeners.wake(batch.space)
-            self._watch_tail(cache, batch.space, operation.sequence, len(frame))
-        elif pack is not None and pack.file is not None:
-            self._disk.discard([pack.file])
-        return operation
-
-    def _recorded(
-        self, db: sqlite3.Connection, batch: Append, number: int, last: int
-    ) -> Operation | None:
-        """The operation that has the write id of a batch, among the latest."""
-        # In this transaction, where one before may just have appended it.
-        after = max(last - REMEMBERED_WRITES, 0)
-        return self._find_write(batch, self._latest(db, number, batch.space, last, after))
-
-    def _latest(
-        self, db: sqlite3.Connection, number: int, space: str, last: int, after: int
-    ) -> Iterator[Record]:
-        """The records after a number as a transaction sees them, the last first."""
-        while last > after:
-            for record in reversed(self._read_stretch(space, last, load(db, number, last))):
-                if after < record.sequence <= last:
-                    last = record.sequence - 1
-                    yield record
-                elif record.sequence <= after:
-                    return
-
     # Shared objects.
-
-    def _pack_of(self, batch: Append) -> packs.Pack | None:
-        """Frames of what is shared and not there; many of them are in a file then."""
-        there = self._present_shared(list(batch.shared))
-        absent = [one for id, one in batch.shared.items() if id not in there]
-        if not absent:
-            return None
-        pack = packs.prepare(absent)
-        if pack.size <= packs.LARGE:
-            return pack
-        if self._size_limit is not None:
-            limit = self._size_limit
-            self._database.read(lambda db: expect_room(schema.used_bytes(db), pack.size, limit))
-        with translated(self.path):
-            return packs.write_ahead(self._disk, self._packs, pack)
 
     def _read_shared(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
         gone: set[str] = set()
