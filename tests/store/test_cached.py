@@ -17,8 +17,17 @@ from ropewalk.errors import Corrupt, InvalidInput, MissingObjects, StoreClosed
 from ropewalk.store import CachedStore, FileStore, MemoryStore, Move, SqliteStore, Store
 from ropewalk.store.record import Node, Place
 from ropewalk.testing import Fault, FaultStore
-from ropewalk.testing._stores._base import Opener
-from ropewalk.testing.helpers import MAIN, PATIENCE, SPACE, growing, in_threads, noise, read, value
+from ropewalk.testing.helpers import (
+    MAIN,
+    PATIENCE,
+    SPACE,
+    Opener,
+    growing,
+    in_threads,
+    noise,
+    read,
+    value,
+)
 from ropewalk.tree import ObjectId, TreeWriter
 from tests.store.memory import MemoryContract, lose
 from tests.store.sqlite.contract import SqliteContract

@@ -6,7 +6,7 @@ import pytest
 
 from ropewalk.store import KeyValueStore
 from ropewalk.testing import KVStoreContract
-from ropewalk.testing._stores._base import Opener
+from ropewalk.testing.helpers import Opener
 from ropewalk.testing.key_values import KVOpener
 from tests.store.key_values import DictKV, KeptKV
 from tests.store.records.contract import CellContract, EagerKeyValueStore

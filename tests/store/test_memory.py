@@ -8,8 +8,7 @@ import pytest
 
 from ropewalk.store import MemoryStore, Move, Store, space_name
 from ropewalk.store.engine import Capabilities
-from ropewalk.testing._stores._base import Opener
-from ropewalk.testing.helpers import MAIN, SPACE, noise, value
+from ropewalk.testing.helpers import MAIN, SPACE, Opener, noise, value
 from tests.store.memory import MemoryContract
 
 

@@ -18,7 +18,7 @@ from examples.nats_store import NatsStore
 from ropewalk import Timeline, Unavailable
 from ropewalk.store import KeyValueStore
 from ropewalk.testing import KVStoreContract
-from ropewalk.testing._stores._base import Opener
+from ropewalk.testing.helpers import Opener
 from ropewalk.testing.key_values import KVOpener
 from tests.store.records.contract import CellContract
 

@@ -9,7 +9,7 @@ import pytest
 
 from ropewalk.store import PostgresStore, Store
 from ropewalk.testing import StoreContract
-from ropewalk.testing._stores._base import Opener
+from ropewalk.testing.helpers import Opener
 from tests.postgres import Postgres
 from tests.store.postgres_contract import EagerStore, PostgresDamage
 

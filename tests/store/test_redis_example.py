@@ -9,8 +9,7 @@ import pytest
 from ropewalk import Timeline, Unavailable
 from ropewalk.store import KeyValueStore
 from ropewalk.testing import KVStoreContract
-from ropewalk.testing._stores._base import Opener
-from ropewalk.testing.helpers import MAIN, SPACE
+from ropewalk.testing.helpers import MAIN, SPACE, Opener
 from ropewalk.testing.key_values import KVOpener
 from tests.conftest import SOAK
 from tests.store.records.contract import CellContract

@@ -12,9 +12,8 @@ import pytest
 from ropewalk.errors import InvalidInput, StoreClosed, StoreFull, Unavailable
 from ropewalk.store import MemoryStore, Move, SqliteStore, Store, ref_name
 from ropewalk.testing import Fault, FaultStore
-from ropewalk.testing._stores._base import Opener
 from ropewalk.testing.faults import METHODS
-from ropewalk.testing.helpers import MAIN, SPACE, in_threads, noise, point, value
+from ropewalk.testing.helpers import MAIN, SPACE, Opener, in_threads, noise, point, value
 from ropewalk.tree import Kind, ObjectId, make_object
 from tests.store.memory import MemoryContract
 from tests.store.sqlite.contract import SqliteContract

@@ -6,9 +6,13 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from ropewalk.store import Move, Operation, Store, ref_name, space_name
 from ropewalk.tree import Kind, Object, ObjectId, load, make_object
+
+Opener: TypeAlias = Callable[[Callable[[], float]], Store]
+"""Opens one more store object, with this clock, on the data of the running test."""
 
 SPACE = space_name("test", "one")
 OTHER_SPACE = space_name("test", "two")

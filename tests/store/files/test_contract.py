@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.store import FileStore
-from ropewalk.testing._stores._base import Opener
+from ropewalk.testing.helpers import Opener
 from tests.store.files.contract import EagerFileStore, FileContract
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ropewalk.store import CachedStore, RedisStore, Store
-from ropewalk.testing._stores._base import Opener
+from ropewalk.testing.helpers import Opener
 from ropewalk.tree import ObjectId
 from tests.store.redis.contract import EagerRedisStore, RedisContract, relaxed
 from tests.store.redis.servers import KEEPS_ALL, Configured, configured

@@ -9,7 +9,7 @@ import pytest
 from ropewalk.store import SqliteStore
 from ropewalk.store.sqlite import packs
 from ropewalk.store.sqlite import store as engine
-from ropewalk.testing._stores._base import Opener
+from ropewalk.testing.helpers import Opener
 from tests.store.sqlite.contract import EagerStore, SqliteContract
 
 

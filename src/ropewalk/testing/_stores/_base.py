@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import pytest
 
 from ropewalk.store import Store
+from ropewalk.testing.helpers import Opener
 from ropewalk.tree import ObjectId
-
-Opener: TypeAlias = Callable[[Callable[[], float]], Store]
-"""Opens one more store object, with this clock, on the data of the running test."""
 
 
 class Base:

@@ -11,8 +11,8 @@ import pytest
 
 from ropewalk.errors import InvalidInput, LeaseHeld, LeaseLost
 from ropewalk.store import Fence, Lease, Move, Store, ref_name
-from ropewalk.testing._stores._base import Base, Opener
-from ropewalk.testing.helpers import MAIN, SPACE, Clock, in_threads, point, value
+from ropewalk.testing._stores._base import Base
+from ropewalk.testing.helpers import MAIN, SPACE, Clock, Opener, in_threads, point, value
 
 NAME = ref_name("lease", "x")
 OTHER = ref_name("lease", "y")
