@@ -23,7 +23,7 @@ from ropewalk.errors import (
 )
 from ropewalk.store.compression import SMALL_BODY, compress
 from ropewalk.store.contract import StoreOptions
-from ropewalk.store.lookup import LogReader
+from ropewalk.store.lookup import STEPS, LogReader
 from ropewalk.store.model import Operation, Ref, check_ids
 from ropewalk.store.names import check_space
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
@@ -348,7 +348,11 @@ class LogStore(LogReader):
         """Remember a record that was appended, unless a collection was at work since."""
         step = append.step
         if step is not None:
-            self._remember_step(append.space, step.id, (step.root, step.metadata, step.events))
+            for below in (step.root, step.metadata, step.events):
+                if below is not None:
+                    self._steps[append.space, below] = step.id
+            if len(self._steps) > STEPS:
+                self._trim_steps()
         cache = self._space(append.space)
         if cache.epoch != append.known_epoch:
             return

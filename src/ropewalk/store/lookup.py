@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 _RECORDS: Final = 16 << 20
 """So many bytes of records and segments are kept of all spaces."""
 _HEADS: Final = 16
-_STEPS: Final = 1 << 14
+STEPS: Final = 1 << 14
+"""So many nodes are remembered with the commit that leads to them."""
 
 
 class LogReader(Store):
@@ -289,15 +290,10 @@ class LogReader(Store):
             return one
         return one.record(sequence) if one.first <= sequence <= one.last else None
 
-    def _remember_step(self, space: str, id: ObjectId, below: Iterable[ObjectId | None]) -> None:
-        """Remember which commit leads to some nodes."""
-        steps = self._steps
-        for one in below:
-            if one is not None:
-                steps[space, one] = id
-        if len(steps) > _STEPS:
-            for oldest in list(steps)[: _STEPS // 2]:
-                steps.pop(oldest, None)
+    def _trim_steps(self) -> None:
+        """Forget half of which commit leads to what, the oldest first."""
+        for oldest in list(self._steps)[: STEPS // 2]:
+            self._steps.pop(oldest, None)
 
     # Finding nodes.
 
@@ -490,7 +486,9 @@ class SpaceReader:
                 below = node.places(sequence_of(place))
                 places.update(below)
                 if node.kind is Kind.COMMIT:
-                    store._remember_step(space, id, below)
+                    store._steps.update(dict.fromkeys([(space, one) for one in below], id))
+                    if len(store._steps) > STEPS:
+                        store._trim_steps()
             except (FormatError, ValueError) as error:
                 raise DamagedObject(id, f"what it leads to cannot be told: {error}") from error
 
