@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from functools import partial
 from itertools import chain
 from threading import get_ident
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
 from ormsgpack import Ext, Fragment, packb
 
@@ -16,6 +16,7 @@ from ropewalk.codec.classes import default_name
 from ropewalk.codec.decoder import Decoder, check_canonical, no_links
 from ropewalk.codec.frames import is_array, open_frame, step_of, take_array
 from ropewalk.codec.msgpack import (
+    ATTEMPTS,
     DEEP_NESTING,
     FREE_NESTED,
     MAX_NESTED,
@@ -85,17 +86,21 @@ class Codec:
         Other threads may change the value meanwhile: each list, dict, set and object in it
         is encoded as it was at one moment, or ChangedMeanwhile is raised.
         """
-        try:
-            data = self._pack_alone(value)
-            return self._pack_open(value, 0) if data is None else data
-        except RecursionError as exc:
-            raise NotStorable(NO_ROOM) from exc
-        except TypeError as exc:
-            raise_interrupt(exc)
-        try:
-            return Walk(self).encode(value)  # It says what is refused, and where.
-        except RecursionError as exc:
-            raise NotStorable(NO_ROOM) from exc
+        for _ in range(ATTEMPTS):
+            try:
+                data = self._pack_alone(value)
+                return self._pack_open(value, 0) if data is None else data
+            except RecursionError as exc:
+                raise NotStorable(NO_ROOM) from exc
+            except TypeError as exc:
+                raise_interrupt(exc)
+            try:
+                refusal = find_refusal(self, value)
+            except RecursionError as exc:
+                raise NotStorable(NO_ROOM) from exc
+            if refusal is not None:
+                raise refusal
+        raise ChangedMeanwhile
 
     def encode_again(self, value: Any) -> bytes | None:
         """The encoding without a look for bytearrays, or None where that needs a walk.
@@ -132,14 +137,6 @@ class Codec:
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__, shows_undeclared=True)
         return made
-
-    def stand_in(self, value: Any) -> Any:
-        """What is stored in place of a value, which is most often itself."""
-        return value
-
-    def remembered(self, value: Any, depth: int) -> Fragment | None:
-        """The encoding of a value inside so many extensions, if there is no need to make it."""
-        return None
 
     def open_up(self, value: Any) -> Opened:
         """The parts of a value, those of a set in no order; raises NotStorable.
@@ -251,7 +248,7 @@ class Codec:
     def _pack_pairs(self, own: dict[Any, Any], depth: int) -> bytes:
         """The encoding of a dict with other keys than texts."""
         if depth >= MAX_NESTED:
-            raise NotStorable("nested too deeply")
+            raise NotStorable(_TOO_DEEP)
         self._check_keys(list(own))
         payload = self._pack_in_turn(own, depth + 1)
         _refuse_deep(payload, depth)
@@ -265,7 +262,7 @@ class Codec:
                 return data
         keys = [self._pack(key, depth) for key in own]
         if len(set(keys)) < len(keys) or not _FOREIGN.isdisjoint(map(type, own)):
-            raise NotStorable("it has a memoryview for a key, or the same key twice")
+            raise NotStorable("two of its keys are stored as the same bytes (nan twice?)")
         parts = [self._pack(held, depth) for held in own.values()]
         return b"".join(chain((array_header(2 * len(keys)),), *zip(keys, parts, strict=True)))
 
@@ -301,7 +298,7 @@ class Codec:
             return self._extension(depth, open_declared(entry, value))
         # The common case is a message: it is packed without an Opened.
         if depth >= MAX_NESTED:
-            raise NotStorable("nested too deeply")
+            raise NotStorable(_TOO_DEEP)
         fields, marks = take_apart(entry, value)
         head = (entry.name, entry.version) if marks is None else (entry.name, entry.version, marks)
         payload = self._pack_record(head, fields, depth + 1)
@@ -311,7 +308,7 @@ class Codec:
 
     def _extension(self, depth: int, opened: Opened) -> Ext:
         if depth >= MAX_NESTED and nests(opened):
-            raise NotStorable("nested too deeply")
+            raise NotStorable(_TOO_DEEP)
         if opened.form is Form.BYTES and not opened.head:
             return Ext(opened.code, opened.parts)
         payload = self._payload(depth + 1, opened)
@@ -326,7 +323,7 @@ class Codec:
         if opened.code in (Code.SET, Code.FROZENSET):
             members = sorted([self._pack(member, depth) for member in parts])
             if len(set(members)) < len(members) or not _FOREIGN.isdisjoint(map(type, parts)):
-                raise NotStorable("it holds a memoryview, or the same member twice")
+                raise NotStorable("two of its members are stored as the same bytes (nan twice?)")
             return array_header(len(members)) + b"".join(members)
         if opened.code in MAPPINGS:
             pairs = self._pack_in_turn(parts, depth)
@@ -384,7 +381,7 @@ _SINGLE: Final = frozenset({str, int, bool, type(None)})
 
 def _refuse_deep(payload: bytes, depth: int) -> None:
     if depth + 1 > FREE_NESTED and nesting_exceeds(payload, DEEP_NESTING):
-        raise NotStorable("nested too deeply")
+        raise NotStorable(_TOO_DEEP)
 
 
 def open_declared(entry: Entry, value: Any) -> Opened:
@@ -443,166 +440,107 @@ def raise_interrupt(exc: TypeError) -> None:
         raise failure
 
 
-# The slow way to encode: a walk in Python that knows where it is.
+# What is refused, and where.
 
-_SCALARS = frozenset({type(None), bool, float, bytes})
-_BUILT_IN = frozenset({str, int, list, dict, tuple, set, frozenset})
-_NO_BUFFER = "a memoryview is a window on somebody else's bytes; store bytes(view)"
+_NO_BUFFER: Final = "a memoryview is a window on somebody else's bytes; store bytes(view)"
+_TOO_DEEP: Final = "it is nested too deeply"
+_CHANGED: Final = "it was changed meanwhile"
+_LONGEST_PATH: Final = 1000
 
 
-class Walk:
-    """One encoding of one value, whose bytes are those of the fast way.
-
-    It finds the place of what is refused.
-    """
-
-    def __init__(self, codec: Codec, path: Path = ()) -> None:
-        self._codec = codec
-        self._path: list[Any] = list(path)
-        self._inside: set[int] = set()
-
-    def encode(self, value: Any) -> bytes:
-        """The encoding; raises NotStorable with the path of the first refusal."""
-        return self.encode_at(value, 0)
-
-    def encode_at(self, value: Any, depth: int) -> bytes:
-        """The encoding of what stands inside so many extensions."""
+def find_refusal(codec: Codec, value: Any) -> NotStorable | ChangedMeanwhile | None:
+    """Why a value is refused, with the path of what is refused in it; None if nothing is now."""
+    fault = _fault_of(codec, value, 0)
+    path: list[Any] = []
+    depth, inside = 0, dict[int, Any]()
+    while fault is not None and len(path) <= _LONGEST_PATH:
+        place = format_path(tuple(path))
+        if type(value) is memoryview:
+            return NotStorable(_NO_BUFFER, place)
+        if id(value) in inside:
+            return NotStorable("it contains itself", place)
+        inside[id(value)] = value
         try:
-            return pack(self._lower(value, depth))
-        except RecursionError:
-            self._refuse("it is nested too deeply")
-        except NotStorable:
-            raise
-        except TypeError as exc:
-            self._refuse(_explain(exc))
-
-    def _lower(self, value: Any, depth: int) -> Any:
-        """The same value with an `Ext` wherever msgpack has no word."""
-        cls = type(value)
-        if cls in _SCALARS:
-            return value
-        if cls is int and -(2**63) <= value < 2**64:
-            return value
-        if cls is memoryview:
-            self._refuse(_NO_BUFFER)
-        if cls not in _BUILT_IN:
-            remembered = self._codec.remembered(value, depth)
-            if remembered is not None:
-                return remembered
-            stand_in = self._codec.stand_in(value)
-            if stand_in is not value:
-                return self._lower(stand_in, depth)
-        try:
-            opened = self._codec.open_up(value)
+            opened = codec.open_up(value)
         except (NotStorable, ChangedMeanwhile) as exc:
-            self._refuse(getattr(exc, "reason", None), exc)
-        if cls is str:
-            return value
-        if depth >= MAX_NESTED and nests(opened) and not self._is_plain(opened):
-            self._refuse("it is nested too deeply")
-        if opened.form is Form.BYTES:
-            return self._extend(opened, [*opened.head, opened.parts], depth)
-        if id(value) in self._inside:
-            self._refuse("it contains itself")
-        self._inside.add(id(value))
-        try:
-            return self._lower_container(opened, depth)
-        finally:
-            self._inside.discard(id(value))
-
-    def _lower_container(self, opened: Opened, depth: int) -> Any:
-        if opened.code == Code.LIST:
-            return self._items(opened.parts, depth)
-        if opened.code == Code.DICT:
-            return self._dict(opened, depth)
-        below = depth + 1
-        if opened.code == Code.RECORD:
-            fields = {name: self._at(Field(name), v, below) for name, v in opened.parts.items()}
-            return self._extend(opened, [*opened.head, fields], depth)
-        if opened.code == Code.CUSTOM:
-            return self._extend(opened, [*opened.head, self._lower(opened.parts[0], below)], depth)
-        if opened.form is Form.MAPPING:
-            items = self._pairs(opened.parts, below)
-        elif opened.code == Code.FRAME:
-            kind, parts = opened.head[0], opened.parts
-            items = [self._at(step_of(kind, parts, at), one, below) for at, one in enumerate(parts)]
-        else:
-            items = self._items(opened.parts, below)
-        if opened.code in (Code.SET, Code.FROZENSET):
-            items = self._in_order(items)
-        return self._extend(opened, [*opened.head, items] if opened.head else items, depth)
-
-    def _items(self, items: list[Any], depth: int) -> list[Any]:
-        # A loop, and no call of `_at`, because Python counts frames.
-        lowered = []
-        for index, item in enumerate(items):
-            self._path.append(index)
-            lowered.append(self._lower(item, depth))
-            self._path.pop()
-        return lowered
-
-    def _in_order(self, members: list[Any]) -> list[Any]:
-        by_bytes = {pack(member): member for member in members}
-        if len(by_bytes) < len(members):
-            self._refuse("two of its members are stored as the same bytes (nan twice?)")
-        return [by_bytes[encoded] for encoded in sorted(by_bytes)]
-
-    def _dict(self, opened: Opened, depth: int) -> Any:
-        value: dict[Any, Any] = opened.parts
-        if all(type(key) is str for key in value):
-            return self._plain_dict(value, depth)
-        return self._extend(opened, self._pairs(value, depth + 1), depth)
-
-    def _pairs(self, value: dict[Any, Any], depth: int) -> list[Any]:
-        """Keys and values in turn."""
-        flat: list[Any] = []
-        seen: set[bytes] = set()
-        for key, held in value.items():
-            lowered = self._at(key, key, depth)
-            encoded = pack(lowered)
-            if encoded in seen:
-                self._refuse("two of its keys are stored as the same bytes (nan twice?)")
-            seen.add(encoded)
-            flat += [lowered, self._at(key, held, depth)]
-        return flat
-
-    def _plain_dict(self, value: dict[str, Any], depth: int) -> dict[str, Any]:
-        lowered = {}
-        for key, held in value.items():
-            self._path.append(key)
-            lowered[self._lower(key, depth)] = self._lower(held, depth)
-            self._path.pop()
-        return lowered
-
-    def _is_plain(self, opened: Opened) -> bool:
-        """Whether msgpack itself has a word for this container."""
-        if opened.code == Code.DICT:
-            return set(map(type, opened.parts)) <= {str}
-        return opened.code == Code.LIST
-
-    def _at(self, step: Any, value: Any, depth: int) -> Any:
-        self._path.append(step)
-        lowered = self._lower(value, depth)
-        self._path.pop()
-        return lowered
-
-    def _extend(self, opened: Opened, content: list[Any], depth: int) -> Ext:
-        if opened.form is Form.BYTES and not opened.head:
-            return Ext(opened.code, opened.parts)
-        try:
-            payload = pack(content)
-        except TypeError as exc:
-            self._refuse(_explain(exc))
-        if depth + 1 > FREE_NESTED and nesting_exceeds(payload, DEEP_NESTING):
-            self._refuse("it is nested too deeply")
-        return Ext(opened.code, payload)
-
-    def _refuse(self, reason: str | None, cause: Exception | None = None) -> NoReturn:
-        path = format_path(tuple(self._path))
-        if reason is None:
-            raise ChangedMeanwhile(path) from cause
-        raise NotStorable(reason, path) from cause
+            made: NotStorable | ChangedMeanwhile = ChangedMeanwhile(place)
+            if isinstance(exc, NotStorable):
+                made = NotStorable(exc.reason, place)
+            made.__cause__ = exc
+            return made
+        except (RecursionError, TypeError):
+            break  # The fault says it.
+        below = depth if _is_plain(opened) else depth + 1
+        if below > MAX_NESTED and nests(opened):
+            break
+        refused = _refused_part(codec, opened, below)
+        if refused is None:
+            fault = _fault_of(codec, value, depth)  # It may have been changed meanwhile.
+            break
+        steps, value, fault = refused
+        path += steps
+        depth = below
+    place = format_path(tuple(path))
+    if fault == _CHANGED:
+        return ChangedMeanwhile(place)
+    return None if fault is None else NotStorable(fault, place)
 
 
-def _explain(exc: TypeError) -> str:
-    return "it is nested too deeply" if "ecursion" in str(exc) else str(exc)
+def _refused_part(codec: Codec, opened: Opened, depth: int) -> tuple[Path, Any, str] | None:
+    """The first part that is refused, and why; one that is only too deep, if there is no other."""
+    deep = None
+    for steps, part in _parts(opened):
+        fault = _fault_of(codec, part, depth)
+        if fault is not None and fault != _TOO_DEEP:
+            return steps, part, fault
+        if fault is not None and deep is None:
+            deep = steps, part, fault
+    return deep
+
+
+def _fault_of(codec: Codec, value: Any, depth: int) -> str | None:
+    """Why what stands inside so many extensions cannot be encoded; None if it can."""
+    try:
+        codec._pack(value, depth)
+    except RecursionError:
+        return _TOO_DEEP
+    except ChangedMeanwhile:
+        return _CHANGED
+    except TypeError as exc:
+        failure = _failures.pop(get_ident(), None) or hidden_failure(exc) or exc
+        if not isinstance(failure, Exception):
+            raise failure from exc
+        if isinstance(failure, ChangedMeanwhile):
+            return _CHANGED
+        if isinstance(failure, RecursionError) or says_too_deep(exc):
+            return _TOO_DEEP
+        return failure.reason if isinstance(failure, NotStorable) else str(failure)
+    return None
+
+
+def _is_plain(opened: Opened) -> bool:
+    """Whether msgpack itself has a word for this container."""
+    return opened.code == Code.LIST or (
+        opened.code == Code.DICT and set(map(type, opened.parts)) <= _TEXTS
+    )
+
+
+def _parts(opened: Opened) -> Iterator[tuple[Path, Any]]:
+    """The keys and parts of a value, each with the steps of a path that lead to it."""
+    if opened.form is Form.MAPPING and opened.code != Code.RECORD:
+        yield from (((key,), key) for key in opened.parts)
+    yield from parts_by_step(opened)
+
+
+def parts_by_step(opened: Opened) -> Iterator[tuple[Path, Any]]:
+    """The parts of a value, each with the steps of a path that lead to it."""
+    if opened.form is Form.MAPPING:
+        field = opened.code == Code.RECORD
+        yield from (((Field(key) if field else key,), part) for key, part in opened.parts.items())
+    elif opened.code == Code.CUSTOM:  # What a declared class encodes itself to has no step.
+        yield (), opened.parts[0]
+    elif opened.code == Code.FRAME:
+        kind, parts = opened.head[0], opened.parts
+        yield from (((step_of(kind, parts, at),), part) for at, part in enumerate(parts))
+    elif opened.form is Form.SEQUENCE:
+        yield from (((at,), part) for at, part in enumerate(opened.parts))

@@ -26,7 +26,9 @@ from ropewalk.codec.frames import build_array, build_frame, check_array, check_f
 from ropewalk.codec.msgpack import (
     DEEP_NESTING,
     FREE_NESTED,
+    HEADED,
     MAX_NESTED,
+    NESTED,
     Code,
     Form,
     Opened,
@@ -160,14 +162,14 @@ class Decoder:
         return content
 
     def _container(self, depth: int, code: int, data: bytes) -> Any:
-        if code not in _NESTED:
+        if code not in NESTED:
             raise FormatError(_unknown(code))
         content = self._content(depth, code, data)
         if code == Code.DICT:
             return self.pairs_to_dict(content[::2], content[1::2])
         head: list[Any] = []
         parts: Any = content
-        if code in _HEADED:
+        if code in HEADED:
             *head, parts = content or [None]
         if code in MAPPINGS:
             _expect(type(parts) is list, "dict")
@@ -341,10 +343,6 @@ _MAKERS: dict[int, Callable[[Decoder, list[Any], Any], Any]] = {
     Code.RECORD: lambda decoder, head, parts: decoder._make_record(head, parts),
     Code.CUSTOM: lambda decoder, head, parts: decoder._make_custom(head, parts),
 }
-_HEADED = frozenset(
-    {Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM, Code.DEQUE, Code.DEFAULT_DICT, Code.FRAME}
-)
-_NESTED = _HEADED | MAPPINGS | {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT}
 
 
 def _all_text(names: Any) -> bool:

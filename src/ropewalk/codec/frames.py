@@ -14,7 +14,7 @@ import sys
 from types import ModuleType
 from typing import Any, Final
 
-from ropewalk.codec.msgpack import Code, Form, Opened, pack, unpack
+from ropewalk.codec.msgpack import ATTEMPTS, Code, Form, Opened, pack, unpack
 from ropewalk.codec.paths import Field
 from ropewalk.errors import (
     ChangedMeanwhile,
@@ -25,7 +25,6 @@ from ropewalk.errors import (
 )
 
 _MAX_DIMENSIONS = 64
-_ATTEMPTS = 8
 _ELEMENT = re.compile(r"[<>|][biufcSU][0-9]{1,10}|[<>][mM]8(\[[0-9]{0,10}[a-zA-Z]{1,2}\])?")
 
 
@@ -67,7 +66,7 @@ def take_array(value: Any) -> tuple[tuple[str, list[int], str], bytes]:
     numpy changes elements without the lock of the interpreter, so they are read twice.
     """
     head, data = array_head(value), array_bytes(value)
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         again = array_head(value), array_bytes(value)
         if again == (head, data):
             return again
@@ -243,7 +242,7 @@ def _take_apart(module: ModuleType, value: Any) -> tuple[str, list[Any]] | None:
     In the middle of a change by another thread, pandas fails with whatever comes.
     """
     failure: Exception | None = None
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
             taken: tuple[str, list[Any]] | None = module.take_apart(value)
         except (RopewalkError, RecursionError, MemoryError):

@@ -62,6 +62,9 @@ FREE_NESTED: Final = 3
 DEEP_NESTING: Final = 64
 """Below that, lists and dicts nest at most this deep, so that the stack stays bounded."""
 
+ATTEMPTS: Final = 8
+"""How often something is read again while others change it."""
+
 NO_ROOM: Final = "the call stack has no room left for a value nested this deep"
 """Why a value is refused that is not too deep, but the stack of its caller is."""
 
@@ -307,9 +310,17 @@ def open_extension(code: int, payload: bytes) -> Opened:
     return Opened(Code(code), Form.BYTES, payload)
 
 
-_BARE = frozenset(
+_BARE: Final = frozenset(
     {Code.TUPLE, Code.SET, Code.FROZENSET, Code.DICT, Code.ORDERED_DICT, Code.COUNTER}
 )
+"""Extensions that hold values, and nothing before them."""
+
+HEADED: Final = frozenset(
+    {Code.ARRAY, Code.ENUM, Code.RECORD, Code.CUSTOM, Code.DEQUE, Code.DEFAULT_DICT, Code.FRAME}
+)
+"""Those in which something else stands before what they hold."""
+
+NESTED: Final = _BARE | HEADED
 
 
 def close_sequence(code: int, head: tuple[Any, ...], parts: list[bytes]) -> bytes:

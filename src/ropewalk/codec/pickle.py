@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ropewalk.codec.msgpack import ATTEMPTS
 from ropewalk.codec.records import says_changed
 from ropewalk.errors import ChangedMeanwhile, FormatError, InvalidInput, NotAllowed, NotStorable
 
 _TAG_SIZE = 32
 _MIN_KEY = 16
-_ATTEMPTS = 8
 _DOMAIN = b"ropewalk-pickle-1\0"
 
 
@@ -41,7 +41,7 @@ class PickleKey:
         try:
             data = pickle.dumps(value, protocol=5)
             # Others may change the object while it is walked over.
-            for _ in range(_ATTEMPTS):
+            for _ in range(ATTEMPTS):
                 before, data = data, pickle.dumps(value, protocol=5)
                 if data == before:
                     return self._tag(data) + data

@@ -31,6 +31,7 @@ from ropewalk.codec.classes import (
     struct_part,
     vars_of,
 )
+from ropewalk.codec.msgpack import ATTEMPTS
 from ropewalk.codec.registry import Entry, Registry
 from ropewalk.errors import ChangedMeanwhile, ClassChanged, NotStorable
 
@@ -43,8 +44,6 @@ EXTRA: Final = "+"
 """Stands before the name of a pydantic model's extra value."""
 
 _MANY: Final = 1024
-ATTEMPTS: Final = 8
-"""How often an object is read again while others change it."""
 
 MODEL_PARTS: Final = attrgetter(*MODEL_SLOTS)
 """All that a pydantic model holds."""

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 from ropewalk.codec import Codec, Path, default_codec, format_path
-from ropewalk.codec.atoms import CLASSES
 from ropewalk.codec.decoder import check_canonical
 from ropewalk.codec.msgpack import (
-    DEEP_NESTING,
-    FREE_NESTED,
-    MAX_NESTED,
     Code,
-    nesting_exceeds,
-    pack,
-    unpack,
 )
 from ropewalk.errors import ChangedMeanwhile, InvalidInput, NotStorable, RopewalkError
 from ropewalk.tree.build import Builder, Edited, Title, finish
 from ropewalk.tree.changes import differing
-from ropewalk.tree.embed import MAX_LARGE_DEPTH, Embedder, retry_if_changed
+from ropewalk.tree.embed import Embedder, retry_if_changed
 from ropewalk.tree.levels import Span
-from ropewalk.tree.nodes import KEY_MAX, KEYED, Entry, linked, links, may_hold_links, unpack_part
-from ropewalk.tree.objects import Kind, Object, ObjectId, Reader
+from ropewalk.tree.limits import explain, refuse_deep
+from ropewalk.tree.nodes import KEY_MAX, KEYED, Entry, linked, may_hold_links
+from ropewalk.tree.objects import ObjectId, Reader
 from ropewalk.tree.read import (
     Container,
     Loader,
@@ -43,73 +37,6 @@ from ropewalk.tree.read import (
     with_marks,
     writing,
 )
-from ropewalk.tree.refusals import explain
-
-_MAX_PLAIN: Final = 255
-"""How deep ormsgpack writes lists and dicts."""
-
-_WRAPPED: Final = {Kind.VALUE: 0, Kind.ITEMS: 1, Kind.PAIRS: 1, Kind.ROOT: 2}
-"""How many lists of a node stand around its parts."""
-
-_NESTED = frozenset(
-    {
-        Code.TUPLE,
-        Code.SET,
-        Code.FROZENSET,
-        Code.DICT,
-        Code.ENUM,
-        Code.RECORD,
-        Code.CUSTOM,
-        Code.ARRAY,
-        Code.FRAME,
-        *CLASSES,
-    }
-)
-
-
-def refuse_deep(edited: Edited) -> Edited:
-    """Refuse what a writer would refuse as nested too deeply; raises NotStorable."""
-    if any(made.kind in _WRAPPED and _is_deep(made) for made in edited.objects):
-        raise NotStorable("it is nested too deeply")
-    # Only new roots can stand deeper than before.
-    roots = sum(made.kind == Kind.ROOT for made in edited.objects)
-    if roots > MAX_LARGE_DEPTH and _large_depth(edited) > MAX_LARGE_DEPTH:
-        raise NotStorable("it is nested too deeply")
-    return edited
-
-
-def _large_depth(edited: Edited) -> int:
-    """How many new roots stand inside one another."""
-    depths: dict[ObjectId, int] = {}
-    for made in edited.objects:
-        below = max([depths.get(id, 0) for id in links(made)], default=0)
-        depths[made.id] = below + (made.kind == Kind.ROOT)
-    return depths.get(edited.root, 0)
-
-
-def _is_deep(made: Object) -> bool:
-    try:
-        pack(unpack(made.payload))
-    except (ValueError, TypeError):
-        if nesting_exceeds(made.payload, _MAX_PLAIN + _WRAPPED[made.kind]):
-            return True
-    return _extensions_are_deep(made.payload, 0)
-
-
-def _extensions_are_deep(data: bytes, depth: int) -> bool:
-    inner: list[bytes] = []
-
-    def hook(code: int, content: bytes) -> None:
-        if code in _NESTED:
-            inner.append(content)
-
-    unpack_part(data, hook)
-    return any(
-        depth >= MAX_NESTED
-        or (depth >= FREE_NESTED and nesting_exceeds(content, DEEP_NESTING))
-        or _extensions_are_deep(content, depth + 1)
-        for content in inner
-    )
 
 
 def edited_order(

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from ormsgpack import Ext
 
 from ropewalk.codec import Codec
-from ropewalk.codec.msgpack import Code, Form, Opened, close_sequence, pack, unpack
+from ropewalk.codec.msgpack import Code, Form, Opened, close_sequence, open_extension, pack, unpack
 from ropewalk.errors import ChangedMeanwhile, NotStorable
 from ropewalk.tree.build import Builder, Built, Title, chunk_objects, cut_bytes
 from ropewalk.tree.change_detection import (
@@ -31,6 +31,7 @@ from ropewalk.tree.change_detection import (
     take,
 )
 from ropewalk.tree.levels import Span, View, differing_spans, keyed_spans, renewed_spans
+from ropewalk.tree.limits import MAX_LARGE_DEPTH
 from ropewalk.tree.mirrors import (
     BytesMirror,
     MappingMirror,
@@ -54,9 +55,6 @@ from ropewalk.tree.nodes import (
     may_hold_links,
 )
 from ropewalk.tree.objects import Kind, ObjectId, object_id
-
-MAX_LARGE_DEPTH: Final = 100
-"""How many large parts may stand inside one another."""
 
 _NOTHING_LEFT: Final = Budget(0)
 _ATTEMPTS: Final = 4
@@ -664,28 +662,17 @@ def _old_parts(old: bytes, title: Title) -> dict[Any, bytes]:
     if linked(old) is not None:
         return {}
     raw = unpack(old)
-    if type(raw) is list:
-        return {index: pack(part) for index, part in enumerate(raw)}
+    if type(raw) is Ext:
+        opened = open_extension(*unpack(old, lambda code, data: (code, data)))
+        if opened.code != title.code or opened.form is Form.BYTES:
+            return {}
+        raw = opened.parts
+        if title.code in KEYED:
+            raw = zip(raw[::2], raw[1::2], strict=True)
+            return {pack(key): pack(part) for key, part in raw}
     if type(raw) is dict:
         return {pack(key): pack(part) for key, part in raw.items()}
-    return _extension_parts(old, title) if type(raw) is Ext else {}
-
-
-def _extension_parts(old: bytes, title: Title) -> dict[Any, bytes]:
-    """The parts of an old inline extension of the same type."""
-    code, content = unpack(old, lambda code, data: (code, data))
-    if code != title.code:
-        return {}
-    raw = unpack(content)
-    if title.code == Code.RECORD:
-        return {pack(key): pack(part) for key, part in raw[-1].items()}
-    if title.code == Code.CUSTOM:
-        return {0: pack(raw[-1])}
-    raw = raw[-1] if title.head else raw
-    if title.code in KEYED:
-        keys, parts = raw[::2], raw[1::2]
-        return {pack(key): pack(part) for key, part in zip(keys, parts, strict=True)}
-    return {index: pack(part) for index, part in enumerate(raw)}
+    return {at: pack(part) for at, part in enumerate(raw)} if type(raw) is list else {}
 
 
 def _first(pair: tuple[bytes, Any]) -> bytes:

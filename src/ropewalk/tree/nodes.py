@@ -17,11 +17,11 @@ from zlib import crc32
 
 from ormsgpack import Ext
 
-from ropewalk.codec.atoms import CLASSES
 from ropewalk.codec.msgpack import (
     DEEP_NESTING,
     FREE_NESTED,
     MAX_NESTED,
+    NESTED,
     Code,
     array_header,
     hidden_failure,
@@ -322,18 +322,7 @@ def unpack_list(data: bytes) -> list[Any]:
     return content
 
 
-_NESTED = frozenset(
-    {
-        Code.TUPLE,
-        Code.SET,
-        Code.FROZENSET,
-        Code.DICT,
-        Code.RECORD,
-        Code.CUSTOM,
-        Code.FRAME,
-        *CLASSES,
-    }
-)
+_LINKING: Final = NESTED - {Code.ARRAY, Code.ENUM}
 
 
 def links_in(data: bytes) -> list[ObjectId]:
@@ -352,7 +341,7 @@ def _gather(data: bytes, depth: int, found: list[ObjectId]) -> None:
     extensions: list[tuple[int, bytes]] = []
     unpack_part(data, lambda code, content: extensions.append((code, content)))
     for code, content in extensions:
-        if code in _NESTED:
+        if code in _LINKING:
             _gather(content, depth + 1, found)
         elif code == Code.LINK:
             found.append(_expect_id(content))

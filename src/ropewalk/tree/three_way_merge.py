@@ -25,9 +25,10 @@ from ropewalk.tree.changes import (
     new_items,
     single,
 )
-from ropewalk.tree.edit import embed_at, merged_order, refuse_deep
+from ropewalk.tree.edit import embed_at, merged_order
 from ropewalk.tree.embed import Embedder
 from ropewalk.tree.levels import Span, View, in_turn
+from ropewalk.tree.limits import refuse_deep
 from ropewalk.tree.nodes import Entry
 from ropewalk.tree.objects import ObjectId, Reader
 from ropewalk.tree.read import (

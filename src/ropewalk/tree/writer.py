@@ -12,11 +12,11 @@ from ropewalk.errors import ChangedMeanwhile, InvalidInput, MissingObjects, NotS
 from ropewalk.tree.build import Builder, reachable
 from ropewalk.tree.change_detection import PLAIN_MAX, VALUE_MAX, Budget
 from ropewalk.tree.embed import Embedder, retry_if_changed
+from ropewalk.tree.limits import explain
 from ropewalk.tree.mirrors import Mirror, Mirrors, Reflector
 from ropewalk.tree.nodes import INLINE_MAX, linked, links, may_hold_links
 from ropewalk.tree.objects import KIND_BYTES, Kind, Object, ObjectId, Reader, make_object
 from ropewalk.tree.read import part_of, reading
-from ropewalk.tree.refusals import explain
 
 _VALUE: Final = KIND_BYTES[Kind.VALUE]
 _STALE: Final = 4 << 20

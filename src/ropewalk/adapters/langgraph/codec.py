@@ -149,11 +149,6 @@ class GraphCodec(Codec):
         self.types.check(value)
         return super()._open_other(value)
 
-    def remembered(self, value: Any, depth: int) -> Fragment | None:
-        """The encoding of a record inside so many extensions."""
-        data = self._record(value, depth)
-        return None if data is None else Fragment(data)
-
     # Records.
 
     def _record(self, value: Any, depth: int) -> bytes | None:
