@@ -7,7 +7,7 @@ from typing import Any
 
 from bench._model import Place
 from bench._ropewalk import sqlite_store
-from bench.engines._graph import Build, GraphSide, saver
+from bench.engines.graphs import Build, GraphSide, saver
 from ropewalk import AgentState, Externalized, Inline
 from ropewalk.adapters.langgraph import LangGraphAdapter
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import ropewalk
 from bench._model import Place
-from bench.engines._shared import Shared
+from bench.engines.artifacts import Shared
 from ropewalk.adapters.langgraph import CoherentStore
 from ropewalk.store import RedisStore, Store
 

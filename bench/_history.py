@@ -15,7 +15,7 @@ from typing import Any
 from bench._clock import own_peak_bytes, resident_bytes
 from bench._model import Place
 from bench._registry import engines
-from bench.engines._saver import Saver, saver
+from bench.engines.savers import Saver, saver
 
 
 def listed(side: Saver, steps: int) -> dict[str, float]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,6 +93,15 @@ class EngineInfo:
     note: str = ""
     server: Literal["", "sqlite", "postgres", "redis", "s3", "nats"] = ""
     """What the scenario starts for it; a side with one is made of clients."""
+
+
+our_engine = partial(EngineInfo, environment="ours", package="ropewalk", imports="ropewalk")
+"""A side of ours."""
+
+
+def ours(module: str) -> Any:
+    """A module that needs Ropewalk, which the interpreters of peers may lack."""
+    return import_module(f"bench.{module}")
 
 
 @dataclass(frozen=True)

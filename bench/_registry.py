@@ -1,4 +1,4 @@
-"""Finds the scenarios and engines: one module each in its folder."""
+"""Finds the scenarios and engines: a table of each subject in its folder."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _modules(folder: ModuleType) -> list[ModuleType]:
 
 def engines() -> dict[str, EngineInfo]:
     """All engines by name. No peer is imported before it is opened."""
-    infos: list[EngineInfo] = [module.ENGINE for module in _modules(engines_folder)]
-    return {info.name: info for info in infos}
+    infos: list[EngineInfo] = [info for one in _modules(engines_folder) for info in one.ENGINES]
+    return {info.name: info for info in sorted(infos, key=lambda info: info.name)}
 
 
 def scenarios() -> dict[str, Scenario]:

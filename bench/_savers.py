@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench._model import Place
-from bench.engines._saver import Saver
+from bench.engines.savers import Saver
 from ropewalk.adapters.langgraph import RopewalkSaver
 
 

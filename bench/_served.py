@@ -7,7 +7,7 @@ from typing import Any
 
 import ropewalk
 from bench._model import Place
-from bench.engines._client import Client
+from bench.engines.servers import Client
 from ropewalk.history import Branch, History
 from ropewalk.store import Store, space_name
 

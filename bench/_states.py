@@ -7,7 +7,7 @@ from typing import Any
 
 from bench._model import Place
 from bench._ropewalk import sqlite_store
-from bench.engines._held import VALUE, Held
+from bench.engines.states import VALUE, Held
 from ropewalk import Versioned
 from ropewalk.store import MemoryStore, Store
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench._clock import Stopwatch, own_peak_bytes
 from bench._model import EngineInfo, Place
 from bench._registry import engines
-from bench.engines._held import SMALL, Held, held
+from bench.engines.states import SMALL, Held, held
 
 
 def _steps(info: EngineInfo, folder: Path, steps: int) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import Any
 from bench._clock import Stopwatch
 from bench._model import Place
 from bench._ropewalk import sqlite_store
-from bench.engines._talk import Talk
+from bench.engines.conversations import Talk
 from ropewalk import Message, ThreadCheckpointer
 from ropewalk.store import MemoryStore, Store
 

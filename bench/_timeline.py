@@ -7,7 +7,7 @@ from typing import Any
 
 from bench._model import Place
 from bench._ropewalk import file_store, sqlite_store
-from bench.engines._steps import Steps
+from bench.engines.timelines import Steps
 from ropewalk.store import Store
 from ropewalk.timeline import Timeline
 

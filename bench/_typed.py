@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bench._model import Place
 from bench._ropewalk import sqlite_store
-from bench.engines._checkpointed import Checkpointed
-from bench.engines._lines import Lines
+from bench.engines.states import Checkpointed, Lines
 from ropewalk import AgentState, Externalized, Inline, create_runtime
 
 

@@ -11,7 +11,7 @@ from threading import Thread
 
 from bench._model import Metric, Target
 from bench._text import Text
-from bench.engines._shared import Shared
+from bench.engines.artifacts import Shared
 
 METRICS = (
     Metric("completed", "operations", digits=0),

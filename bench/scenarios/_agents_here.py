@@ -8,7 +8,7 @@ from functools import partial
 
 from bench._clock import own_peak_bytes, resident_bytes
 from bench._model import EngineInfo, Measured, Scenario
-from bench.engines._shared import shared
+from bench.engines.artifacts import shared
 from bench.scenarios import _agents as agents
 from bench.scenarios._agents import Agent, Done
 from bench.scenarios._sides import OUR_SHARED, PEERS_SHARED, SHARED_MEMORY

@@ -20,7 +20,7 @@ from bench._clock import Bounds, Stopwatch
 from bench._model import EngineInfo, Measured, Metric, Place, Target
 from bench._registry import engines
 from bench._servers import Server, running
-from bench.engines._client import Client
+from bench.engines.servers import Client
 from bench.scenarios._sides import EMBEDDED, ENGINES, FLOOR_OF, SAVER, SAVER_STEP
 from bench.scenarios._work import Step, Work, take
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench._clock import Bounds, Stopwatch
 from bench._model import PEAK, Engine, EngineInfo, Measured, Metric, Place, Target
-from bench.engines._held import VALUE, Held, held
+from bench.engines.states import VALUE, Held, held
 from bench.scenarios._on_disk import AMPLIFICATION, RESTART, marks, run_on_disk, times
 from bench.scenarios._sides import (
     HELD,

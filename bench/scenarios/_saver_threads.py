@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench._clock import own_peak_bytes
 from bench._model import EngineInfo, Measured, Metric
-from bench.engines._saver import saver
+from bench.engines.savers import saver
 from bench.scenarios import _savers as savers
 from bench.scenarios._savers import Opened, options
 

@@ -9,7 +9,7 @@ from typing import Any
 from bench._clock import Stopwatch, own_peak_bytes
 from bench._model import EngineInfo, Measured, Metric, Run
 from bench._stats import growth
-from bench.engines._saver import saver
+from bench.engines.savers import saver
 from bench.scenarios import _savers as savers
 from bench.scenarios._savers import Opened, options
 

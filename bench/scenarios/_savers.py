@@ -14,7 +14,7 @@ from bench._apart import apart
 from bench._clock import own_peak_bytes
 from bench._model import EngineInfo, Measured, Metric, Place
 from bench._servers import Server, running
-from bench.engines._saver import Saver, saver
+from bench.engines.savers import Saver, saver
 from bench.scenarios._sides import NO_SAVER
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench._artifacts import SIZES, Make
 from bench._model import EngineInfo, Measured, Metric, Run, Scenario, Target
-from bench.engines._shared import KEY, InMemory, Shared, shared
+from bench.engines.artifacts import KEY, InMemory, Shared, shared
 from bench.scenarios._in_turns import Block, in_turns
 from bench.scenarios._sides import OUR_SHARED, PEERS_SHARED, SHARED_MEMORY
 

@@ -14,7 +14,7 @@ from bench._model import Metric
 from bench._stats import growth
 from bench._text import Text
 from bench._values import message, small_state
-from bench.engines._talk import Talk
+from bench.engines.conversations import Talk
 
 PAGE = 20
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from bench._clock import Bounds, Stopwatch, folder_bytes
 from bench._model import PEAK, Engine, EngineInfo, Measured, Metric, Place
-from bench.engines._steps import Steps
+from bench.engines.timelines import Steps
 from bench.scenarios._work import Work, take
 
 MARKS = 20

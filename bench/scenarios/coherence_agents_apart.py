@@ -16,7 +16,7 @@ from bench._clock import own_peak_bytes
 from bench._model import EngineInfo, Measured, Metric, Place, Scenario
 from bench._registry import engines
 from bench._servers import Server, running
-from bench.engines._shared import Shared, shared
+from bench.engines.artifacts import Shared, shared
 from bench.scenarios import _agents as agents
 from bench.scenarios._agents import METRICS, Agent, Done, as_threads
 from bench.scenarios._sides import OUR_SHARED_SERVED

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench._artifacts import SIZES, text
 from bench._model import EngineInfo, Measured, Metric, Scenario, Target
-from bench.engines._shared import KEY, InMemory, Shared, shared
+from bench.engines.artifacts import KEY, InMemory, Shared, shared
 from bench.scenarios._in_turns import AwaitedBlock, awaited_in_turns, run_awaited
 from bench.scenarios._shared import NOTES, SIDES
 from bench.scenarios._sides import OUR_SHARED

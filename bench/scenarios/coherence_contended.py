@@ -8,7 +8,7 @@ from threading import Barrier, Thread
 
 from bench._clock import Bounds
 from bench._model import EngineInfo, Measured, Metric, Scenario, Target
-from bench.engines._shared import Shared, shared
+from bench.engines.artifacts import Shared, shared
 from bench.scenarios._sides import OUR_SHARED, PEERS_SHARED, SHARED_MEMORY
 
 AGENTS = (4, 8)

@@ -12,7 +12,7 @@ from bench._artifacts import SIZES, text
 from bench._clock import Bounds, Stopwatch
 from bench._model import EngineInfo, Measured, Metric, Place, Scenario
 from bench._servers import Server, running
-from bench.engines._shared import Shared, shared
+from bench.engines.artifacts import Shared, shared
 from bench.scenarios._sides import EVERY_SHARED_SERVED
 
 

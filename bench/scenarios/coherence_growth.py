@@ -15,7 +15,7 @@ from bench._clock import Stopwatch
 from bench._model import EngineInfo, Measured, Metric, Place, Scenario, Target
 from bench._servers import running
 from bench._stats import MICRO
-from bench.engines._shared import Shared, shared
+from bench.engines.artifacts import Shared, shared
 from bench.scenarios._sides import OUR_SHARED
 
 _TIMES = 10

@@ -12,7 +12,7 @@ from bench._artifacts import text
 from bench._clock import Bounds, Stopwatch
 from bench._model import EngineInfo, Measured, Metric, Scenario, Target
 from bench._stats import MICRO
-from bench.engines._shared import KEY, Peer, Shared, shared
+from bench.engines.artifacts import KEY, Peer, Shared, shared
 from bench.scenarios._sides import OUR_SHARED, PEERS_SHARED, SHARED_MEMORY
 
 READERS = (1, 10, 100, 400, 1000)

@@ -16,7 +16,7 @@ from bench._model import EngineInfo, Measured, Metric, Place, Scenario
 from bench._servers import Server, running
 from bench._text import Text
 from bench._values import small_state
-from bench.engines._client import Client
+from bench.engines.servers import Client
 from bench.scenarios._clients import opened, warm_up
 from bench.scenarios._sides import EMBEDDED, ENGINES
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from bench._apart import apart
 from bench._clock import Stopwatch, folder_bytes, own_peak_bytes
 from bench._model import EngineInfo, Measured, Metric, Place, Scenario, Target
-from bench.engines._graph import graph_side
+from bench.engines.graphs import graph_side
 from bench.scenarios._sides import EVERY_GRAPH, OUR_GRAPH, PEER_GRAPH, PLAIN_GRAPH
 
 _PUBLISHED = 0.728

@@ -16,7 +16,7 @@ from typing import Any
 from bench._clock import Stopwatch, folder_bytes
 from bench._environment import ROOT
 from bench._model import EngineInfo, Measured, Metric, Place, Scenario, Target
-from bench.engines._held import SMALL, VALUE, Held, held
+from bench.engines.states import SMALL, VALUE, Held, held
 from bench.scenarios._sides import HELD_ON_DISK, PEERS_HELD_ON_DISK, TYPED_ON_DISK
 
 _PIECE = 1_000_000

@@ -12,7 +12,7 @@ from bench._clock import Stopwatch
 from bench._model import Engine, EngineInfo, Measured, Metric, Scenario, Target
 from bench._text import Text
 from bench._values import payload_bytes, record
-from bench.engines._held import SMALL, VALUE, held
+from bench.engines.states import SMALL, VALUE, held
 from bench.scenarios._held import NOTES, Reopened, bytes_target, metrics, run_in_memory, targets
 from bench.scenarios._sides import EVERY_HELD, HELD
 from bench.scenarios._work import Step, Work

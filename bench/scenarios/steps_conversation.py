@@ -11,7 +11,7 @@ from typing import Any
 from bench._clock import Stopwatch
 from bench._model import EngineInfo, Measured, Metric, Place, Scenario, Target
 from bench._registry import engines
-from bench.engines._talk import Talk, talk
+from bench.engines.conversations import Talk, talk
 from bench.scenarios import _talks as talks
 from bench.scenarios._sides import PEER_TALK_ON_DISK, TALK_AWAITED, TALK_ON_DISK
 from bench.scenarios._talks import Conversation

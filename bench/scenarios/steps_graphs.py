@@ -9,7 +9,7 @@ from typing import Any
 
 from bench._interleaved import Turn, Work, interleaved
 from bench._model import EngineInfo, Measured, Metric, Scenario, Target
-from bench.engines._saver import saver
+from bench.engines.savers import saver
 from bench.scenarios import _savers as savers
 from bench.scenarios._saver_turns import Dialogue
 from bench.scenarios._savers import Opened, options

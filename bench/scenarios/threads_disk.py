@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from bench._clock import Stopwatch, folder_bytes
 from bench._model import PEAK, EngineInfo, Measured, Metric, Place, Scenario, Target
 from bench._values import payload_bytes
-from bench.engines._talk import talk
+from bench.engines.conversations import talk
 from bench.scenarios import _talks as talks
 from bench.scenarios._on_disk import AMPLIFICATION
 from bench.scenarios._sides import (

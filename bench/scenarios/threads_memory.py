@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from bench._clock import Stopwatch
 from bench._model import PEAK, EngineInfo, Measured, Metric, Place, Scenario, Target
-from bench.engines._talk import talk
+from bench.engines.conversations import talk
 from bench.scenarios import _talks as talks
 from bench.scenarios._sides import EVERY_TALK, PEER_TALK, TALK
 from bench.scenarios._talks import Conversation

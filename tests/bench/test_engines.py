@@ -19,8 +19,8 @@ from bench._environment import ROOT
 from bench._model import Place
 from bench._processes import tree_cpu_seconds
 from bench._servers import Server, running
-from bench.engines._client import Client
-from bench.engines._replay import replayed
+from bench.engines.servers import Client
+from bench.engines.values import replayed
 from bench.scenarios import _clients as clients
 from bench.scenarios._commits import Small
 from bench.scenarios._sides import (

@@ -9,7 +9,7 @@ from bench import _registry as registry
 from bench import _unit as unit
 from bench._clock import own_peak_bytes
 from bench._model import Place
-from bench.engines._held import SMALL, VALUE, Held, held
+from bench.engines.states import SMALL, VALUE, Held, held
 from bench.scenarios._sides import (
     EVERY_HELD,
     EVERY_HELD_ON_DISK,

@@ -11,7 +11,7 @@ from bench import _unit as unit
 from bench._clock import Stopwatch
 from bench._model import Place
 from bench._run import UnitFailed, _interpreter
-from bench.engines._talk import Talk, talk
+from bench.engines.conversations import Talk, talk
 from bench.scenarios._sides import (
     EVERY_TALK,
     EVERY_TALK_ON_DISK,

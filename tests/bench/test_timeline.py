@@ -9,7 +9,7 @@ from bench import _registry as registry
 from bench import _unit as unit
 from bench._clock import Bounds
 from bench._model import Place
-from bench.engines._steps import Steps
+from bench.engines.timelines import Steps
 from bench.scenarios._sides import EVERY_STEPS, PEERS_STEPS, STEPS_ON_DISK
 
 OWN = [name for name in EVERY_STEPS if name not in PEERS_STEPS]

@@ -11,7 +11,7 @@ from bench import _registry as registry
 from bench import _unit as unit
 from bench._model import Place
 from bench._servers import running
-from bench.engines._saver import saver
+from bench.engines.savers import saver
 from bench.scenarios._sides import EVERY_SAVER, NO_SAVER, SAVER_MEMORY, SAVER_POOL
 
 SMALL = {
