@@ -73,7 +73,8 @@ class Redis(Driver):
     def listen(self, heard: Heard, ready: threading.Event, stop: threading.Event) -> None:
         import redis
 
-        with redis.Redis.from_url(self.url).pubsub() as channel:
+        client: Any = redis.Redis.from_url(self.url)
+        with client.pubsub() as channel:
             channel.subscribe(_NAME)
             while not stop.is_set():
                 message = channel.get_message(timeout=_POLLS)
@@ -87,7 +88,7 @@ class Redis(Driver):
     def open_sender(self) -> Callable[[bytes], None]:
         import redis
 
-        client = redis.Redis.from_url(self.url)
+        client: Any = redis.Redis.from_url(self.url)
         return lambda message: client.publish(_NAME, message)
 
 
@@ -148,7 +149,11 @@ class Nats(Driver):
         return lambda message: loop.run_until_complete(publish(message))
 
 
-_DRIVERS = {"redis": Redis, "postgresql": Postgres, "nats": Nats}
+_DRIVERS: dict[str, Callable[[str], Driver]] = {
+    "redis": Redis,
+    "postgresql": Postgres,
+    "nats": Nats,
+}
 
 
 def _driver(url: str) -> Driver:

@@ -158,7 +158,7 @@ class Null(Saver):
     def checkpointer(self) -> Any:
         from langgraph.checkpoint.base import BaseCheckpointSaver
 
-        class _Saver(BaseCheckpointSaver[str]):
+        class _Saver(BaseCheckpointSaver[str]):  # type: ignore[misc]
             def get_tuple(self, config: Any) -> None:
                 return None
 

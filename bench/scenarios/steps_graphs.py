@@ -1,4 +1,4 @@
-"""What a checkpointer adds to small graphs and to chats, in turns with SqliteSaver."""
+"""Small steps of graphs, over what other savers add."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 from bench._interleaved import Turn, Work, interleaved
 from bench._model import EngineInfo, Measured, Metric, Scenario, Target
 from bench.engines.savers import saver
-from bench.scenarios import _savers as savers
-from bench.scenarios._saver_turns import Dialogue
-from bench.scenarios._savers import Opened, options
+from bench.scenarios import savers
 from bench.scenarios._sides import NO_SAVER, NULL_SAVER, OUR_SAVER, SAVER_SQLITE
+from bench.scenarios.savers import Dialogue, Opened, options
 
 _SIDES = (OUR_SAVER, SAVER_SQLITE, NULL_SAVER, NO_SAVER)
 _BLOCK, _STEPS_BLOCK = 10, 50
@@ -177,40 +176,42 @@ def _scenario(
 
 
 SCENARIOS = (
-    _scenario(
-        "steps-new-threads",
-        "A graph of three nodes, a new thread for each invoke",
-        new_threads,
-        {"invokes": 300},
-        times=1.0,
-    ),
-    _scenario(
-        "steps-one-thread",
-        "A graph of three nodes, again and again in one thread",
-        one_thread,
-        {"invokes": 300},
-        times=1.0,
-    ),
-    _scenario(
-        "steps-invoke",
-        "1,000 small steps in one invoke",
-        small_steps,
-        {"steps": 1000},
-        times=0.95,
-    ),
-    _scenario(
-        "steps-chat",
-        "2,000 steps in one invoke, each adds a message of 1 KB",
-        chat,
-        {"steps": 2000},
-        times=0.2,
-        stored=1.8,
-    ),
-    _scenario(
-        "steps-dialogue",
-        "500 turns of two messages of 1 KB, one invoke each",
-        dialogue,
-        {"turns": 500},
-        stored=1.4,
+    *(
+        _scenario(
+            "steps-new-threads",
+            "A graph of three nodes, a new thread for each invoke",
+            new_threads,
+            {"invokes": 300},
+            times=1.0,
+        ),
+        _scenario(
+            "steps-one-thread",
+            "A graph of three nodes, again and again in one thread",
+            one_thread,
+            {"invokes": 300},
+            times=1.0,
+        ),
+        _scenario(
+            "steps-invoke",
+            "1,000 small steps in one invoke",
+            small_steps,
+            {"steps": 1000},
+            times=0.95,
+        ),
+        _scenario(
+            "steps-chat",
+            "2,000 steps in one invoke, each adds a message of 1 KB",
+            chat,
+            {"steps": 2000},
+            times=0.2,
+            stored=1.8,
+        ),
+        _scenario(
+            "steps-dialogue",
+            "500 turns of two messages of 1 KB, one invoke each",
+            dialogue,
+            {"turns": 500},
+            stored=1.4,
+        ),
     ),
 )

@@ -10,8 +10,6 @@ from bench import _unit as unit
 from bench._artifacts import SIZES, fields, text
 from bench._model import Target
 from bench._values import payload_bytes
-from bench.scenarios._agents import Done
-from bench.scenarios._in_turns import awaited_in_turns, compared, in_turns, run_awaited
 from bench.scenarios._sides import (
     EVERY_SHARED_SERVED,
     EVERY_TOLD,
@@ -21,6 +19,8 @@ from bench.scenarios._sides import (
     SHARED_MEMORY,
     TOLD_HERE,
 )
+from bench.scenarios.agents import Done
+from bench.scenarios.coherence import awaited_in_turns, compared, in_turns, run_awaited
 
 
 def targets(scenario: str) -> list[Target]:

@@ -14,7 +14,6 @@ from bench._clock import Bounds, block_bytes, folder_bytes
 from bench._environment import ROOT
 from bench._model import Engine, Place
 from bench._run import run_scenario
-from bench.scenarios._commits import run_together
 from bench.scenarios._sides import (
     BARE_ON_DISK,
     EVERY_ON_DISK,
@@ -23,6 +22,7 @@ from bench.scenarios._sides import (
     PICKLE_ON_DISK,
     TOLD_ON_DISK,
 )
+from bench.scenarios.commits import run_together
 
 OWN = [OURS_ON_DISK, FILES, TOLD_ON_DISK, PICKLE_ON_DISK, BARE_ON_DISK]
 STEPS = {"worst": 2, "seconds": 60}

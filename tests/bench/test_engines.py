@@ -21,8 +21,7 @@ from bench._processes import tree_cpu_seconds
 from bench._servers import Server, running
 from bench.engines.servers import Client
 from bench.engines.values import replayed
-from bench.scenarios import _clients as clients
-from bench.scenarios._commits import Small
+from bench.scenarios import servers as clients
 from bench.scenarios._sides import (
     EMBEDDED,
     ENGINES,
@@ -32,7 +31,8 @@ from bench.scenarios._sides import (
     SERVED_SAVERS,
     TOLD_SERVED,
 )
-from bench.scenarios.engines_small import client as small_client
+from bench.scenarios.commits import Small
+from bench.scenarios.servers import client_small as small_client
 
 OWN = [EMBEDDED, *ENGINES, *FLOOR_OF.values()]
 FEW = {"processes": 1, "threads": 2, "together_seconds": 1, "seconds": 60}

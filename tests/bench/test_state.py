@@ -20,8 +20,7 @@ from bench.scenarios._sides import (
     PEERS_HELD_ON_DISK,
     TYPED_ON_DISK,
 )
-from bench.scenarios.state_append import Appends
-from bench.scenarios.state_edit import Edits
+from bench.scenarios.states import Appends, Edits
 
 ON_DISK = [HELD_ON_DISK, HELD_RELAXED, TYPED_ON_DISK]
 SIZES: dict[str, dict[str, int]] = {

@@ -22,7 +22,7 @@ from bench.scenarios._sides import (
     TALK_ON_DISK,
     TALK_RELAXED,
 )
-from bench.scenarios._talks import Conversation
+from bench.scenarios.conversations import Conversation
 
 OURS = [TALK, TALK_RELAXED, TALK_ON_DISK, TALK_AWAITED]
 SMALL = {"messages": 60, "reads": 2, "searches": 2, "new": 2}
