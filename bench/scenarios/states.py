@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -200,6 +200,52 @@ def _beside(metric: str, what: str, ratio: float, side: str, peers: tuple[str, .
     return Target(metric, ratio, what, "at least", side=side, under=peers)
 
 
+Rounds = tuple[Work, int, More]
+"""The work of a scenario, how many rounds it has, and what is measured after them."""
+
+
+def twins(
+    name: str,
+    title: str,
+    rounds: Callable[[Mapping[str, int]], Rounds],
+    own: tuple[Metric, ...],
+    size: Mapping[str, int],
+    quick: Mapping[str, int],
+    beside: Sequence[tuple[str, str, tuple[float, float]]],
+    orders: tuple[int, int],
+    *,
+    worst: int = 1,
+    notes: tuple[str, ...] = (),
+    more: Callable[[str, str], tuple[Target, ...]] = lambda side, peer: (),
+) -> Iterator[Scenario]:
+    """The same work on a state in memory and on disk.
+
+    The title has a place for where it is. `beside` are metrics that are compared with those of
+    peers, and how many times the best of them must be above us, in memory and on disk.
+    """
+
+    def run(on_disk: bool, info: EngineInfo, size: Mapping[str, int]) -> Measured:
+        work, steps, then = rounds(size)
+        return (run_in_folder if on_disk else run_in_memory)(info, work, steps, size, then)
+
+    for on_disk in (False, True):
+        side, peer = (HELD_ON_DISK, "agex-state-disk") if on_disk else (HELD, "agex-state")
+        compared = [targets(key, what, ratio[on_disk], on_disk) for key, what, ratio in beside]
+        yield Scenario(
+            name=f"{name}-disk" if on_disk else name,
+            title=title.format(" on disk" if on_disk else ""),
+            run=partial(run, on_disk),
+            engines=EVERY_HELD_ON_DISK if on_disk else EVERY_HELD,
+            metrics=metrics(*own, on_disk=on_disk),
+            size={**size, "worst": worst} if on_disk else size,
+            quick={**quick, "worst": 1} if on_disk else quick,
+            targets=(bytes_target(side), *more(side, peer), *chain(*compared)),
+            notes=(*NOTES, *(DISK_NOTES if on_disk else ()), *notes),
+            order=orders[on_disk],
+            repeat=3,
+        )
+
+
 TENTHS = (
     Metric("first_ms", "CPU per round, first tenth", "ms", 3),
     Metric("last_ms", "CPU per round, last tenth", "ms", 3),
@@ -224,18 +270,9 @@ class Appends(Changing):
         return payload_bytes(self.value)
 
 
-def run_append(info: EngineInfo, size: Mapping[str, int]) -> Measured:
-    """Append the messages."""
+def _append(size: Mapping[str, int]) -> Rounds:
     work = Appends()
-    more = partial(work.assigned, size["assigned"])
-    return run_in_memory(info, work, size["appends"], size, more)
-
-
-def run_append_disk(info: EngineInfo, size: Mapping[str, int]) -> Measured:
-    """Append the messages."""
-    work = Appends()
-    more = partial(work.assigned, size["assigned"])
-    return run_in_folder(info, work, size["appends"], size, more)
+    return work, size["appends"], partial(work.assigned, size["assigned"])
 
 
 class Edits(Changing):
@@ -257,16 +294,9 @@ def _set_score(at: int, score: float, records: Any) -> None:
     records[at]["score"] = score
 
 
-def run_edit(info: EngineInfo, size: Mapping[str, int]) -> Measured:
-    """Make the list and edit it."""
+def _edit(size: Mapping[str, int]) -> Rounds:
     work = Edits(size["records"])
-    return run_in_memory(info, work, size["edits"], size, partial(work.assigned, size["assigned"]))
-
-
-def run_edit_disk(info: EngineInfo, size: Mapping[str, int]) -> Measured:
-    """Make the list and edit it."""
-    work = Edits(size["records"])
-    return run_in_folder(info, work, size["edits"], size, partial(work.assigned, size["assigned"]))
+    return work, size["edits"], partial(work.assigned, size["assigned"])
 
 
 LOAD = Metric("load_s", "CPU to set and commit all keys", "s")
@@ -367,27 +397,18 @@ def _open_and_close(reopened: Reopened, step: Step) -> None:
     state.close()
 
 
-def run_read(info: EngineInfo, size: Mapping[str, int]) -> Measured:
-    """Make the state and read it."""
+def _read(size: Mapping[str, int]) -> Rounds:
     work = Reads(size["records"])
-    return run_in_memory(info, work, size["rounds"], size, partial(work.more, size["reopened"]))
+    return work, size["rounds"], partial(work.more, size["reopened"])
 
 
-def caught(side: str) -> Target:
-    """What every side should do."""
-    return Target("caught", 1.0, "a change made in place is caught", "at least", side=side)
-
-
-def looking(side: str, peer: str) -> Target:
-    """The cost beside the one peer that looks for changes too."""
+def _looking(side: str, peer: str) -> tuple[Target, ...]:
+    """What every side should do, and its cost beside the one peer that looks too."""
     what = "CPU of agex, which looks for changes too, over ours"
-    return Target("commits_cpu", 1.0, what, "at least", side=side, under=(peer,))
-
-
-def run_read_disk(info: EngineInfo, size: Mapping[str, int]) -> Measured:
-    """Make the state and read it."""
-    work = Reads(size["records"])
-    return run_in_folder(info, work, size["rounds"], size, partial(work.more, size["reopened"]))
+    return (
+        Target("caught", 1.0, "a change made in place is caught", "at least", side=side),
+        Target("commits_cpu", 1.0, what, "at least", side=side, under=(peer,)),
+    )
 
 
 _PIECE = 1_000_000
@@ -442,76 +463,31 @@ def _small(side: str, what: str) -> Target:
     return Target("above_mb", 30.0, f"memory above the interpreter, {what}", side=side)
 
 
+_AGAIN = ("assigned_ms", f"the same, {OWN_OBJECT}", (1.0, 1.0))
+_COMMITS = ("commits_cpu", "CPU of the best peer over ours", (1.0, 10.0))
+
 SCENARIOS = (
-    Scenario(
-        name="state-append",
-        title="1,000 messages of about 570 bytes appended to a list in a state, a commit after "
-        "each",
-        run=run_append,
-        engines=EVERY_HELD,
-        metrics=metrics(*TENTHS, ASSIGNED, on_disk=False),
+    *twins(
+        "state-append",
+        "1,000 messages of about 570 bytes appended to a list in a state{}, a commit after each",
+        _append,
+        (*TENTHS, ASSIGNED),
         size={"appends": 1_000, "assigned": 50, "seconds": 60},
         quick={"appends": 100, "assigned": 5, "seconds": 20},
-        targets=(
-            bytes_target(HELD),
-            *targets("commits_cpu", "CPU of the best peer over ours", 1.0, on_disk=False),
-            *targets("assigned_ms", f"the same, {OWN_OBJECT}", 1.0, on_disk=False),
-        ),
-        notes=(*NOTES, AT_THE_END),
-        order=230,
-        repeat=3,
+        beside=(_COMMITS, _AGAIN),
+        orders=(230, 240),
+        worst=3,
+        notes=(AT_THE_END,),
     ),
-    Scenario(
-        name="state-append-disk",
-        title="1,000 messages of about 570 bytes appended to a list in a state on disk, a commit "
-        "after each",
-        run=run_append_disk,
-        engines=EVERY_HELD_ON_DISK,
-        metrics=metrics(*TENTHS, ASSIGNED, on_disk=True),
-        size={"appends": 1_000, "assigned": 50, "worst": 3, "seconds": 60},
-        quick={"appends": 100, "assigned": 5, "worst": 1, "seconds": 20},
-        targets=(
-            bytes_target(HELD_ON_DISK),
-            *targets("commits_cpu", "CPU of the best peer over ours", 10.0, on_disk=True),
-            *targets("assigned_ms", f"the same, {OWN_OBJECT}", 1.0, on_disk=True),
-        ),
-        notes=(*NOTES, *DISK_NOTES, AT_THE_END),
-        order=240,
-        repeat=3,
-    ),
-    Scenario(
-        name="state-edit",
-        title="One field changed in a 10 MB list of 112,000 small dicts in a state",
-        run=run_edit,
-        engines=EVERY_HELD,
-        metrics=metrics(ASSIGNED, on_disk=False),
+    *twins(
+        "state-edit",
+        "One field changed in a 10 MB list of 112,000 small dicts in a state{}",
+        _edit,
+        (ASSIGNED,),
         size={"records": 112_000, "edits": 30, "assigned": 10, "seconds": 60},
         quick={"records": 12_000, "edits": 6, "assigned": 3, "seconds": 20},
-        targets=(
-            bytes_target(HELD),
-            *targets("commits_cpu", "CPU of the best peer over ours", 1.0, on_disk=False),
-            *targets("assigned_ms", f"the same, {OWN_OBJECT}", 1.0, on_disk=False),
-        ),
-        notes=NOTES,
-        order=210,
-        repeat=3,
-    ),
-    Scenario(
-        name="state-edit-disk",
-        title="One field changed in a 10 MB list of 112,000 small dicts in a state on disk",
-        run=run_edit_disk,
-        engines=EVERY_HELD_ON_DISK,
-        metrics=metrics(ASSIGNED, on_disk=True),
-        size={"records": 112_000, "edits": 30, "assigned": 10, "worst": 1, "seconds": 60},
-        quick={"records": 12_000, "edits": 6, "assigned": 3, "worst": 1, "seconds": 20},
-        targets=(
-            bytes_target(HELD_ON_DISK),
-            *targets("commits_cpu", "CPU of the best peer over ours", 10.0, on_disk=True),
-            *targets("assigned_ms", f"the same, {OWN_OBJECT}", 1.0, on_disk=True),
-        ),
-        notes=(*NOTES, *DISK_NOTES),
-        order=220,
-        repeat=3,
+        beside=(_COMMITS, _AGAIN),
+        orders=(210, 220),
     ),
     Scenario(
         name="state-keys",
@@ -554,45 +530,21 @@ SCENARIOS = (
         order=260,
         repeat=3,
     ),
-    Scenario(
-        name="state-read",
-        title="A 10 MB list of 112,000 small dicts read but not changed, beside a number that is "
-        "set",
-        run=run_read,
-        engines=EVERY_HELD,
-        metrics=metrics(*MORE, on_disk=False),
+    *twins(
+        "state-read",
+        "A 10 MB list of 112,000 small dicts in a state{} read but not changed, "
+        "beside a number that is set",
+        _read,
+        MORE,
         size={"records": 112_000, "rounds": 20, "reopened": 5, "seconds": 60},
         quick={"records": 12_000, "rounds": 5, "reopened": 2, "seconds": 20},
-        targets=(
-            bytes_target(HELD),
-            caught(HELD),
-            looking(HELD, "agex-state"),
-            *targets("commits_cpu", "CPU of the best peer over ours", 1.0, on_disk=False),
-            *targets("reopened_ms", "the same, a new handle each round", 1.0, on_disk=False),
+        beside=(
+            ("commits_cpu", "CPU of the best peer over ours", (1.0, 1.0)),
+            ("reopened_ms", "the same, a new handle each round", (1.0, 1.0)),
         ),
-        notes=(*NOTES, *UNCHANGED),
-        order=200,
-        repeat=3,
-    ),
-    Scenario(
-        name="state-read-disk",
-        title="A 10 MB list of 112,000 small dicts in a state on disk read but not changed, "
-        "beside a number that is set",
-        run=run_read_disk,
-        engines=EVERY_HELD_ON_DISK,
-        metrics=metrics(*MORE, on_disk=True),
-        size={"records": 112_000, "rounds": 20, "reopened": 5, "worst": 1, "seconds": 60},
-        quick={"records": 12_000, "rounds": 5, "reopened": 2, "worst": 1, "seconds": 20},
-        targets=(
-            bytes_target(HELD_ON_DISK),
-            caught(HELD_ON_DISK),
-            looking(HELD_ON_DISK, "agex-state-disk"),
-            *targets("commits_cpu", "CPU of the best peer over ours", 1.0, on_disk=True),
-            *targets("reopened_ms", "the same, a new handle each round", 1.0, on_disk=True),
-        ),
-        notes=(*NOTES, *DISK_NOTES, *UNCHANGED),
-        order=205,
-        repeat=3,
+        orders=(200, 205),
+        notes=UNCHANGED,
+        more=_looking,
     ),
     Scenario(
         name="state-memory",
