@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Unpack
 from ropewalk.errors import (
     Corrupt,
     FormatError,
+    MissingObjects,
     RefMoved,
     RopewalkError,
     StoreFull,
@@ -24,7 +25,7 @@ from ropewalk.errors import (
 from ropewalk.store.compression import SMALL_BODY, compress
 from ropewalk.store.contract import StoreOptions
 from ropewalk.store.lookup import STEPS, LogReader
-from ropewalk.store.model import Operation, Ref, check_ids
+from ropewalk.store.model import LeaseRecord, Operation, Ref, check_ids
 from ropewalk.store.names import check_space
 from ropewalk.store.packer import FEWEST_AT_CLOSE, TAIL_BYTES, TAIL_RECORDS, Packer, pack_all
 from ropewalk.store.record import (
@@ -37,6 +38,7 @@ from ropewalk.store.record import (
     Record,
     encode_body,
     encode_header,
+    fenced_off,
     write_id_of,
 )
 from ropewalk.store.segment import Packed
@@ -454,6 +456,21 @@ def expect_refs(batch: Batch, refs: Mapping[str, Ref]) -> None:
         actual = None if ref is None else ref.target
         if actual != expected:
             raise RefMoved(name, expected, actual)
+
+
+def expect_allowed(
+    append: Append, leases: Mapping[str, LeaseRecord], refs: Mapping[str, Ref], epoch: int
+) -> None:
+    """Raise unless a record may be appended to a space that is so, in the order of all engines."""
+    for fence in append.fences:
+        held = leases.get(fence.name)
+        if (0 if held is None else held.token) != fence.token:
+            raise fenced_off(append.space, fence)
+    expect_refs(append, refs)
+    if epoch != append.known_epoch:
+        raise Moved(epoch)
+    if append.missing:
+        raise MissingObjects(sorted(append.missing))
 
 
 def shared_frame(one: Object) -> bytes:

@@ -21,10 +21,9 @@ from ropewalk.store.forking import whole_after_fork
 from ropewalk.store.log import (
     Append,
     LogStore,
-    Moved,
     Places,
     SpaceCache,
-    expect_refs,
+    expect_allowed,
     shared_frame,
 )
 from ropewalk.store.model import (
@@ -46,7 +45,6 @@ from ropewalk.store.record import (
     Place,
     Record,
     Row,
-    fenced_off,
     place_of,
     same_group,
     seal,
@@ -462,15 +460,7 @@ class MemoryStore(LogStore):
 
 def _expect_allowed(data: _Data, space: Space, batch: Append) -> None:
     """Raise if a batch cannot be appended as things stand."""
-    for fence in batch.fences:
-        held = space.leases.get(fence.name)
-        if (0 if held is None else held.token) != fence.token:
-            raise fenced_off(batch.space, fence)
-    expect_refs(batch, space.refs)
-    if space.epoch != batch.known_epoch:
-        raise Moved(space.epoch)
-    if batch.missing:
-        raise MissingObjects(sorted(batch.missing))
+    expect_allowed(batch, space.leases, space.refs, space.epoch)
     gone = [id for id in batch.names if id not in data.shared and id not in batch.shared]
     if gone:
         raise MissingObjects(sorted(gone))

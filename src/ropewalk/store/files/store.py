@@ -30,7 +30,7 @@ from ropewalk.store.files.objects import Objects
 from ropewalk.store.files.space import Space
 from ropewalk.store.files.spaces import Spaces
 from ropewalk.store.folder import FolderStore, no_store, system_errors
-from ropewalk.store.log import Append, Moved, expect_refs, shared_frame
+from ropewalk.store.log import Append, expect_allowed, expect_refs, shared_frame
 from ropewalk.store.model import (
     REMEMBERED_WRITES,
     Header,
@@ -41,7 +41,7 @@ from ropewalk.store.model import (
     View,
 )
 from ropewalk.store.quota import Usage
-from ropewalk.store.record import GROUP, Batch, Place, Row, fenced_off, same_group
+from ropewalk.store.record import GROUP, Batch, Place, Row, same_group
 from ropewalk.store.segment import Packed, commit_name, key_name
 from ropewalk.tree.objects import Object, ObjectId
 
@@ -234,18 +234,9 @@ class FileStore(FolderStore):
                 self._log.sync(batch.space)
             batch.recorded = recorded
             return recorded, 0
-        if batch.fences:
-            leases = self._log.leases(batch.space).records
-            for fence in batch.fences:
-                held = leases.get(fence.name)
-                if (0 if held is None else held.token) != fence.token:
-                    raise fenced_off(batch.space, fence)
-        expect_refs(batch, refs)
+        leases = self._log.leases(batch.space).records if batch.fences else {}
         packing = tail.packing
-        if packing.epoch != batch.known_epoch:
-            raise Moved(packing.epoch)
-        if batch.missing:
-            raise MissingObjects(sorted(batch.missing))
+        expect_allowed(batch, leases, refs, packing.epoch)
         absent = self._absent(batch)
         sequence = tail.sequence + 1
         if dictionary is not None and not (

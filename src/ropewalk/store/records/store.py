@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-from ropewalk.errors import Corrupt, MissingObjects, NotAllowed, RopewalkError
+from ropewalk.errors import Corrupt, NotAllowed, RopewalkError
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
-from ropewalk.store.log import Append, LogStore, Moved, SpaceCache, expect_refs
+from ropewalk.store.log import Append, LogStore, Moved, SpaceCache, expect_allowed
 from ropewalk.store.model import (
     REMEMBERED_WRITES,
     Header,
@@ -20,7 +20,7 @@ from ropewalk.store.model import (
     decode_header,
     encode_header,
 )
-from ropewalk.store.record import GROUP, Batch, Place, Row, fenced_off, same_group, seal
+from ropewalk.store.record import GROUP, Batch, Place, Row, same_group, seal
 from ropewalk.store.records import cells
 from ropewalk.store.records.cells import HEADER, Cells, Parts
 from ropewalk.store.records.shared import SharedObjects
@@ -154,16 +154,8 @@ class CellStore(LogStore):
             recorded = self._find_write(batch, latest)
             if recorded is not None:
                 return recorded
-        if batch.fences:
-            tokens = {one.name: one.token for one in now.head.leases}
-            for fence in batch.fences:
-                if tokens.get(fence.name, 0) != fence.token:
-                    raise fenced_off(batch.space, fence)
-        expect_refs(batch, refs)
-        if now.head.epoch != batch.known_epoch:
-            raise Moved(now.head.epoch)
-        if batch.missing:
-            raise MissingObjects(sorted(batch.missing))
+        leases = {one.name: one for one in now.head.leases} if batch.fences else {}
+        expect_allowed(batch, leases, refs, now.head.epoch)
         return None
 
     # The log. What is in a record never changes, so who asks for one that was seen asks nobody.
