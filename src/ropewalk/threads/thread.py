@@ -221,11 +221,11 @@ class Writer:
         contents = Contents(root, self._maps, self._read, self._codec)
         if self._known is not None:
             self._known.tell(contents)
-        self._plan = plan = Planner(contents, self._codec, self._state).plan(changes)
+        self._plan = plan = Planner(contents, self._maps, self._codec, self._state).plan(changes)
         if plan.is_empty:
             raise _Unchanged
         # What was handed over may be changed by other threads meanwhile.
-        self._draft = self._maps.write(root, plan.shelf)
+        self._draft = self._maps.write(root, plan.shelf, plan.added)
         if self._draft.edited.root == root:
             raise _Unchanged
         return self._draft.edited
@@ -299,22 +299,27 @@ class Plan(NamedTuple):
     """Changes, ready to be written on top of some contents."""
 
     shelf: CachedMap
+    added: Mapping[bytes, bytes]
+    """The parts of new messages by their encoded positions."""
     known: Known
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
-        return not (self.shelf.entries or self.shelf.inner)
+        return not (self.added or self.shelf.entries or self.shelf.inner)
 
 
 class Planner:
     """Makes a plan. What is the same as before is left out of it."""
 
-    def __init__(self, contents: Contents, codec: Codec, state: CacheEntry | None) -> None:
-        self._contents, self._encode = contents, codec.encode
+    def __init__(
+        self, contents: Contents, maps: MapWriter, codec: Codec, state: CacheEntry | None
+    ) -> None:
+        self._contents, self._maps, self._encode = contents, maps, codec.encode
         self._state = state
         """What is known of the state that is stored."""
         self._shelf = CachedMap()
+        self._added: dict[bytes, bytes] = {}
         self._marks = contents.marks
         self._next = contents.next
         self._latest = dict(contents.latest)
@@ -340,7 +345,7 @@ class Planner:
             self._list_ids()
         if self._marks != self._contents.marks:
             self._set(MARKS, self._marks.to_stored())
-        return Plan(self._shelf, Known(self._marks, self._next, self._latest))
+        return Plan(self._shelf, self._added, Known(self._marks, self._next, self._latest))
 
     def _put_state(self, state: Any) -> None:
         slot = self._state
@@ -357,11 +362,11 @@ class Planner:
         if position is None:
             position = self._latest[key] = self._next
             self._next += 1
-            self._place(position, _with(message.stored, about), None)
+            self._add(position, _with(message.stored, about))
             return
         part, stored = self._contents.part(position), message.stored
-        if part is None:
-            self._place(position, _with(stored, about), None)
+        if part is None:  # It came earlier in the same call.
+            self._add(position, _with(stored, about))
             return
         known = self._contents.load(part)
         if message.timeless:
@@ -385,6 +390,16 @@ class Planner:
         return one.keys() == other.keys() and all(
             self._encode(one[name]) == self._encode(other[name]) for name in one
         )
+
+    def _add(self, position: int, stored: dict[str, Any]) -> None:
+        """Put a message where none was."""
+        part = self._maps.encode_small(stored)
+        if part is None:
+            self._added.pop(self._encode(position), None)
+            self._place(position, stored, None)
+        else:
+            self._added[self._encode(position)] = part
+            self._shelf.entries.pop(self._encode(position), None)
 
     def _place(self, position: int, stored: Any, known: bytes | None) -> None:
         self._shelf.entries[self._encode(position)] = CacheEntry(position, stored, known)

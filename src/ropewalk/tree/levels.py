@@ -464,7 +464,8 @@ def _patched(view: View, span: Span) -> Rebuilt | None:
 
     # Where cuts fall from the change on. What stood inline was never cut.
     body = layout.body(0, entries) if place.body is None else place.body
-    before, end = _size(entries[:low]), len(body) - _size(entries[high:])
+    end = len(body) - _size(entries[high:])
+    before = end - _size(entries[low:high])
     known = 0
     if way or place.filled is not None:
         known = max(low - 1, 0) if low == count else low

@@ -380,6 +380,7 @@ def checked_key(key: Any, codec: Codec) -> Any:
 Keys: TypeAlias = tuple[bytes, ...]
 """Encoded keys, from the top of a map to one that stands in it."""
 
+_NOTHING: Final[Mapping[bytes, bytes]] = {}
 _IMMUTABLE: Final = frozenset({str, int, float, bool, bytes, complex, type(None)})
 _GROUP: Final = 256
 _FEW: Final = 4
@@ -527,26 +528,37 @@ class MapWriter:
             retry_if_changed(lambda: embed_at(embedder, self._codec, (key,), value, None))
 
     @writing
-    def write(self, root: ObjectId | None, cached: CachedMap) -> Draft:
+    def write(
+        self, root: ObjectId | None, cached: CachedMap, added: Mapping[bytes, bytes] = _NOTHING
+    ) -> Draft:
         """The map with all that changed in what is cached of it.
 
-        Raises `NotStorable` or `ChangedMeanwhile` with the path.
+        `added` are further parts, of `encode_small`, by encoded keys that the map does not have;
+        nothing is cached of them. Raises `NotStorable` or `ChangedMeanwhile` with the path.
         """
-        return retry_if_changed(lambda: self._draft(root, cached))
+        return retry_if_changed(lambda: self._draft(root, cached, added))
 
-    def _draft(self, root: ObjectId | None, cached: CachedMap) -> Draft:
+    def _draft(
+        self, root: ObjectId | None, cached: CachedMap, added: Mapping[bytes, bytes]
+    ) -> Draft:
         work = Making(Builder(self._read), root)
-        part = self._write(work, cached, ())
+        part = self._write(work, cached, (), added)
         if part is None:
             assert root is not None
             return Draft(Edited(root, [], [root]), [], self._opened, work.builder)
         edited = finish(work.builder, part, root)
         return Draft(edited, work.changes, work.still_open(self._opened), work.builder)
 
-    def _write(self, work: Making, cached: CachedMap, keys: Keys) -> bytes | None:
+    def _write(
+        self,
+        work: Making,
+        cached: CachedMap,
+        keys: Keys,
+        added: Mapping[bytes, bytes] = _NOTHING,
+    ) -> bytes | None:
         """The part of a map; None if it is as it was."""
         before = self.open(work.root, keys)
-        spans: list[Span] = []
+        spans = [_span(before, key, part) for key, part in added.items()]
         for key, slot in self._suspects(cached):
             kept = self._kept(work, cached, key, slot)
             if kept.part != slot.part:
@@ -601,7 +613,7 @@ class MapWriter:
         if value is ABSENT:
             return ChangedEntry(cached, key, slot, ABSENT, None)
         if not slot.mirrors and (slot.part is None or not may_hold_links(slot.part)):
-            plain = self._small(value)
+            plain = self.encode_small(value)
             if plain is not None:
                 return ChangedEntry(cached, key, slot, value, plain)
         budget = Budget(PLAIN_MAX - slot.mirrors.held)
@@ -609,7 +621,7 @@ class MapWriter:
         part = embed_at(embedder, self._codec, (slot.key,), value, slot.part)
         return ChangedEntry(cached, key, slot, value, part, embedder.mirrors, embedder.replaced)
 
-    def _small(self, value: Any) -> bytes | None:
+    def encode_small(self, value: Any) -> bytes | None:
         """The part of a value that needs no node of its own; None where a closer look is needed."""
         try:
             plain = self._codec.encode(value)

@@ -154,8 +154,10 @@ def make_commit(
     Takes the fields of `Commit` by name. `base` is a commit that resembles this one.
     """
     made = Commit(b"", root, parents, **rest)
-    if isinstance(made.extension, Mapping):
-        made = made._replace(extension=dict(made.extension))  # A copy, which only it holds.
+    if "extension" not in rest:
+        made = made._replace(extension={})
+    elif isinstance(made.extension, Mapping):
+        made = made._replace(extension=dict(made.extension))  # Which only the commit holds.
     problem = _problem(made)
     if problem is not None:
         raise InvalidInput(f"a commit cannot be stored: {problem}")
