@@ -277,7 +277,7 @@ class MessageSuite(Suite):
         def found(search: str) -> list[Any]:
             return [one.message_id for one in checkpointer.list_messages(CONFIG, search)]
 
-        assert found("lisb") == ["b"] and found("été") == ["c"] and found("LINE2 quot") == ["a"]
+        assert found("lisb") == ["b"] and found("été") == ["c"] and found('LINE2 "bo') == ["a"]
         assert found("annotations") == found("text") == found("type") == []
 
     def test_pages_and_the_latest(self, checkpointer: Any) -> None:

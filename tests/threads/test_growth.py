@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from ropewalk.store import MemoryStore
 from ropewalk.store.wrappers import WrapperStore
-from ropewalk.threads import Message, ThreadCheckpointer
+from ropewalk.threads import Message, ThreadCheckpointer, search
 from ropewalk.tree import Object, ObjectId, Reader
 from tests.conftest import SOAK
 
@@ -44,7 +45,12 @@ def store() -> Iterator[Counting]:
         chat: ThreadCheckpointer[Any] = ThreadCheckpointer(store)
         for first in range(0, COUNT, TOGETHER):
             chat.put_messages(T, [said(number) for number in range(first, first + TOGETHER)])
-        assert len(chat.list_messages(T, "needle27777")) == 1
+        with (
+            mock.patch.object(search, "SCANNED", 1000),
+            mock.patch.object(search.Indexing, "begin", lambda self, scope, make: make()),
+        ):
+            chat = ThreadCheckpointer(store)
+            assert len(chat.list_messages(T, "needle27777")) == 1
         yield store
 
 
@@ -61,7 +67,7 @@ READS: dict[str, tuple[Callable[[Chat], Any], Any]] = {
     ),
     "the latest message": (lambda chat: ids([chat.get_message(T)]), [COUNT - 1]),
     "a message by its id": (lambda chat: ids([chat.get_message(T, "m4321")]), [4321]),
-    "a search hit": (lambda chat: ids(chat.list_messages(T, "needle26543 common")), [26_543]),
+    "a search hit": (lambda chat: ids(chat.list_messages(T, "needle26543")), [26_543]),
     "a page of many hits": (
         lambda chat: ids(chat.list_messages(T, "comm", limit=20)),
         list(range(20)),

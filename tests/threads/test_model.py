@@ -86,12 +86,8 @@ class Cursor(NamedTuple):
     branch: str
 
 
-def tokens(text: str) -> list[str]:
-    return text.split()
-
-
 def matches(text: str, search: str) -> bool:
-    return all(any(word.startswith(one) for word in tokens(text)) for one in tokens(search))
+    return search in text
 
 
 class ThreadBesideLists(RuleBasedStateMachine):
@@ -101,7 +97,14 @@ class ThreadBesideLists(RuleBasedStateMachine):
         super().__init__()
         self.stack = ExitStack()
         self.stack.enter_context(small_nodes())
-        for name, number in {"thread.LAG": 5, "search._FEW_CHANGED": 3, "search._BATCH": 4}.items():
+        small = {
+            "thread.LAG": 5,
+            "search.SCANNED": 20,
+            "search._FEW_CHANGED": 3,
+            "search._AT_ONCE": 6,
+            "search._BATCH": 4,
+        }
+        for name, number in small.items():
             self.stack.enter_context(mock.patch(f"ropewalk.threads.{name}", number))
         self.store = MemoryStore()
         self.chats = [ThreadCheckpointer[Any](self.store) for _ in range(2)]

@@ -15,6 +15,7 @@ import pytest
 from ropewalk.store import Move, Store
 from ropewalk.store.engine import TextIndex, Within
 from ropewalk.store.search_index import MemoryTextIndex
+from ropewalk.threads import search
 from ropewalk.threads.search import _STAMP, ALL, Part, Query, Searcher, matches
 from ropewalk.tree import Edited, Map
 from tests.engines import opening
@@ -58,7 +59,13 @@ class Thread:
 
     def searcher(self, root: bytes | None = None) -> Searcher[Map]:
         messages = self.messages if root is None else self.messages.version(root)
-        return Searcher(self.index, SPACE, messages, lambda message: str(message["text"]))
+        return Searcher(
+            self.index,
+            SPACE,
+            messages,
+            lambda message: str(message["text"]),
+            lambda scope, make: make(),
+        )
 
     def find(self, query: str, part: Part = ALL) -> list[int]:
         return [at for at, _ in self.searcher().find(Query.parse(query), part)]
@@ -66,6 +73,12 @@ class Thread:
     def expected(self, query: str, part: Part = ALL) -> list[int]:
         found = [at for at, text in self.plain.items() if matches(text, query) and part.holds(at)]
         return sorted(found, reverse=part.newest_first)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask the index from the second message on."""
+    monkeypatch.setattr(search, "SCANNED", 0)
 
 
 @pytest.fixture(params=NAMES)
@@ -250,7 +263,13 @@ def test_the_first_hits_read_few_messages(thread: Thread) -> None:
         return thread.store.reader(SPACE)(ids)
 
     messages = Map(thread.messages.root, counted)
-    searcher = Searcher(thread.index, SPACE, messages, lambda message: str(message["text"]))
+    searcher = Searcher(
+        thread.index,
+        SPACE,
+        messages,
+        lambda message: str(message["text"]),
+        lambda scope, make: make(),
+    )
     hits = list(islice(searcher.find(Query.parse("the"), Part(newest_first=True)), 10))
 
     assert len(hits) == 10

@@ -8,18 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.threads.search import LONGEST, Query, matches, normalise, words
+from ropewalk.threads.search import Query, grams, matches, normalise
 
 FOUND = [
-    # How words begin, in any case and order.
+    # A part, in any case.
     ("The quick brown fox", "quick"),
     ("The quick brown fox", "QUI"),
-    ("The quick brown fox", "fox the"),
-    ("The quick brown fox", "  br\tqu\n"),
-    ("say (hello), world!", "hello world"),
-    ("see foo_bar and e-mail", "bar mail"),
+    ("The quick brown fox", "uick br"),
+    ("say (hello), world!", "(HELLO), w"),
+    ("see foo_bar and e-mail", "bar and e"),
     ("don't panic", "don't"),
-    ("version 3.11 of 2026", "3.11 202"),
+    ("version 3.11 of 2026", "3.11 of 202"),
     # Case is more than ASCII.
     ("Straße nach Süden", "STRASSE"),
     ("STRASSE", "straße"),
@@ -46,13 +45,13 @@ FOUND = [
     ("שָׁלוֹם עולם", "שָׁל"),
     ("안녕하세요 세계", "안녕"),
     ("안녕하세요", unicodedata.normalize("NFD", "안녕")),
-    ("Привет, мир", "ПРИ МИР"),
+    ("Привет, мир", "ВЕТ, МИР"),
     # Scripts without spaces: anywhere.
     ("我在東京塔下面", "東京"),
     ("私は東京タワーへ行きます", "タワー"),
     ("ｱﾊﾟｰﾄ", "アパート"),
     ("สวัสดีครับผม", "ครับ"),
-    ("東京Tower", "tower 東京"),
+    ("東京Tower", "京tow"),
     ("ភាសាខ្មែរ", "ខ្មែរ"),
     ("မြန်မာဘာသာ", "ဘာသာ"),
     ("ພາສາລາວ", "ລາວ"),
@@ -81,8 +80,9 @@ FOUND = [
 ]
 
 NOT_FOUND = [
-    ("The quick brown fox", "uick"),
     ("The quick brown fox", "quick dog"),
+    ("The quick brown fox", "fox the"),
+    ("The quick  brown fox", "quick brown"),
     ("The quick brown fox", "quickly"),
     ("quick brown", "quickbrown"),
     ("", "a"),
@@ -93,7 +93,6 @@ NOT_FOUND = [
     ("from 🇩🇪", "🇪🇩"),
     ("what? no", "?!"),
     ("plain", "->"),
-    ("हिन्दी", "न्दी"),
 ]
 
 
@@ -115,7 +114,7 @@ _TEXTS = st.text(max_size=30) | st.text(
 @given(text=_TEXTS, query=_TEXTS)
 def test_an_index_misses_nothing(text: str, query: str) -> None:
     parsed = Query.parse(query)
-    indexed = words(text)
+    indexed = grams(text)
 
     if parsed.matches(text):
         for prefix in parsed.prefixes:
@@ -136,26 +135,26 @@ def test_what_is_normalised_stays_so(text: str) -> None:
 
 
 @given(text=_TEXTS)
-def test_words_hold_no_spaces_and_are_short(text: str) -> None:
-    for word in words(text * 10):
-        assert word.split() == [word]
-        assert 0 < len(word) <= LONGEST
-        assert len(word.encode()) <= 4 * LONGEST
+def test_an_index_keeps_short_words_of_letters_that_every_engine_takes(text: str) -> None:
+    for one in grams(text * 10):
+        assert one.split() == [one]
+        assert 0 < len(one) <= 3
+        assert all(letter.isalnum() or ord(letter) >= 0x80 for letter in one)
 
 
-def test_long_words_are_found_by_all_their_letters() -> None:
+def test_a_long_query_asks_for_a_few_words_of_an_index() -> None:
     text, query = "x" * 100 + "y", Query.parse("x" * 100 + "z")
 
-    assert query.prefixes == ("x" * LONGEST,)
-    assert words(text) == {"x" * LONGEST}
+    assert set(query.prefixes) == {"xxx", "xxz"}
+    assert len(Query.parse("".join(map(chr, range(0x4E00, 0x4F00)))).prefixes) == 8
     assert matches(text, "x" * 100)
     assert not query.matches(text)
 
 
-def test_a_query_without_words_asks_no_index() -> None:
-    assert Query.parse("?!").prefixes == ()
-    assert not Query.parse("?!").is_empty
+def test_a_blank_query_asks_no_index() -> None:
+    assert Query.parse(" \n").prefixes == ()
     assert Query.parse(" \n").is_empty
+    assert not Query.parse("?!").is_empty
 
 
 def test_every_character_is_one_that_a_search_can_meet() -> None:
@@ -163,14 +162,3 @@ def test_every_character_is_one_that_a_search_can_meet() -> None:
         if not 0xD800 <= code < 0xE000:
             text = f"a{chr(code)}b"
             assert matches(text, text)
-
-
-def test_a_query_of_very_many_words_means_the_same_as_one_of_few() -> None:
-    said = " ".join(f"word{number}" for number in range(400))
-    asked = [f"word{number}" for number in range(50)]
-    found = [
-        matches(said, " ".join([*asked, one])) for one in ("wor", "word399", "word3999", "zz", "a")
-    ]
-
-    assert found == [True, True, False, False, False]
-    assert [matches(said, one) for one in ("word3999", "zz", "a")] == [False, False, False]

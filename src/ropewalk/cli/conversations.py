@@ -26,7 +26,7 @@ from ropewalk.threads.address import address_of, name_of
 Search = Annotated[
     str | None,
     typer.Option(
-        "--search", metavar="TEXT", help="Only those that say so: the beginnings of words."
+        "--search", metavar="TEXT", help="Only those that say so: any part of a text, in any case."
     ),
 ]
 _ROLES = {"user": "bold green", "assistant": "bold cyan", "tool": "yellow"}

@@ -133,6 +133,16 @@ def tenant_of(user_id: Id | None) -> str:
     return _TENANT if user_id is None else f"{_TENANT}:{name_of(user_id)}"
 
 
+def user_of_tenant(tenant: str) -> Id | None:
+    """The user whose threads a tenant has; raises `ValueError` for one of something else."""
+    if tenant == _TENANT:
+        return None
+    kind, _, user = tenant.partition(":")
+    if kind != _TENANT or not user:
+        raise ValueError(f"{tenant!r:.80} has no threads")
+    return id_of(user)
+
+
 @lru_cache(4096, typed=True)
 def _space(thread_id: Id, user_id: Id | None) -> str:
     try:

@@ -32,7 +32,7 @@ from ropewalk.threads.contents import STATE, Contents
 from ropewalk.threads.fields import plain
 from ropewalk.threads.listing import Directory, Filter, Page, Window, list_messages, message_of
 from ropewalk.threads.message import Message, as_message
-from ropewalk.threads.search import finder, scope_of
+from ropewalk.threads.search import Indexing, finder, scope_of
 from ropewalk.threads.thread import Changes, Incoming, Thread, ThreadTimeline, no_message
 from ropewalk.timeline import Timeline
 
@@ -95,6 +95,7 @@ class ThreadCheckpointer(Generic[StateT]):
         """Those in use that were opened here, with their spaces."""
         self._cache = StateCache(self.store, self._codec, cache_seconds)
         self._directory = Directory(self.store, self._codec, self._objects)
+        self._indexing = Indexing()
 
     def __repr__(self) -> str:
         return f"<ThreadCheckpointer in {self.store!r}>"
@@ -209,8 +210,8 @@ class ThreadCheckpointer(Generic[StateT]):
     ) -> Page[Message]:
         """A page of the messages, in their order.
 
-        `search` finds what was said: messages whose text has, for every word, one that
-        begins so; case, accents' spelling and width make no difference. `role`, `since`
+        `search` finds what was said: messages whose text has it as a part; case, accents'
+        spelling and width make no difference. `role`, `since`
         (inclusive), `until` (exclusive) and `metadata` narrow it down. A `limit` of 0 is
         an empty page. The page's `cursor`, handed over with the same arguments, gives the
         next one, whatever is put or deleted meanwhile.
@@ -221,7 +222,7 @@ class ThreadCheckpointer(Generic[StateT]):
         wanted = Filter.of(role, since, until, metadata)
         thread = self._thread(address_of(config))
         contents = thread.contents()
-        found = finder(thread)
+        found = finder(thread, self._indexing)
         return list_messages(contents, search, wanted, window, cursor, newest_first, found)
 
     def delete_message(self, config: Mapping[str, Any], message_id: Id) -> bool:
@@ -259,14 +260,19 @@ class ThreadCheckpointer(Generic[StateT]):
         *,
         metadata: Mapping[str, Any] | None = None,
         cursor: str | None = None,
+        all_users: bool = False,
     ) -> Page[ThreadInfo]:
-        """A page of the threads of the user that the config names, the latest changed first.
+        """A page of the threads of one user, the latest changed first.
 
-        `search` looks at ids, names and what the metadata say. No `thread_id` is needed.
+        The config must name the user by `user_id`: without it, only threads that were put
+        without one are listed. With `all_users`, those of every user are, whomever the config
+        names. `search` looks for a part of ids, names and what the metadata say. No `thread_id`
+        is needed.
         """
         window = Window.of(offset, limit, cursor)
         user = user_of(config or {})
-        return self._directory.list(user, search, metadata, window, cursor)
+        owners = self._directory.owners() if all_users else [user]
+        return self._directory.list(owners, search, metadata, window, cursor)
 
     def clean_thread(self, config: Mapping[str, Any]) -> bool:
         """Empty a thread: state, cache, messages and record. False if there was nothing.

@@ -121,7 +121,7 @@ class Contents:
         if not count:
             return None
         (entry,) = self._entries(count - 1, count)
-        return int(self._codec.decode(entry.key))
+        return _position(entry.key)
 
     def position_of(self, id: Any) -> int | None:
         """Where the message with an id stands."""
@@ -185,9 +185,9 @@ class Contents:
     @reading
     def row_list(self, start: int, stop: int) -> list[Row]:
         """The messages of the ranks [start, stop), read at once."""
-        loader, decode = Loader(self._read, self._codec), self._codec.decode
+        loader = Loader(self._read, self._codec)
         entries = self._entries(start, min(stop, self.message_count))
-        return [Row(decode(entry.key), loader.part(entry.body)) for entry in entries]
+        return [Row(_position(entry.key), loader.part(entry.body)) for entry in entries]
 
     def rows_at(self, positions: Iterable[int]) -> list[Row]:
         """The messages at those of the positions that there are, sorted, fetched together."""
@@ -242,6 +242,11 @@ class _Names(NamedTuple):
 
     start: int
     number: int
+
+
+def _position(key: bytes) -> int:
+    """A position from its encoding: one byte, or one that says the length and then the number."""
+    return key[0] if len(key) == 1 else int.from_bytes(key[1:], "big")
 
 
 def _body(view: View, key: bytes) -> bytes | None:

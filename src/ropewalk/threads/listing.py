@@ -6,7 +6,8 @@ import base64
 import binascii
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -22,7 +23,7 @@ from ropewalk.history.object_cache import SharedObjects
 from ropewalk.store import Store, split_name
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.names import encode_part
-from ropewalk.threads.address import Address, Id, ThreadInfo, id_of, tenant_of
+from ropewalk.threads.address import Address, Id, ThreadInfo, id_of, tenant_of, user_of_tenant
 from ropewalk.threads.contents import RECORD, Contents
 from ropewalk.threads.message import ROLES, Message
 from ropewalk.threads.search import Bounds, Finder, matches
@@ -252,12 +253,12 @@ class _Listed(NamedTuple):
     """A thread in the order of a list: the latest changed first, then by name."""
 
     time: int
-    name: str
+    space: str
     info: ThreadInfo
 
     @property
     def place(self) -> tuple[int, str]:
-        return -self.time, self.name
+        return -self.time, self.space
 
 
 class Directory:
@@ -270,13 +271,13 @@ class Directory:
 
     def list(
         self,
-        user: Id | None,
+        users: Iterable[Id | None],
         search: str | None,
         metadata: Mapping[str, Any] | None,
         window: Window,
         cursor: str | None,
     ) -> Page[ThreadInfo]:
-        """A page of the threads of a user."""
+        """A page of the threads of some users."""
         if search is not None and not isinstance(search, str):
             raise InvalidInput(f"search is text, not a {type(search).__name__}")
         if metadata is not None and not isinstance(metadata, Mapping):
@@ -285,9 +286,10 @@ class Directory:
             return Page()
         begin = None
         if cursor is not None:
-            time, name = read_cursor(cursor, int, str)
-            begin = (-time, name)
-        listed = sorted(self._listed(user), key=lambda one: one.place)
+            time, space = read_cursor(cursor, int, str)
+            begin = (-time, space)
+        listed = [one for user in users for one in self._listed(user)]
+        listed.sort(key=lambda one: one.place)
         found = (
             one
             for one in listed
@@ -302,8 +304,18 @@ class Directory:
         last = page[-1] if more else None
         return Page(
             [one.info for one in page],
-            None if last is None else make_cursor(last.time, last.name),
+            None if last is None else make_cursor(last.time, last.space),
         )
+
+    def owners(self) -> Sequence[Id | None]:
+        """All users who have threads."""
+        tenants = {split_name(space)[0] for space in self._store.spaces(tenant_of(None))}
+        found = []
+        for tenant in sorted(tenants):
+            # Other tenants may begin alike, and be somebody else's.
+            with suppress(ValueError):
+                found.append(user_of_tenant(tenant))
+        return found
 
     def _listed(self, user: Id | None) -> Iterator[_Listed]:
         for space in self._store.spaces(f"{encode_part(tenant_of(user))}/"):
@@ -315,7 +327,7 @@ class Directory:
             except (FormatError, ValueError):
                 continue  # A timeline of somebody else's: what it holds, or its name, says so.
             if commit is not None and info is not None:
-                yield _Listed(commit.time, name, info)
+                yield _Listed(commit.time, space, info)
 
     def info(self, address: Address, history: History, commit: Commit | None) -> ThreadInfo | None:
         """What is known about a thread at a commit of its history; None if it is empty."""
@@ -362,7 +374,7 @@ def _is_wanted(info: ThreadInfo, search: str | None, metadata: Mapping[str, Any]
         return False
     if search is None:
         return True
-    return matches(" ".join([str(info.thread_id), info.thread_name or "", *_said(known)]), search)
+    return matches("\n".join([str(info.thread_id), info.thread_name or "", *_said(known)]), search)
 
 
 def _said(value: Any) -> Iterator[str]:

@@ -1,53 +1,51 @@
-"""Finding messages by what they say: with an index where it helps, and without one if need be.
+"""Finding messages by a part of what they say: by reading them, in long threads with an index.
 
-`Query.matches` is the one meaning of a search. An index of words only gives candidates, so
-every engine finds the same.
+`Query.matches` is the one meaning of a search. A short thread is read. An index of runs of three
+characters, which stands beside the store, gives candidates for the rest of a long one. It is made
+behind: until it is there, long threads are read too. So every engine finds the same.
 
 An index is at some state: the root of the messages that it was built from. What differs
 between that and the messages that are searched is found by a diff of two trees. If it is
 little, it is looked at beside the index; if it is much, the index is brought up to date.
-Whatever an index does, each message that is found was looked at, and none is missing: if the
-index cannot help, all messages are looked at.
+Whatever an index does, each message that is found was looked at, and none is missing.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-from ropewalk.errors import MissingObjects
+from ropewalk.errors import MissingObjects, RopewalkError
+from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.search_index import TextIndex, Within
 from ropewalk.threads.contents import Contents, Row
 from ropewalk.threads.message import Message
 from ropewalk.threads.thread import Thread
 from ropewalk.tree import ID_SIZE, ObjectId
 
-LONGEST = 50
-"""As many characters of a word are indexed; so many take at most 200 bytes."""
+_GRAM: Final = 3
+"""An index knows the text by all runs of so many characters."""
 
-_FEW = 32  # Words that are looked for one by one; for more, those of the text are sorted.
+_SPELLED: Final = {
+    code: 0xE000 + code
+    for code in range(0x80)
+    if not chr(code).isalnum() and not chr(code).isspace()
+} | dict.fromkeys(range(0xD800, 0xE000), 0xE080)
+"""How an index spells what its engine may take for the end of a word, or cannot encode."""
+
+_ASKED: Final = 8  # So many runs of a long query are asked for: the rest is looked at anyway.
 
 # Nobody sees these: soft hyphens, joiners, marks of direction, variation selectors.
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]+"
 )
-
-_LETTERS = frozenset("LNM")
-_SYMBOLS = frozenset({"So", "Sk"})
-
-# Scripts that put no spaces between words: Thai, Lao, Myanmar, Khmer, Han, Hiragana, Katakana.
-_SPACELESS = (
-    (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x2FDF), (0x3005, 0x3007),
-    (0x3021, 0x3029), (0x3038, 0x303B), (0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F), (0xF900, 0xFAFF),
-    (0x1B000, 0x1B16F), (0x20000, 0x3FFFF),
-)  # fmt: skip
 
 
 def normalise(text: str) -> str:
@@ -64,72 +62,48 @@ def normalise(text: str) -> str:
     return _UNSEEN.sub("", unicodedata.normalize("NFKC", folded.casefold()))
 
 
-def words(text: str) -> set[str]:
-    """The words of a text as an index keeps them."""
-    found = set(_spaced(normalise(text)).split())
-    if max(map(len, found), default=0) > LONGEST:
-        return {word[:LONGEST] for word in found}
-    return found
+def grams(text: str) -> set[str]:
+    """What an index keeps of a text: the three characters from each one on, within words."""
+    normal = " ".join(normalise(text).split()).translate(_SPELLED)
+    runs = {normal[at : at + _GRAM] for at in range(len(normal))}
+    return {run.partition(" ")[0] for run in runs} - {""}
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What somebody looks for, taken apart.
+    """What somebody looks for: a part of a text, in any case. A blank one is in every text."""
 
-    A text matches if for every word of the query one of its own begins so. In scripts
-    without spaces, and of symbols such as emoji, the characters that stand together in the
-    query stand together somewhere in the text. A query without any of these is looked for
-    as it is, and an empty one matches everything.
-    """
-
-    beginnings: tuple[str, ...]
-    runs: tuple[str, ...]
     literal: str
+    """Normalised."""
 
     @classmethod
     def parse(cls, text: str) -> Query:
-        """Take a query apart. Every text is one."""
+        """Every text is a query."""
         normal = normalise(text)
-        beginnings: dict[str, None] = {}
-        runs: dict[str, None] = {}
-        for kind, characters in groupby(normal, key=_kind):
-            if kind:
-                (beginnings if kind == _WORD else runs)["".join(characters)] = None
-        literal = "" if beginnings or runs else normal.strip()
-        return cls(tuple(beginnings), tuple(runs), literal)
+        return cls(normal if normal.strip() else "")
 
     @property
     def is_empty(self) -> bool:
         """Whether it matches everything."""
-        return not (self.beginnings or self.runs or self.literal)
+        return not self.literal
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """What words of an index must begin with; none if only a look at every text helps.
-
-        Those that tend to be rare come first: numbers, then long ones.
-        """
-        found = {one[:LONGEST] for one in self.beginnings} | set("".join(self.runs))
-        return tuple(sorted(found, key=lambda one: (-one.isnumeric() * len(one), -len(one), one)))
+        """What some of the grams of every text that matches begin with."""
+        words = self.literal.translate(_SPELLED).split()
+        found = {
+            word[at : at + _GRAM]
+            for word in words
+            for at in (*range(0, len(word) - _GRAM, _GRAM), max(len(word) - _GRAM, 0))
+        }
+        longest = sorted(found, key=lambda one: (-len(one), one.isalpha(), one))
+        # Short ones are in almost every text.
+        full = [one for one in longest if len(one) == _GRAM]
+        return tuple((full or longest)[:_ASKED])
 
     def matches(self, text: str) -> bool:
         """Whether a text has what is looked for."""
-        normal = normalise(text)
-        if self.beginnings:
-            spaced = " " + _spaced(normal)
-            if not _begin_so(spaced, self.beginnings):
-                return False
-        return self.literal in normal and all(run in normal for run in self.runs)
-
-
-def _begin_so(spaced: str, beginnings: tuple[str, ...]) -> bool:
-    if len(beginnings) <= _FEW:
-        return all(f" {one}" in spaced for one in beginnings)
-    known = sorted(set(spaced.split()))
-    known.append("")  # Whatever would come behind the last one begins with nothing.
-    return all(
-        known[bisect_left(known, one, 0, len(known) - 1)].startswith(one) for one in beginnings
-    )
+        return self.literal in normalise(text)
 
 
 def matches(text: str, query: str) -> bool:
@@ -137,45 +111,19 @@ def matches(text: str, query: str) -> bool:
     return Query.parse(query).matches(text)
 
 
-_WORD = 1
-_ALONE = 2
-
-
-def _kind(character: str) -> int:
-    category = unicodedata.category(character)
-    if category[0] in _LETTERS:
-        return _ALONE if _is_spaceless(ord(character)) else _WORD
-    # Modifiers of emoji are symbols; an accent that stands alone in ASCII is punctuation.
-    return _ALONE if category in _SYMBOLS and ord(character) > 0xFF else 0
-
-
-def _is_spaceless(code: int) -> bool:
-    return code >= 0x0E00 and any(low <= code <= high for low, high in _SPACELESS)
-
-
-class _Spaces(dict[int, str | int]):
-    """How each character is written when words have spaces between them; found on first use."""
-
-    def __missing__(self, code: int) -> str | int:
-        kind = _kind(chr(code))
-        written: str | int = code if kind == _WORD else f" {chr(code)} " if kind else " "
-        if len(self) < 65_536:
-            self[code] = written
-        return written
-
-
-_spaces = _Spaces()
-
-
-def _spaced(normal: str) -> str:
-    return normal.translate(_spaces)
-
-
 # The index, and what is newer than it.
 
 
+SCANNED: Final = 2 << 20
+"""So many characters are sooner read than an index is made of them."""
+
+PROBED: Final = 32 << 10
+"""After so many, an index is asked if there is one."""
+
 _FEW_CHANGED: Final = 64
 """As many messages may differ from what is indexed before the index is brought up to date."""
+
+_AT_ONCE: Final = 256  # If more differ, that is done behind, and nobody waits for it.
 
 _BATCH: Final = 2000  # Messages that are indexed in one step, so that nobody waits for long.
 _MOST: Final = 5 * _BATCH  # If more changed, all messages are indexed anew, in steps.
@@ -183,8 +131,8 @@ _FIRST_PAGE: Final = 32
 _LAST_PAGE: Final = 2048
 _TOGETHER: Final = 256  # Messages that are read at once.
 _TRIES: Final = 3  # Others may move the index while we ask it.
-_STAMP: Final = f"1 {unicodedata.unidata_version} ".encode()
-"""What words were made by. Whoever makes other ones of a text begins anew."""
+_STAMP: Final = f"2 {unicodedata.unidata_version} ".encode()
+"""What grams were made by. Whoever makes other ones of a text begins anew."""
 
 _PLACE: Final = 8  # Bytes of a position, in the state of an index that is not finished.
 
@@ -241,44 +189,69 @@ class Searcher(Generic[M]):
     """Searches messages by position.
 
     `text` gives what people said in a stored message. `scope` names the messages in the
-    index, and stays the same while they change.
+    index, and stays the same while they change. `behind` runs what makes the index of a scope.
     """
 
     def __init__(
-        self, index: TextIndex, scope: str, messages: M, text: Callable[[Any], str]
+        self,
+        index: TextIndex,
+        scope: str,
+        messages: M,
+        text: Callable[[Any], str],
+        behind: Callable[[str, Callable[[], None]], None],
     ) -> None:
         self._index = index
         self._scope = scope
         self._messages = messages
         self._text = text
+        self._behind = behind
 
     def find(self, query: Query, part: Part = ALL) -> Iterator[tuple[int, Any]]:
-        """The positions and messages that match, in order, as they are asked for."""
-        return self._found(query, part) if query.prefixes else self._scanned(query, part)
+        """The positions and messages that match, in order, as they are asked for.
 
-    def _found(self, query: Query, part: Part) -> Iterator[tuple[int, Any]]:
-        last: int | None = None
-        for _ in range(_TRIES):
-            ready = self._made_ready()
-            if ready is None:
-                break
-            # Where the index was moved meanwhile, the search goes on behind what was found.
-            for page in self._pages(query, part.beyond(last), *ready):
+        Messages are read until there was so much text that an index is faster. If none is
+        ready then, it is made behind, and all are read this time.
+        """
+        if query.is_empty:
+            yield from self._range(part)
+            return
+        looked, limits = 0, [min(PROBED, SCANNED), SCANNED]
+        for position, message in self._range(part):
+            text = self._text(message)
+            if query.matches(text):
+                yield position, message
+            looked += len(text)
+            if limits and looked > limits[0]:
+                ready = self._ready()
+                if ready is not None:
+                    yield from self._indexed(query, part.beyond(position), ready)
+                    return
+                del limits[0]
+                if not limits:
+                    self._behind(self._scope, self.bring_forward)
+
+    def _indexed(
+        self, query: Query, part: Part, ready: tuple[bytes, list[int]] | None
+    ) -> Iterator[tuple[int, Any]]:
+        tries = _TRIES
+        while ready is not None and tries:
+            for page in self._pages(query, part, *ready):
                 if page is None:
                     break
                 for position, message in self._verified(query, page, part.newest_first):
-                    last = position
+                    part = part.beyond(position)
                     yield position, message
             else:
                 return
-        yield from self._scanned(query, part.beyond(last))
+            # The index was moved meanwhile: the search goes on behind what was found.
+            ready, tries = self._ready(), tries - 1
+        for position, message in self._range(part):
+            if query.matches(self._text(message)):
+                yield position, message
 
-    def _scanned(self, query: Query, part: Part) -> Iterator[tuple[int, Any]]:
+    def _range(self, part: Part) -> Iterator[tuple[int, Any]]:
         start = None if part.after is None else part.after + 1
-        found = self._messages.range(start, part.before, reverse=part.newest_first)
-        if query.is_empty:
-            return found
-        return ((at, one) for at, one in found if query.matches(self._text(one)))
+        return self._messages.range(start, part.before, reverse=part.newest_first)
 
     # Candidates.
 
@@ -311,23 +284,33 @@ class Searcher(Generic[M]):
 
     # Keeping the index up to date.
 
-    def _made_ready(self) -> tuple[bytes, list[int]] | None:
+    def _ready(self) -> tuple[bytes, list[int]] | None:
         """A state of the index, and the positions that differ from it: few.
 
         None if the index cannot be used now.
         """
-        failures = 0
-        steps = 2 * len(self._messages) // _BATCH + 2 * _TRIES
-        for _ in range(steps):
+        for _ in range(_TRIES):
             state = self._index.state(self._scope)
             changed = self._changed(state)
-            if state is not None and changed is not None and len(changed) <= _FEW_CHANGED:
+            if state is None or changed is None or len(changed) > _AT_ONCE:
+                return None
+            if len(changed) <= _FEW_CHANGED:
                 return state, changed
+            self._update(state, changed)
+        return None
+
+    def bring_forward(self) -> None:
+        """Make the index that of the messages, step by step."""
+        failures = 0
+        for _ in range(2 * len(self._messages) // _BATCH + 2 * _TRIES):
+            state = self._index.state(self._scope)
+            changed = self._changed(state)
+            if changed is not None and len(changed) <= _FEW_CHANGED:
+                return
             moved = self._build(state) if changed is None else self._update(state, changed)
             failures += not moved
             if failures == _TRIES:
-                break
-        return None
+                return
 
     def _changed(self, state: bytes | None) -> list[int] | None:
         """The positions that are not now as they were; None if all are to be indexed."""
@@ -347,7 +330,7 @@ class Searcher(Generic[M]):
         """Index what changed, in one step; whether that was done."""
         said: dict[int, set[str] | None] = dict.fromkeys(changed)
         for at, message in self._messages.pick(changed):
-            said[at] = words(self._text(message)) or None
+            said[at] = grams(self._text(message)) or None
         after = _STAMP + self._messages.root
         return self._index.apply(self._scope, state, after, list(said.items()))
 
@@ -370,7 +353,7 @@ class Searcher(Generic[M]):
         after = _STAMP + messages.root
         if len(batch) == _BATCH:
             after += (batch[-1][0] + 1).to_bytes(_PLACE, "big")
-        said = [(at, words(self._text(message))) for at, message in batch]
+        said = [(at, grams(self._text(message))) for at, message in batch]
         return self._index.apply(self._scope, state, after, said)
 
 
@@ -390,6 +373,32 @@ def _opened(state: bytes | None) -> tuple[bytes | None, int]:
 # The messages of a thread.
 
 
+class Indexing:
+    """Makes indexes behind, each on a thread of its own, and no index twice at a time."""
+
+    def __init__(self) -> None:
+        self._scopes: set[str] = set()
+        self._lock = freed_after_fork(threading.Lock())
+
+    def begin(self, scope: str, make: Callable[[], None]) -> None:
+        """Make the index of a scope, unless that is being done."""
+        with self._lock:
+            if scope in self._scopes:
+                return
+            self._scopes.add(scope)
+
+        def run() -> None:
+            try:
+                # Closed or collected meanwhile, or no room: the next search tries again.
+                with suppress(RopewalkError):
+                    make()
+            finally:
+                with self._lock:
+                    self._scopes.discard(scope)
+
+        threading.Thread(target=run, name="ropewalk-index", daemon=True).start()
+
+
 class Bounds(NamedTuple):
     """The positions [first, stop)."""
 
@@ -401,7 +410,7 @@ Finder: TypeAlias = Callable[[Contents, str, Bounds, bool], Iterator[Row]]
 """Finds messages that say something, in order or newest first."""
 
 
-def finder(thread: Thread) -> Finder:
+def finder(thread: Thread, indexing: Indexing) -> Finder:
     """What finds messages of a thread."""
     index = thread.history.store.text_index()
 
@@ -409,7 +418,8 @@ def finder(thread: Thread) -> Finder:
         if contents.root is None:
             return iter(())
         part = Part(bounds.first - 1 if bounds.first else None, bounds.stop, newest_first)
-        searcher = Searcher(index, scope_of(thread), _Rows(contents, contents.root), _text)
+        rows = _Rows(contents, contents.root)
+        searcher = Searcher(index, scope_of(thread), rows, _text, indexing.begin)
         return (Row(*found) for found in searcher.find(Query.parse(search), part))
 
     return find
@@ -448,5 +458,8 @@ class _Rows:
         return self._contents.differing(other.root)
 
 
-def _text(stored: dict[str, object]) -> str:
+def _text(stored: dict[str, Any]) -> str:
+    content = stored.get("content")
+    if type(content) is str and "extra" not in stored:
+        return content  # Most are such, and nothing else of them is said.
     return Message.from_stored(stored).text

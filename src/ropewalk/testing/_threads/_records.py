@@ -216,14 +216,30 @@ class RecordContract(Base):
         chat.put_thread({"thread_id": "late-parcel"}, {})
         chat.put_thread({"thread_id": "b"}, {"thread_name": "The LATE train"})
         chat.put_thread({"thread_id": "c"}, {"metadata": {"tags": ["new", {"x": "Latest"}]}})
-        chat.put_thread({"thread_id": "d"}, {"metadata": {"late": "key"}, "thread_name": "relate"})
+        chat.put_thread({"thread_id": "d"}, {"metadata": {"late": "key"}, "thread_name": "early"})
 
         assert names(chat.list_threads({}, "late")) == ["c", "b", "late-parcel"]
-        assert names(chat.list_threads({}, "LATE tr")) == ["b"]
+        assert names(chat.list_threads({}, "ATE tr")) == ["b"]
         assert names(chat.list_threads({}, "metadata")) == []
         assert names(chat.list_threads({}, "late", offset=1, limit=1)) == ["b"]
         first = chat.list_threads({}, "late", limit=2)
         assert names(chat.list_threads({}, "late", limit=2, cursor=first.cursor)) == ["late-parcel"]
+
+    def test_threads_of_all_users_are_listed_where_that_is_asked_for(self, chat: Face) -> None:
+        users = (None, "ann", "bob", 7)
+        for user in users:
+            named = {} if user is None else {"user_id": user}
+            chat.put_thread({"thread_id": "t", **named}, {"thread_name": f"of {user}"})
+            chat.put_state({"thread_id": "u", **named}, 1)
+
+        listed = chat.list_threads({}, all_users=True)
+        assert [(one.thread_id, one.user_id) for one in listed] == [
+            (thread, user) for user in reversed(users) for thread in ("u", "t")
+        ]
+        found = chat.list_threads({"user_id": "ann"}, "of ", all_users=True, limit=3)
+        rest = chat.list_threads({}, "of ", all_users=True, cursor=found.cursor)
+        assert [one.user_id for one in (*found, *rest)] == list(reversed(users))
+        assert names(chat.list_threads({})) == ["u", "t"]
 
     def test_metadata_narrow_a_list_down(self, chat: Face) -> None:
         for number in range(4):

@@ -1,4 +1,4 @@
-"""Search: what people said, by how words begin; nothing else."""
+"""Search: any part of what people said, in any case; nothing else."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ FOUND: list[tuple[str, list[int]]] = [
     ("parcel", [0]),
     ("PARC", [0]),
     ("par", [0, 7]),
-    ("arcel", []),
-    ("late par", [0]),
+    ("arcel", [0]),
+    ("parcel is l", [0]),
+    ("late par", []),
     ("parcel absent", []),
     ("line1\nline2", [1]),
     ("line2", [1]),
-    ("\"double\" 'single'", [1]),
+    ('"double" and \'single', [1]),
     ('"', [1]),
     ("strasse", [2]),
     ("STRASSE", [2]),
@@ -44,8 +45,8 @@ FOUND: list[tuple[str, list[int]]] = [
     ("100%", [5]),
     ("\U0001f9c0", [5]),
     ("NEAR", [6]),
-    ("near(the end)", [6]),
-    ("NOT and", [6]),
+    ("near the end, and", [6]),
+    ("and not", [6]),
     ("content:parcel", []),
     ("zzz* OR par", []),
     ("", list(range(len(TEXTS)))),
@@ -66,7 +67,7 @@ HOSTILE = [
 class SearchContract(Base):
     """list_messages with a search."""
 
-    def test_messages_are_found_by_how_their_words_begin(self, chat: Face) -> None:
+    def test_messages_are_found_by_any_part_of_their_text(self, chat: Face) -> None:
         chat.put_messages(T1, said(*TEXTS))
 
         for search, wanted in FOUND:
@@ -96,7 +97,7 @@ class SearchContract(Base):
         )
 
         assert [one for one in UNSAID if chat.list_messages(T1, one)] == []
-        assert ids(chat.list_messages(T1, "hello result")) == ["m0"]
+        assert ids(chat.list_messages(T1, "sult of")) == ["m0"]
 
     def test_no_text_is_a_command(self, chat: Face) -> None:
         chat.put_messages(T1, said("nothing of that", *(f"before {one} after" for one in HOSTILE)))
@@ -159,7 +160,7 @@ class SearchContract(Base):
         assert ids(chat.list_messages(T1, **every)) == wanted
         assert ids(chat.list_messages(T1, offset=100, limit=7, **every)) == wanted[100:107]
         assert [id for page in pages(chat, 33, **every) for id in ids(page)] == wanted
-        assert ids(chat.list_messages(T1, "319 number")) == ["m319"]
+        assert ids(chat.list_messages(T1, "number 319")) == ["m319"]
 
     @pytest.mark.parametrize("newest_first", [False, True])
     def test_its_cursor_goes_on_whatever_is_put_and_deleted_meanwhile(
