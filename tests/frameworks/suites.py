@@ -13,7 +13,7 @@ import pytest
 
 import ropewalk
 from ropewalk import MemoryStore, Message, Store
-from ropewalk.adapters._agentflow_types import named_classes
+from ropewalk.adapters.conversations import named_classes
 from ropewalk.errors import InvalidInput, NotStorable, UndeclaredClass
 from tests.frameworks.trip import Kit, Plan, Stage
 from tests.frameworks.turn import take_turn, turn_in_another_process

@@ -6,8 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk.adapters._base import Hydrated, StateAdapter, Update, auto_adapt
-    from ropewalk.adapters._detection import detect_active_framework
+    from ropewalk.adapters.typed_state import (
+        Hydrated,
+        StateAdapter,
+        Update,
+        auto_adapt,
+        detect_active_framework,
+    )
 
 __all__ = [
     "Hydrated",
@@ -18,19 +23,12 @@ __all__ = [
 ]
 
 # Imported when they are asked for: the command line needs one adapter, and no typed state.
-_HOMES = {
-    "Hydrated": "_base",
-    "StateAdapter": "_base",
-    "Update": "_base",
-    "auto_adapt": "_base",
-    "detect_active_framework": "_detection",
-}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    found = getattr(import_module(f"{__name__}.typed_state"), name)
     globals()[name] = found
     return found
 

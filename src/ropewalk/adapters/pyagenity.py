@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ropewalk.adapters._agentflow_checkpointer import SharedCheckpointer
-from ropewalk.adapters._agentflow_messages import Models
+from ropewalk.adapters.conversations import Models, SharedCheckpointer
 
 try:
     from pyagenity.checkpointer import BaseCheckpointer

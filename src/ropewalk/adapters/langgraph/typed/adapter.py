@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, TypedDict, get_args, get_origin
 from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ropewalk.adapters._base import Hydrated, StateAdapter, Update, is_reference
 from ropewalk.adapters.langgraph.classes import GraphTypes
 from ropewalk.adapters.langgraph.typed.channels import (
     ExternalizedAggregate,
@@ -31,6 +30,7 @@ from ropewalk.adapters.langgraph.typed.state import (
     raw_items,
     with_fields,
 )
+from ropewalk.adapters.typed_state import Hydrated, StateAdapter, Update, is_reference
 from ropewalk.codec import Codec
 from ropewalk.errors import InlineSizeExceeded
 from ropewalk.state import AgentState, ContentRef, Framework, Runtime, StateField, append_items

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 from langgraph.types import Command, Overwrite, Send
 from pydantic import BaseModel
 
-from ropewalk.adapters._base import Hydrated, Update
+from ropewalk.adapters.typed_state import Hydrated, Update
 from ropewalk.state import AgentState, ContentRef
 from ropewalk.state.content_ref import checkpoint_form, read_place
 from ropewalk.store import Store
