@@ -10,7 +10,7 @@ import pytest
 
 from ropewalk.store import FileStore, MemoryStore, PostgresStore, RedisStore, S3Store, SqliteStore
 from ropewalk.testing import ThreadContract
-from ropewalk.testing._threads._base import Opener
+from ropewalk.testing.threads.faces import Opener
 from ropewalk.threads import ThreadCheckpointer
 from tests.postgres import Postgres
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
         recording,
     )
     from ropewalk.testing._stores import StoreContract
-    from ropewalk.testing._threads import ThreadContract
     from ropewalk.testing.faults import Fault, FaultStore, Outcome, fail_every_call
     from ropewalk.testing.faulty_bus import FaultyBus
     from ropewalk.testing.helpers import Clock
     from ropewalk.testing.key_values import KVStoreContract
     from ropewalk.testing.langgraph_stores import BaseStoreContract as BaseStoreContract
+    from ropewalk.testing.threads import ThreadContract
 
 __all__ = [
     "BusContract",
@@ -64,7 +64,7 @@ _HOMES = {
     "_buses": "BusContract RemoteBusContract",
     "_crashes": "CrashState Journal Mark RecordingFilesystem crash_states recording",
     "_stores": "StoreContract",
-    "_threads": "ThreadContract",
+    "threads": "ThreadContract",
     "faults": "Fault FaultStore Outcome fail_every_call",
     "faulty_bus": "FaultyBus",
     "helpers": "Clock",

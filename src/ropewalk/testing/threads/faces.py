@@ -1,4 +1,4 @@
-"""What all parts of the suite share."""
+"""What the tests of threads share: a checkpointer called, and the same awaited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages: appended once, in order, found by id, edited in place, deleted."""
+"""Messages: appended, edited, deleted, found by their ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ropewalk.errors import InvalidInput, MessageNotFound, NotStorable
-from ropewalk.testing._threads._base import (
+from ropewalk.testing.threads.faces import (
     T1,
     T2,
     Base,
@@ -22,7 +22,7 @@ from ropewalk.testing._threads._base import (
     said,
     texts,
 )
-from ropewalk.testing._threads._states import Unknown
+from ropewalk.testing.threads.states import Unknown
 from ropewalk.threads import AudioPart, ImagePart, Message, TextPart, ToolCall, ToolResult, Usage
 
 ODD_IDS: list[Any] = [
