@@ -118,7 +118,7 @@ KINDS: Final[Mapping[str, Callable[[Pieces, Sequence[str], Random, bool], Iterat
     "commits": commits,
 }
 SPECIAL: Final = frozenset({"names", "folders", "commits"})
-"""Those that are only for what is known not to be noticed."""
+"""Those that are not for every medium."""
 
 
 def _names(chosen: Sequence[str], random: Random) -> list[str]:

@@ -69,6 +69,6 @@ QUESTIONS: Final[Mapping[str, Callable[[Store], object]]] = {
     "thread": lambda store: _threads(store).get_state(CONVERSATION),
     "messages": lambda store: list(_threads(store).list_messages(CONVERSATION)),
     "threads": lambda store: list(_threads(store).list_threads(USER)),
-    "operations": lambda store: [store.operations(space) for space in store.spaces()],
+    "operations": lambda store: {space: store.operations(space) for space in store.spaces()},
 }
 """What is asked of a store; a question that fails does not keep the others from being asked."""

@@ -261,7 +261,9 @@ def test_a_first_operation_that_is_torn_did_not_happen(folder: Path, keep: int) 
     path = log_of(folder, OTHER_SPACE)
     content = path.read_bytes()
     path.write_bytes(content[:keep])
-    path.with_name("space.json").unlink()  # It is made when the first operation was synced.
+    # Both are written when the first operation was synced.
+    path.with_name("space.json").unlink()
+    (folder / "spaces.list").unlink()
 
     with FileStore(folder) as store:
         assert store.spaces() == [SPACE, TEXTS]
@@ -336,6 +338,7 @@ def test_damage_behind_the_last_witness_of_a_relaxed_log_is_taken_for_a_power_lo
     assert lines_of(store.path) == [*lines, encode_witness(4)]
     flip(lines, 3)
     log_of(store.path).write_bytes(b"".join(lines))
+    log_of(store.path).with_name("space.json").unlink()  # So does what says where it ended.
 
     with FileStore(tmp_path / "store") as again:
         assert again.view(SPACE).sequence == 2
@@ -649,3 +652,37 @@ def test_a_folder_that_was_put_back_is_used_again(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "away", folder)
 
         assert store.commit(SPACE).sequence == 2
+
+
+def test_a_log_that_lost_its_last_lines_since_the_store_was_closed_is_missed(folder: Path) -> None:
+    lines = lines_of(folder)
+    log_of(folder).write_bytes(b"".join(lines[:-2]))  # The last operation, and its witness.
+
+    with FileStore(folder) as store:
+        with pytest.raises(Corrupt, match="acknowledged are missing"):
+            store.refs(SPACE)
+        with pytest.raises(Corrupt):
+            store.commit(SPACE)
+        assert not store.check().ok
+
+
+def test_a_space_whose_folder_is_gone_is_missed(folder: Path) -> None:
+    shutil.rmtree(log_of(folder).parent)
+
+    with FileStore(folder) as store:
+        assert SPACE in store.spaces()
+        with pytest.raises(Corrupt):
+            store.refs(SPACE)
+        assert not store.check().ok
+
+
+def test_where_logs_ended_takes_no_more_room_the_more_often_a_store_is_closed(
+    folder: Path,
+) -> None:
+    for _ in range(80):
+        with FileStore(folder) as store:
+            store.commit(SPACE)
+    with FileStore(folder) as store:
+        assert store.check().ok
+
+    assert log_of(folder).with_name("space.json").stat().st_size < 4096

@@ -106,7 +106,8 @@ def test_what_is_in_the_folder_can_be_looked_at(store: FileStore) -> None:
 
     assert files(store.path) == [
         "lock", "lock.turn", f"objects/{text.id.hex()[:2]}/{text.id.hex()[2:]}", "ropewalk.json",
-        "spaces/test/one/leases.json", "spaces/test/one/log", "spaces/test/one/space.json",
+        "spaces.list", "spaces/test/one/leases.json", "spaces/test/one/log",
+        "spaces/test/one/space.json",
     ]  # fmt: skip
     lines = (store.path / "spaces" / "test" / "one" / "log").read_text("utf-8").splitlines()
     start, record, witness = map(json.loads, lines)

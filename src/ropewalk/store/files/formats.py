@@ -59,6 +59,7 @@ NEW = "new"
 LOG = "log"
 STATE = "state.json"
 SPACE = "space.json"
+LIST = "spaces.list"
 LEASES = "leases.json"
 SEGMENTS = "segments"
 
@@ -246,7 +247,8 @@ def read_packing(path: Path, space: str) -> Packing:
 def name_in(path: Path) -> str | None:
     """The space that such a file is about; None if it does not say."""
     with suppress(FileNotFoundError):
-        spelled = unseal(path.read_bytes())
+        data = path.read_bytes()
+        spelled = unseal(data[: data.find(b"\n") + 1])
         if spelled is not None and isinstance(spelled.get("space"), str):
             return str(spelled["space"])
     return None
@@ -383,6 +385,27 @@ def encode_line(
 def encode_witness(sequence: int) -> bytes:
     """The line that says what is durable."""
     return b'{"synced":%d}\n' % sequence
+
+
+def encode_end(sequence: int) -> bytes:
+    """The line beside a log that says up to where it went when it was closed."""
+    return seal({"last": sequence})
+
+
+def read_end(path: Path) -> int:
+    """The last record that such lines name, or the first: one was durable before the file was
+    made; 0 if there is no file."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return 0
+    found = [said.get("last") for line in lines if (said := unseal(line)) is not None]
+    return max([one for one in found if type(one) is int], default=1)
+
+
+def encode_began(name: str) -> bytes:
+    """The line that says that a space began."""
+    return seal({"began": name})
 
 
 def seal(spelled: Mapping[str, object]) -> bytes:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from errno import ENOENT
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -70,8 +70,10 @@ class Tail(NamedTuple):
 class Space:
     """One space, as far as its files were read. For one thread at a time: hold its `lock`."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, has_begun: Callable[[str], bool]) -> None:
+        """`has_begun` says whether a space of a name is known to have had a log."""
         self.folder, self.name = folder, name
+        self._has_begun = has_begun
         self.lock = threading.Lock()
         self._state = folder / STATE
         self.forget()
@@ -80,6 +82,8 @@ class Space:
         """Read everything anew at the next look."""
         self._signature: tuple[_Signature, _Signature] = _NOT_LOOKED, _NOT_LOOKED
         self._contents: dict[Extent, bytes] = {}
+        self._closed_at = 0
+        """The last record when somebody closed the store, which was durable then."""
         self._begin(formats.unpacked(LOG))
 
     def _begin(self, packing: formats.Packing) -> None:
@@ -113,6 +117,8 @@ class Space:
                     self._expect_nothing()
                 else:
                     self._follow()
+                if self.sequence < self._closed_at:
+                    raise Broken(self.end)
             except (Broken, FileNotFoundError) as error:
                 if isinstance(error, FileNotFoundError):
                     self._expect_store()
@@ -128,6 +134,7 @@ class Space:
                 return
 
     def _restart(self, stated: _Signature) -> None:
+        self._closed_at = formats.read_end(self.folder / SPACE)
         known = self.packing.generation
         if stated is not None:
             self._begin(formats.read_packing(self._state, self.name))
@@ -155,6 +162,9 @@ class Space:
     def _expect_none_synced(self) -> None:
         """A log in which nothing is sound has a torn end, unless it was synced before."""
         if self.packing.generation or (self.folder / SPACE).exists():
+            raise Broken(0)
+        if self._has_begun(self.name):
+            self._expect_store()
             raise Broken(0)
 
     def _follow(self) -> None:

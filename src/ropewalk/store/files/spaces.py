@@ -17,6 +17,7 @@ from ropewalk.errors import FormatError, Unavailable
 from ropewalk.store.files import formats
 from ropewalk.store.files.formats import (
     LEASES,
+    LIST,
     LOG,
     SEGMENTS,
     SPACE,
@@ -48,6 +49,7 @@ T = TypeVar("T")
 
 _SPACES: Final = 256  # That are kept in memory.
 _LOOKS: Final = 3
+_MOST_ENDS: Final = 2048  # Bytes of notes where a log ended.
 _FIRST_LINES: Final = 512 * 1024
 _FORGOTTEN: Final = 3600.0  # Seconds after which a file that nothing names is nobody's.
 
@@ -60,13 +62,15 @@ class Spaces:
         self._folder = root / SPACES
         self._processes: dict[int, _Known] = {}
         self._unsynced: set[str] = set()
+        self._ends: dict[str, int] = {}
+        """The last record of each log that this store object wrote to, once it is durable."""
 
     # Reading. Needs no right, and waits for nobody who writes.
 
     @contextmanager
     def looking(self, name: str) -> Iterator[Space]:
         """A space as it is now."""
-        space = self._here().get(name, self._folder)
+        space = self._here().get(name, self._root)
         with space.lock:
             space.refresh()
             yield space
@@ -91,7 +95,9 @@ class Spaces:
     def names(self, prefix: str) -> list[str]:
         """The spaces that have operations."""
         files = (path for name in (LOG, SPACE, STATE) for path in self._folder.glob(f"*/*/{name}"))
-        found = [_name_of(folder) for folder in {path.parent for path in files}]
+        found = {_name_of(folder) for folder in {path.parent for path in files}}
+        # Whoever asks for one whose folder is gone is told.
+        found |= self._here().begun(self._root / LIST)
         return sorted({name for name in found if name is not None and name.startswith(prefix)})
 
     def leases(self, name: str) -> formats.Leases:
@@ -147,6 +153,7 @@ class Spaces:
             self._take_back(path, end, error)
             raise
         if full:
+            self._ends[name] = sequence
             self._witness(path, name, sequence, begins=end == 0)
         else:
             self._unsynced.add(name)
@@ -168,9 +175,22 @@ class Spaces:
             with self.looking(name) as space:
                 path, sequence, sound = space.log, space.sequence, space.size == space.end
                 known = space.synced
+            if sound:
+                self._ends[name] = sequence
             if sound and known < sequence:
                 self._witness(path, name, sequence, begins=not (path.parent / SPACE).exists())
         self._unsynced.clear()
+
+    def note_ends(self) -> None:
+        """Note beside each log where it ends: one that is cut at the end of a line is missed."""
+        for name, sequence in self._ends.items():
+            path = space_folder(self._folder, name) / SPACE
+            start = formats.encode_start(name, 0)
+            with suppress(OSError):
+                if os.stat(path).st_size > _MOST_ENDS:
+                    self._disk.truncate(path, len(start))
+                self._disk.append(path, formats.encode_end(sequence), sync=False)
+        self._ends.clear()
 
     def _take_back(self, path: Path, end: int, error: OSError) -> None:
         """Cut off what a failed append left, so that it has not happened."""
@@ -190,6 +210,7 @@ class Spaces:
             self._disk.append(path, formats.encode_witness(sequence), sync=False)
             if begins:
                 self._disk.append(path.parent / SPACE, formats.encode_start(name, 0), sync=False)
+                self._disk.append(self._root / LIST, formats.encode_began(name), sync=False)
 
     def write_leases(self, name: str, leases: formats.Leases, *, sync: bool) -> None:
         """Put leases in the place of those before."""
@@ -357,17 +378,35 @@ class _Known:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._spaces: OrderedDict[str, Space] = OrderedDict()
+        self._listing = threading.Lock()
+        self._begun: set[str] = set()
+        self._read = 0
 
-    def get(self, name: str, folder: Path) -> Space:
+    def get(self, name: str, root: Path) -> Space:
         with self._lock:
             found = self._spaces.get(name)
             if found is None:
-                found = self._spaces[name] = Space(space_folder(folder, name), name)
+                folder = space_folder(root / SPACES, name)
+                found = Space(folder, name, lambda name: name in self.begun(root / LIST))
+                self._spaces[name] = found
                 if len(self._spaces) > _SPACES:
                     self._spaces.popitem(last=False)
             else:
                 self._spaces.move_to_end(name)
             return found
+
+    def begun(self, path: Path) -> set[str]:
+        """The spaces that are known to have begun. It only helps: a line may be lost or torn."""
+        with self._listing, suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
+            file.seek(self._read)
+            data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read += len(whole)
+            for line in whole.splitlines():
+                name = (formats.unseal(line + b"\n") or {}).get("began")
+                if isinstance(name, str):
+                    self._begun.add(name)
+        return self._begun
 
 
 def _name_of(folder: Path) -> str | None:

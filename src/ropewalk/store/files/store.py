@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 _LINE_BYTES: Final = 512  # About what a record takes in its log, beside its frame.
 _OURS: Final = {
-    LOCK, TURN, formats.HEADER, formats.OBJECTS, formats.SPACES, formats.NEW,
+    LOCK, TURN, formats.HEADER, formats.LIST, formats.OBJECTS, formats.SPACES, formats.NEW,
 }  # fmt: skip
 
 
@@ -131,6 +131,7 @@ class FileStore(FolderStore):
             if self._durability == "relaxed":
                 with self._writing():
                     self._log.sync_relaxed()
+        self._log.note_ends()
         self._lock.close()
 
     # The right to write.
