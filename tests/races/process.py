@@ -12,9 +12,14 @@ ROOT = Path(__file__).parents[2]
 def race(face: str, seed: int, seconds: float) -> None:
     """Run a face; what it said and its seed are in the failure."""
     command = [sys.executable, "-m", "tests.races.race", face, str(seed), str(seconds)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300 + 10 * seconds, check=False
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert done.returncode == 0, (
-        f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr[-4000:]}"
-    )
+    try:
+        out, told = process.communicate(timeout=300 + 10 * seconds)
+        ended = f"ended with {process.returncode}"
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, told = process.communicate()
+        ended = "did not end"
+    assert process.returncode == 0, f"{' '.join(command)} {ended}:\n{out}\n{told[-12000:]}"

@@ -25,6 +25,11 @@ from ropewalk.threads import ThreadCheckpointer
 from tests.races.world import TYPES, World, changing, check_world
 
 LANGGRAPH = "tests.frameworks.langgraph.race"
+MOST_SAVED = 2000
+"""All that is saved is read again: so many values take some seconds."""
+SAYS_WHERE = 100.0
+"""Seconds after which a run says where its threads are, again and again: it is stuck if they
+stay there, and else slow."""
 
 
 class Race:
@@ -35,12 +40,19 @@ class Race:
         self.store = ropewalk.open(str(Path(folder) / "agent.ropewalk"))
         self.refused = 0
         self.saved: list[Any] = []
-        self._until = time.monotonic() + seconds
+        self._began = time.monotonic()
+        self._until = self._began + seconds
 
     @property
     def goes_on(self) -> bool:
         """Whether there is time left."""
-        return time.monotonic() < self._until
+        return time.monotonic() < self._until and len(self.saved) < MOST_SAVED
+
+    def tell(self, done: str) -> None:
+        """Say how long it took up to here, for whoever finds the run slow."""
+        took = time.monotonic() - self._began
+        sys.stderr.write(f"{done} after {took:.1f} s, {time.process_time():.1f} s of CPU\n")
+        sys.stderr.flush()
 
     def save(self, call: Callable[[], Any]) -> None:
         """Save once; the value may be refused as one that changes."""
@@ -54,6 +66,7 @@ class Race:
         with changing(self.world):
             while self.goes_on:
                 self.save(call)
+        self.tell(f"saved {len(self.saved)} of {self.world.changes} changes")
 
     async def arun(self, call: Callable[[], Any]) -> None:
         """The same while the event loop goes on and changes it."""
@@ -63,6 +76,7 @@ class Race:
                 self.world.change()
                 await asyncio.sleep(0)
             self.save(task.result)
+        self.tell(f"saved {len(self.saved)} of {self.world.changes} changes")
 
 
 def history(race: Race) -> None:
@@ -238,16 +252,18 @@ FACES: dict[str, Callable[[Race], None]] = {
 
 
 def main(face: str, seed: str, seconds: str) -> None:
-    """Run one face, and print what came of it; where it hangs, if it does."""
+    """Run one face, and print what came of it."""
     faulthandler.enable()
-    faulthandler.dump_traceback_later(240 + 8 * float(seconds), exit=True)
+    faulthandler.dump_traceback_later(SAYS_WHERE, repeat=True)
     faces = FACES if face in FACES else importlib.import_module(LANGGRAPH).FACES
     sys.setswitchinterval((5e-3, 1e-4, 1e-5)[int(seed) % 3])
     with tempfile.TemporaryDirectory() as folder:
         race = Race(int(seed), float(seconds), folder)
         faces[face](race)
+        race.tell("read it again")
         report = race.store.check(read_data=True)
         assert report.ok, report
+        race.tell("checked")
         assert race.saved, "nothing was saved"
         sys.stdout.write(f"{len(race.saved)} saved, {race.refused} refused\n")
         race.store.close()
