@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -16,7 +18,8 @@ from tests.frameworks.langgraph.conftest import Addresses
 from tests.frameworks.langgraph.engines import saver_at
 from tests.frameworks.langgraph.graphs import thread
 from tests.frameworks.langgraph.worker import round_graph, start
-from tests.store.redis.servers import KEEPS_ALL, Configured, configured
+from tests.postgres import running_postgres
+from tests.store.redis.servers import KEEPS_ALL, configured
 
 KILLS = 40 if SOAK else 3
 PATIENCE = 120.0
@@ -111,18 +114,38 @@ def test_what_sync_acknowledged_is_there_after_a_kill(
     told.check_the_end()
 
 
+class Killable(Protocol):
+    """A server that is killed, and goes on with what is on its disk."""
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+
+@contextmanager
+def server_of(engine: str) -> Iterator[tuple[Killable, str]]:
+    """A server of its own that confirms what it is told, and the address of a store in it."""
+    if engine == "redis":
+        with configured(KEEPS_ALL) as server:
+            yield server, server.url
+    else:
+        with running_postgres() as other:
+            yield other, other.new_database()
+
+
+@pytest.mark.parametrize("engine", ["postgres", "redis"])
 def test_what_sync_acknowledged_is_there_after_kills_of_the_server_and_of_clients(
-    tmp_path: Path,
+    engine: str, tmp_path: Path
 ) -> None:
     chance, runs = random.Random("both"), tmp_path / "runs"
-    with configured(KEEPS_ALL) as server:
-        told = Acknowledged("redis", server.url, runs)
+    with server_of(engine) as (server, address):
+        told = Acknowledged(engine, address, runs)
         for _ in range(KILLS):
             stopping = threading.Event()
             killer = threading.Thread(target=kill_again_and_again, args=(server, runs, stopping))
             killer.start()
             try:
-                kill_in_a_round(chance, "redis", server.url, runs, "sync")
+                kill_in_a_round(chance, engine, address, runs, "sync")
             finally:
                 stopping.set()
                 killer.join()
@@ -131,9 +154,9 @@ def test_what_sync_acknowledged_is_there_after_kills_of_the_server_and_of_client
     assert told.step >= (300 if SOAK else 20)
 
 
-def kill_again_and_again(server: Configured, runs: Path, stopping: threading.Event) -> None:
+def kill_again_and_again(server: Killable, runs: Path, stopping: threading.Event) -> None:
     """Kill a server at moments by chance, and start it again, as long as a client works."""
-    chance, begun = random.Random(server.port), len(lines_of(runs))
+    chance, begun = random.Random(), len(lines_of(runs))
     while len(lines_of(runs)) == begun:  # Who opens a store does not wait for its server.
         if stopping.wait(0.01):
             return
