@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.adapters.langgraph.names import thread_of
+from ropewalk.adapters.langgraph.saver.checkpoints import thread_of
 from ropewalk.cli.command import Run, command
 from ropewalk.cli.errors import FOUND, LEFT_OUT, Usage, with_hint
 from ropewalk.cli.output import on_one_line, shown_url

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from ropewalk.adapters.langgraph.timeline import GraphTimeline, graph_names
+from ropewalk.adapters.langgraph.saver.timeline import GraphTimeline, graph_names
 from ropewalk.cli import errors
 from ropewalk.cli.errors import SeveralTimelines
 from ropewalk.cli.output import Output, json_line, prepare_streams, warn

@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
-from ropewalk.adapters.langgraph.names import space_of
-from ropewalk.adapters.langgraph.timeline import GraphTimeline
+from ropewalk.adapters.langgraph.saver.checkpoints import space_of
+from ropewalk.adapters.langgraph.saver.timeline import GraphTimeline
 from ropewalk.cli.care import size as bytes_shown
 from ropewalk.cli.command import Run, command
 from ropewalk.cli.errors import Usage, with_hint

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ropewalk.adapters.langgraph.timeline import GraphTimeline, graph_names
+from ropewalk.adapters.langgraph.saver.timeline import GraphTimeline, graph_names
 from ropewalk.cli.command import Run, command
 from ropewalk.cli.errors import FOUND, Usage
 from ropewalk.cli.output import Span, on_one_line, plain, pretty_json, same

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ropewalk.adapters.langgraph.names import TENANT
-from ropewalk.adapters.langgraph.timeline import GraphTimeline, graph_names, is_graph
+from ropewalk.adapters.langgraph.saver.checkpoints import TENANT
+from ropewalk.adapters.langgraph.saver.timeline import GraphTimeline, graph_names, is_graph
 from ropewalk.cli.errors import SeveralTimelines, Usage, with_hint
 from ropewalk.cli.views import View
 from ropewalk.codec import inspection_codec

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from ropewalk.adapters.langgraph.checkpoints import ROOT, record_of
 from ropewalk.adapters.langgraph.deferred import class_name, is_deferred, raw
-from ropewalk.adapters.langgraph.log import Log, listed
-from ropewalk.adapters.langgraph.timeline import checkpoint_id_of, graph_names, log_of
+from ropewalk.adapters.langgraph.saver.checkpoints import ROOT, record_of
+from ropewalk.adapters.langgraph.saver.log import Log, listed
+from ropewalk.adapters.langgraph.saver.timeline import checkpoint_id_of, graph_names, log_of
 from ropewalk.codec import Path, Undeclared, inspection_codec, parse_path, spell_path
 from ropewalk.errors import InvalidInput, PathNotFound
 from ropewalk.store import Store, split_name

@@ -11,7 +11,7 @@ import pytest
 from langgraph.graph import START, StateGraph
 
 from ropewalk.adapters.langgraph import RopewalkSaver
-from ropewalk.adapters.langgraph.names import space_of
+from ropewalk.adapters.langgraph.saver.checkpoints import space_of
 from ropewalk.history import History
 from ropewalk.tree import Commit
 from tests.frameworks.langgraph.checkpoints import (

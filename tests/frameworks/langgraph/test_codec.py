@@ -44,7 +44,7 @@ from langgraph.store.base import Item, SearchItem
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
 from ropewalk.adapters.langgraph.classes import GraphTypes, UnknownTypeWarning
-from ropewalk.adapters.langgraph.codec import GraphCodec
+from ropewalk.adapters.langgraph.saver.codec import GraphCodec
 from ropewalk.codec import Codec
 from ropewalk.errors import NotStorable, UndeclaredClass
 
@@ -518,7 +518,7 @@ def _made_elsewhere(source: str) -> bytes:
         module = types.ModuleType("elsewhere")
         sys.modules["elsewhere"] = module
         exec({textwrap.dedent(source)!r}, module.__dict__)
-        from ropewalk.adapters.langgraph.codec import GraphCodec
+        from ropewalk.adapters.langgraph.saver.codec import GraphCodec
         sys.stdout.buffer.write(GraphCodec().encode(module.value))
         """
     )
@@ -613,7 +613,7 @@ def test_whoever_knows_classes_is_asked_only_for_unknown_ones() -> None:
 STRESS = """
 import random, sys, threading
 from langchain_core.messages import AIMessage, HumanMessage
-from ropewalk.adapters.langgraph.codec import GraphCodec
+from ropewalk.adapters.langgraph.saver.codec import GraphCodec
 from ropewalk.codec import Codec
 
 sys.setswitchinterval(1e-6)

@@ -13,9 +13,9 @@ import pytest
 from langchain_core.documents import Document
 
 from ropewalk.adapters.langgraph import RopewalkSaver
-from ropewalk.adapters.langgraph import values as reading
-from ropewalk.adapters.langgraph.checkpoints import Address
-from ropewalk.adapters.langgraph.thread import GraphThread, Put
+from ropewalk.adapters.langgraph.saver import values as reading
+from ropewalk.adapters.langgraph.saver.checkpoints import Address
+from ropewalk.adapters.langgraph.saver.thread import GraphThread, Put
 from ropewalk.errors import NotStorable, UndeclaredClass
 from tests.frameworks.langgraph.checkpoints import checkpoint_of, config_of, metadata_of, put
 

@@ -28,7 +28,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
-from ropewalk.adapters.langgraph.schema import calling_graph, classes_of, classes_of_callers
+from ropewalk.adapters.langgraph.classes import calling_graph, classes_of, classes_of_callers
 
 
 class Color(enum.Enum):

@@ -20,7 +20,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
 from ropewalk.adapters.langgraph import RopewalkSaver, import_checkpoints
-from ropewalk.adapters.langgraph.log import listed
+from ropewalk.adapters.langgraph.saver.log import listed
 from ropewalk.adapters.langgraph.transfer.databases import Key, Written, open_official
 from ropewalk.errors import NotFound
 from tests.frameworks.langgraph.graphs import delta_graph, history
@@ -148,7 +148,7 @@ def test_delta_channels_are_what_they_were(source: Source, ours: RopewalkSaver) 
 
 
 def test_steps_of_a_thread_are_its_timeline(source: Source, ours: RopewalkSaver) -> None:
-    from ropewalk.adapters.langgraph.timeline import GraphTimeline
+    from ropewalk.adapters.langgraph.saver.timeline import GraphTimeline
 
     import_checkpoints(source.place, ours)
     timeline = GraphTimeline("chat", ours.store)
@@ -196,7 +196,7 @@ def test_writes_whose_checkpoint_never_came_are_kept(file: Path, ours: RopewalkS
 
     assert done.writes == done.source.writes
     thread = ours._thread("chat")
-    from ropewalk.adapters.langgraph.checkpoints import Address
+    from ropewalk.adapters.langgraph.saver.checkpoints import Address
 
     log, address = thread.look(), Address("", "later")
     assert thread.reader().pending(log.writes(log.find(address), address)) == [

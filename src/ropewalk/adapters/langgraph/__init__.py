@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ropewalk.adapters.langgraph.classes import UnknownTypeWarning
     from ropewalk.adapters.langgraph.coherence import CoherenceAdapter
     from ropewalk.adapters.langgraph.coherent.store import CoherentStore, ItemChange
-    from ropewalk.adapters.langgraph.saver import RopewalkSaver
+    from ropewalk.adapters.langgraph.saver.saver import RopewalkSaver
     from ropewalk.adapters.langgraph.store.items import (
         ItemVersion,
         StoreItem,
@@ -47,7 +47,7 @@ _MODULES = {
     "ItemVersion": "store.items",
     "LangGraphAdapter": "typed.adapter",
     "Adapter": "typed.adapter",
-    "RopewalkSaver": "saver",
+    "RopewalkSaver": "saver.saver",
     "RopewalkStore": "store.store",
     "StoreItem": "store.items",
     "StoreSearchItem": "store.items",

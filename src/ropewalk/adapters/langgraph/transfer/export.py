@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
-from ropewalk.adapters.langgraph.checkpoints import Address, Record, Step, Written
-from ropewalk.adapters.langgraph.log import Log
-from ropewalk.adapters.langgraph.thread import GraphThread
+from ropewalk.adapters.langgraph.saver.checkpoints import Address, Record, Step, Written
+from ropewalk.adapters.langgraph.saver.log import Log
+from ropewalk.adapters.langgraph.saver.thread import GraphThread
+from ropewalk.adapters.langgraph.saver.values import History
 from ropewalk.adapters.langgraph.transfer.databases import Key, LeftOut, parents_first
 from ropewalk.adapters.langgraph.transfer.targets import OfficialForms
-from ropewalk.adapters.langgraph.values import History
 from ropewalk.errors import NotFound, RopewalkError
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.langgraph.saver import RopewalkSaver
+    from ropewalk.adapters.langgraph.saver.saver import RopewalkSaver
     from ropewalk.adapters.langgraph.transfer.takeover import TakeoverProgress
     from ropewalk.adapters.langgraph.transfer.targets import Target
 

@@ -10,7 +10,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from ropewalk.adapters.langgraph.checkpoints import Address
+from ropewalk.adapters.langgraph.saver.checkpoints import Address
 from ropewalk.adapters.langgraph.transfer.databases import (
     Checkpointed,
     Counts,

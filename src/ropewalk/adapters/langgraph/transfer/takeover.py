@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from ropewalk.adapters.langgraph.built_in import BUILT_IN
-from ropewalk.adapters.langgraph.checkpoints import Address
-from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.classes import BUILT_IN, GraphTypes
 from ropewalk.adapters.langgraph.deferred import class_name, is_deferred, rebuild
-from ropewalk.adapters.langgraph.thread import GraphThread, Put, Writes
+from ropewalk.adapters.langgraph.saver.checkpoints import Address
+from ropewalk.adapters.langgraph.saver.thread import GraphThread, Put, Writes
+from ropewalk.adapters.langgraph.saver.values import History
 from ropewalk.adapters.langgraph.transfer.databases import (
     Checkpointed,
     Counts,
@@ -34,7 +34,6 @@ from ropewalk.adapters.langgraph.transfer.values import (
     Unreadable,
     check_names,
 )
-from ropewalk.adapters.langgraph.values import History
 from ropewalk.codec import Codec
 from ropewalk.codec.decoder import Decoder as CodecDecoder
 from ropewalk.codec.decoder import no_links
@@ -42,7 +41,7 @@ from ropewalk.codec.msgpack import Code
 from ropewalk.errors import NotFound, RopewalkError
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.langgraph.saver import RopewalkSaver
+    from ropewalk.adapters.langgraph.saver.saver import RopewalkSaver
 
 TakeoverProgress: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how many checkpoints of it are done, and how many there are."""

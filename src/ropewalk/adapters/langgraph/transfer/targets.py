@@ -12,9 +12,9 @@ from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_enc
 from ormsgpack import Ext
 
-from ropewalk.adapters.langgraph.checkpoints import Address
 from ropewalk.adapters.langgraph.classes import GraphTypes
 from ropewalk.adapters.langgraph.deferred import Call, class_name, is_deferred
+from ropewalk.adapters.langgraph.saver.checkpoints import Address
 from ropewalk.codec import Codec
 from ropewalk.codec.decoder import Decoder, no_links
 from ropewalk.codec.msgpack import Code

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from ropewalk.adapters.langgraph.checkpoints import (
+from ropewalk.adapters.langgraph.saver.checkpoints import (
     Address,
     Record,
     Step,
@@ -20,8 +20,8 @@ from ropewalk.adapters.langgraph.checkpoints import (
     record_of,
     writes_of,
 )
-from ropewalk.adapters.langgraph.codec import GraphCodec, SharingGraphCodec
-from ropewalk.adapters.langgraph.log import Listed
+from ropewalk.adapters.langgraph.saver.codec import GraphCodec, SharingGraphCodec
+from ropewalk.adapters.langgraph.saver.log import Listed
 from ropewalk.codec import Codec
 from ropewalk.codec.msgpack import Code
 from ropewalk.errors import FormatError, PathNotFound

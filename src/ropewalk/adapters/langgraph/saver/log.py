@@ -11,8 +11,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ropewalk.adapters.langgraph.checkpoints import (
+from ropewalk.adapters.langgraph.saver.checkpoints import (
     ALL,
+    CHECKPOINTS,
     EARLY,
     FIELD,
     KEY_SIZE,
@@ -33,7 +34,6 @@ from ropewalk.adapters.langgraph.checkpoints import (
     read_step,
     writes_key,
 )
-from ropewalk.adapters.langgraph.names import CHECKPOINTS
 from ropewalk.codec import default_codec
 from ropewalk.errors import MissingObjects, NotFound, PathNotFound
 from ropewalk.history import MAIN

@@ -15,7 +15,9 @@ from typing import Any, Final, Literal, TypeVar
 from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.serde.types import ERROR
 
-from ropewalk.adapters.langgraph.checkpoints import (
+from ropewalk.adapters.langgraph.classes import GraphTypes
+from ropewalk.adapters.langgraph.saver.checkpoints import (
+    CHECKPOINTS,
     INLINE,
     MIXED,
     UNSORTED,
@@ -28,13 +30,12 @@ from ropewalk.adapters.langgraph.checkpoints import (
     events_of,
     part_of,
     record_of,
+    space_of,
 )
-from ropewalk.adapters.langgraph.classes import GraphTypes
-from ropewalk.adapters.langgraph.codec import GraphCodec, SharingGraphCodec
-from ropewalk.adapters.langgraph.log import Landing, Listed, Log, Steps, listed
-from ropewalk.adapters.langgraph.names import CHECKPOINTS, space_of
-from ropewalk.adapters.langgraph.retention import Change, Trail, trail
-from ropewalk.adapters.langgraph.values import ChannelValues, Found, History
+from ropewalk.adapters.langgraph.saver.codec import GraphCodec, SharingGraphCodec
+from ropewalk.adapters.langgraph.saver.log import Landing, Listed, Log, Steps, listed
+from ropewalk.adapters.langgraph.saver.retention import Change, Trail, trail
+from ropewalk.adapters.langgraph.saver.values import ChannelValues, Found, History
 from ropewalk.codec import format_path, inspection_codec
 from ropewalk.errors import MissingObjects, NotStorable, RefMoved, RopewalkError, ThreadConflict
 from ropewalk.history.commits import Backoff, Commits

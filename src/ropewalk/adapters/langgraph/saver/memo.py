@@ -20,7 +20,8 @@ from ropewalk.codec.records import MODEL_PARTS, plan_of
 from ropewalk.codec.registry import Entry
 
 if TYPE_CHECKING:
-    from ropewalk.adapters.langgraph.codec import GraphCodec
+    from ropewalk.adapters.langgraph.saver.codec import GraphCodec
+
 
 _OVERHEAD: Final = 700
 """About how many bytes it takes to remember a record, beside its encoding."""

@@ -11,7 +11,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ropewalk.adapters.langgraph.checkpoints import (
+from ropewalk.adapters.langgraph.saver.checkpoints import (
+    CHECKPOINTS,
     ROOT,
     Address,
     Draft,
@@ -20,10 +21,10 @@ from ropewalk.adapters.langgraph.checkpoints import (
     encode_record,
     events_of,
     parts_in,
+    space_of,
 )
-from ropewalk.adapters.langgraph.log import Landing, Log, Place, Steps, listed
-from ropewalk.adapters.langgraph.names import CHECKPOINTS, space_of
-from ropewalk.adapters.langgraph.values import History
+from ropewalk.adapters.langgraph.saver.log import Landing, Log, Place, Steps, listed
+from ropewalk.adapters.langgraph.saver.values import History
 from ropewalk.codec import inspection_codec
 from ropewalk.errors import InvalidInput, NotFound
 from ropewalk.store import Move, Store
@@ -31,6 +32,7 @@ from ropewalk.tree import Loader, Object, ObjectId, TreeWriter, links
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
+
 
 Change: TypeAlias = Callable[[Log], Landing | None]
 """What is done to a thread; None if there is nothing to do."""

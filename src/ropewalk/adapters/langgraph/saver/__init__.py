@@ -1,0 +1,1 @@
+"""The checkpointer: threads of LangGraph in a store, of which only what changed is stored."""
