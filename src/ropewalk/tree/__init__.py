@@ -17,7 +17,6 @@ from ropewalk.tree.objects import (
     check_commit,
     make_commit,
     make_object,
-    name_commit,
     object_id,
     read_commit,
 )
@@ -55,7 +54,6 @@ __all__ = [
     "make_commit",
     "make_object",
     "merge",
-    "name_commit",
     "object_id",
     "put",
     "read_commit",

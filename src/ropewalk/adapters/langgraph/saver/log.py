@@ -39,7 +39,8 @@ from ropewalk.errors import MissingObjects, NotFound, PathNotFound
 from ropewalk.history import MAIN
 from ropewalk.store import Move, Operation, Store, View
 from ropewalk.store.model import Scalar
-from ropewalk.tree import Commit, Kind, Object, ObjectId, Reader, TreeWriter, get, load, name_commit
+from ropewalk.tree import Commit, Kind, Object, ObjectId, Reader, TreeWriter, get, load
+from ropewalk.tree.objects import name_commit
 
 _KEYS: Final = "keys"
 _MOST_PLACES: Final = 128
