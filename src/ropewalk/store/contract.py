@@ -33,11 +33,10 @@ from ropewalk.store.model import (
     Scalar,
     Stored,
     View,
-    check_key,
 )
 from ropewalk.store.names import check_name, check_prefix, check_space, known_name, known_space
 from ropewalk.store.quota import Quota
-from ropewalk.store.record import Batch, check_objects, prepare
+from ropewalk.store.record import Batch, check_key, check_objects, prepare
 from ropewalk.store.reserved import OWN_SPACE, alias_ref
 from ropewalk.store.scratch import Scratch
 from ropewalk.store.search_index import TextIndex

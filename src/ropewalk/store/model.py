@@ -234,12 +234,6 @@ def _shortened(write_id: str) -> str | bytes:
     return short if short.hex() == write_id else write_id
 
 
-def check_key(key: object) -> None:
-    """Raise `InvalidInput` for what no operation can be found by."""
-    if type(key) is not bytes or not 1 <= len(key) <= MAX_KEY:
-        raise InvalidInput(f"an operation's key is 1 to {MAX_KEY} bytes, not {key!r:.80}")
-
-
 def check_ids(ids: Iterable[ObjectId], what: str) -> list[ObjectId]:
     """The ids as a list; `InvalidInput` if one is none."""
     listed = list(ids)

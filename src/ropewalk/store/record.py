@@ -34,6 +34,7 @@ from ropewalk.errors import FormatError, InvalidInput, LeaseHeld, LeaseLost
 from ropewalk.store.compression import read_varint, take_varints, varint
 from ropewalk.store.model import (
     KEY,
+    MAX_KEY,
     MAX_METADATA_BYTES,
     MAX_WRITE_ID,
     SCALARS,
@@ -43,7 +44,6 @@ from ropewalk.store.model import (
     Operation,
     Scalar,
     check_ids,
-    check_key,
 )
 from ropewalk.store.names import check_name, check_space, known_name, known_space
 from ropewalk.store.validation import expect, expect_whole
@@ -185,6 +185,12 @@ def check_metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar]:
             f"an operation's metadata takes {size} bytes; the most is {MAX_METADATA_BYTES}"
         )
     return copy
+
+
+def check_key(key: object) -> None:
+    """Raise `InvalidInput` for what no operation can be found by."""
+    if type(key) is not bytes or not 1 <= len(key) <= MAX_KEY:
+        raise InvalidInput(f"an operation's key is 1 to {MAX_KEY} bytes, not {key!r:.80}")
 
 
 def check_moves(space: str, moves: Iterable[Move]) -> tuple[Move, ...]:
