@@ -41,6 +41,11 @@ Recent = Annotated[
 ]
 
 
+# Named here as well, so that other commands need not load the layer.
+INVARIANTS = "stale-read lost-update single-writer monotonic-version unwritten-version".split()
+_SHOWN = 20
+
+
 @command("store")
 def init(run: Run) -> None:
     """Make a store: .ropewalk in the current folder, or what --store says.
@@ -317,11 +322,6 @@ def size(count: int) -> str:
         if count_in < 1000 or unit == "GB":
             return f"{count_in:,.1f} {unit}"
     raise AssertionError
-
-
-# Named here as well, so that other commands need not load the layer.
-INVARIANTS = "stale-read lost-update single-writer monotonic-version unwritten-version".split()
-_SHOWN = 20
 
 
 @command("store", name="replay")

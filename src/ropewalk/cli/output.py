@@ -37,6 +37,18 @@ from ropewalk.tree import ABSENT
 # Python writes no longer numbers in decimal digits, because that takes too long.
 _MOST_BITS = 14_000
 
+_SECRET = re.compile(r"(?i)((?:password|secret|token|key|refs)[^=&]*=)[^&]*")
+Span: TypeAlias = str | tuple[str, str]
+"""A text, or a text and its style."""
+
+# Nothing that was stored may move the cursor, change what was written before, or turn
+# around the order in which it is read.
+_CONTROLS = (*range(9), *range(10, 32), *range(127, 160))
+_DIRECTIONS = (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_ESCAPED = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
+    code: f"\\u{code:04x}" for code in _DIRECTIONS
+}
+
 
 def plain(value: Any) -> Any:
     """A value of which JSON can say everything.
@@ -152,9 +164,6 @@ def _other(value: Any) -> Any:
     return {"$repr": repr(value)}
 
 
-_SECRET = re.compile(r"(?i)((?:password|secret|token|key|refs)[^=&]*=)[^&]*")
-
-
 def shown_url(url: str) -> str:
     """A path as it is, and a URL without its password."""
     scheme, separator, rest = url.partition("://")
@@ -169,18 +178,6 @@ def shown_url(url: str) -> str:
         user = user.partition(":")[0] + ":***"
     kept = _SECRET.sub(r"\1***", options)
     return f"{scheme}://{user}{at}{host}{question}{kept}"
-
-
-Span: TypeAlias = str | tuple[str, str]
-"""A text, or a text and its style."""
-
-# Nothing that was stored may move the cursor, change what was written before, or turn
-# around the order in which it is read.
-_CONTROLS = (*range(9), *range(10, 32), *range(127, 160))
-_DIRECTIONS = (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-_ESCAPED = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
-    code: f"\\u{code:04x}" for code in _DIRECTIONS
-}
 
 
 class Output:

@@ -39,6 +39,11 @@ _MARKS = {
     CheckpointStatus.FAILED: "!",
 }
 
+PathArgument = Annotated[
+    str, typer.Argument(metavar="PATH", help='A place in the state: docs[3].title, ["a b"].')
+]
+_DIFF_STYLES = {"+": "green", "-": "red", "~": "yellow"}
+
 
 def most(limit: int) -> int | None:
     """A limit as methods take it."""
@@ -371,12 +376,6 @@ def _tell_of_others(run: Run, store: Store) -> None:
     if sets:
         told = f"and artifacts of {told_sets(sets)}: `ropewalk artifacts` lists them"
         run.out.line((told, "dim"))
-
-
-PathArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help='A place in the state: docs[3].title, ["a b"].')
-]
-_DIFF_STYLES = {"+": "green", "-": "red", "~": "yellow"}
 
 
 @command()

@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 FOLDER = ".ropewalk"
 VARIABLE = "ROPEWALK_STORE"
 
+SHARED = "coherence"
+"""The tenant of the spaces that sets are in; named here as well, to load nothing for it."""
+
+_DEFAULT = "shared"
+"""The set that is meant where none is named, as of a `CoherenceCore`."""
+
+_LISTS = "`ropewalk artifacts` lists the artifacts"
+_TENANT = tenant_of(None)
+
 
 def store_url(given: str | None) -> str:
     """What was given, or what the environment says, or the nearest folder upwards."""
@@ -111,13 +120,6 @@ def listed(names: Sequence[str | None]) -> str:
     """Names, for a sentence; of many only the first."""
     shown = ", ".join(repr(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-
-
-SHARED = "coherence"
-"""The tenant of the spaces that sets are in; named here as well, to load nothing for it."""
-_DEFAULT = "shared"
-"""The set that is meant where none is named, as of a `CoherenceCore`."""
-_LISTS = "`ropewalk artifacts` lists the artifacts"
 
 
 class ArtifactRow(NamedTuple):
@@ -247,7 +249,6 @@ def artifact_at(store: Store, space: str, ref: str) -> str:
     return artifact_of(store, space, ref)
 
 
-_TENANT = tenant_of(None)
 CONVERSATIONS, GRAPHS = _TENANT, TENANT
 """What stands before the id of a thread where it is not clear of which kind it is."""
 

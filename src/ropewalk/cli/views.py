@@ -34,6 +34,14 @@ _ABOUT = "about"
 _TIMES = ("created_at", "updated_at")
 _HIDDEN = (MARKS, IDS)
 
+_INTERNAL: Final = ("branch:", "start:", "join:", "__")
+"""What the names of channels begin with that LangGraph keeps for itself."""
+
+_MESSAGE: Final = re.compile(r"langchain(_core\.messages\.\w+)?\.\w*Message(Chunk)?")
+"""The stored names of LangChain's messages."""
+
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+
 
 class View:
     """The value of an agent's timeline, as it is."""
@@ -207,13 +215,6 @@ def _apart(path: Path) -> tuple[str, Path]:
 
 def _time(stored: Any) -> Any:
     return from_microseconds(stored).isoformat() if isinstance(stored, int) else stored
-
-
-_INTERNAL: Final = ("branch:", "start:", "join:", "__")
-"""What the names of channels begin with that LangGraph keeps for itself."""
-_MESSAGE: Final = re.compile(r"langchain(_core\.messages\.\w+)?\.\w*Message(Chunk)?")
-"""The stored names of LangChain's messages."""
-_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
 class GraphView(View):

@@ -43,6 +43,15 @@ from ropewalk.tree import (
 
 _BATCH = 256
 
+_MANY = 64  # From so many objects on, it pays to ask first which of them are there.
+MARK: Final = "ropewalk_ref"
+"""The one key of a reference as it stands in a checkpoint."""
+
+_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_LARGEST = 1 << 63
+_LONGEST = 1024
+_KEYS = ("hash", "backend_id", "type_name", "size_bytes")
+
 
 def heal(store: Store, objects: Sequence[Object]) -> list[Object]:
     """Those of the objects that must be stored anew; what is damaged is taken out for that.
@@ -65,9 +74,6 @@ def _are_sound(store: Store, objects: Sequence[Object]) -> bool:
     except (MissingObjects, DamagedObject):
         return False
     return True
-
-
-_MANY = 64  # From so many objects on, it pays to ask first which of them are there.
 
 
 def keep(
@@ -155,15 +161,6 @@ def _unknown(
     absent = set(store.missing([one.id for one in objects]))
     present = [one.id for one in objects if one.id not in absent]
     return [one for one in objects if one.id in absent], [*needs, *present]
-
-
-MARK: Final = "ropewalk_ref"
-"""The one key of a reference as it stands in a checkpoint."""
-
-_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_LARGEST = 1 << 63
-_LONGEST = 1024
-_KEYS = ("hash", "backend_id", "type_name", "size_bytes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,16 @@ from ropewalk.state.runtime import IMMUTABLE, Runtime
 from ropewalk.tree import Edited, Object, ObjectId, Reader, TreeWriter, Written, insert, links, put
 from ropewalk.tree.read import open_part, part_of
 
+NOTHING: Final = object()
+"""Stands where no value was loaded."""
+
+_RUN = 64  # Parts of a container that are encoded together: a small buffer is a fast one.
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+_FEW: Final = 256
+"""Up to so many parts are put into stored content one by one; more are worth loading it."""
+
 
 def _append(root: ObjectId, items: Sequence[Any], read: Reader, codec: Codec) -> Edited:
     """A stored list with more items at its end; only the nodes on the way are read."""
@@ -63,12 +73,6 @@ def _edited(root: ObjectId, edits: Iterable[Callable[..., Edited]], stored: Read
             pending += links(made[id])
     # Children first: an engine that stores in this order never points to nothing.
     return Edited(root, list(reversed(reached.values())), list(needs))
-
-
-NOTHING: Final = object()
-"""Stands where no value was loaded."""
-
-_RUN = 64  # Parts of a container that are encoded together: a small buffer is a fast one.
 
 
 @dataclass(slots=True, eq=False)
@@ -251,14 +255,6 @@ def _worth_it(value: Any, writer: TreeWriter) -> TreeWriter | None:
 
 def _present(root: ObjectId) -> Edited:
     return Edited(root, [], [])
-
-
-T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
-
-_FEW: Final = 256
-"""Up to so many parts are put into stored content one by one; more are worth loading it."""
 
 
 def replace_value(left: T, right: T) -> T:

@@ -32,6 +32,8 @@ T = TypeVar("T")
 Reduce: TypeAlias = Callable[[Any, Any], Any]
 """How two updates of one field become one."""
 
+_CLASS_VARIABLE = re.compile(r"(\w+\.)*ClassVar\b")
+
 
 class _Unset:
     def __repr__(self) -> str:
@@ -40,8 +42,6 @@ class _Unset:
 
 UNSET: Final = _Unset()
 """Stands where a field has no default."""
-
-_CLASS_VARIABLE = re.compile(r"(\w+\.)*ClassVar\b")
 
 
 class _Marker(Generic[T]):

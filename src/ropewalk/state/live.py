@@ -15,6 +15,10 @@ from ropewalk.store.forking import freed_after_fork
 S = TypeVar("S", bound="State")
 _REQUIRED: Final = object()
 
+MOST_RECORDS = 10_000
+LONGEST_NAME = 200
+"""The longest name that a namespace may have."""
+
 
 class Recorded(NamedTuple):
     """An event as it was kept, and the commits that it stands between."""
@@ -88,11 +92,6 @@ class State(MutableMapping[Any, Any]):
     @abstractmethod
     def records(self, limit: int | None = None) -> Iterator[Recorded]:
         """The records of events, newest first."""
-
-
-MOST_RECORDS = 10_000
-LONGEST_NAME = 200
-"""The longest name that a namespace may have."""
 
 
 def check_namespace(name: str) -> str:

@@ -39,6 +39,36 @@ _MOST_BITS = 14_000
 _MOST_SORTED = 1_000
 _MOST_NAMES = 12
 
+_SHAPES: Final[dict[int, Shape]] = {
+    Code.LIST: "list",
+    Code.TUPLE: "tuple",
+    Code.SET: "set",
+    Code.FROZENSET: "set",
+    Code.DICT: "mapping",
+    Code.MAP: "mapping",
+    Code.RECORD: "record",
+    Code.DEQUE: "list",
+    **dict.fromkeys(MAPPINGS, "mapping"),
+}
+_BYTES_PER_CHARACTER = 4  # The most that UTF-8 takes.
+_INLINE: Final = 72
+_DEEPEST: Final = 24
+_BATCH: Final = 64
+_ITEM: Final = 24.0
+"""What an item of a sequence gets before a further one is shown, if it needs so much."""
+
+_GAP: Final = 6.0
+_FORMS: Final = {
+    "list": ("[", ", ", "]"),
+    "tuple": ("(", ", ", ")"),
+    "set": ("{", ", ", "}"),
+    "mapping": ("{", ", ", "}"),
+    "record": ("(", ", ", ")"),
+    "change": ("", " -> ", ""),
+}
+_WIDE = re.compile("[\u2e80-\U0010ffff]")
+_OTHER = re.compile("[\u0080-\u2e7f]")
+
 
 class Text(NamedTuple):
     """What is shown of a value without parts."""
@@ -237,20 +267,6 @@ def _repr(value: Any) -> str:
         return f"<{name_of(type(value))}, which cannot be shown: {type(error).__qualname__}>"
 
 
-_SHAPES: Final[dict[int, Shape]] = {
-    Code.LIST: "list",
-    Code.TUPLE: "tuple",
-    Code.SET: "set",
-    Code.FROZENSET: "set",
-    Code.DICT: "mapping",
-    Code.MAP: "mapping",
-    Code.RECORD: "record",
-    Code.DEQUE: "list",
-    **dict.fromkeys(MAPPINGS, "mapping"),
-}
-_BYTES_PER_CHARACTER = 4  # The most that UTF-8 takes.
-
-
 class StoredOutline:
     """Looks at parts of stored values; the codec shows classes that are not declared."""
 
@@ -386,24 +402,6 @@ class _Chunks:
                 position += entry.weight
             at = position
         return b"".join(pieces)
-
-
-_INLINE: Final = 72
-_DEEPEST: Final = 24
-_BATCH: Final = 64
-_ITEM: Final = 24.0
-"""What an item of a sequence gets before a further one is shown, if it needs so much."""
-_GAP: Final = 6.0
-_FORMS: Final = {
-    "list": ("[", ", ", "]"),
-    "tuple": ("(", ", ", ")"),
-    "set": ("{", ", ", "}"),
-    "mapping": ("{", ", ", "}"),
-    "record": ("(", ", ", ")"),
-    "change": ("", " -> ", ""),
-}
-_WIDE = re.compile("[\u2e80-\U0010ffff]")
-_OTHER = re.compile("[\u0080-\u2e7f]")
 
 
 def estimate(text: str) -> float:

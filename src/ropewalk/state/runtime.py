@@ -17,6 +17,14 @@ from ropewalk.store import KVStore, MemoryStore, Store
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.validation import check_ttl, expect_whole
 
+DEFAULT_INLINE_THRESHOLD_BYTES: Final = 64 * 1024
+"""The most bytes that an inline value may take where nobody says otherwise."""
+
+IMMUTABLE: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
+"""Types whose values nobody can change, so that none need be copied or looked at again."""
+
+_here: ContextVar[Runtime | None] = ContextVar("ropewalk-runtime", default=None)
+
 
 class Framework(StrEnum):
     """A framework that keeps checkpoints of its own."""
@@ -50,10 +58,6 @@ def framework_of(name: Framework | str) -> Framework:
             return Framework(spelled)
     known = ", ".join(Framework)
     raise InvalidInput(f"{name!r:.80} is not a framework that is known here: {known}")
-
-
-DEFAULT_INLINE_THRESHOLD_BYTES: Final = 64 * 1024
-"""The most bytes that an inline value may take where nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +126,6 @@ def saying(field: str) -> Iterator[None]:
         raise NotStorable(error.reason, path) from error
 
 
-IMMUTABLE: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
-"""Types whose values nobody can change, so that none need be copied or looked at again."""
-
-
 class Settings(TypedDict, total=False):
     """What may be said about a runtime."""
 
@@ -150,7 +150,6 @@ class _Process:
 
 
 _process = _Process()
-_here: ContextVar[Runtime | None] = ContextVar("ropewalk-runtime", default=None)
 
 
 def get_config() -> Runtime:

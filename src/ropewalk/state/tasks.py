@@ -55,6 +55,11 @@ R_co = TypeVar("R_co", covariant=True)
 
 _running: ContextVar[Run | None] = ContextVar("ropewalk_task", default=None)
 
+_COROUTINE = (
+    "{} gave a coroutine, which would run after its step was saved: write @task directly above "
+    "the `async def`, beneath other decorators"
+)
+
 
 class Run:
     """One call of a task. Its events go to the state that it works on."""
@@ -381,12 +386,6 @@ def _keep(work: Work, run: Run, error: BaseException) -> None:
         error.add_note(
             f"ropewalk: this failure could not be recorded: {type(second).__qualname__}: {second}"
         )
-
-
-_COROUTINE = (
-    "{} gave a coroutine, which would run after its step was saved: write @task directly above "
-    "the `async def`, beneath other decorators"
-)
 
 
 class Task(Protocol, Generic[P, R_co]):

@@ -41,6 +41,14 @@ _entered: Final[ContextVar[frozenset[object]]] = ContextVar(
     "ropewalk_transactions", default=frozenset()
 )
 
+_OTHERS: Final = (
+    "another task of this event loop is in a transaction of this state. Give each task a handle "
+    "of its own: state.session()"
+)
+_BEGINNING: Final = re.compile(r"[0-9a-f]{6,63}")
+V = TypeVar("V", bound="Versioned")
+TENANT: Final = "states"
+
 
 class Transactions:
     """The open transactions of one handle, one inside another.
@@ -91,15 +99,6 @@ class Transactions:
         """Raise `InvalidInput` if another task of this thread is in one."""
         if self._depth:
             raise InvalidInput(f"{verb}() cannot be done now: {_OTHERS}")
-
-
-_OTHERS: Final = (
-    "another task of this event loop is in a transaction of this state. Give each task a handle "
-    "of its own: state.session()"
-)
-
-
-_BEGINNING: Final = re.compile(r"[0-9a-f]{6,63}")
 
 
 class Checkout(Mapping[Any, Any]):
@@ -305,11 +304,6 @@ def _moved(place: Place, key: Any) -> Any:
     """The path of a merger, from the top of the whole state."""
     path = key if isinstance(key, tuple) else (key,)
     return (*(step for name in place for step in (NAMESPACES, name)), *path)
-
-
-V = TypeVar("V", bound="Versioned")
-
-TENANT: Final = "states"
 
 
 class Versioned(_Part):

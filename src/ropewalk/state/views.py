@@ -38,6 +38,11 @@ _LOOKED_AT: Final = 50
 """Among how many commits those are sought that changed something in a namespace."""
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "reordered": "~"}
 
+_NO_COMMITS: Final = "(it keeps no commits; focus='full' shows what it holds)"
+_TRIES = 8
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_FOCUSES = ("full", "recent", "changes")
+
 
 class Version(NamedTuple):
     """One version of a state."""
@@ -252,9 +257,6 @@ def _showing(codec: Codec) -> Codec:
     return shown
 
 
-_NO_COMMITS: Final = "(it keeps no commits; focus='full' shows what it holds)"
-
-
 class _Source(Protocol):
     """A state that is looked at."""
 
@@ -371,11 +373,6 @@ def _live_namespaces(state: Mapping[Any, Any]) -> list[tuple[str, Node]]:
         inner = _InMemory(state.namespace(name)).full()
         found.append((f"namespace {name!r:.60}", inner))
     return found
-
-
-_TRIES = 8
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_FOCUSES = ("full", "recent", "changes")
 
 
 def view(

@@ -43,6 +43,10 @@ _MOST_COMPARED: Final = 1_000_000
 """How many pairs of list items may be compared to find out which of them moved."""
 _CONTAINERS: Final = (dict, list, set, bytearray, deque)
 
+_RESENDS: Final = 3
+MOMENT: Final = "moment"
+"""The kind of the refs that keep what a task held in its middle."""
+
 
 class _Reconciler:
     """Makes of held objects what became of them elsewhere; one for each time that is done.
@@ -212,11 +216,6 @@ def _is_fixed(held: Any) -> bool:
 def _is_array(held: Any) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(held, numpy.ndarray)
-
-
-_RESENDS: Final = 3
-MOMENT: Final = "moment"
-"""The kind of the refs that keep what a task held in its middle."""
 
 
 class Sent(NamedTuple):

@@ -13,6 +13,8 @@ from langgraph.store.base import BaseStore
 Opener: TypeAlias = Callable[..., BaseStore]
 """Opens one more store, with `index` and `ttl`, on the running test's data."""
 
+NOTES = ("notes",)
+
 
 class Face:
     """A store, called by its methods, or by their twins on an event loop.
@@ -100,9 +102,6 @@ class Base:
 
 def _close(store: BaseStore) -> None:
     getattr(store, "close", lambda: None)()
-
-
-NOTES = ("notes",)
 
 
 def put_numbered(memory: Face, count: int, namespace: tuple[str, ...] = NOTES) -> None:

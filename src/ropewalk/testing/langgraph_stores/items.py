@@ -47,6 +47,20 @@ KEYS = [
 ]
 LABELS = ["a b", "a/b", "a:b", "é", "漢字", "%", "_", "*", "'", '"', "a" * 200, "user@host"]
 
+ALL = [
+    ("a", "b", "c"),
+    ("a", "b", "d", "e"),
+    ("a", "b", "d", "i"),
+    ("a", "b", "f"),
+    ("a", "c", "f"),
+    ("b", "a", "f"),
+    ("users", "u1", "settings"),
+    ("users", "u2", "memories"),
+    ("users", "u2", "settings"),
+]
+OMIT = {"omit_expired": True, "refresh_on_read": True}
+THREADS = 8
+
 
 class ItemContract(Base):
     """`get`, `put` and `delete`."""
@@ -269,19 +283,6 @@ class BatchContract(Base):
         assert [item.value["n"] for item in found] == list(range(300))
 
 
-ALL = [
-    ("a", "b", "c"),
-    ("a", "b", "d", "e"),
-    ("a", "b", "d", "i"),
-    ("a", "b", "f"),
-    ("a", "c", "f"),
-    ("b", "a", "f"),
-    ("users", "u1", "settings"),
-    ("users", "u2", "memories"),
-    ("users", "u2", "settings"),
-]
-
-
 class NamespaceContract(Base):
     """`list_namespaces`."""
 
@@ -380,9 +381,6 @@ class NamespaceContract(Base):
         assert memory.list_namespaces(limit=1000) == sorted(made)
         assert memory.list_namespaces(prefix=("many", "n123")) == [("many", "n123")]
         assert len(memory.search(("many", "n7"))) == 1
-
-
-OMIT = {"omit_expired": True, "refresh_on_read": True}
 
 
 class TimeContract(Base):
@@ -503,9 +501,6 @@ class TimeContract(Base):
 
         assert early == 0 and swept == 5
         assert timed.sweep_ttl() == 0 and keys(timed.search(NOTES)) == ["ever"]
-
-
-THREADS = 8
 
 
 class TogetherContract(Base):

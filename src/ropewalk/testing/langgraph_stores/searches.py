@@ -18,6 +18,30 @@ from ropewalk.testing.langgraph_stores.base import (
     put_numbered,
 )
 
+ITEMS: dict[str, dict[str, Any]] = {
+    "two": {"n": 2, "tag": ["x"], "kind": "even", "a": {"b": 1, "c": [10, 20]}},
+    "nine": {"n": 9, "tag": ["x", "y"], "kind": "odd", "a": {"b": 2}},
+    "ten": {"n": 10, "tag": [], "kind": "even", "flag": True},
+    "half": {"n": 10.5, "kind": None, "flag": False},
+    "text": {"n": "10", "kind": "odd", "a": "b", "flag": 1},
+    "none": {"kind": "odd", "list": [{"q": 1}, {"q": 2}]},
+    "dotted": {"a.b": 7, "n": None, "flag": 0},
+}
+MEANINGLESS: list[Any] = [
+    {"n": {"$regex": "1"}},
+    {"$nor": [{"n": 1}]},
+    {"$and": [{"n": {"$regex": "1"}}]},
+    {"$or": [{"n": 2}, {"n": {"$near": 1}}]},
+    {"a": {"b": {"$near": 1}}},
+    {"n": {"$not": {"$near": 1}}},
+    {"n": {"$gt": 1, "$near": 1}},
+    {"n": {"$gt": 1, "x": 1}},
+    {"$and": {"n": 1}},
+    {"n": {"$in": 2}},
+    {"n": {"$exists": 1}},
+]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
 
 class SearchContract(Base):
     """`search`, without a filter and without a query."""
@@ -85,16 +109,6 @@ class SearchContract(Base):
             memory.search(prefix)
 
 
-ITEMS: dict[str, dict[str, Any]] = {
-    "two": {"n": 2, "tag": ["x"], "kind": "even", "a": {"b": 1, "c": [10, 20]}},
-    "nine": {"n": 9, "tag": ["x", "y"], "kind": "odd", "a": {"b": 2}},
-    "ten": {"n": 10, "tag": [], "kind": "even", "flag": True},
-    "half": {"n": 10.5, "kind": None, "flag": False},
-    "text": {"n": "10", "kind": "odd", "a": "b", "flag": 1},
-    "none": {"kind": "odd", "list": [{"q": 1}, {"q": 2}]},
-    "dotted": {"a.b": 7, "n": None, "flag": 0},
-}
-
 INTERFACE: list[tuple[dict[str, Any], str]] = [
     ({}, "two nine ten half text none dotted"),
     ({"kind": "odd"}, "nine text none"),
@@ -148,20 +162,6 @@ BEYOND: list[tuple[dict[str, Any], str]] = [
 ]
 """Filters that mean one thing although LangGraph says nothing of them."""
 
-MEANINGLESS: list[Any] = [
-    {"n": {"$regex": "1"}},
-    {"$nor": [{"n": 1}]},
-    {"$and": [{"n": {"$regex": "1"}}]},
-    {"$or": [{"n": 2}, {"n": {"$near": 1}}]},
-    {"a": {"b": {"$near": 1}}},
-    {"n": {"$not": {"$near": 1}}},
-    {"n": {"$gt": 1, "$near": 1}},
-    {"n": {"$gt": 1, "x": 1}},
-    {"$and": {"n": 1}},
-    {"n": {"$in": 2}},
-    {"n": {"$exists": 1}},
-]
-
 
 class FilterContract(Base):
     """`search` with a filter."""
@@ -205,9 +205,6 @@ class FilterContract(Base):
 
         assert [item.value["number"] for item in first] == list(range(29, 10, -2))
         assert [item.value["number"] for item in second] == list(range(9, 0, -2))
-
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Letters:

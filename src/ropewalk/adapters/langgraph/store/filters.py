@@ -18,6 +18,11 @@ from ropewalk.errors import InvalidInput
 Test: TypeAlias = Callable[[Any], bool]
 """Whether a value, or `MISSING`, is as it should be."""
 
+_DEEPEST: Final = 64
+_LONGEST: Final = 1024
+_ORDERED: Final = (str, bytes, datetime, date, time, timedelta, Decimal)
+_CONNECTED: Final = ("$and", "$not", "$or")
+
 
 class Missing:
     """What a path that leads nowhere leads to."""
@@ -27,10 +32,6 @@ class Missing:
 
 
 MISSING: Final = Missing()
-
-_DEEPEST: Final = 64
-_LONGEST: Final = 1024
-_ORDERED: Final = (str, bytes, datetime, date, time, timedelta, Decimal)
 
 
 def compiled(given: Any) -> Test:
@@ -189,7 +190,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) or (isinstance(value, float) and not math.isnan(value))
 
 
-_CONNECTED: Final = ("$and", "$not", "$or")
 _OPERATORS: Final[dict[str, Callable[[Any], Test]]] = {
     "$eq": _equals,
     "$ne": _differs,

@@ -28,6 +28,14 @@ SIZES: Final = (
 _END: Final = "|"
 """Follows the key; what fills it up comes after it, so no key is taken for another."""
 
+Stored: TypeAlias = dict[str, Any]
+"""An item as it is stored: see `Record`."""
+
+Entry: TypeAlias = tuple[str, Stored]
+"""Its key in the map, and the item."""
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 class Name(NamedTuple):
     """Whose entry it is: a namespace and the key of an item in it."""
@@ -102,14 +110,6 @@ def _length(text: str) -> int:
         raise InvalidInput(
             f"a namespace or key holds half a character, a lone surrogate: {text[1:]!r:.80}"
         ) from None
-
-
-Stored: TypeAlias = dict[str, Any]
-"""An item as it is stored: see `Record`."""
-Entry: TypeAlias = tuple[str, Stored]
-"""Its key in the map, and the item."""
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Versioned:

@@ -27,6 +27,12 @@ from ropewalk.adapters.langgraph.store.vectors import Indexing, Partitions, Rank
 from ropewalk.adapters.langgraph.store.writing import Put
 from ropewalk.errors import InvalidInput
 
+Found: TypeAlias = tuple[Entry, float | None]
+"""An item that a search found, and its score."""
+
+_FIRST: Final = 32
+"""How many ranked items are looked at together at first; each time after that, twice as many."""
+
 
 @dataclass(slots=True)
 class Search:
@@ -165,13 +171,6 @@ def _text(key: Any) -> str:
     if not isinstance(key, str):
         raise InvalidInput(f"the key of an item is text, not a {type(key).__name__}")
     return key
-
-
-Found: TypeAlias = tuple[Entry, float | None]
-"""An item that a search found, and its score."""
-
-_FIRST: Final = 32
-"""How many ranked items are looked at together at first; each time after that, twice as many."""
 
 
 class Reading:

@@ -52,6 +52,21 @@ _FEW: Final = 4
 _LOW: Final = "\0"
 """Comes before every kind of key."""
 
+MINUTE: Final = 60_000_000
+"""In microseconds."""
+
+_LONGEST: Final = 100 * 366 * 24 * 60.0
+"""In minutes. Every engine can count so far."""
+
+_COARSE: Final = 100
+"""A note is not renewed for less than this part of an item's time."""
+
+_NEVER: Final = inf
+POSITION_KEY: Final = "ropewalk_memory"
+"""Where the metadata of a checkpoint say at which commit the memory was."""
+
+HEAD: Final = ref_name("branch", MAIN)
+
 
 class Snapshot:
     """The entries of a map with a root; None before the first commit. For several threads."""
@@ -134,18 +149,6 @@ class Snapshot:
         return found
 
 
-MINUTE: Final = 60_000_000
-"""In microseconds."""
-
-_LONGEST: Final = 100 * 366 * 24 * 60.0
-"""In minutes. Every engine can count so far."""
-
-_COARSE: Final = 100
-"""A note is not renewed for less than this part of an item's time."""
-
-_NEVER: Final = inf
-
-
 def now() -> int:
     """Microseconds since 1970."""
     return time.time_ns() // 1000
@@ -226,12 +229,6 @@ class Expiry:
 
     def _key(self, key: str) -> str:
         return self._prefix + blake2b(key.encode(), digest_size=20).hexdigest()
-
-
-POSITION_KEY: Final = "ropewalk_memory"
-"""Where the metadata of a checkpoint say at which commit the memory was."""
-
-HEAD: Final = ref_name("branch", MAIN)
 
 
 def key_history(snapshot: Snapshot, name: Name) -> Iterator[ItemVersion]:

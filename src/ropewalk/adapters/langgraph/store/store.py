@@ -58,6 +58,16 @@ from ropewalk.tree.map import MapWriter
 if TYPE_CHECKING:
     from ropewalk.store import KVStore
 
+TOGETHER: Final = 500
+"""How many items one commit deletes, at most."""
+
+_log = logging.getLogger("ropewalk.langgraph")
+TENANT: Final = "langgraph-store"
+_OBJECT_BYTES: Final = 32 << 20
+_SWEEP_MINUTES: Final = 5.0
+_MOST_USES: Final = 1000
+_log = logging.getLogger("ropewalk.langgraph")
+
 
 class Embedded(NamedTuple):
     """The vectors of a plan, as they are stored."""
@@ -125,12 +135,6 @@ class Face(BaseStore):
         vectors = await embeddings.aembed_documents(documents) if documents else []
         asked = [await embeddings.aembed_query(query) for query in queries]
         return Embedded(indexing.rows(queries, asked), indexing.rows(documents, vectors))
-
-
-TOGETHER: Final = 500
-"""How many items one commit deletes, at most."""
-
-_log = logging.getLogger("ropewalk.langgraph")
 
 
 def over(snapshot: Snapshot, expiry: Expiry, moment: int) -> Iterator[list[Name]]:
@@ -234,15 +238,6 @@ class StoreView(Face):
             )
         reading = Reading(self._snapshot, self._expiry, self._partitions, self._moment.time)
         return reading.results(plan, embedded.queries)
-
-
-TENANT: Final = "langgraph-store"
-
-_OBJECT_BYTES: Final = 32 << 20
-_SWEEP_MINUTES: Final = 5.0
-_MOST_USES: Final = 1000
-
-_log = logging.getLogger("ropewalk.langgraph")
 
 
 class RopewalkStore(Face, Closes):

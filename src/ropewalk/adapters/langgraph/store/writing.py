@@ -33,6 +33,10 @@ from ropewalk.tree import ABSENT, Edited, ObjectId, Reader
 from ropewalk.tree.map import CachedMap, CacheEntry, Draft, MapWriter
 from ropewalk.tree.read import Loader
 
+_MOST: Final = 64
+_MOST_ITEMS: Final = 2000
+_groups: WeakSet[Group] = WeakSet()
+
 
 class Unchanged(Exception):
     """There is nothing to do."""
@@ -294,10 +298,6 @@ class _Work:
         return key.startswith(NAMESPACE) and counted == self._was.get(key)
 
 
-_MOST: Final = 64
-_MOST_ITEMS: Final = 2000
-
-
 class Group:
     """Who wants to write, in one process."""
 
@@ -363,9 +363,6 @@ class Group:
         finally:
             for job in jobs:
                 job.is_done = True
-
-
-_groups: WeakSet[Group] = WeakSet()
 
 
 def _begin_anew() -> None:

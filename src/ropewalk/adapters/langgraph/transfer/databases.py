@@ -14,6 +14,10 @@ from typing import Any, NamedTuple, Protocol
 from ropewalk.adapters.langgraph.transfer.values import Decoder, Reason, Unreadable, check_names
 from ropewalk.errors import Corrupt, InvalidInput, NotFound, Unavailable
 
+_CHECKPOINT = "thread_id checkpoint_ns checkpoint_id parent_checkpoint_id type checkpoint metadata"
+_WRITE = "thread_id checkpoint_ns checkpoint_id task_id idx channel type value"
+_OF_ONE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+
 
 class Key(NamedTuple):
     """A checkpoint of a thread, and the one before it."""
@@ -142,11 +146,6 @@ def parents_first(keys: Iterable[Key]) -> list[Key]:
             before = places.get((before.namespace, before.parent_id or ""))
         ordered += reversed(line)
     return ordered
-
-
-_CHECKPOINT = "thread_id checkpoint_ns checkpoint_id parent_checkpoint_id type checkpoint metadata"
-_WRITE = "thread_id checkpoint_ns checkpoint_id task_id idx channel type value"
-_OF_ONE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 
 
 class SqliteDatabase:

@@ -22,6 +22,8 @@ from ropewalk.errors import InvalidInput, NotStorable
 
 _EXTRA = "+"
 
+_CHECKPOINTS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = "
+
 
 class OfficialForms(Codec):
     """Reads what a saver stored, to be written again by LangGraph's own."""
@@ -52,9 +54,6 @@ def _form(code: Code, name: str, content: Any) -> Ext:
         one.removeprefix(_EXTRA): value for one, value in content.items() if not one.startswith("_")
     }
     return Ext(int(Call.NAMES), _msgpack_enc([module, cls, fields]))
-
-
-_CHECKPOINTS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = "
 
 
 class Target(Protocol):

@@ -40,6 +40,17 @@ from ropewalk.state.fields import UNSET
 from ropewalk.state.runtime import IMMUTABLE
 from ropewalk.store import KVStore, Store
 
+_SMALL: Final = 64
+"""A number, or a text of this many characters, is below every threshold worth a look."""
+
+_EDITED: Final[dict[Callable[[Any, Any], Any], tuple[type, Callable[[Any, Any], Any]]]] = {
+    operator.add: (list, append_items),
+    operator.or_: (dict, merge_keys),
+    append_items: (list, append_items),
+    merge_keys: (dict, merge_keys),
+}
+"""Reducers that are done without loading what is there, for values of a type."""
+
 
 def codec_for(hints: Iterable[Any]) -> Codec:
     """A codec that knows LangChain's messages and documents, and the classes in annotations."""
@@ -53,18 +64,6 @@ def _classes(hints: Iterable[Any]) -> Iterator[type]:
         if isinstance(hint, type):
             yield hint
         yield from _classes(get_args(hint))
-
-
-_SMALL: Final = 64
-"""A number, or a text of this many characters, is below every threshold worth a look."""
-
-_EDITED: Final[dict[Callable[[Any, Any], Any], tuple[type, Callable[[Any, Any], Any]]]] = {
-    operator.add: (list, append_items),
-    operator.or_: (dict, merge_keys),
-    append_items: (list, append_items),
-    merge_keys: (dict, merge_keys),
-}
-"""Reducers that are done without loading what is there, for values of a type."""
 
 
 class LangGraphAdapter(StateAdapter):

@@ -38,6 +38,12 @@ Node = Callable[..., Any]
 
 _MARK: Final = "__ropewalk_adapter__"
 
+_PLAIN: Final = "_ropewalk_plain"
+"""Asks `stream` for what LangGraph gives, because `invoke` goes through it."""
+
+_INPUT: Final = "__input__"
+_COPY: Final = "__copy__"
+
 
 def wrapped(adapter: LangGraphAdapter, node: Any) -> Any:
     """A node that gets a `GraphState` and gives references; of the same kind as the one given."""
@@ -229,12 +235,6 @@ def _hints(call: Any) -> Mapping[str, Any]:
         return get_type_hints(call, include_extras=True)
     except (NameError, TypeError, AttributeError):
         return {}
-
-
-_PLAIN: Final = "_ropewalk_plain"
-"""Asks `stream` for what LangGraph gives, because `invoke` goes through it."""
-_INPUT: Final = "__input__"
-_COPY: Final = "__copy__"
 
 
 def adapted(adapter: LangGraphAdapter, builder: Any, options: Mapping[str, Any]) -> AdaptedGraph:

@@ -25,6 +25,9 @@ from ropewalk.store import Store
 
 _NOTHING: Final = object()
 
+Pairs = Sequence[tuple[str, Any]]
+_OVERWRITE = "__overwrite__"
+
 
 class Reference(dict[str, Any]):
     """The dict that stands in checkpoints for a value, known as ours while the program runs.
@@ -186,18 +189,12 @@ def raw_items(values: Mapping[str, Any], store: Store | None = None) -> list[tup
     return list(values.items())
 
 
-Pairs = Sequence[tuple[str, Any]]
-
-
 class Convert(Protocol):
     """Takes fields with values, and gives them with references to a store."""
 
     store: Store
 
     def __call__(self, pairs: Pairs) -> list[tuple[str, Any]]: ...
-
-
-_OVERWRITE = "__overwrite__"
 
 
 def converted(result: Any, convert: Convert) -> Any:
