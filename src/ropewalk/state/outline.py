@@ -168,6 +168,11 @@ def with_namespaces(own: Node, namespaces: list[tuple[str, Node]]) -> Node:
     return dataclasses.replace(own, count=own.count + len(namespaces), parts=parts, shape="lines")
 
 
+def listing(label: str, lines: list[tuple[str, Node]]) -> Node:
+    """A node of named parts that are known already."""
+    return Node(label, "lines", len(lines), lambda start, stop: lines[start:stop])
+
+
 def record(title: str, fields: Mapping[str, Any], label: str = "") -> Node:
     """Look at an object with fields."""
     inner = mapping(fields, label or title)

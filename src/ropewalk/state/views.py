@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from ropewalk.codec import Codec, Path, Registry, format_path, parse_path, spell_path
 from ropewalk.errors import InvalidInput, NotStorable, PathNotFound
@@ -20,6 +20,7 @@ from ropewalk.state.outline import (
     StoredOutline,
     counted,
     estimate,
+    listing,
     look,
     mapping,
     plain_text,
@@ -96,7 +97,7 @@ class _Stored:
         lines = list(islice(self._steps(), _COMMITS))
         if not lines:
             return plain_text("(nothing is committed yet)")
-        return Node("", "lines", len(lines), lambda start, stop: lines[start:stop])
+        return listing("", lines)
 
     def _steps(self) -> Iterator[tuple[str, Node]]:
         read = self._history.read
@@ -130,8 +131,7 @@ class _Stored:
         if not lines:
             return plain_text("(nothing)")
         more = "" if len(changes) < _MOST_CHANGES else " or more"
-        label = counted(len(lines), "change") + more
-        return Node(label, "lines", len(lines), lambda start, stop: lines[start:stop])
+        return listing(counted(len(lines), "change") + more, lines)
 
 
 class _Level:
@@ -185,10 +185,6 @@ def _namespaces(part: bytes, read: Reader, codec: Codec) -> list[tuple[str, Node
     return [(f"namespace {name!r:.60}", node) for name, node in levels if node.count]
 
 
-def _nothing() -> None:
-    return None
-
-
 class _OutlineDiffer(Differ):
     """Finds differences whose values are looked at, and not loaded."""
 
@@ -200,20 +196,15 @@ class _OutlineDiffer(Differ):
         return lambda: self._looker.part(part)
 
     def _added(self, path: Path, part: bytes) -> Change:
-        return Change(path, "added", _nothing, lambda: self._look(path, part))
+        return Change(path, "added", lambda: None, lambda: self._look(path, part))
 
     def _removed(self, path: Path, part: bytes) -> Change:
-        return Change(path, "removed", lambda: self._look(path, part), _nothing)
+        return Change(path, "removed", lambda: self._look(path, part), lambda: None)
 
     def _look(self, path: Path, part: bytes) -> Node:
         if path[-1:] == (NAMESPACES,):
             inner = _namespaces(part, self._read, self._codec)
-            return Node(
-                counted(len(inner), "namespace"),
-                "lines",
-                len(inner),
-                lambda start, stop: inner[start:stop],
-            )
+            return listing(counted(len(inner), "namespace"), inner)
         if path[-2:-1] == (NAMESPACES,):
             return _Level(part, self._read, self._codec).node()
         return self._looker.part(part)
@@ -257,60 +248,34 @@ def _showing(codec: Codec) -> Codec:
     return shown
 
 
-class _Source(Protocol):
-    """A state that is looked at."""
-
-    @property
-    def title(self) -> str:
-        """What it is, in a few words."""
-
-    def full(self) -> Node:
-        """All of it."""
-
-    def recent(self) -> Node:
-        """What the last commits changed."""
-
-    def changes(self) -> Node:
-        """What is not committed yet; of a checkout, what its commit changed."""
-
-    def at(self, path: Path) -> Node:
-        """A part of it; raises `PathNotFound`."""
-
-
-def source_of(state: Any) -> _Source:
+def source_of(state: Any) -> _Stored | _InMemory:
     """How to look at a state; raises `InvalidInput`."""
     if isinstance(state, Versioned | Namespace):
-        return _working_copy(state)
+        return _handle(state)
     if isinstance(state, Checkout):
-        return _past(state)
+        history, commit = state._history, state.commit
+        before, now = parent_version(history, commit), Version(commit.root, history.read)
+        return _Stored(f"Checkout of {commit.short}", history, state.place, now, before, commit)
     if isinstance(state, Mapping):
         return _InMemory(state)
     raise InvalidInput(f"view() shows a state, a checkout or a mapping, not {type(state).__name__}")
 
 
-def _working_copy(state: Versioned | Namespace) -> _Source:
-    whole, place = (state, ()) if isinstance(state, Versioned) else (state.state, state.place)
+def _handle(state: Versioned | Namespace) -> _Stored | _InMemory:
+    whole = state if isinstance(state, Versioned) else state.state
     with whole._lock:
         try:
             draft = whole._working_copy.draft()
         except NotStorable as error:
             # Something was changed into what cannot be stored; it can still be looked at.
             return _InMemory(state, f"(there can be no commit now: {error})")
-        read = reading_too(whole._working_copy._recent.read, draft.edited.objects)
+        read = whole._working_copy.reader_of(draft)
         committed = whole._commit
     at = "nothing yet" if committed is None else committed.short
     title = f"{whole.name} on {whole.branch_name} at {at}"
     now = Version(draft.edited.root, read)
     before = None if committed is None else Version(committed.root, read)
-    return _Stored(title, whole._history, place, now, before, committed)
-
-
-def _past(checkout: Checkout) -> _Source:
-    history, commit = checkout._history, checkout.commit
-    read = history.read
-    before = parent_version(history, commit)
-    title = f"Checkout of {commit.short}"
-    return _Stored(title, history, checkout.place, Version(commit.root, read), before, commit)
+    return _Stored(title, whole._history, state.place, now, before, committed)
 
 
 class _InMemory:
@@ -403,7 +368,7 @@ def view(
     return _fitting(title, node, max_tokens, count or _whole_estimate)
 
 
-def _focused(source: _Source, focus: str | Path) -> tuple[str, Node]:
+def _focused(source: _Stored | _InMemory, focus: str | Path) -> tuple[str, Node]:
     if not isinstance(focus, (str, tuple)):
         raise InvalidInput(
             f"focus is one of {', '.join(map(repr, _FOCUSES))}, or a path, not {focus!r:.80}"

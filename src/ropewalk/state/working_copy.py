@@ -287,6 +287,10 @@ class WorkingCopy:
         except NotStorable as error:
             raise inside(error) from error
 
+    def reader_of(self, draft: Draft) -> Reader:
+        """What reads a draft: what is stored, and the objects that are not stored yet."""
+        return reading_too(self._recent.read, draft.edited.objects)
+
     def is_changed(self, draft: Draft) -> bool:
         """Whether a draft differs from what is stored."""
         if self.commit is None:
@@ -296,7 +300,7 @@ class WorkingCopy:
     def changes(self) -> list[Change]:
         """What is not committed, by path."""
         draft, before = self.draft(), self.root
-        read = reading_too(self._recent.read, draft.edited.objects)
+        read = self.reader_of(draft)
         if before is None:
             empty = Map.empty()
             before, read = empty.root, reading_too(read, empty.objects)
@@ -508,7 +512,7 @@ class WorkingCopy:
     def save(self) -> Saved:
         """What is held and not committed, to restore it."""
         draft = self.draft()
-        read = reading_too(self._recent.read, draft.edited.objects)
+        read = self.reader_of(draft)
         values = {}
         for kept in draft.changes:
             part, key = kept.part, kept.slot.key
