@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from langgraph.checkpoint.base import get_checkpoint_metadata
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_enc
+from langgraph.checkpoint.serde.jsonplus import _msgpack_enc
 from ormsgpack import Ext
 
 from ropewalk.adapters.langgraph.classes import GraphTypes
@@ -21,8 +20,6 @@ from ropewalk.codec.msgpack import Code
 from ropewalk.errors import InvalidInput, NotStorable
 
 _EXTRA = "+"
-
-_CHECKPOINTS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = "
 
 
 class OfficialForms(Codec):
@@ -56,12 +53,21 @@ def _form(code: Code, name: str, content: Any) -> Ext:
     return Ext(int(Call.NAMES), _msgpack_enc([module, cls, fields]))
 
 
-class Target(Protocol):
-    """Where checkpoints are written to."""
+class Target(ABC):
+    """A database as one of LangGraph's own savers writes it, by that saver."""
 
+    _insert_write: str
+    """Inserts a row of pending writes."""
+
+    def __init__(self, connection: Any, saver: Any) -> None:
+        self._connection, self._saver = connection, saver
+        saver.setup()
+
+    @abstractmethod
     def checkpoints(self, thread_id: str) -> set[Address]:
         """The checkpoints of a thread that are there."""
 
+    @abstractmethod
     def writes(self, thread_id: str, address: Address) -> set[tuple[str, int]]:
         """The tasks and numbers of the pending writes that a checkpoint has there."""
 
@@ -75,6 +81,14 @@ class Target(Protocol):
         changed: dict[str, Any],
     ) -> None:
         """Write a checkpoint, of which some channels changed since its parent."""
+        where: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": address.namespace}
+        if parent is not None:
+            where["checkpoint_id"] = parent
+        try:
+            self._begin()
+            self._saver.put({"configurable": where}, checkpoint, metadata, changed)
+        except TypeError as error:  # ormsgpack's own errors are such.
+            raise NotStorable(f"LangGraph's serializer does not take it: {error}") from error
 
     def write(
         self,
@@ -86,29 +100,59 @@ class Target(Protocol):
         channel: str,
         value: Any,
     ) -> None:
-        """Write a pending write."""
+        """Write a pending write under its own number, which `put_writes` would count anew."""
+        try:
+            kind, data = self._saver.serde.dumps_typed(value)
+        except TypeError as error:
+            raise NotStorable(f"LangGraph's serializer does not take it: {error}") from error
+        self._begin()
+        row = (thread_id, *address, task_id, task_path, idx, channel, kind, data)
+        self._connection.execute(self._insert_write, row)
 
     def commit(self) -> None:
         """Make what was written last."""
+        self._connection.commit()
 
+    def _begin(self) -> None:
+        """Begin a transaction, unless one is open; the driver of SQLite does that by itself."""
+        return
+
+    @abstractmethod
     def size(self) -> int:
         """How many bytes it takes."""
 
     def close(self) -> None:
         """Let go of it; what was not committed is dropped."""
+        self._connection.close()
 
 
 def open_target(target: str, schema: str | None) -> Target:
     """A database to write to; its tables are made if need be."""
     if target.startswith(("postgresql://", "postgres://")):
-        return _postgres_target(target, schema)
+        return PostgresTarget(target, schema)
     if schema is not None:
         raise InvalidInput("a schema is for Postgres: a SqliteSaver has a file of its own")
     return SqliteTarget(target)
 
 
-class SqliteTarget:
+class _Together(sqlite3.Connection):
+    """A connection of a saver that commits each row, where many rows are to be one transaction."""
+
+    def commit(self) -> None:
+        """Not yet."""
+
+    def finish(self) -> None:
+        """Commit."""
+        super().commit()
+
+
+class SqliteTarget(Target):
     """The file of a `SqliteSaver`."""
+
+    _insert_write = (
+        "INSERT OR REPLACE INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, "
+        "task_path, idx, channel, type, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    )
 
     def __init__(self, path: str) -> None:
         try:
@@ -118,19 +162,21 @@ class SqliteTarget:
                 "a database of SqliteSaver needs it: pip install langgraph-checkpoint-sqlite"
             ) from error
         self._path = Path(path)
-        self._connection = sqlite3.connect(path)
+        connection = sqlite3.connect(path, factory=_Together)
         try:
-            SqliteSaver(self._connection).setup()
+            super().__init__(connection, SqliteSaver(connection))
         except sqlite3.DatabaseError as error:
-            self._connection.close()
+            connection.close()
             raise InvalidInput(
                 f"{path} cannot be written as a SqliteSaver does: {error}"
             ) from error
-        self._serializer = JsonPlusSerializer()
 
     def checkpoints(self, thread_id: str) -> set[Address]:
         """The checkpoints of a thread that are there."""
-        return {Address(*row) for row in self._connection.execute(_CHECKPOINTS + "?", (thread_id,))}
+        rows = self._connection.execute(
+            "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?", (thread_id,)
+        )
+        return {Address(*row) for row in rows}
 
     def writes(self, thread_id: str, address: Address) -> set[tuple[str, int]]:
         """The tasks and numbers of the pending writes that a checkpoint has there."""
@@ -141,71 +187,70 @@ class SqliteTarget:
         )
         return set(rows)
 
-    def put(
-        self,
-        thread_id: str,
-        address: Address,
-        parent: str | None,
-        checkpoint: dict[str, Any],
-        metadata: dict[str, Any],
-        changed: dict[str, Any],
-    ) -> None:
-        """Write a checkpoint."""
-        kind, data = _dumped(self._serializer, checkpoint)
-        about: Any = get_checkpoint_metadata({}, metadata)
-        told = json.dumps(about, ensure_ascii=False).encode("utf-8", "ignore")
-        self._connection.execute(
-            "INSERT OR REPLACE INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, "
-            "parent_checkpoint_id, type, checkpoint, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (thread_id, *address, parent, kind, data, told),
-        )
-
-    def write(
-        self,
-        thread_id: str,
-        address: Address,
-        task_id: str,
-        task_path: str,
-        idx: int,
-        channel: str,
-        value: Any,
-    ) -> None:
-        """Write a pending write."""
-        kind, data = _dumped(self._serializer, value)
-        self._connection.execute(
-            "INSERT OR REPLACE INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, "
-            "task_path, idx, channel, type, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (thread_id, *address, task_id, task_path, idx, channel, kind, data),
-        )
-
     def commit(self) -> None:
         """Make what was written last."""
-        self._connection.commit()
+        self._connection.finish()
 
     def size(self) -> int:
         """How many bytes the file takes."""
-        self._connection.commit()
+        self.commit()
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return self._path.stat().st_size
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._connection.close()
 
+class PostgresTarget(Target):
+    """The tables of a `PostgresSaver` in a schema."""
 
-def _postgres_target(url: str, schema: str | None) -> Target:
-    try:
-        from ropewalk.adapters.langgraph.transfer.postgres import PostgresTarget
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "a database of PostgresSaver needs it: pip install langgraph-checkpoint-postgres"
-        ) from error
-    return PostgresTarget(url, schema)
+    def __init__(self, url: str, schema: str | None) -> None:
+        try:
+            from langgraph.checkpoint.postgres import PostgresSaver
+            from psycopg import sql
+            from psycopg.rows import dict_row
 
+            from ropewalk.adapters.langgraph.transfer.postgres import connected
+        except ModuleNotFoundError as error:
+            raise ImportError(
+                "a database of PostgresSaver needs it: pip install langgraph-checkpoint-postgres"
+            ) from error
+        self._insert_write = PostgresSaver.UPSERT_CHECKPOINT_WRITES_SQL
+        connection, _ = connected(url, autocommit=True, row_factory=dict_row)
+        try:
+            if schema is not None:
+                name = sql.Identifier(schema)
+                connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
+                connection.execute(sql.SQL("SET search_path TO {}").format(name))
+            super().__init__(connection, PostgresSaver(connection))
+        except BaseException:
+            connection.close()
+            raise
 
-def _dumped(serializer: JsonPlusSerializer, value: Any) -> tuple[str, bytes]:
-    try:
-        kind, data = serializer.dumps_typed(value)
-        return kind, data
-    except TypeError as error:  # ormsgpack's own errors are such.
-        raise NotStorable(f"LangGraph's serializer does not take it: {error}") from error
+    def checkpoints(self, thread_id: str) -> set[Address]:
+        """The checkpoints of a thread that are there."""
+        rows = self._connection.execute(
+            "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = %s",
+            (thread_id,),
+        )
+        return {Address(row["checkpoint_ns"], row["checkpoint_id"]) for row in rows}
+
+    def writes(self, thread_id: str, address: Address) -> set[tuple[str, int]]:
+        """The tasks and numbers of the pending writes that a checkpoint has there."""
+        rows = self._connection.execute(
+            "SELECT task_id, idx FROM checkpoint_writes "
+            "WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s",
+            (thread_id, *address),
+        )
+        return {(row["task_id"], row["idx"]) for row in rows}
+
+    def _begin(self) -> None:
+        if self._connection.info.transaction_status.name == "IDLE":
+            self._connection.execute("BEGIN")
+
+    def size(self) -> int:
+        """How many bytes the tables take."""
+        total = 0
+        for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes"):
+            row = self._connection.execute(
+                "SELECT pg_total_relation_size(%s::regclass) AS size", (table,)
+            ).fetchone()
+            total += row["size"] if row else 0
+        return total
