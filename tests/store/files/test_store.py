@@ -105,7 +105,7 @@ def test_what_is_in_the_folder_can_be_looked_at(store: FileStore) -> None:
     store.close()
 
     assert files(store.path) == [
-        "lock", "lock.turn", f"objects/{text.id.hex()[:2]}/{text.id.hex()[2:]}", "ropewalk.json",
+        "lock", f"objects/{text.id.hex()[:2]}/{text.id.hex()[2:]}", "ropewalk.json",
         "spaces.list", "spaces/test/one/leases.json", "spaces/test/one/log",
         "spaces/test/one/space.json",
     ]  # fmt: skip

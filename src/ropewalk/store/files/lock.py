@@ -1,7 +1,7 @@
 """The right to change a folder: one thread of one process at a time has it.
 
 Among the threads of a store object there is a queue, among processes a lock on a file
-(`flock`), and turns so that nobody starves. A lock ends with its process.
+(`flock`), which is tried after short waits of random length. A lock ends with its process.
 
 The file's content says what its holder was about to do. Whoever finds that in it knows
 that the one before did not come to its end. It is only for the time that the machine
@@ -28,11 +28,9 @@ except ImportError:  # A system without them: such a store is refused when it is
     fcntl = None  # type: ignore[assignment]
 
 LOCK = "lock"
-TURN = "lock.turn"
 
 _BEGUN, _DONE = b"!", b"."
 _LONGEST = 1024
-_COURTESY = 1.0  # Seconds to wait for a turn that somebody may hold asleep.
 
 
 class Lock:
@@ -141,51 +139,6 @@ class Queue:
         return True
 
 
-class Turn:
-    """The right to be the next to write, among processes.
-
-    Whoever waits must ask for the lock again and again, so a writer that has just finished would
-    be back before anybody else has asked. So a writer first takes a turn, which only the next one
-    holds while it waits. A turn is a courtesy: nothing is wrong if it is not kept.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: int | None = None
-
-    def take(self, seconds: float) -> None:
-        """Wait until it is this process's turn, or until it is time to go ahead anyway."""
-        if self._try():
-            return
-        # The longer it waits, the more often it asks: who came first goes first, mostly.
-        backoff = Backoff(min(seconds, _COURTESY), first=0.002, last=0.0008)
-        while not self._try():
-            if not backoff.wait():
-                return
-
-    def pass_on(self) -> None:
-        """Let the next one come."""
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-    def _try(self) -> bool:
-        try:
-            if self._file is None:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True  # A file system without such locks: then there are no turns.
-        return True
-
-
 class WriteLock:
     """The right to change one folder. Safe to share between threads and to carry over a fork."""
 
@@ -208,12 +161,7 @@ class WriteLock:
         if not process.queue.enter(backoff.remaining):
             raise too_busy(self._folder, self._busy_seconds)
         try:
-            process.turn.take(backoff.remaining)
-            try:
-                got = process.lock.take(backoff)
-            finally:
-                process.turn.pass_on()
-            if not got:
+            if not process.lock.take(backoff):
                 raise too_busy(self._folder, self._busy_seconds)
             try:
                 yield process.lock
@@ -244,14 +192,11 @@ class WriteLock:
             self._closed = True
             process.changed.wait_for(lambda: process.users == 0, self._busy_seconds)
         process.lock.close()
-        process.turn.close()
 
     def _here(self) -> _Process:
         pid = os.getpid()
         found = self._processes.get(pid)
         if found is None:
-            for parents in self._processes.values():
-                parents.turn.close()
             found = self._processes.setdefault(pid, _Process(self._folder))
         return found
 
@@ -261,7 +206,6 @@ class _Process:
 
     def __init__(self, folder: Path) -> None:
         self.queue = Queue()
-        self.turn = Turn(folder / TURN)
         self.lock = Lock(folder / LOCK)
         self.users = 0
         self.changed = threading.Condition()

@@ -25,7 +25,7 @@ from ropewalk.errors import (
 from ropewalk.store.collection import Sweep, names_of, touches, unreached
 from ropewalk.store.contract import StoreOptions
 from ropewalk.store.files import formats
-from ropewalk.store.files.lock import LOCK, TURN, Lock, WriteLock
+from ropewalk.store.files.lock import LOCK, Lock, WriteLock
 from ropewalk.store.files.objects import Objects
 from ropewalk.store.files.space import Space
 from ropewalk.store.files.spaces import Spaces
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 _LINE_BYTES: Final = 512  # About what a record takes in its log, beside its frame.
 _OURS: Final = {
-    LOCK, TURN, formats.HEADER, formats.LIST, formats.OBJECTS, formats.SPACES, formats.NEW,
+    LOCK, formats.HEADER, formats.LIST, formats.OBJECTS, formats.SPACES, formats.NEW,
 }  # fmt: skip
 
 
