@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -48,6 +49,11 @@ class ThreadTalk(Talk):
 
     def state(self) -> Any:
         return self._chat.get_state(_CONFIG)
+
+    def settle(self) -> None:
+        for one in threading.enumerate():
+            if one.name == "ropewalk-index":
+                one.join()
 
     def search(self, word: str, count: int) -> list[Any]:
         return self._chat.list_messages(_CONFIG, word, limit=count)

@@ -59,6 +59,9 @@ class Talk(Engine):
         """The first messages that have a word."""
         raise NotImplementedError("this side has no search")
 
+    def settle(self) -> None:
+        """Wait for what a search began behind."""
+
     def commit(self, value: Any) -> None:
         """Append what is new in a list of all messages."""
         messages = [self.message(item) for item in value[len(self.read()) :]]

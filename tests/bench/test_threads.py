@@ -106,4 +106,4 @@ def test_reads_search_appends_and_bytes_have_targets() -> None:
         for target in registry.scenarios()[name].targets
     }
 
-    assert found == {"page_ms", "state_ms", "search_ms", "new_search_ms", "linear"}
+    assert found == {"page_ms", "state_ms", "search_ms", "new_search_ms", "linear", "list_us"}
