@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.history.ancestry import ancestors, first_parents, is_ancestor, merge_bases
+from ropewalk.history.merge import ancestors, first_parents, is_ancestor, merge_bases
 from ropewalk.tree import Commit, ObjectId
 
 ROOT = b"r" * 32

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from ropewalk.errors import Conflict, MergeConflict, MissingObjects, NotFound
 from ropewalk.history import Branch, Commit, History
-from ropewalk.history.merging import DIFFERS
+from ropewalk.history.merge import DIFFERS
 from ropewalk.store import FileStore, MemoryStore, SqliteStore, Store
 from ropewalk.tree import ObjectId, put
 from tests.conftest import SOAK

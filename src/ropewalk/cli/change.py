@@ -13,7 +13,7 @@ from ropewalk.cli.show import action_of, branches, operation_record, step_record
 from ropewalk.cli.targets import read_id
 from ropewalk.codec import Path, parse_path
 from ropewalk.errors import NotFound
-from ropewalk.history.undo import REDOES, UNDOES
+from ropewalk.history.history import REDOES, UNDOES
 from ropewalk.store import Operation
 from ropewalk.store.model import Scalar
 from ropewalk.timeline import BranchInfo, Checkpoint, Timeline

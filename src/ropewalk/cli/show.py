@@ -17,7 +17,7 @@ from ropewalk.cli.output import Span, on_one_line, plain, pretty_json, same
 from ropewalk.cli.targets import ArtifactRow, artifact_rows, names_by_user, sets_in, told_sets
 from ropewalk.codec import Path
 from ropewalk.errors import InvalidInput
-from ropewalk.history.undo import REDOES, UNDOES
+from ropewalk.history.history import REDOES, UNDOES
 from ropewalk.store import Operation, Store
 from ropewalk.timeline import Checkpoint, CheckpointStatus, Diff, Timeline, TreeLine, drawing
 from ropewalk.timeline.checkpoint import Past

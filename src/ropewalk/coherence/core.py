@@ -37,7 +37,7 @@ from ropewalk.coherence.write_path import (
     expect_change,
 )
 from ropewalk.errors import InvalidInput, NotFound, StoreClosed, VersionConflict
-from ropewalk.history.merging import check_mergers
+from ropewalk.history.merge import check_mergers
 from ropewalk.store import Store
 from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.store.opening import store_of

@@ -29,7 +29,7 @@ from ropewalk.errors import (
     VersionConflict,
 )
 from ropewalk.history import Backoff, new_write_id
-from ropewalk.history.merging import Merging, merge_late
+from ropewalk.history.merge import Merging, merge_late
 from ropewalk.store.asynchronous import Threads
 from ropewalk.store.retry import hasty
 from ropewalk.store.validation import expect, expect_timeout

@@ -24,8 +24,15 @@ from ropewalk.errors import (
     RopewalkError,
     WriteIdReused,
 )
-from ropewalk.history.commits import BRANCH, StepFields, check_fields, commit_loop, new_write_id
-from ropewalk.history.merging import (
+from ropewalk.history.commits import (
+    BRANCH,
+    RecentObjects,
+    StepFields,
+    check_fields,
+    commit_loop,
+    new_write_id,
+)
+from ropewalk.history.merge import (
     Merging,
     check_mergers,
     merge_edited,
@@ -33,7 +40,6 @@ from ropewalk.history.merging import (
     reading_too,
     removed,
 )
-from ropewalk.history.object_cache import RecentObjects
 from ropewalk.store import Move, Operation, ref_name
 from ropewalk.store.asynchronous import Threads, twin
 from ropewalk.store.forking import freed_after_fork

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, Unpack
 
 from ropewalk.codec import Codec, default_codec
 from ropewalk.errors import Conflict, InvalidInput, InvalidName, NotFound, RefMoved
-from ropewalk.history import ancestry
-from ropewalk.history import undo as undoing
 from ropewalk.history.branch import Branch
 from ropewalk.history.commits import (
     BRANCH,
@@ -23,7 +21,16 @@ from ropewalk.history.commits import (
     commit_loop,
     looks_itself,
 )
-from ropewalk.history.merging import Merging, check_mergers, merge_commits, nearest
+from ropewalk.history.merge import (
+    Merging,
+    ancestors,
+    check_mergers,
+    first_parents,
+    is_ancestor,
+    merge_bases,
+    merge_commits,
+    nearest,
+)
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name, split_name
 from ropewalk.store.asynchronous import Threads, twin, twin_iterator
 from ropewalk.store.reserved import EXPIRES_AT
@@ -47,6 +54,7 @@ from ropewalk.tree import (
 if TYPE_CHECKING:
     from ropewalk.store.model import Scalar
 
+
 At: TypeAlias = Commit | ObjectId | str
 """What names a commit: itself, its id, its id in hex, a branch, or a tag."""
 
@@ -55,6 +63,14 @@ MAIN = "main"
 
 _PAGE = 256
 _WHOLE_ID = re.compile("[0-9a-f]{64}")
+
+UNDOES = "undoes"
+"""The key, in an operation's metadata, for the number of the operation that it takes back."""
+
+REDOES = "redoes"
+"""The same, for the number of the operation that a redo brings back."""
+
+REDO = "redo"
 
 
 class Pin(NamedTuple):
@@ -164,12 +180,12 @@ class History:
     def ancestors(self, at: At = MAIN, limit: int | None = None) -> Iterator[Commit]:
         """A commit and everything it comes from, parents after children."""
         start = self.resolve(at).id
-        return islice(ancestry.ancestors([start], self.commits.find), limit)
+        return islice(ancestors([start], self.commits.find), limit)
 
     def steps(self, at: At = MAIN, limit: int | None = None) -> Iterator[Commit]:
         """A commit, its first parent, and so on: what one branch did, newest first."""
         start = self.resolve(at).id
-        return islice(ancestry.first_parents(start, self.commits.find), limit)
+        return islice(first_parents(start, self.commits.find), limit)
 
     def merge_base(self, ours: At, theirs: At) -> Commit | None:
         """The nearest common ancestor; None if there is none.
@@ -177,12 +193,12 @@ class History:
         If there are several, as after merges to and fro, the same one is always chosen.
         """
         first, second = self.resolve(ours).id, self.resolve(theirs).id
-        found = ancestry.merge_bases([first], second, self.commits.find)
+        found = merge_bases([first], second, self.commits.find)
         return next(iter(nearest(found)), None)
 
     def is_ancestor(self, old: At, new: At) -> bool:
         """Whether the second commit is the first, or comes from it."""
-        return ancestry.is_ancestor(self.resolve(old), self.resolve(new), self.commits.find)
+        return is_ancestor(self.resolve(old), self.resolve(new), self.commits.find)
 
     # Branches.
 
@@ -394,11 +410,11 @@ class History:
         if sequence is not None:
             expect(type(sequence) is int, "the number of an operation is a whole number", sequence)
             return self._take_back("undo", self._operation(sequence))
-        return self._take_back_last("undo", undoing.last_done, "nothing to undo")
+        return self._take_back_last("undo", last_done, "nothing to undo")
 
     def redo(self) -> Operation:
         """Do again what the last `undo` took back; `NotFound` if work went on since."""
-        return self._take_back_last(undoing.REDO, undoing.last_undone, "nothing to redo")
+        return self._take_back_last(REDO, last_undone, "nothing to redo")
 
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Operation]:
         """Yield operations as they happen: from number `after + 1` on, or from now on."""
@@ -488,7 +504,7 @@ class History:
         settle: Callable[[Edited, Reader], Edited] | None,
     ) -> Commit:
         find = self.commits.find
-        bases = ancestry.merge_bases([ours.id], theirs.id, find)
+        bases = merge_bases([ours.id], theirs.id, find)
         name = ref_name(BRANCH, into)
         metadata = {"action": "merge", "branch": into}
         if theirs in bases:
@@ -531,12 +547,12 @@ class History:
         return self._take_back(action, operation)
 
     def _take_back(self, action: str, operation: Operation) -> Operation:
-        moves = undoing.inverse(operation)
+        moves = inverse(operation)
         if not moves:
             raise InvalidInput(f"operation {operation.sequence} moved no refs: nothing to undo")
-        metadata: dict[str, Scalar] = {"action": action, undoing.UNDOES: operation.sequence}
-        if action == undoing.REDO:
-            metadata[undoing.REDOES] = operation.metadata[undoing.UNDOES]
+        metadata: dict[str, Scalar] = {"action": action, UNDOES: operation.sequence}
+        if action == REDO:
+            metadata[REDOES] = operation.metadata[UNDOES]
         try:
             return self.commits.land((), (), moves, metadata)
         except RefMoved as error:
@@ -596,3 +612,44 @@ def _target_in(view: View, name: str) -> ObjectId | None:
         if ref.name == name:
             return ref.target
     return None
+
+
+# Which operation `undo` and `redo` mean, from the log alone. Pure.
+
+
+def last_done(newest_first: Iterable[Operation]) -> Operation | None:
+    """The newest operation that moved refs and was not undone; None if there is none."""
+    undone: set[object] = set()
+    for operation in newest_first:
+        if operation.arrived:
+            return None
+        taken_back = operation.metadata.get(UNDOES)
+        if taken_back is not None:
+            # One that was taken back itself takes nothing back.
+            if operation.sequence not in undone:
+                undone.add(taken_back)
+        elif operation.moves and operation.sequence not in undone:
+            return operation
+    return None
+
+
+def last_undone(newest_first: Iterable[Operation]) -> Operation | None:
+    """The newest undo that was not redone; None if there is none, or if work went on."""
+    redone: set[object] = set()
+    for operation in newest_first:
+        if operation.arrived:
+            return None
+        taken_back = operation.metadata.get(UNDOES)
+        if taken_back is None:
+            if operation.moves:
+                return None
+        elif operation.metadata.get("action") == REDO:
+            redone.add(taken_back)
+        elif operation.sequence not in redone:
+            return operation
+    return None
+
+
+def inverse(operation: Operation) -> list[Move]:
+    """The moves that put refs back where an operation found them."""
+    return [Move(name, target, expected) for name, expected, target in operation.moves]

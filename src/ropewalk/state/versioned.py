@@ -23,7 +23,7 @@ from ropewalk.errors import (
     RopewalkError,
 )
 from ropewalk.history import MAIN, At, Commit, History, StepFields
-from ropewalk.history.merging import check_mergers, removed
+from ropewalk.history.merge import check_mergers, removed
 from ropewalk.state.entries import NAMESPACES, Place, inside
 from ropewalk.state.live import LONGEST_NAME, Recorded, State
 from ropewalk.state.working_copy import WorkingCopy

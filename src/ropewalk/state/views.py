@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from ropewalk.codec import Codec, Path, Registry, format_path, parse_path, spell_path
 from ropewalk.errors import InvalidInput, NotStorable, PathNotFound
 from ropewalk.history import Commit, History
-from ropewalk.history.merging import reading_too
+from ropewalk.history.merge import reading_too
 from ropewalk.state.entries import NAMESPACES, Place
 from ropewalk.state.live import Live
 from ropewalk.state.outline import (

@@ -19,9 +19,8 @@ from ropewalk.codec import Codec
 from ropewalk.codec.frames import library_of
 from ropewalk.errors import Conflict, Full, MissingObjects, NotStorable, RopewalkError, Unavailable
 from ropewalk.history import Aside, Commit, History, StepFields
-from ropewalk.history.commits import new_write_id
-from ropewalk.history.merging import Merging, merge_late, reading_too, removed
-from ropewalk.history.object_cache import RecentObjects
+from ropewalk.history.commits import RecentObjects, new_write_id
+from ropewalk.history.merge import Merging, merge_late, reading_too, removed
 from ropewalk.state.entries import At, CachedEntries, inside
 from ropewalk.store import ref_name
 from ropewalk.tree import (

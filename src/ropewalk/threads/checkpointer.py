@@ -14,7 +14,7 @@ from ropewalk.codec import Classes, Codec
 from ropewalk.codec.codec import codec_of
 from ropewalk.errors import FormatError, InvalidInput, MessageNotFound
 from ropewalk.history import History
-from ropewalk.history.object_cache import SharedObjects
+from ropewalk.history.commits import SharedObjects
 from ropewalk.store import Store
 from ropewalk.store.asynchronous import Threads, twin
 from ropewalk.store.forking import freed_after_fork

@@ -19,7 +19,7 @@ import ormsgpack
 from ropewalk.codec import Codec
 from ropewalk.errors import FormatError, InvalidInput
 from ropewalk.history import Commit, History
-from ropewalk.history.object_cache import SharedObjects
+from ropewalk.history.commits import SharedObjects
 from ropewalk.store import Store, split_name
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.names import encode_part

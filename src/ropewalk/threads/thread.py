@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, NoReturn, Unpack
 from ropewalk.codec import Codec
 from ropewalk.errors import InvalidInput, MessageNotFound, NotFound
 from ropewalk.history import MAIN, Commit, History, StepFields
-from ropewalk.history.merging import reading_too
-from ropewalk.history.object_cache import SharedObjects
+from ropewalk.history.commits import SharedObjects
+from ropewalk.history.merge import reading_too
 from ropewalk.store import ref_name
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.threads.contents import (

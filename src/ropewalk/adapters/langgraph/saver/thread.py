@@ -38,8 +38,7 @@ from ropewalk.adapters.langgraph.saver.retention import Change, Trail, trail
 from ropewalk.adapters.langgraph.saver.values import ChannelValues, Found, History
 from ropewalk.codec import format_path, inspection_codec
 from ropewalk.errors import MissingObjects, NotStorable, RefMoved, RopewalkError, ThreadConflict
-from ropewalk.history.commits import Backoff, Commits
-from ropewalk.history.object_cache import SharedObjects
+from ropewalk.history.commits import Backoff, Commits, SharedObjects
 from ropewalk.store import Operation, Store, View
 from ropewalk.tree import Loader, Object, ObjectId, TreeWriter
 from ropewalk.tree import Written as Tree

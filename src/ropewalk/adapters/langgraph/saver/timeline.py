@@ -35,7 +35,7 @@ from ropewalk.adapters.langgraph.saver.log import Log, Steps, listed
 from ropewalk.codec import Codec, inspection_codec
 from ropewalk.errors import InvalidInput, NotFound, RefMoved
 from ropewalk.history import MAIN, History
-from ropewalk.history import undo as undoing
+from ropewalk.history.history import UNDOES, last_done
 from ropewalk.store import Move, Operation, Ref, Store, View, ref_name, split_name
 from ropewalk.store.model import Scalar
 from ropewalk.store.record import Batch
@@ -109,7 +109,7 @@ class GraphTimeline(Timeline):
         `prune`, as anywhere, also by its number. Raises `NotFound` if there is nothing to undo.
         """
         with self._lock:
-            last = undoing.last_done(filter(self._is_undoable, self._done.newest_operations()))
+            last = last_done(filter(self._is_undoable, self._done.newest_operations()))
             chosen = last if sequence is None else self._operation(sequence)
             if chosen is None:
                 raise NotFound(f"there is nothing to undo in thread {self.name!r:.80}")
@@ -145,7 +145,7 @@ class GraphTimeline(Timeline):
                 "no step before it. RopewalkSaver.delete_thread removes the thread."
             )
         head = checkpoint_id_of(self._seen(self._find(MAIN)))
-        about = {undoing.UNDOES: operation.sequence}
+        about = {UNDOES: operation.sequence}
         return fork_at(self._done, self.name, before, head, "undo", about)[0]
 
     def _operation(self, sequence: int) -> Operation:

@@ -49,7 +49,7 @@ from ropewalk.adapters.langgraph.store.writing import (
 from ropewalk.codec import Classes, Codec
 from ropewalk.errors import InvalidInput, NotAllowed, RopewalkError, StoreClosed
 from ropewalk.history import MAIN, Branch, History
-from ropewalk.history.object_cache import SharedObjects
+from ropewalk.history.commits import SharedObjects
 from ropewalk.store import Store, space_name
 from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.store.opening import store_of
