@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -397,3 +398,16 @@ def test_a_circle_of_checkpoints_ends() -> None:
     keys = [Key("", "1", "2"), Key("", "2", "1")]
 
     assert sorted(key.id for key in parents_first(keys)) == ["1", "2"]
+
+
+def test_a_database_is_read_without_the_package_that_wrote_it() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['langgraph.checkpoint.postgres'] = None\n"
+        "sys.modules['langgraph.checkpoint.sqlite'] = None\n"
+        "import ropewalk.adapters.langgraph.transfer.databases\n"
+        "import ropewalk.adapters.langgraph.transfer.postgres\n"
+        "import ropewalk.adapters.langgraph.transfer.takeover\n"
+    )
+
+    subprocess.run([sys.executable, "-c", program], check=True)
