@@ -641,7 +641,14 @@ def _encoded(holder: str) -> bytes:
 
 
 def _lease_record(name: str, holder: bytes, token: int, beat: int, duration: float) -> LeaseRecord:
-    return LeaseRecord(name, holder.decode("utf-8", "surrogatepass"), token, beat, duration)
+    try:
+        who = holder.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise Corrupt(
+            f"lease {name} is damaged: its holder is no text. Delete its row: whoever holds it is "
+            "told that it is lost."
+        ) from error
+    return LeaseRecord(name, who, token, beat, duration)
 
 
 def _portions(ids: Sequence[ObjectId]) -> Iterator[list[ObjectId]]:
