@@ -225,7 +225,7 @@ class Writer:
         if plan.is_empty:
             raise _Unchanged
         # What was handed over may be changed by other threads meanwhile.
-        self._draft = self._maps.write(root, plan.shelf, plan.added)
+        self._draft = self._maps.write(root, plan.cached, plan.added)
         if self._draft.edited.root == root:
             raise _Unchanged
         return self._draft.edited
@@ -238,7 +238,7 @@ class Writer:
     def _accept(self, commit: Commit) -> None:
         draft, plan = self._draft, self._plan
         assert draft is not None and plan is not None, "a commit was made of nothing"
-        put = plan.shelf.entries.get(STATE_KEY)  # Before a removed one is dropped.
+        put = plan.cached.entries.get(STATE_KEY)  # Before a removed one is dropped.
         self._objects.remember(draft.edited.objects)
         self._maps.accept(draft)
         self._made, self._known, self._begun = commit.id, plan.known, True
@@ -298,7 +298,7 @@ class Known(NamedTuple):
 class Plan(NamedTuple):
     """Changes, ready to be written on top of some contents."""
 
-    shelf: CachedMap
+    cached: CachedMap
     added: Mapping[bytes, bytes]
     """The parts of new messages by their encoded positions."""
     known: Known
@@ -306,7 +306,7 @@ class Plan(NamedTuple):
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
-        return not (self.added or self.shelf.entries or self.shelf.inner)
+        return not (self.added or self.cached.entries or self.cached.inner)
 
 
 class Planner:
@@ -318,7 +318,7 @@ class Planner:
         self._contents, self._maps, self._encode = contents, maps, codec.encode
         self._state = state
         """What is known of the state that is stored."""
-        self._shelf = CachedMap()
+        self._cached = CachedMap()
         self._added: dict[bytes, bytes] = {}
         self._marks = contents.marks
         self._next = contents.next
@@ -345,14 +345,14 @@ class Planner:
             self._list_ids()
         if self._marks != self._contents.marks:
             self._set(MARKS, self._marks.to_stored())
-        return Plan(self._shelf, self._added, Known(self._marks, self._next, self._latest))
+        return Plan(self._cached, self._added, Known(self._marks, self._next, self._latest))
 
     def _put_state(self, state: Any) -> None:
-        slot = self._state
-        if slot is None:
-            slot = CacheEntry(STATE, state, self._contents.part(STATE))
-        slot.value = state
-        self._shelf.entries[STATE_KEY] = slot
+        entry = self._state
+        if entry is None:
+            entry = CacheEntry(STATE, state, self._contents.part(STATE))
+        entry.value = state
+        self._cached.entries[STATE_KEY] = entry
 
     def _put_message(self, message: Incoming, about: Mapping[str, Any] | None) -> None:
         key = self._encode(message.id)
@@ -372,7 +372,7 @@ class Planner:
         if message.timeless:
             stored = {**stored, "created_at": known["created_at"]}
         if self._is_same(stored, known):
-            self._shelf.entries.pop(self._encode(position), None)  # It was edited, and now back.
+            self._cached.entries.pop(self._encode(position), None)  # It was edited, and now back.
         else:
             self._place(position, _with(stored, about), part)
 
@@ -399,10 +399,10 @@ class Planner:
             self._place(position, stored, None)
         else:
             self._added[self._encode(position)] = part
-            self._shelf.entries.pop(self._encode(position), None)
+            self._cached.entries.pop(self._encode(position), None)
 
     def _place(self, position: int, stored: Any, known: bytes | None) -> None:
-        self._shelf.entries[self._encode(position)] = CacheEntry(position, stored, known)
+        self._cached.entries[self._encode(position)] = CacheEntry(position, stored, known)
 
     def _remove_message(self, id: Any) -> None:
         position = self._contents.position_of(id)
@@ -443,14 +443,16 @@ class Planner:
     def _remove(self, name: str) -> None:
         part = self._contents.part(name)
         if part is not None:
-            self._shelf.entries[self._encode(name)] = CacheEntry(name, ABSENT, part)
+            self._cached.entries[self._encode(name)] = CacheEntry(name, ABSENT, part)
 
     def _set(self, name: str, value: Any) -> None:
-        self._shelf.entries[self._encode(name)] = CacheEntry(name, value, self._contents.part(name))
+        self._cached.entries[self._encode(name)] = CacheEntry(
+            name, value, self._contents.part(name)
+        )
 
     @property
     def _ids(self) -> dict[bytes, CacheEntry]:
-        return self._shelf.inner.setdefault(IDS_KEY, CachedMap()).entries
+        return self._cached.inner.setdefault(IDS_KEY, CachedMap()).entries
 
 
 def _with(stored: dict[str, Any], about: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -507,14 +509,14 @@ class ThreadTimeline(Timeline):
         codec = self._history.codec
         contents = Contents.at(edited.root, both, codec)
         marks = Marks(saved=os.urandom(8), past=contents.next)
-        shelf = CachedMap()
+        cached = CachedMap()
         for name, value in ((IDS, ABSENT), (MARKS, marks.to_stored())):
             part = contents.part(name)
             if part is not None:
-                shelf.entries[codec.encode(name)] = CacheEntry(name, value, part)
-        if not shelf.entries:
+                cached.entries[codec.encode(name)] = CacheEntry(name, value, part)
+        if not cached.entries:
             return edited
-        made = MapWriter(codec, both).write(edited.root, shelf).edited
+        made = MapWriter(codec, both).write(edited.root, cached).edited
         return Edited(made.root, [*edited.objects, *made.objects], _needs(edited, made))
 
 
