@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.coherence.artifact import Artifact
 from ropewalk.coherence.authority import ArtifactChange
 from ropewalk.coherence.bus import (
     Bus,
@@ -24,7 +23,7 @@ from ropewalk.coherence.leases import CrashRecoveryConfig, Reclaim
 from ropewalk.coherence.local_bus import InProcessBus
 from ropewalk.coherence.logs import record_to
 from ropewalk.coherence.outages import CoherenceDegradedWarning, KeptWrite, Reconciled
-from ropewalk.coherence.protocol import State
+from ropewalk.coherence.protocol import Artifact, State
 from ropewalk.coherence.records import Gap, SchemaMismatch, StoreMetricEvent, validate_log
 from ropewalk.coherence.replay import Finding, Replay, replay
 from ropewalk.coherence.strategies import STRATEGIES, Bound, Strategy, build_strategy

@@ -11,15 +11,14 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ropewalk.codec import Codec
-from ropewalk.coherence.artifact import Content
-from ropewalk.coherence.protocol import Note, Version
+from ropewalk.coherence.protocol import Content, Note, Version
 from ropewalk.coherence.timers import Time
 from ropewalk.errors import (
     Conflict,
@@ -31,8 +30,11 @@ from ropewalk.errors import (
     Rewound,
 )
 from ropewalk.store import Lease, LeaseRecord, ref_name
+from ropewalk.store.asynchronous import Threads
 from ropewalk.store.forking import whole_after_fork
 from ropewalk.store.leases import LeaseKeeper
+from ropewalk.store.validation import expect, expect_timeout, expect_whole
+from ropewalk.store.watch import Patience, awatch, watch
 
 if TYPE_CHECKING:
     from ropewalk.timeline import Timeline
@@ -226,6 +228,88 @@ class Authority(ABC):
     @abstractmethod
     def leased(self, record: LeaseRecord) -> str | None:
         """The artifact that a lease is the grant of; None if that is not known."""
+
+
+class Watching:
+    """Who watches the artifacts of one client."""
+
+    def __init__(self, authority: Authority, check_open: Callable[[], None]) -> None:
+        self._authority, self._check_open = authority, check_open
+        self._wakes: set[Callable[[], None]] = set()
+
+    def watch(
+        self, artifacts: Iterable[str] | None, prefix: str, after: int, timeout: float | None
+    ) -> Iterator[ArtifactChange]:
+        """Yield what comes after an operation."""
+        look = self._looking(artifacts, prefix, after, timeout)
+        return watch(look, self._waking, self._patience(timeout))
+
+    def awatch(
+        self,
+        artifacts: Iterable[str] | None,
+        prefix: str,
+        after: int,
+        timeout: float | None,
+        threads: Threads,
+    ) -> AsyncIterator[ArtifactChange]:
+        """The same for an event loop; no thread waits."""
+        look = self._looking(artifacts, prefix, after, timeout)
+        return awatch(partial(threads.run, look), self._waking, self._patience(timeout))
+
+    def wake_all(self) -> None:
+        """Let all look at once: the client was closed."""
+        for wake in list(self._wakes):
+            wake()
+
+    def _patience(self, timeout: float | None) -> Patience:
+        return Patience(timeout, self._authority.poll_seconds)
+
+    def _looking(
+        self, artifacts: Iterable[str] | None, prefix: str, after: int, timeout: float | None
+    ) -> Callable[[], list[ArtifactChange]]:
+        expect_whole(after, 0, "after")
+        expect_timeout(timeout)
+        # One name alone would be taken for its letters.
+        expect(not isinstance(artifacts, str), "artifacts are a list of names", artifacts)
+        expect(isinstance(prefix, str), "prefix is what names begin with", prefix)
+        names = None if artifacts is None else frozenset(artifacts)
+
+        def is_wanted(name: str) -> bool:
+            return name.startswith(prefix) and (names is None or name in names)
+
+        return _Look(self._authority.looking(after), self._check_open, is_wanted, after)
+
+    @contextmanager
+    def _waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        self._wakes.add(wake)
+        try:
+            with self._authority.waking(wake):
+                yield
+        finally:
+            self._wakes.discard(wake)
+
+
+class _Look:
+    """Looks for the next changes of some artifacts, and passes over all others once."""
+
+    def __init__(
+        self,
+        look: Callable[[], tuple[list[ArtifactChange], int]],
+        check_open: Callable[[], None],
+        is_wanted: Callable[[str], bool],
+        after: int,
+    ) -> None:
+        self._look, self._check_open = look, check_open
+        self._is_wanted, self._position = is_wanted, after
+
+    def __call__(self) -> list[ArtifactChange]:
+        while True:
+            self._check_open()
+            before = self._position
+            changes, self._position = self._look()
+            found = [one for one in changes if self._is_wanted(one.artifact)]
+            if found or self._position == before:
+                return found
 
 
 KEPT_VERSIONS: Final = 100

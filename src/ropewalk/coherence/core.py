@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from contextlib import ExitStack
+from functools import wraps
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, get_args
 from uuid import uuid4
 
 from ropewalk.codec import Classes, Codec
 from ropewalk.codec.codec import codec_of
-from ropewalk.coherence.artifact import Content, ContentCache
-from ropewalk.coherence.authority import ArtifactChange, Authority, LocalAuthority
+from ropewalk.coherence.authority import ArtifactChange, Authority, LocalAuthority, Watching
 from ropewalk.coherence.bus import Bus
 from ropewalk.coherence.directory import Directory
 from ropewalk.coherence.grants import ClientGrants
@@ -21,7 +20,7 @@ from ropewalk.coherence.invalidation import abandon, connect
 from ropewalk.coherence.leases import CrashRecoveryConfig
 from ropewalk.coherence.logs import Logs, Places, Recorder
 from ropewalk.coherence.outages import PATIENCE, DegradedMode, DegradedWrites, OnError
-from ropewalk.coherence.protocol import Base
+from ropewalk.coherence.protocol import Base, Content, ContentCache
 from ropewalk.coherence.read_path import Client, ReadPath
 from ropewalk.coherence.store_authority import StoreAuthority
 from ropewalk.coherence.strategies import Bound, Strategy, check_seconds, strategy_for
@@ -43,16 +42,14 @@ from ropewalk.store.asynchronous import Closes, Threads, twin
 from ropewalk.store.opening import store_of
 from ropewalk.store.retry import hasty
 from ropewalk.store.validation import expect, expect_timeout, expect_whole
-from ropewalk.store.watch import Patience, awatch, watch
 from ropewalk.tree import ABSENT, Mergers
 
 if TYPE_CHECKING:
-    from ropewalk.coherence.artifact import Artifact
     from ropewalk.coherence.grants import Grant
     from ropewalk.coherence.history import ArtifactTimeline
     from ropewalk.coherence.leases import Reclaim
     from ropewalk.coherence.outages import KeptWrite, Reconciled
-    from ropewalk.coherence.protocol import Note, State, Version
+    from ropewalk.coherence.protocol import Artifact, Note, State, Version
     from ropewalk.store import KVStore
 
 P = ParamSpec("P")
@@ -732,88 +729,6 @@ class CoherenceCore(Closes):
     def discard(self, kept: KeptWrite) -> bool:
         """Forget a kept write, for example when its conflict is settled by another write."""
         return self._degrading is not None and self._degrading.discard(kept)
-
-
-class Watching:
-    """Who watches the artifacts of one client."""
-
-    def __init__(self, authority: Authority, check_open: Callable[[], None]) -> None:
-        self._authority, self._check_open = authority, check_open
-        self._wakes: set[Callable[[], None]] = set()
-
-    def watch(
-        self, artifacts: Iterable[str] | None, prefix: str, after: int, timeout: float | None
-    ) -> Iterator[ArtifactChange]:
-        """Yield what comes after an operation."""
-        look = self._looking(artifacts, prefix, after, timeout)
-        return watch(look, self._waking, self._patience(timeout))
-
-    def awatch(
-        self,
-        artifacts: Iterable[str] | None,
-        prefix: str,
-        after: int,
-        timeout: float | None,
-        threads: Threads,
-    ) -> AsyncIterator[ArtifactChange]:
-        """The same for an event loop; no thread waits."""
-        look = self._looking(artifacts, prefix, after, timeout)
-        return awatch(partial(threads.run, look), self._waking, self._patience(timeout))
-
-    def wake_all(self) -> None:
-        """Let all look at once: the client was closed."""
-        for wake in list(self._wakes):
-            wake()
-
-    def _patience(self, timeout: float | None) -> Patience:
-        return Patience(timeout, self._authority.poll_seconds)
-
-    def _looking(
-        self, artifacts: Iterable[str] | None, prefix: str, after: int, timeout: float | None
-    ) -> Callable[[], list[ArtifactChange]]:
-        expect_whole(after, 0, "after")
-        expect_timeout(timeout)
-        # One name alone would be taken for its letters.
-        expect(not isinstance(artifacts, str), "artifacts are a list of names", artifacts)
-        expect(isinstance(prefix, str), "prefix is what names begin with", prefix)
-        names = None if artifacts is None else frozenset(artifacts)
-
-        def is_wanted(name: str) -> bool:
-            return name.startswith(prefix) and (names is None or name in names)
-
-        return _Look(self._authority.looking(after), self._check_open, is_wanted, after)
-
-    @contextmanager
-    def _waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        self._wakes.add(wake)
-        try:
-            with self._authority.waking(wake):
-                yield
-        finally:
-            self._wakes.discard(wake)
-
-
-class _Look:
-    """Looks for the next changes of some artifacts, and passes over all others once."""
-
-    def __init__(
-        self,
-        look: Callable[[], tuple[list[ArtifactChange], int]],
-        check_open: Callable[[], None],
-        is_wanted: Callable[[str], bool],
-        after: int,
-    ) -> None:
-        self._look, self._check_open = look, check_open
-        self._is_wanted, self._position = is_wanted, after
-
-    def __call__(self) -> list[ArtifactChange]:
-        while True:
-            self._check_open()
-            before = self._position
-            changes, self._position = self._look()
-            found = [one for one in changes if self._is_wanted(one.artifact)]
-            if found or self._position == before:
-                return found
 
 
 def _authority_of(store: Store | None, name: str, codec: Codec, time: Time) -> Authority:

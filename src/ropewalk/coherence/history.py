@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Final, cast
 
 from ropewalk.codec import Codec
-from ropewalk.coherence.artifact import Content
 from ropewalk.coherence.authority import BRANCH, NAME, names_of
-from ropewalk.coherence.protocol import Version
+from ropewalk.coherence.protocol import Content, Version
 from ropewalk.coherence.store_authority import _DELETED as DELETED
 from ropewalk.coherence.store_authority import REPLACED, TENANT
 from ropewalk.errors import NotFound

@@ -13,7 +13,6 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, Literal
 from uuid import uuid4
 
-from ropewalk.coherence.artifact import Content
 from ropewalk.coherence.bus import (
     Bus,
     Invalidation,
@@ -25,7 +24,7 @@ from ropewalk.coherence.bus import (
     space_topic,
     topic_of,
 )
-from ropewalk.coherence.protocol import Version
+from ropewalk.coherence.protocol import Content, Version
 from ropewalk.coherence.store_authority import StoreAuthority
 from ropewalk.coherence.timers import Timer, reset_after_fork
 from ropewalk.errors import Rewound, RopewalkError

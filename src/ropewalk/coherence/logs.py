@@ -23,8 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
-from ropewalk.coherence.artifact import Artifact, Content
-from ropewalk.coherence.protocol import Transition
+from ropewalk.coherence.protocol import Artifact, Content, Transition
 from ropewalk.coherence.records import (
     AUDIT_SHAPE,
     BEGIN,

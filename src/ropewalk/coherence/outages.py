@@ -16,9 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from ropewalk.coherence.artifact import Artifact, Content
 from ropewalk.coherence.authority import Sent
-from ropewalk.coherence.protocol import Base, State, Version
+from ropewalk.coherence.protocol import Artifact, Base, Content, State, Version
 from ropewalk.coherence.read_path import ReadPath, not_found
 from ropewalk.coherence.timers import reset_after_fork, timestamp
 from ropewalk.coherence.write_path import (

@@ -8,11 +8,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ropewalk.codec import Codec
-from ropewalk.coherence.artifact import Artifact, Content, ContentCache, Source
 from ropewalk.coherence.authority import Authority
 from ropewalk.coherence.directory import Directory
 from ropewalk.coherence.logs import Recorder
-from ropewalk.coherence.protocol import Entry, State, Version
+from ropewalk.coherence.protocol import (
+    Artifact,
+    Content,
+    ContentCache,
+    Entry,
+    Source,
+    State,
+    Version,
+)
 from ropewalk.coherence.strategies import Strategy
 from ropewalk.coherence.timers import Time, timestamp
 from ropewalk.errors import MissingObjects, NotFound, RopewalkError, Unavailable

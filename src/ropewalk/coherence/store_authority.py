@@ -10,7 +10,6 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ropewalk.codec import Codec
-from ropewalk.coherence.artifact import Content
 from ropewalk.coherence.authority import (
     BRANCH,
     GRANT,
@@ -23,7 +22,7 @@ from ropewalk.coherence.authority import (
     Sent,
     names_of,
 )
-from ropewalk.coherence.protocol import Version
+from ropewalk.coherence.protocol import Content, Version
 from ropewalk.errors import Conflict, MissingObjects, NotFound, RefMoved, WriteIdReused
 from ropewalk.history import Commits, commit_loop, new_write_id
 from ropewalk.history.commits import is_fresh

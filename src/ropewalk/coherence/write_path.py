@@ -13,10 +13,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from ropewalk.codec import Codec
-from ropewalk.coherence.artifact import Artifact, Content
 from ropewalk.coherence.authority import Change, Committed, Moved, Sent
 from ropewalk.coherence.logs import WriteEvent
-from ropewalk.coherence.protocol import Base, Note, Version
+from ropewalk.coherence.protocol import Artifact, Base, Content, Note, Version
 from ropewalk.coherence.timers import Patience, timestamp
 from ropewalk.errors import (
     InvalidInput,
