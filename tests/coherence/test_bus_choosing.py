@@ -7,7 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+import redis
 
 import ropewalk
 from ropewalk.coherence import (
@@ -16,14 +18,13 @@ from ropewalk.coherence import (
     InProcessBus,
     Invalidation,
     LogBus,
-    PostgresBus,
-    RedisBus,
     choose_bus,
     place_of,
     space_topic,
     topic_of,
 )
 from ropewalk.coherence.bus import Handle
+from ropewalk.coherence.remote_bus import RemoteBus
 from ropewalk.store import CachedStore, MemoryStore, PostgresStore, Store, space_name
 from ropewalk.testing import BusContract
 from ropewalk.testing._buses._contract import PATIENCE, BusOpener, Inbox, ready
@@ -96,14 +97,14 @@ def test_a_cache_in_front_changes_nothing() -> None:
     assert isinstance(chosen(CachedStore(MemoryStore())), InProcessBus)
 
 
-def test_redis_gets_its_own(redis_url: str) -> None:
+def test_redis_serves_as_its_own_bus(redis_url: str) -> None:
     with ropewalk.open(f"{redis_url}?durability=relaxed") as store:
-        assert isinstance(chosen(store), RedisBus)
+        assert isinstance(chosen(store), RemoteBus)
 
 
-def test_postgres_gets_its_own(postgres_url: str) -> None:
+def test_postgres_serves_as_its_own_bus(postgres_url: str) -> None:
     with ropewalk.open(postgres_url) as store:
-        assert isinstance(chosen(store), PostgresBus)
+        assert isinstance(chosen(store), RemoteBus)
 
 
 def test_postgres_behind_a_pooler_is_followed_by_its_log(
@@ -113,12 +114,12 @@ def test_postgres_behind_a_pooler_is_followed_by_its_log(
         assert isinstance(chosen(store), LogBus)
 
 
-def test_postgres_behind_a_pooler_with_a_way_to_the_server_gets_its_own(
+def test_postgres_behind_a_pooler_with_a_way_to_the_server_serves_too(
     postgres: Postgres, pgbouncer: int
 ) -> None:
     pooled = postgres.url(port=pgbouncer)
     with PostgresStore(pooled, schema="choosing", listen_dsn=postgres.url()) as store:
-        assert isinstance(chosen(store), PostgresBus)
+        assert isinstance(chosen(store), RemoteBus)
 
 
 # Sharing.
@@ -137,6 +138,55 @@ def test_a_hundred_clients_share_the_connections(redis_url: str) -> None:
         assert proxy.connections - before <= 2
         for handle in handles:
             handle.close()
+
+
+def test_watch_and_the_bus_of_a_store_have_one_listener(redis_url: str) -> None:
+    with (
+        ropewalk.open(f"{redis_url}?durability=relaxed") as store,
+        redis.Redis.from_url(redis_url) as admin,
+    ):
+        handle, inbox, seen = ready(choose_bus(store, SPACE)), Inbox(), Inbox()
+        handle.subscribe(TOPIC, inbox)
+        watching = threading.Thread(target=lambda: seen(next(store.watch(SPACE)).space.encode()))
+        watching.start()
+        handle.publish(TOPIC, b"news")
+        assert inbox.holds(b"news")
+
+        with ropewalk.open(f"{redis_url}?durability=relaxed") as other:
+            other.commit(SPACE)
+        assert seen.holds(SPACE.encode())
+        assert len(admin.client_list(_type="pubsub")) == 1
+        watching.join(PATIENCE)
+        handle.close()
+
+
+def test_watch_and_the_bus_of_postgres_have_one_listener(postgres_url: str) -> None:
+    def connections() -> int:
+        asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        with psycopg.connect(postgres_url) as admin:
+            found = admin.execute(asked).fetchone()
+        assert found is not None
+        return int(found[0])
+
+    with ropewalk.open(postgres_url) as store:
+        handle = ready(choose_bus(store, SPACE))
+        handle.subscribe(TOPIC, Inbox())
+        before = connections()
+        assert list(store.watch(SPACE, timeout=0.5)) == []
+
+        assert connections() == before
+        handle.close()
+
+
+def test_a_bus_outlives_the_store_that_it_came_with(redis_url: str) -> None:
+    store = ropewalk.open(f"{redis_url}?durability=relaxed")
+    handle, inbox = ready(choose_bus(store, SPACE)), Inbox()
+    handle.subscribe(TOPIC, inbox)
+    store.close()
+    handle.publish(TOPIC, b"news")
+
+    assert inbox.holds(b"news")
+    handle.close()
 
 
 def test_a_client_that_ends_leaves_the_others_alone() -> None:

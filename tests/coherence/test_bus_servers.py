@@ -190,7 +190,7 @@ def test_what_strangers_say_on_redis_is_dropped(redis_url: str, prefix: str) -> 
 
 
 def test_what_strangers_say_on_postgres_is_dropped(postgres_url: str, prefix: str) -> None:
-    from ropewalk.coherence.postgres_bus import _channel
+    from ropewalk.store.postgres.listener import _channel
 
     bus, heard = ready(PostgresBus(postgres_url, prefix=prefix)), Inbox()
     receiver = Receiver(lambda message: heard(message.artifact.encode()))

@@ -7,27 +7,29 @@ what is served is decided by versions and leases. A bus that does its work makes
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import ormsgpack
 
 from ropewalk.coherence.authority import BRANCH, NAME, branch_of
 from ropewalk.coherence.local_bus import QUEUE, Exchange, InProcessBus
-from ropewalk.coherence.timers import pauses, reset_after_fork
 from ropewalk.errors import FormatError, Rewound, RopewalkError, StoreClosed
 from ropewalk.store import MemoryStore, Operation, Store, ref_name
-from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork, reset_after_fork
 from ropewalk.store.names import decode_part, encode_part
+from ropewalk.store.retry import pauses
 from ropewalk.store.watch import Patience, watch
 from ropewalk.store.wrappers import WrapperStore
 from ropewalk.tree import ObjectId, read_commit
+
+if TYPE_CHECKING:
+    from ropewalk.store.pubsub import PubSub
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """A longer message is not read: content of that size is fetched."""
@@ -187,40 +189,18 @@ def choose_bus(store: Store | None, space: str) -> Bus:
     identity = behind.header.store_id
     if isinstance(behind, MemoryStore):
         return _sharing.share(("memory", identity), InProcessBus)
-    if _is_a(behind, "redis", "RedisStore"):
-        return _sharing.share(("redis", identity), lambda: _redis_bus(behind, identity.hex()))
-    if _is_a(behind, "postgres", "PostgresStore") and _listens(behind):
-        return _sharing.share(("postgres", identity), lambda: _postgres_bus(behind, identity.hex()))
+    pubsub = getattr(behind, "pubsub", None)
+    if pubsub is not None and pubsub.is_direct():
+        return _sharing.share(("server", identity), lambda: _server_bus(pubsub))
     return _sharing.share(("log", id(store), space), lambda: LogBus(store, space))
 
 
-def _is_a(store: Store, module: str, name: str) -> bool:
-    """Whether a store is of an engine, which is not loaded for the answer."""
-    loaded = sys.modules.get(f"ropewalk.store.{module}")
-    return loaded is not None and isinstance(store, getattr(loaded, name))
+def _server_bus(pubsub: PubSub) -> Bus:
+    """A bus over the connections of a store, which outlive that if others use it."""
+    from ropewalk.coherence.remote_bus import RemoteBus
 
-
-def _redis_bus(store: Any, prefix: str) -> Bus:
-    from ropewalk.coherence.redis_bus import RedisBus
-
-    return RedisBus(store._server.address, prefix=prefix)
-
-
-def _postgres_bus(store: Any, prefix: str) -> Bus:
-    from ropewalk.coherence.postgres_bus import PostgresBus
-
-    database = store._database
-    return PostgresBus(database.listen_conninfo or database.pool.place.conninfo, prefix=prefix)
-
-
-def _listens(store: Any) -> bool:
-    """Whether there is a way to the server itself: a pooler between keeps no LISTEN."""
-    database = store._database
-    if database.listen_conninfo is not None:
-        return True
-    with suppress(RopewalkError):
-        return bool(database.pool.run(lambda connection: connection.direct, repeatable=True))
-    return True
+    pubsub.retain()
+    return RemoteBus(pubsub, QUEUE)
 
 
 def leave(bus: Bus) -> None:

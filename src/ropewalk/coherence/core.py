@@ -24,7 +24,7 @@ from ropewalk.coherence.protocol import Base, Content, ContentCache
 from ropewalk.coherence.read_path import Client, ReadPath
 from ropewalk.coherence.store_authority import StoreAuthority
 from ropewalk.coherence.strategies import Bound, Strategy, check_seconds, strategy_for
-from ropewalk.coherence.timers import Time, reset_after_fork, steady_clock
+from ropewalk.coherence.timers import Time, steady_clock
 from ropewalk.coherence.write_path import (
     EDIT_SECONDS,
     Edit,
@@ -39,6 +39,7 @@ from ropewalk.errors import InvalidInput, NotFound, StoreClosed, VersionConflict
 from ropewalk.history.merge import check_mergers
 from ropewalk.store import Store
 from ropewalk.store.asynchronous import Closes, Threads, twin
+from ropewalk.store.forking import reset_after_fork
 from ropewalk.store.opening import store_of
 from ropewalk.store.retry import hasty
 from ropewalk.store.validation import expect, expect_timeout, expect_whole

@@ -26,7 +26,7 @@ from ropewalk.coherence.leases import (
     holder_of,
 )
 from ropewalk.coherence.protocol import State, Transition
-from ropewalk.coherence.timers import Patience, Time, reset_after_fork
+from ropewalk.coherence.timers import Patience, Time
 from ropewalk.errors import (
     ArtifactHeld,
     GrantLost,
@@ -39,7 +39,7 @@ from ropewalk.errors import (
 )
 from ropewalk.store import Lease, LeaseRecord
 from ropewalk.store.asynchronous import Threads
-from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork, reset_after_fork
 from ropewalk.store.validation import expect_timeout, expect_whole
 
 if TYPE_CHECKING:

@@ -26,8 +26,9 @@ from ropewalk.coherence.bus import (
 )
 from ropewalk.coherence.protocol import Content, Version
 from ropewalk.coherence.store_authority import StoreAuthority
-from ropewalk.coherence.timers import Timer, reset_after_fork
+from ropewalk.coherence.timers import Timer
 from ropewalk.errors import Rewound, RopewalkError
+from ropewalk.store.forking import reset_after_fork
 from ropewalk.store.validation import expect
 from ropewalk.store.watch import Position
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ropewalk.coherence.timers import reset_after_fork
+from ropewalk.store.forking import reset_after_fork
 
 if TYPE_CHECKING:
     from ropewalk.coherence.bus import Subscription

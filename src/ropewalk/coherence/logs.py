@@ -42,8 +42,9 @@ from ropewalk.coherence.records import (
     outlet_of,
 )
 from ropewalk.coherence.telemetry import TelemetryExporter, build_telemetry
-from ropewalk.coherence.timers import reset_after_fork, timestamp
+from ropewalk.coherence.timers import timestamp
 from ropewalk.errors import InvalidInput, NotAllowed
+from ropewalk.store.forking import reset_after_fork
 
 _log = logging.getLogger("ropewalk.coherence")
 

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from ropewalk.coherence.bus import MAX_MESSAGE_BYTES
 from ropewalk.coherence.local_bus import QUEUE
-from ropewalk.coherence.remote_bus import CLOSES, OUTBOX, FollowingBus
-from ropewalk.coherence.timers import pauses
+from ropewalk.coherence.remote_bus import RemoteBus
 from ropewalk.errors import InvalidInput, Unavailable
+from ropewalk.store.pubsub import CLOSES, OUTBOX, Topics
+from ropewalk.store.retry import pauses
 from ropewalk.store.validation import expect
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _FLUSHES = 0.5
 _RETRIES = 0.1
 
 
-class NatsBus(FollowingBus):
+class NatsBus(RemoteBus):
     """A `Bus` over one or several NATS servers, `nats://user:password@host:port`.
 
     All subjects begin with `prefix`: clients that share artifacts share it. `options` are those
@@ -51,11 +52,17 @@ class NatsBus(FollowingBus):
             raise InvalidInput(
                 "a bus over NATS needs the package 'nats-py': pip install 'ropewalk[nats]'"
             ) from error
-        self._servers = _addresses([servers] if isinstance(servers, str) else servers)
-        self._options = options
-        self._prefix = prefix
+        addresses = _addresses([servers] if isinstance(servers, str) else servers)
+        super().__init__(_NatsTopics(addresses, prefix, options), queue)
+
+
+class _NatsTopics(Topics):
+    """The subjects of one prefix, over a client on a thread of its own."""
+
+    def __init__(self, servers: list[str], prefix: str, options: dict[str, Any]) -> None:
+        self._servers, self._prefix, self._options = servers, prefix, options
         self._left_behind: list[object] = []
-        super().__init__(queue)
+        super().__init__()
 
     def _begin(self) -> None:
         super()._begin()
@@ -68,7 +75,7 @@ class NatsBus(FollowingBus):
     def __repr__(self) -> str:
         places = [urlsplit(one) for one in self._servers]
         shown = ", ".join(f"{one.hostname}:{one.port or 4222}" for one in places)
-        return f"<{type(self).__name__} at {shown}>"
+        return f"NATS at {shown}"
 
     @property
     def message_limit(self) -> int:
@@ -82,26 +89,19 @@ class NatsBus(FollowingBus):
             return
         self._outbox.append((topic, message))
         if self._thread is None:
-            self._touch_all()  # In a forked process, the parent's subscriptions go on.
+            self.touch_all()  # In a forked process, the parent's subscriptions go on.
         self._rouse()
         if len(self._outbox) > OUTBOX:
             with suppress(IndexError):
                 self._outbox.popleft()
                 self.lost += 1
 
-    def close(self) -> None:
-        """Send what is left if that is quick, and let go of the connection."""
-        with self._settled:
-            if self._over.is_set():
-                return
-            self._over.set()
-            self._settled.notify_all()
+    def _close(self) -> None:
         thread = self._thread
         if thread is not None:
             self._ring()
             if thread is not threading.current_thread():
                 thread.join(CLOSES)
-        self._exchange.close()
 
     def after_fork(self) -> None:
         """Begin anew in a child. The connection is the parent's: it is not even closed."""
@@ -188,7 +188,7 @@ class NatsBus(FollowingBus):
             await self._change(client, subscriptions)
             if not doubted and self._follows_all():
                 # Not before all is followed again: from now on everything is received.
-                self._exchange.doubt()
+                self._doubt()
                 doubted = True
             await self._send(client)
             if self._over.is_set():
@@ -243,7 +243,7 @@ class NatsBus(FollowingBus):
 
     def _handler(self, topic: str) -> Callable[[Msg], Awaitable[None]]:
         async def handle(message: Msg) -> None:
-            self._exchange.deliver(topic, message.data)
+            self._deliver(topic, message.data)
 
         return handle
 

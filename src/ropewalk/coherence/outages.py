@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from ropewalk.coherence.authority import Sent
 from ropewalk.coherence.protocol import Artifact, Base, Content, State, Version
 from ropewalk.coherence.read_path import ReadPath, not_found
-from ropewalk.coherence.timers import reset_after_fork, timestamp
+from ropewalk.coherence.timers import timestamp
 from ropewalk.coherence.write_path import (
     Attempt,
     Edit,
@@ -39,7 +39,7 @@ from ropewalk.errors import (
     WritesRefused,
 )
 from ropewalk.history import new_write_id
-from ropewalk.store.forking import freed_after_fork
+from ropewalk.store.forking import freed_after_fork, reset_after_fork
 from ropewalk.store.retry import hasty
 
 if TYPE_CHECKING:

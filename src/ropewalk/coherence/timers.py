@@ -7,12 +7,11 @@ virtual clocks and timers that are no threads.
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -29,8 +28,6 @@ Linux stops `time.monotonic` meanwhile: a lease would be served for as long as i
 
 _SHORTEST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.1
-_FIRST_RECONNECT: Final = 0.05
-_LAST_RECONNECT: Final = 1.0
 _NEVER: Final = float("inf")
 
 _log = logging.getLogger("ropewalk.coherence")
@@ -178,44 +175,3 @@ class Patience:
         pause = min(self._next * random.uniform(0.5, 1.0), left)  # noqa: S311 - no secret
         self._next = min(2 * self._next, _LONGEST_PAUSE)
         return pause
-
-
-def pauses() -> Iterator[float]:
-    """Pauses before connecting again: longer each time, so that a server is not run over."""
-    pause = _FIRST_RECONNECT
-    while True:
-        yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that two do not keep step
-        pause = min(2 * pause, _LAST_RECONNECT)
-
-
-class Forkable(Protocol):
-    """What must be reset in the child of a fork."""
-
-    def after_fork(self) -> None:
-        """Begin anew: threads are gone, locks may be held by nobody, connections are another's.
-
-        Starts no thread: others are not reset yet, and most children do nothing here. What is
-        needed is started when it is first used.
-        """
-
-
-_known: weakref.WeakSet[Forkable] = weakref.WeakSet()
-
-
-def reset_after_fork(one: Forkable) -> None:
-    """Call its `after_fork` in every child of this process, as long as it lives."""
-    _known.add(one)
-
-
-def _forked() -> None:
-    failed: list[Exception] = []
-    for one in list(_known):
-        try:
-            one.after_fork()
-        except Exception as error:  # noqa: BLE001 - the others must begin anew all the same
-            failed.append(error)
-    if failed:
-        raise ExceptionGroup("what a child of a fork could not begin anew", failed)
-
-
-os.register_at_fork(after_in_child=_forked)

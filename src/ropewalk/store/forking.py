@@ -116,3 +116,37 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=FORKS.in_parent,
         after_in_child=FORKS.in_child,
     )
+
+
+class Forkable(Protocol):
+    """What must be reset in the child of a fork."""
+
+    def after_fork(self) -> None:
+        """Begin anew: threads are gone, locks may be held by nobody, connections are another's.
+
+        Starts no thread: others are not reset yet, and most children do nothing here. What is
+        needed is started when it is first used.
+        """
+
+
+_known: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
+
+
+def reset_after_fork(one: Forkable) -> None:
+    """Call its `after_fork` in every child of this process, as long as it lives."""
+    _known.add(one)
+
+
+def _forked() -> None:
+    failed: list[Exception] = []
+    for one in list(_known):
+        try:
+            one.after_fork()
+        except Exception as error:  # noqa: BLE001 - the others must begin anew all the same
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup("what a child of a fork could not begin anew", failed)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+_FIRST_RECONNECT, _LAST_RECONNECT = 0.05, 1.0  # Seconds.
+
 _hurry: ContextVar[float | None] = ContextVar("ropewalk_hurry", default=None)
 
 
@@ -52,3 +54,11 @@ def tries_for(seconds: float) -> float:
     """For how long to try a lost connection again, where a call may take so many seconds."""
     hurry = _hurry.get()
     return seconds if hurry is None else min(seconds, hurry)
+
+
+def pauses() -> Iterator[float]:
+    """Pauses before connecting again: longer each time, so that a server is not run over."""
+    pause = _FIRST_RECONNECT
+    while True:
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that two do not keep step
+        pause = min(2 * pause, _LAST_RECONNECT)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from ropewalk.errors import Rewound
 from ropewalk.store.asynchronous import Bell
@@ -164,3 +164,32 @@ class Listeners:
             wakes = [wake for some in self.wakes.values() for wake in some]
         for wake in wakes:
             wake()
+
+
+WAKE: Final = "wake"
+"""The topic of a store whose messages are names of spaces that changed; an empty one is any."""
+
+
+class Watchers(Listeners):
+    """Who waits for operations of the spaces of a store: the subscriber of `WAKE`."""
+
+    def spaces(self) -> list[str]:
+        """The spaces that somebody waits for."""
+        return list(self.wakes)
+
+    def topics(self) -> Iterable[str]:
+        """`WAKE`, if anybody waits."""
+        return [WAKE] if self.wakes else []
+
+    def listeners(self, topic: str) -> int:
+        """How many spaces somebody waits for."""
+        return len(self.wakes) if topic == WAKE else 0
+
+    def deliver(self, topic: str, message: bytes) -> None:
+        """Wake who waits for a space, or everybody."""
+        if topic == WAKE:
+            self.wake(message.decode()) if message else self.wake_all()
+
+    def doubt(self) -> None:
+        """Let everybody look once."""
+        self.wake_all()

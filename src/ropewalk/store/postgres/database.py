@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from ropewalk.errors import InvalidInput
 from ropewalk.store.model import Durability
 from ropewalk.store.postgres.arrays import spelled
-from ropewalk.store.postgres.listening import Listening, Notifier
+from ropewalk.store.postgres.listener import Notifier, PostgresPubSub, Watches
 from ropewalk.store.postgres.opening import open_schema
-from ropewalk.store.postgres.pool import Pool, Row, Settings, read_dsn
+from ropewalk.store.postgres.pool import Pool, Row, Settings, read_dsn, split_dsn
 from ropewalk.store.postgres.schema import check_schema, quoted
+from ropewalk.store.watch import WAKE, Watchers
 
-_OWN = ("schema", "durability")
 _DEFAULT_SCHEMA = "ropewalk"
 
 
@@ -44,11 +44,16 @@ class Database:
         self.header, server = open_schema(self.pool, self.schema, asked.create, full)
         # What is sent is UTF-8. Other databases than these two may have no place for all of it.
         self.encoding = "utf-8" if server in ("UTF8", "SQL_ASCII") else "ascii"
-        channel = f"ropewalk_{self.header.store_id.hex()}"
         listen = asked.listen_dsn and read_dsn(asked.listen_dsn, self.schema).conninfo
-        self.listen_conninfo = listen or None
-        self._listening = Listening(self.pool, self.name, channel, listen)
-        self._notifier = Notifier(self.pool, channel)
+        self._watchers = Watchers()
+        self._watches = Watches(self._watchers, self.name)
+        prefix = self.header.store_id.hex()
+        self.pubsub = PostgresPubSub(
+            self.pool, prefix, conninfo=listen or None, watches=self._watches
+        )
+        """What listens, for who watches and for the buses of this store."""
+        self.pubsub.attach(self._watchers)
+        self._notifier = Notifier(self.pool, prefix)
 
     @property
     def shown(self) -> str:
@@ -114,32 +119,25 @@ class Database:
 
     def changed(self, space: str, watched: bool) -> None:
         """Wake who waits for a space: here at once, and elsewhere if somebody listens."""
-        self._listening.wake(space)
+        self._watchers.wake(space)
         if watched:
             self._notifier.tell(space)
 
     def listen(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when there may be news of a space; the way to stop that."""
-        return self._listening.add(space, wake)
+        remove = self._watchers.add(space, wake)
+        self._watches.changed = True
+        self.pubsub.touch(WAKE)
+
+        def stop() -> None:
+            remove()
+            self.pubsub.touch(WAKE)
+
+        return stop
 
     def close(self) -> None:
         """Let go of threads and connections."""
-        self._listening.close()
+        self.pubsub.detach(self._watchers)
+        self.pubsub.close()
         self._notifier.close()
         self.pool.close()
-
-
-def split_dsn(dsn: str) -> tuple[str, dict[str, str]]:
-    """A URL without what in it is ours and not Postgres', and that."""
-    head, mark, query = dsn.partition("?")
-    if not dsn.startswith(("postgresql://", "postgres://")) or not mark:
-        return dsn, {}
-    own: dict[str, str] = {}
-    rest: list[str] = []
-    for part in query.split("&"):
-        key, _, value = part.partition("=")
-        if key in _OWN:
-            own[key] = value
-        elif part:
-            rest.append(part)
-    return head + ("?" + "&".join(rest) if rest else ""), own

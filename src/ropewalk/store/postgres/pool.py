@@ -49,6 +49,7 @@ _FIRST_PAUSE, _LAST_PAUSE = 0.005, 0.5
 _LATEST = 1.0  # Seconds for which an answer is read on that begins in time and trickles in.
 _RECONNECTS = 1.0  # Seconds after which a pool that waits for a server is asked once more.
 _ENCODING = "utf8"  # Whatever the database has: without one, the driver gives bytes for text.
+_OWN = ("schema", "durability")  # Options of a URL that are not Postgres'.
 _PROBES = 2  # Seconds for a new connection at least: Postgres' own library takes no less.
 
 # The pool tells of each connection that it cannot make. Whoever asks for one is told by an
@@ -239,6 +240,22 @@ def read_dsn(dsn: str, schema: str) -> Place:
     where = f"{host or 'the default host'}{f':{port}' if port else ''}"
     shown = f"the Postgres store at {where}{f'/{name}' if name else ''}, schema {schema}"
     return Place(shown, dsn)
+
+
+def split_dsn(dsn: str) -> tuple[str, dict[str, str]]:
+    """A URL without what in it is ours and not Postgres', and that."""
+    head, mark, query = dsn.partition("?")
+    if not dsn.startswith(("postgresql://", "postgres://")) or not mark:
+        return dsn, {}
+    own: dict[str, str] = {}
+    rest: list[str] = []
+    for part in query.split("&"):
+        key, _, value = part.partition("=")
+        if key in _OWN:
+            own[key] = value
+        elif part:
+            rest.append(part)
+    return head + ("?" + "&".join(rest) if rest else ""), own
 
 
 class Pool:

@@ -47,6 +47,7 @@ from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 
 if TYPE_CHECKING:
     from ropewalk.store.postgres.database import Database
+    from ropewalk.store.pubsub import PubSub
 
 _LEASE: Final = "bytea bigint bigint float8"
 _AT_A_TIME: Final = 1000
@@ -188,6 +189,11 @@ class PostgresStore(LogStore):
     def schema(self) -> str:
         """The schema that holds the tables."""
         return self._database.schema
+
+    @property
+    def pubsub(self) -> PubSub:
+        """What listens, for who watches and for the buses of this store."""
+        return self._database.pubsub
 
     def __repr__(self) -> str:
         state = " closed" if self._closed else ""

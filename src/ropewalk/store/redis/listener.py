@@ -1,92 +1,125 @@
-"""Who waits for operations is woken by what the server publishes."""
+"""News of what others commit, and messages of buses: publish and subscribe on a Redis server."""
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
-from ropewalk.errors import RopewalkError
-from ropewalk.store.forking import freed_after_fork
-from ropewalk.store.watch import Listeners
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
-if TYPE_CHECKING:
-    from ropewalk.store.redis.server import Server
+from ropewalk.errors import Unavailable
+from ropewalk.store.pubsub import PATIENCE, Listener, PubSub, Received, Sender
+from ropewalk.store.redis.address import Address
+from ropewalk.store.watch import WAKE
 
-_HEARS = 0.2  # Seconds after which the thread looks whether it is still wanted.
-_RESTS = 0.5  # Seconds before it subscribes again, after the connection was lost.
+_CONNECT_SECONDS: Final = 2.0
+_LARGEST: Final = 512 * 1024 * 1024  # What Redis takes by default.
 
 
-class Listener:
-    """One thread and one connection for all watchers of a store, while there are any.
+class RedisPubSub(PubSub):
+    """The channels of a server. What one `prefix` says, no other hears."""
 
-    A wake is a hint: while the connection is lost, watchers look at intervals.
-    """
+    def __init__(
+        self,
+        address: Address,
+        prefix: str,
+        *,
+        wake: bytes | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        """`wake` is the channel on which commits to a store name its spaces."""
+        self._address, self._wake = address, wake
+        self._prefix = f"{prefix}:bus:".encode()
+        super().__init__(patience)
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._channel = server.layout.key("wake")
-        self._listeners = Listeners()
-        self._lock = freed_after_fork(threading.Lock())
-        self._waiting = 0
-        self._thread: tuple[int, threading.Thread] | None = None
-        self._ended = freed_after_fork(threading.Event())
+    def __repr__(self) -> str:
+        return f"SUBSCRIBE at {self._address.shown}"
 
-    def add(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` soon after each operation of a space; the way to stop that."""
-        remove = self._listeners.add(space, wake)
-        with self._lock:
-            self._waiting += 1
-            self._start()
+    @property
+    def message_limit(self) -> int:
+        """The most bytes that one message may have."""
+        return _LARGEST
 
-        def stop() -> None:
-            remove()
-            with self._lock:
-                self._waiting -= 1
+    def _connect(self) -> Any:
+        options = {
+            **self._address.options,
+            "socket_timeout": self._patience,
+            "socket_connect_timeout": min(self._patience, _CONNECT_SECONDS),
+            "protocol": 2,
+            "retry": Retry(NoBackoff(), 0),
+        }
+        # The driver has no types for what is used of it here.
+        make_pool: Any = redis.ConnectionPool
+        connection = make_pool(**options).make_connection()
+        connection.connect()
+        return connection
 
-        return stop
+    def _open_sender(self) -> Sender:
+        return _Sender(self._connect(), self._prefix)
 
-    def wake(self, space: str) -> None:
-        """Wake who waits for a space in this process."""
-        self._listeners.wake(space)
+    def _open_listener(self) -> Listener:
+        return _Listener(self._connect(), self._prefix, self._wake)
+
+
+class _Sender(Sender):
+    def __init__(self, connection: Any, prefix: bytes) -> None:
+        self._connection, self._prefix = connection, prefix
+
+    def send(self, messages: Sequence[tuple[str, bytes]]) -> None:
+        commands = [("PUBLISH", self._prefix + topic.encode(), said) for topic, said in messages]
+        self._connection.send_packed_command(self._connection.pack_commands(commands))
+        for _ in commands:
+            self._connection.read_response()
 
     def close(self) -> None:
-        """End the thread."""
-        self._ended.set()
-        with self._lock:
-            thread = self._thread
-        if thread is not None and thread[0] == os.getpid():
-            thread[1].join()
+        self._connection.disconnect()
 
-    def _start(self) -> None:
-        # After a fork, the child has the object but not its thread.
-        if self._thread is not None and self._thread[0] == os.getpid():
-            return
-        thread = threading.Thread(target=self._listen, name="ropewalk-redis", daemon=True)
-        self._thread = os.getpid(), thread
-        thread.start()
 
-    def _listen(self) -> None:
-        while self._wanted():
-            try:
-                self._hear()
-            except RopewalkError:
-                self._ended.wait(_RESTS)
+class _Listener(Listener):
+    def __init__(self, connection: Any, prefix: bytes, wake: bytes | None) -> None:
+        self._connection, self._prefix, self._wake = connection, prefix, wake
+        self._asked = False
 
-    def _hear(self) -> None:
-        with self._server.listening(self._channel) as heard:
-            # What was published before this is not heard: let everybody look once.
-            self._listeners.wake_all()
-            while self._wanted():
-                space = heard(_HEARS)
-                if space is not None:
-                    self._listeners.wake(space.decode())
+    def fileno(self) -> int:
+        found: int = self._connection._sock.fileno()
+        return found
 
-    def _wanted(self) -> bool:
-        """Whether somebody waits; if not, the next who comes starts another thread."""
-        with self._lock:
-            if self._waiting and not self._ended.is_set():
-                return True
-            self._thread = None
-            return False
+    def follow(self, topics: Sequence[str]) -> None:
+        self._command("SUBSCRIBE", topics)
+
+    def leave(self, topics: Sequence[str]) -> None:
+        self._command("UNSUBSCRIBE", topics)
+
+    def receive(self) -> Iterator[Received]:
+        while self._connection.can_read(timeout=0):
+            reply = self._connection.read_response()
+            self._asked = False
+            if not isinstance(reply, list) or len(reply) < 3:
+                continue
+            kind, channel, said = reply[:3]
+            if channel == self._wake:
+                if kind == b"subscribe":
+                    yield Received(WAKE, None)
+                if kind in (b"message", b"subscribe"):  # There may have been news before.
+                    yield Received(WAKE, said if kind == b"message" else b"")
+            elif kind in (b"message", b"subscribe") and channel.startswith(self._prefix):
+                topic = channel[len(self._prefix) :].decode("utf-8", "replace")
+                yield Received(topic, said if kind == b"message" else None)
+
+    def ask(self) -> None:
+        if self._asked:
+            raise Unavailable("the Redis server does not answer")
+        self._asked = True
+        self._connection.send_command("PING", check_health=False)
+
+    def close(self) -> None:
+        self._connection.disconnect()
+
+    def _command(self, word: str, topics: Sequence[str]) -> None:
+        channels = [
+            self._wake if topic == WAKE and self._wake else self._prefix + topic.encode()
+            for topic in topics
+        ]
+        self._connection.send_command(word, *channels, check_health=False)

@@ -165,19 +165,6 @@ class Server:
         layout = self.layout
         return ("EVALSHA", script(name).digest, 1, layout.root, layout.header, space, *arguments)
 
-    @contextmanager
-    def listening(self, channel: bytes) -> Iterator[Callable[[float], bytes | None]]:
-        """Subscribe to a channel: a function that waits for the next message."""
-        client: Any = redis.Redis(connection_pool=self._pool)
-        with self._errors(), client.pubsub(ignore_subscribe_messages=True) as pubsub:
-            pubsub.subscribe(channel)
-
-            def heard(seconds: float) -> bytes | None:
-                message = pubsub.get_message(timeout=seconds)
-                return None if message is None else message["data"]
-
-            yield heard
-
     def close(self) -> None:
         """Let what is under way finish, then close all connections."""
         with self._changed:

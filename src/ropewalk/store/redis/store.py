@@ -51,12 +51,12 @@ from ropewalk.store.redis.layout import (
     pairs,
     write_mark,
 )
-from ropewalk.store.redis.listener import Listener
 from ropewalk.store.redis.scratch import RedisScratch
 from ropewalk.store.retry import hasty
 from ropewalk.store.scratch import Scratch
 from ropewalk.store.segment import Packed
 from ropewalk.store.validation import expect, expect_seconds, expect_whole
+from ropewalk.store.watch import WAKE, Watchers
 from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 _PAGE: Final = 1000
@@ -103,15 +103,21 @@ class RedisStore(LogStore):
         address = _address(url)
         named = address.name if name is None else name
         self.name = check_store_name(DEFAULT_NAME if named is None else named)
-        from ropewalk.store.redis.objects import Objects  # These bring the driver.
+        from ropewalk.store.redis.listener import RedisPubSub  # These bring the driver.
+        from ropewalk.store.redis.objects import Objects
         from ropewalk.store.redis.server import Server
 
         asked = check_asked(durability or address.durability or "full")
         self._layout = Layout(f"{{ropewalk:{self.name}}}")
         self._server = Server(address, self._layout, asked, timeout, connections)
         self._objects = Objects(self._server)
-        self._listener = Listener(self._server)
+        self._watchers = Watchers()
         self._header = self._open(create)
+        self.pubsub = RedisPubSub(
+            address, self._header.store_id.hex(), wake=self._layout.key("wake")
+        )
+        """What listens, for who watches and for the buses of this store."""
+        self.pubsub.attach(self._watchers)
 
     def _open(self, create: bool) -> Header:
         new = encode_header(Header(os.urandom(16))) if create else b""
@@ -140,7 +146,8 @@ class RedisStore(LogStore):
     def _close(self) -> None:
         with hasty(0.0):  # What is not packed is only larger.
             self._close_packer()
-        self._listener.close()
+        self.pubsub.detach(self._watchers)
+        self.pubsub.close()
         self._server.close()
 
     # Committing.
@@ -187,7 +194,7 @@ class RedisStore(LogStore):
                         f"Ropewalk gave {reply!r:.80}. Run check."
                     )
         self._landed(batch, sequence)
-        self._listener.wake(space)
+        self._watchers.wake(space)
         self._watch_tail(cache, space, sequence, len(frame))
         return Operation(
             space, sequence, batch.moves, batch.write_id, batch.time, epoch, batch.metadata
@@ -352,7 +359,14 @@ class RedisStore(LogStore):
         return sorted([name for one in names if (name := one.decode()).startswith(prefix)])
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
-        return self._listener.add(space, wake)
+        remove = self._watchers.add(space, wake)
+        self.pubsub.touch(WAKE)
+
+        def stop() -> None:
+            remove()
+            self.pubsub.touch(WAKE)
+
+        return stop
 
     # Leases.
 
