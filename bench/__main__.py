@@ -16,8 +16,7 @@ from bench._environment import ROOT, Environment, prepare
 from bench._machine import describe
 from bench._model import Scenario
 from bench._run import Outcome, run_scenario
-from bench._text import Text
-from bench._values import message
+from bench._text import Text, message
 
 RESULTS = Path(__file__).with_name("results")
 

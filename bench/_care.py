@@ -10,8 +10,7 @@ from typing import Any
 
 import ropewalk
 from bench._clock import folder_bytes, own_peak_bytes, resident_bytes
-from bench._text import Text
-from bench._values import small_state
+from bench._text import Text, small_state
 
 
 def make(folder: str, commits: int, reads: int) -> dict[str, Any]:

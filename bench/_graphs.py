@@ -13,8 +13,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import _messages_delta_reducer, add_messages
 
-from bench._text import Text
-from bench._values import document, message, small_state
+from bench._text import Text, document, message, small_state
 
 THREAD: Any = {"configurable": {"thread_id": "bench"}}
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import ropewalk
 from bench._clock import own_peak_bytes, resident_bytes
-from bench._text import Text
-from bench._values import payload_bytes
+from bench._text import Text, payload_bytes
 
 _MESSAGES = 1000
 

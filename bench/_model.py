@@ -99,9 +99,9 @@ our_engine = partial(EngineInfo, environment="ours", package="ropewalk", imports
 """A side of ours."""
 
 
-def ours(module: str) -> Any:
-    """A module that needs Ropewalk, which the interpreters of peers may lack."""
-    return import_module(f"bench.{module}")
+def ours(needs: str = "ropewalk") -> Any:
+    """Our sides, which need what the interpreters of peers may lack."""
+    return import_module(f"bench.{needs}_sides")
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench._clock import Summary, summarise
 from bench._model import EngineInfo, Metric, Target
 from bench._run import Outcome, Side
-from bench._stats import Summary, summarise
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench._clock import Summary, summarise
 from bench._environment import ROOT, Environment
 from bench._model import EngineInfo, Scenario
-from bench._stats import Summary, summarise
 
 
 @dataclass

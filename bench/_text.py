@@ -1,16 +1,14 @@
-"""One seeded generator of English-like prose, shared by every side of every scenario.
-
-Sentences follow a few patterns; words are drawn with Zipf-like frequencies, and a few
-words come back within a passage, as they do in real text. That keeps the compression
-ratio near that of real prose: about 1.7 for one kilobyte, nearly 3 for the whole.
-"""
+"""All text of the benchmarks, from one seeded generator, and the values that are made of it."""
 
 from __future__ import annotations
 
 import base64
+import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from itertools import accumulate
+from typing import Any
 
 from bench import _words as words
 
@@ -135,3 +133,85 @@ class Noise(Text):
 
     def prose(self, size: int) -> str:
         return base64.b64encode(self.random.randbytes(size)).decode()[:size]
+
+
+def payload_bytes(value: Any) -> int:
+    """The raw size of a value: its compact JSON, whatever a side stores."""
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def message(text: Text, number: int) -> dict[str, Any]:
+    """One chat message of about 1 KB."""
+    role = "assistant" if number % 2 else "user"
+    return {"id": f"message-{number}", "role": role, "content": text.prose(950)}
+
+
+def short_message(text: Text, number: int) -> dict[str, Any]:
+    """One chat message of about 570 bytes."""
+    role = "assistant" if number % 2 else "user"
+    return {"id": f"message-{number}", "role": role, "content": text.prose(520)}
+
+
+def document(text: Text, number: int) -> dict[str, Any]:
+    """One document of about 10 KB."""
+    meta = {"author": text.title(), "reviewed": False, "tags": [text.title(), text.title()]}
+    return {"id": number, "title": text.title(), "text": text.prose(10_000), "meta": meta}
+
+
+def record(text: Text, number: int) -> dict[str, Any]:
+    """One small dict of about 80 bytes."""
+    score = round(text.random.random() * 100, 3)
+    tags = [text.title(), text.title()]
+    return {"id": number, "name": text.title(), "score": score, "tags": tags}
+
+
+def small_state(text: Text) -> dict[str, Any]:
+    """The state of an agent, about 600 bytes, with a number of the step."""
+    return {
+        "task": text.title(),
+        "step": 0,
+        "stage": "search",
+        "notes": [text.prose(150), text.prose(150)],
+        "scores": {text.title(): round(text.random.random(), 3) for _ in range(6)},
+        "done": False,
+    }
+
+
+def section(text: Text, number: int) -> dict[str, Any]:
+    """One section of about 100 KB: a dict of lists of dicts of lists."""
+    return {
+        "id": f"section-{number}",
+        "title": text.title(),
+        "parts": [_part(text, at) for at in range(20)],
+    }
+
+
+def _part(text: Text, number: int) -> dict[str, Any]:
+    steps = [{"at": at, "done": False, "note": text.prose(460)} for at in range(10)]
+    return {"name": text.title(), "rank": number, "owner": {"name": text.title()}, "steps": steps}
+
+
+Make = Callable[[int, int], dict[str, Any]]
+"""An artifact of about so many bytes; the second number makes it differ from the others."""
+
+SIZES: Mapping[str, int] = {"200": 200, "4k": 4_000, "40k": 40_000}
+"""What a figure calls an artifact, and its bytes."""
+_OVERHEAD, _RECORD = 60, 88
+
+
+def text(size: int, number: int) -> dict[str, Any]:
+    """A document: nearly all of it is one text."""
+    length = size - _OVERHEAD
+    begin = number * 97 % length
+    return {"step": number, "title": "A document", "text": _prose(2 * length)[begin:][:length]}
+
+
+@cache
+def _prose(length: int) -> str:
+    return Text(1).prose(length)
+
+
+def fields(size: int, number: int) -> dict[str, Any]:
+    """A plan: records of four small fields."""
+    made = Text(number)
+    return {"step": number, "items": [record(made, at) for at in range(size // _RECORD)]}

@@ -132,7 +132,7 @@ ENGINES = (
     our_engine(
         name="shared-access-count",
         label="CoherentStore, access_count",
-        open=lambda place=None: ours("_coherent").CoherentSide("access_count", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("access_count", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="reads ask nobody 100 times, unless they are told",
@@ -140,7 +140,7 @@ ENGINES = (
     our_engine(
         name="shared-broadcast",
         label="CoherentStore, broadcast",
-        open=lambda place=None: ours("_coherent").CoherentSide("broadcast", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("broadcast", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="reads ask nobody while the log was followed within a second",
@@ -148,7 +148,7 @@ ENGINES = (
     our_engine(
         name="shared-eager",
         label="CoherentStore, eager",
-        open=lambda place=None: ours("_coherent").CoherentSide("eager", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("eager", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="every read is confirmed; content is pushed",
@@ -156,7 +156,7 @@ ENGINES = (
     our_engine(
         name="shared-lazy",
         label="CoherentStore, lazy",
-        open=lambda place=None: ours("_coherent").CoherentSide("lazy", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("lazy", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="the default: every read is confirmed",
@@ -164,7 +164,7 @@ ENGINES = (
     our_engine(
         name="shared-lease",
         label="CoherentStore, lease",
-        open=lambda place=None: ours("_coherent").CoherentSide("lease", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("lease", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="reads ask nobody for 300 s, unless they are told",
@@ -172,7 +172,7 @@ ENGINES = (
     our_engine(
         name="shared-postgres",
         label="CoherentStore, lazy, Postgres",
-        open=lambda place=None: ours("_coherent").CoherentSide("lazy", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("lazy", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="durable; every read is confirmed",
@@ -181,7 +181,7 @@ ENGINES = (
     our_engine(
         name="shared-postgres-lease",
         label="CoherentStore, lease, Postgres",
-        open=lambda place=None: ours("_coherent").CoherentSide("lease", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("lease", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="durable; reads ask nobody for 300 s, unless they are told",
@@ -190,7 +190,7 @@ ENGINES = (
     our_engine(
         name="shared-redis",
         label="CoherentStore, lazy, Redis",
-        open=lambda place=None: ours("_coherent").CoherentSide("lazy", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("lazy", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="durable; every read is confirmed",
@@ -199,7 +199,7 @@ ENGINES = (
     our_engine(
         name="shared-redis-lease",
         label="CoherentStore, lease, Redis",
-        open=lambda place=None: ours("_coherent").CoherentSide("lease", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("lease", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="durable; reads ask nobody for 300 s, unless they are told",
@@ -208,7 +208,7 @@ ENGINES = (
     our_engine(
         name="shared-sqlite",
         label="CoherentStore, lazy, SQLite",
-        open=lambda place=None: ours("_coherent").CoherentSide("lazy", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("lazy", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="durable; every read is confirmed",
@@ -217,7 +217,7 @@ ENGINES = (
     our_engine(
         name="shared-sqlite-lease",
         label="CoherentStore, lease, SQLite",
-        open=lambda place=None: ours("_coherent").CoherentSide("lease", place),
+        open=lambda place=None: ours("langgraph").CoherentSide("lease", place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="durable; reads ask nobody for 300 s, unless they are told",
@@ -226,14 +226,14 @@ ENGINES = (
     our_engine(
         name="told-here",
         label="in process",
-        open=lambda place: ours("_told").in_process(place),
+        open=lambda place: ours().in_process(place),
         imports="ropewalk.coherence",
         note="two clients of one process, on a MemoryStore",
     ),
     our_engine(
         name="told-nats",
         label="NATS",
-        open=lambda place: ours("_told").over_nats(place),
+        open=lambda place: ours().over_nats(place),
         imports="ropewalk.coherence",
         note="beside an embedded store",
         server="nats",
@@ -241,7 +241,7 @@ ENGINES = (
     our_engine(
         name="told-postgres",
         label="Postgres",
-        open=lambda place: ours("_told").over_postgres(place),
+        open=lambda place: ours().over_postgres(place),
         imports="ropewalk.coherence",
         note="LISTEN and NOTIFY, in the database of the store",
         server="postgres",
@@ -249,7 +249,7 @@ ENGINES = (
     our_engine(
         name="told-redis",
         label="Redis",
-        open=lambda place: ours("_told").over_redis(place),
+        open=lambda place: ours().over_redis(place),
         imports="ropewalk.coherence",
         note="publish and subscribe, on the server of the store",
         server="redis",
@@ -257,7 +257,7 @@ ENGINES = (
     our_engine(
         name="told-sqlite",
         label="SQLite",
-        open=lambda place: ours("_told").over_log(place),
+        open=lambda place: ours().over_log(place),
         imports="ropewalk.coherence",
         note="no bus: the log of the embedded store is followed",
         server="sqlite",

@@ -108,7 +108,7 @@ ENGINES = (
     our_engine(
         name="graph-ropewalk",
         label="LangGraph with Ropewalk",
-        open=lambda place: ours("_adapted").RopewalkGraph(place),
+        open=lambda place: ours("langgraph").RopewalkGraph(place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="LangGraphAdapter on the embedded store, beside LangGraph's InMemorySaver",

@@ -248,7 +248,7 @@ ENGINES = (
     our_engine(
         name="saver-ropewalk",
         label="RopewalkSaver",
-        open=lambda place: ours("_savers").RopewalkSide(place),
+        open=lambda place: ours("langgraph").RopewalkSide(place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="on its embedded store, durable",
@@ -256,7 +256,7 @@ ENGINES = (
     our_engine(
         name="saver-ropewalk-delta",
         label="RopewalkSaver with DeltaChannel",
-        open=lambda place: ours("_savers").RopewalkDelta(place),
+        open=lambda place: ours("langgraph").RopewalkDelta(place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="the same, for the state with a DeltaChannel",
@@ -264,7 +264,7 @@ ENGINES = (
     our_engine(
         name="saver-ropewalk-postgres",
         label="RopewalkSaver, Postgres",
-        open=lambda place: ours("_savers").RopewalkSide(place),
+        open=lambda place: ours("langgraph").RopewalkSide(place),
         environment="peers",
         imports="ropewalk.adapters.langgraph",
         note="one saver for all threads",

@@ -290,21 +290,21 @@ ENGINES = (
     our_engine(
         name="engine-postgres",
         label="Ropewalk, Postgres",
-        open=lambda place: ours("_served").opened(place),
+        open=lambda place: ours().opened(place),
         note="one store with its pool for the clients of a process",
         server="postgres",
     ),
     our_engine(
         name="engine-redis",
         label="Ropewalk, Redis",
-        open=lambda place: ours("_served").opened(place),
+        open=lambda place: ours().opened(place),
         note="one store with its connections for the clients of a process",
         server="redis",
     ),
     our_engine(
         name="engine-s3",
         label="Ropewalk, S3",
-        open=lambda place: ours("_served").opened(place),
+        open=lambda place: ours().opened(place),
         note="one store for the clients of a process; spaces are in the bucket, by "
         "conditional puts",
         server="s3",
@@ -312,7 +312,7 @@ ENGINES = (
     our_engine(
         name="engine-sqlite",
         label="Ropewalk, SQLite",
-        open=lambda place: ours("_served").opened(place),
+        open=lambda place: ours().opened(place),
         note="the embedded store, for orientation: no server, and nothing to send",
         server="sqlite",
     ),

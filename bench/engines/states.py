@@ -281,25 +281,25 @@ ENGINES = (
     our_engine(
         name="versioned",
         label="Ropewalk, Versioned, memory",
-        open=lambda: ours("_states").VersionedState(),
+        open=lambda: ours().VersionedState(),
         note="bytes are all frames that were ever written, with the commits",
     ),
     our_engine(
         name="versioned-disk",
         label="Ropewalk, Versioned, SQLite",
-        open=lambda place: ours("_states").VersionedOnDisk(place),
+        open=lambda place: ours().VersionedOnDisk(place),
         note="durable: a commit that returned survives a power loss",
     ),
     our_engine(
         name="versioned-relaxed",
         label="Ropewalk, Versioned, SQLite, relaxed",
-        open=lambda place: ours("_states").VersionedOnDisk(replace(place, durability="relaxed")),
+        open=lambda place: ours().VersionedOnDisk(replace(place, durability="relaxed")),
         note="a commit that returned survives a kill; a power loss may take the last moments",
     ),
     our_engine(
         name="typed-disk",
         label="Ropewalk, AgentState, SQLite",
-        open=lambda place: ours("_typed").TypedState(place),
+        open=lambda place: ours().TypedState(place),
         note="durable; one externalized field, beside an inline number; the checkpoints, which "
         "belong to the user's framework, are lines of a file",
     ),

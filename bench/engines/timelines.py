@@ -107,21 +107,21 @@ ENGINES = (
     our_engine(
         name="timeline-files",
         label="Ropewalk, timeline, files",
-        open=lambda place: ours("_timeline").TimelineSteps(place, ours("_timeline").file_store),
+        open=lambda place: ours().TimelineSteps(place, ours().file_store),
         note="durable: a checkpoint that returned survives a power loss, in plain files",
     ),
     our_engine(
         name="timeline-relaxed",
         label="Ropewalk, timeline, SQLite, relaxed",
-        open=lambda place: ours("_timeline").TimelineSteps(
-            replace(place, durability="relaxed"), ours("_timeline").sqlite_store
+        open=lambda place: ours().TimelineSteps(
+            replace(place, durability="relaxed"), ours().sqlite_store
         ),
         note="a checkpoint that returned survives a kill; a power loss may take the last moments",
     ),
     our_engine(
         name="timeline-sqlite",
         label="Ropewalk, timeline, SQLite",
-        open=lambda place: ours("_timeline").TimelineSteps(place, ours("_timeline").sqlite_store),
+        open=lambda place: ours().TimelineSteps(place, ours().sqlite_store),
         note="durable: a checkpoint that returned survives a power loss",
     ),
 )

@@ -556,26 +556,26 @@ ENGINES = (
     our_engine(
         name="ropewalk",
         label="Ropewalk, memory",
-        open=lambda: ours("_ropewalk").Ropewalk(),
+        open=lambda: ours().Ropewalk(),
         note="bytes are all frames that were ever written; the ref move and its entry in the "
         "operation log are made but not counted",
     ),
     our_engine(
         name="ropewalk-disk",
         label="Ropewalk, SQLite",
-        open=lambda place: ours("_ropewalk").RopewalkDisk(place, ours("_ropewalk").sqlite_store),
+        open=lambda place: ours().RopewalkDisk(place, ours().sqlite_store),
         note="it is handed the whole value and not told what changed",
     ),
     our_engine(
         name="ropewalk-files",
         label="Ropewalk, files",
-        open=lambda place: ours("_ropewalk").RopewalkDisk(place, ours("_ropewalk").file_store),
+        open=lambda place: ours().RopewalkDisk(place, ours().file_store),
         note="plain files; it is handed the whole value and not told what changed",
     ),
     our_engine(
         name="ropewalk-told",
         label="Ropewalk, SQLite, told the path",
-        open=lambda place: ours("_ropewalk").RopewalkTold(place, ours("_ropewalk").sqlite_store),
+        open=lambda place: ours().RopewalkTold(place, ours().sqlite_store),
         note="it is told the path of what changed, and reads only the nodes on the way",
     ),
 )

@@ -11,10 +11,9 @@ from statistics import median
 from threading import Barrier, Thread
 from typing import Any
 
-from bench._artifacts import SIZES, Make, fields, text
-from bench._clock import Bounds
+from bench._clock import MICRO, Bounds
 from bench._model import EngineInfo, Measured, Metric, Run, Scenario, Target
-from bench._stats import MICRO
+from bench._text import SIZES, Make, fields, text
 from bench.engines.artifacts import KEY, InMemory, Shared, shared
 from bench.scenarios._sides import OUR_SHARED, PEERS_SHARED, SHARED_MEMORY
 

@@ -28,9 +28,8 @@ from bench._model import (
     Target,
 )
 from bench._registry import engines
-from bench._ropewalk import SHARED_SPACE, file_store, sqlite_store
-from bench._text import Text
-from bench._values import payload_bytes, small_state
+from bench._text import Text, payload_bytes, small_state
+from bench.ropewalk_sides import SHARED_SPACE, file_store, sqlite_store
 from bench.scenarios._sides import BARE_ON_DISK, FILES, OURS_ON_DISK, PEERS_ON_DISK
 from bench.scenarios.values import Step, Work, take
 from ropewalk.history import History

@@ -11,11 +11,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench._clock import Stopwatch, folder_bytes
+from bench._clock import Stopwatch, folder_bytes, growth
 from bench._model import PEAK, EngineInfo, Measured, Metric, Place, Scenario, Target
-from bench._stats import growth
-from bench._text import Text
-from bench._values import message, payload_bytes, small_state
+from bench._text import Text, message, payload_bytes, small_state
 from bench.engines.conversations import Talk, talk
 from bench.scenarios._sides import (
     EVERY_TALK,

@@ -13,8 +13,7 @@ from typing import Any
 
 from bench._clock import Bounds, Stopwatch, cpu_seconds
 from bench._model import PEAK, Engine, EngineInfo, Measured, Metric, Scenario, Target
-from bench._text import Text
-from bench._values import document, payload_bytes, record
+from bench._text import Text, document, payload_bytes, record
 from bench.scenarios._sides import EVERY, EVERY_ON_DISK, OURS, OURS_ON_DISK, PEERS
 from bench.scenarios.values import (
     AMPLIFICATION,

@@ -15,12 +15,11 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from bench._artifacts import SIZES, text
-from bench._clock import Bounds, Stopwatch
+from bench._clock import MICRO, Bounds, Stopwatch
 from bench._model import Engine, EngineInfo, Measured, Metric, Place, Scenario, Target
 from bench._registry import engines
 from bench._servers import Server, running
-from bench._stats import MICRO
+from bench._text import SIZES, text
 from bench.engines.artifacts import KEY, Peer, Shared, shared
 from bench.scenarios._sides import (
     EVERY_SHARED_SERVED,
@@ -166,7 +165,7 @@ def _costs(side: Shared, artifacts: int) -> tuple[float, float]:
 
 
 if TYPE_CHECKING:
-    from bench._told import Teller
+    from bench.ropewalk_sides import Teller
 
 _PAUSE = 0.005
 _PATIENCE = 60.0
@@ -206,7 +205,7 @@ def run_invalidation(info: EngineInfo, size: Mapping[str, int]) -> Measured:
 
 
 def _teller(engine: Engine) -> Teller:
-    from bench._told import Teller
+    from bench.ropewalk_sides import Teller
 
     assert isinstance(engine, Teller), f"{type(engine).__name__} tells nobody"
     return engine

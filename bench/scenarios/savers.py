@@ -14,10 +14,9 @@ from threading import Barrier, Thread
 from typing import TYPE_CHECKING, Any
 
 from bench._apart import apart
-from bench._clock import Stopwatch, own_peak_bytes
+from bench._clock import Stopwatch, growth, own_peak_bytes
 from bench._model import EngineInfo, Measured, Metric, Place, Run
 from bench._servers import Server, running
-from bench._stats import growth
 from bench.engines.savers import Saver, saver
 from bench.scenarios._sides import NO_SAVER
 

@@ -22,8 +22,7 @@ from bench._clock import Bounds, Stopwatch
 from bench._model import Engine, EngineInfo, Measured, Metric, Place, Scenario, Target
 from bench._registry import engines
 from bench._servers import Server, running
-from bench._text import Text
-from bench._values import message, payload_bytes, small_state
+from bench._text import Text, message, payload_bytes, small_state
 from bench.engines.servers import Client
 from bench.scenarios._sides import EMBEDDED, ENGINES, EVERY_SERVED, FLOOR_OF, SAVER, SAVER_STEP
 from bench.scenarios.commits import Small

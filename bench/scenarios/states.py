@@ -19,8 +19,7 @@ from typing import Any
 from bench._clock import Bounds, Stopwatch, folder_bytes
 from bench._environment import ROOT
 from bench._model import PEAK, Engine, EngineInfo, Measured, Metric, Place, Scenario, Target
-from bench._text import Text
-from bench._values import payload_bytes, record, short_message
+from bench._text import Text, payload_bytes, record, short_message
 from bench.engines.states import SMALL, VALUE, Held, held
 from bench.scenarios._sides import (
     EVERY_HELD,

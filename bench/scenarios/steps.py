@@ -14,8 +14,7 @@ from bench._apart import elsewhere
 from bench._clock import Stopwatch, folder_bytes
 from bench._model import EngineInfo, Measured, Metric, Place, Scenario, Target
 from bench._registry import engines
-from bench._text import Noise, Text
-from bench._values import message, short_message
+from bench._text import Noise, Text, message, short_message
 from bench.engines.conversations import Talk, talk
 from bench.scenarios import commits, conversations
 from bench.scenarios._sides import (
@@ -246,7 +245,7 @@ def run_sharing(info: EngineInfo, size: Mapping[str, int]) -> Measured:
 
 def _hold(folder: Path, document: str, threads: int) -> None:
     """One thread with the document; and if there are to be more, all others that hold it."""
-    from bench._typed import State
+    from bench.ropewalk_sides import DocumentState
     from ropewalk import Timeline, create_runtime
 
     with _saver(folder) as saver:
@@ -260,7 +259,9 @@ def _hold(folder: Path, document: str, threads: int) -> None:
         timeline.checkpoint({"document": document})
         timeline.fork("forked")
         for _ in range(2):
-            State(runtime=create_runtime(backend=saver.store), value=document).to_checkpoint_dict()
+            DocumentState(
+                runtime=create_runtime(backend=saver.store), value=document
+            ).to_checkpoint_dict()
 
 
 def _check(folder: Path, document: str, threads: int) -> None:

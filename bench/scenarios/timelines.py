@@ -12,8 +12,7 @@ from typing import Any
 
 from bench._clock import Bounds, Stopwatch, folder_bytes
 from bench._model import PEAK, Engine, EngineInfo, Measured, Metric, Place, Scenario, Target
-from bench._text import Text
-from bench._values import message, payload_bytes
+from bench._text import Text, message, payload_bytes
 from bench.engines.timelines import Steps
 from bench.scenarios._sides import EVERY_STEPS, PEERS_STEPS, STEPS_ON_DISK
 from bench.scenarios.commits import Small

@@ -17,12 +17,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench._clock import Bounds, Stopwatch, block_bytes, folder_bytes
+from bench._clock import Bounds, Stopwatch, block_bytes, folder_bytes, growth
 from bench._environment import ROOT
 from bench._model import PEAK, Engine, EngineInfo, Measured, Metric, Place, Scenario, Target
-from bench._stats import growth
-from bench._text import Text
-from bench._values import message, payload_bytes, record, section
+from bench._text import Text, message, payload_bytes, record, section
 from bench.scenarios._sides import (
     EVERY,
     EVERY_ON_DISK,

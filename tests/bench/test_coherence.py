@@ -7,9 +7,8 @@ import pytest
 from bench import __main__ as command
 from bench import _registry as registry
 from bench import _unit as unit
-from bench._artifacts import SIZES, fields, text
 from bench._model import Target
-from bench._values import payload_bytes
+from bench._text import SIZES, fields, payload_bytes, text
 from bench.scenarios._sides import (
     EVERY_SHARED_SERVED,
     EVERY_TOLD,

@@ -12,12 +12,11 @@ from bench import __main__ as command
 from bench import _registry as registry
 from bench import _report as report
 from bench import _unit as unit
-from bench._clock import Bounds
+from bench._clock import Bounds, summarise
 from bench._environment import KINDS, interpreter, requirements
 from bench._machine import describe
 from bench._model import EngineInfo, Measured, Metric, Scenario, Target
 from bench._run import Outcome, Side
-from bench._stats import summarise
 
 
 def run_nothing(info: EngineInfo, size: object) -> Measured:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench._stats import buckets, growth, slope, summarise
+from bench._clock import buckets, growth, slope, summarise
 
 
 def test_a_summary_is_the_median_between_the_lowest_and_the_highest() -> None:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import zstandard
 
-from bench._text import Text
-from bench._values import document, message, payload_bytes, record, section
+from bench._text import Text, document, message, payload_bytes, record, section
 
 KILOBYTE = 1000
 
