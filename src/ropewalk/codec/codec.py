@@ -93,13 +93,15 @@ class Codec:
             except RecursionError as exc:
                 raise NotStorable(NO_ROOM) from exc
             except TypeError as exc:
-                raise_interrupt(exc)
+                failure = raise_interrupt(exc)
             try:
                 refusal = find_refusal(self, value)
             except RecursionError as exc:
                 raise NotStorable(NO_ROOM) from exc
             if refusal is not None:
                 raise refusal
+            if isinstance(failure, RecursionError):
+                raise NotStorable(NO_ROOM) from failure
         raise ChangedMeanwhile
 
     def encode_again(self, value: Any) -> bytes | None:
@@ -431,13 +433,14 @@ def _refusal(value: Any, registry: Registry) -> str:
     )
 
 
-def raise_interrupt(exc: TypeError) -> None:
-    """Raise what ended an encoding, unless it was a refusal."""
+def raise_interrupt(exc: TypeError) -> BaseException | None:
+    """Raise what ended an encoding, unless it was a refusal; else give what a hook raised."""
     failure = _failures.pop(get_ident(), None)
     if failure is None:
         failure = hidden_failure(exc)
     if failure is not None and not isinstance(failure, Exception):
         raise failure
+    return failure
 
 
 # What is refused, and where.
@@ -507,9 +510,7 @@ def _fault_of(codec: Codec, value: Any, depth: int) -> str | None:
     except ChangedMeanwhile:
         return _CHANGED
     except TypeError as exc:
-        failure = _failures.pop(get_ident(), None) or hidden_failure(exc) or exc
-        if not isinstance(failure, Exception):
-            raise failure from exc
+        failure = raise_interrupt(exc) or exc
         if isinstance(failure, ChangedMeanwhile):
             return _CHANGED
         if isinstance(failure, RecursionError) or says_too_deep(exc):
