@@ -14,7 +14,7 @@ from tests.store.s3.unreliable import FAULTS, unreliable
 from tests.store.test_processes import acknowledged, begin, check_log, lines_of, rest_of
 from tests.store.test_s3_server import start
 
-ROUNDS = 60 if SOAK else 2
+ROUNDS = 12 if SOAK else 2
 OFTEN = 0.08
 
 
