@@ -12,7 +12,7 @@ import pytest
 
 from ropewalk.coherence import topic_of
 from ropewalk.store import space_name
-from ropewalk.testing._buses._contract import ready
+from ropewalk.testing.buses import ready
 from tests.coherence.buses import open_bus, proxied
 from tests.conftest import SOAK
 

@@ -27,7 +27,7 @@ from ropewalk.coherence.bus import Handle
 from ropewalk.coherence.remote_bus import RemoteBus
 from ropewalk.store import CachedStore, MemoryStore, PostgresStore, Store, space_name
 from ropewalk.testing import BusContract
-from ropewalk.testing._buses._contract import PATIENCE, BusOpener, Inbox, ready
+from ropewalk.testing.buses import PATIENCE, BusOpener, Inbox, ready
 from tests.coherence.buses import proxied
 from tests.postgres import Postgres
 

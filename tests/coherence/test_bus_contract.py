@@ -14,7 +14,7 @@ from ropewalk.coherence.nats_bus import NatsBus
 from ropewalk.coherence.postgres_bus import PostgresBus
 from ropewalk.coherence.redis_bus import RedisBus
 from ropewalk.testing import BusContract, FaultyBus, RemoteBusContract
-from ropewalk.testing._buses._contract import BusOpener
+from ropewalk.testing.buses import BusOpener
 from tests.coherence.buses import cut, proxied
 from tests.proxy import Proxy
 

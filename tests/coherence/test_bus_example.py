@@ -11,7 +11,7 @@ from examples.udp_bus import UdpBus
 from ropewalk.coherence import CoherenceCore
 from ropewalk.store import MemoryStore
 from ropewalk.testing import BusContract
-from ropewalk.testing._buses._contract import PATIENCE, BusOpener
+from ropewalk.testing.buses import PATIENCE, BusOpener
 
 
 class TestUdpBus(BusContract):

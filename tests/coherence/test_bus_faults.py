@@ -13,7 +13,7 @@ from ropewalk.coherence.bus import place_of, topic_of
 from ropewalk.errors import InvalidInput
 from ropewalk.store import MemoryStore, space_name
 from ropewalk.testing import FaultyBus
-from ropewalk.testing._buses._contract import PATIENCE, Inbox
+from ropewalk.testing.buses import PATIENCE, Inbox
 
 SENT = [str(number).encode() for number in range(1000)]
 

@@ -26,7 +26,7 @@ from ropewalk.coherence import (
 )
 from ropewalk.errors import InvalidInput
 from ropewalk.store import space_name
-from ropewalk.testing._buses._contract import PATIENCE, Inbox, reaches, ready, settle
+from ropewalk.testing.buses import PATIENCE, Inbox, reaches, ready, settle
 from tests.coherence.buses import killable, open_bus, proxied
 from tests.postgres import Postgres
 from tests.proxy import Proxy

@@ -12,7 +12,7 @@ from examples.grpc_bus import GrpcBus, GrpcHub
 from ropewalk.coherence import CoherenceCore
 from ropewalk.store import MemoryStore
 from ropewalk.testing import RemoteBusContract
-from ropewalk.testing._buses._contract import PATIENCE, BusOpener
+from ropewalk.testing.buses import PATIENCE, BusOpener
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk.testing._buses import BusContract, RemoteBusContract
     from ropewalk.testing._crashes import (
         CrashState,
         Journal,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         recording,
     )
     from ropewalk.testing._stores import StoreContract
+    from ropewalk.testing.buses import BusContract, RemoteBusContract
     from ropewalk.testing.faults import Fault, FaultStore, Outcome, fail_every_call
     from ropewalk.testing.faulty_bus import FaultyBus
     from ropewalk.testing.helpers import Clock
@@ -61,7 +61,7 @@ __all__ = [
 # Loaded when they are first asked for, so that who only needs faults needs no pytest.
 # BaseStoreContract is not in __all__: it cannot be imported where LangGraph is not installed.
 _HOMES = {
-    "_buses": "BusContract RemoteBusContract",
+    "buses": "BusContract RemoteBusContract",
     "_crashes": "CrashState Journal Mark RecordingFilesystem crash_states recording",
     "_stores": "StoreContract",
     "threads": "ThreadContract",
