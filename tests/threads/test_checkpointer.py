@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from ropewalk.errors import InvalidInput, StoreClosed
 from ropewalk.store import MemoryStore, SqliteStore
 from ropewalk.testing.helpers import in_threads
-from ropewalk.threads import Message, ThreadCheckpointer, checkpointer
+from ropewalk.threads import Message, ThreadCheckpointer, checkpointer, search
 
 T = {"thread_id": "t"}
 
@@ -133,3 +134,21 @@ def test_a_codec_is_given_whole() -> None:
         chat.put_state(T, 1)
     with pytest.raises(InvalidInput):
         ThreadCheckpointer(codec=Codec(), types=[Path])
+
+
+def test_a_search_in_a_long_thread_leaves_an_index_behind_that_finds_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(search, "SCANNED", 1000)
+    with ThreadCheckpointer[Any](tmp_path / "store") as chat:
+        chat.put_messages(T, [Message("user", f"Parcel {n} is LATE") for n in range(500)])
+        found = [chat.list_messages(T, part) for part in ("rcel 49", "is late", "absent", "9")]
+        for one in threading.enumerate():
+            if one.name == "ropewalk-index":
+                one.join()
+
+        assert chat.store.text_index().state("threads/t/main") is not None
+        assert list(map(len, found)) == [11, 500, 0, 95]
+        assert [
+            chat.list_messages(T, part) for part in ("rcel 49", "is late", "absent", "9")
+        ] == found

@@ -377,15 +377,11 @@ class Indexing:
     """Makes indexes behind, each on a thread of its own, and no index twice at a time."""
 
     def __init__(self) -> None:
-        self._scopes: set[str] = set()
+        self._running: dict[str, threading.Thread] = {}
         self._lock = freed_after_fork(threading.Lock())
 
     def begin(self, scope: str, make: Callable[[], None]) -> None:
         """Make the index of a scope, unless that is being done."""
-        with self._lock:
-            if scope in self._scopes:
-                return
-            self._scopes.add(scope)
 
         def run() -> None:
             try:
@@ -394,9 +390,15 @@ class Indexing:
                     make()
             finally:
                 with self._lock:
-                    self._scopes.discard(scope)
+                    self._running.pop(scope, None)
 
-        threading.Thread(target=run, name="ropewalk-index", daemon=True).start()
+        with self._lock:
+            running = self._running.get(scope)
+            if running is not None and running.is_alive():  # A parent's is not, after a fork.
+                return
+            running = threading.Thread(target=run, name="ropewalk-index", daemon=True)
+            self._running[scope] = running
+            running.start()
 
 
 class Bounds(NamedTuple):
