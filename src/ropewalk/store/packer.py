@@ -13,6 +13,7 @@ from ropewalk.errors import RopewalkError
 from ropewalk.store.pace import Pace, pause
 from ropewalk.store.record import GROUP, Place, Record, moved_in, place_of
 from ropewalk.store.segment import build, commits_in
+from ropewalk.tree.read import uncollected
 
 if TYPE_CHECKING:
     from ropewalk.store.log import LogStore
@@ -94,12 +95,14 @@ def pack(store: LogStore, space: str, *, whole: bool = False) -> int:
         rows = store._rows(space, packed + 1, stop)
         if len(rows) != stop - packed:
             return done  # Another process is faster.
-        records = store._decode(space, rows)
         found: list[tuple[ObjectId, Place]] = []
-        for record in records:
-            found += commits_in(record)
-        pause()
-        if not store._settle(space, build(space, records, heads_of(records)), found):
+        with uncollected():
+            records = store._decode(space, rows)
+            for record in records:
+                found += commits_in(record)
+            pause()
+            segment = build(space, records, heads_of(records))
+        if not store._settle(space, segment, found):
             return done
         done += len(rows)
         packed = stop

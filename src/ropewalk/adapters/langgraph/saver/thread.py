@@ -598,7 +598,8 @@ class GraphThread:
         for at, some in several.items():
             draft, led, parts = drafts[at], list[Written](), list[bytes]()
             for request in some:
-                address, children = request.address, list[str]()
+                children: Sequence[str] = ()
+                address = request.address
                 if address not in here and not log.follows(address):
                     if log.is_ahead(address) or log.find(address).put is None:
                         early = True
