@@ -104,7 +104,7 @@ class MemoryS3Store(S3Store):
 
 
 class EagerS3Store(MemoryS3Store):
-    """Packs the whole tail after every third commit, and puts every record aside."""
+    """Packs the whole tail after every third commit, with every record in an overflow part."""
 
     _inline_bytes = 0
 

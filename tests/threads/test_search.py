@@ -19,7 +19,7 @@ from ropewalk.threads import search
 from ropewalk.threads.search import _STAMP, ALL, Part, Query, Searcher, matches
 from ropewalk.tree import Edited, Map
 from tests.engines import opening
-from tests.store.asides import NAMES, opened
+from tests.store.search_indexes import NAMES, opened
 
 SPACE = "threads/one"
 

@@ -17,7 +17,7 @@ from ropewalk.tree import ObjectId
 
 
 class EagerKeyValueStore(KeyValueStore):
-    """Packs the whole tail after every commit, and puts every record aside."""
+    """Packs the whole tail after every commit, and writes every record to an overflow part."""
 
     _inline_bytes = 0
 

@@ -71,8 +71,8 @@ class Entry(NamedTuple):
     names: tuple[ObjectId, ...]
     """Shared objects that it leads to."""
     frame: bytes
-    """With a crc32 in front; if it is aside, only that."""
-    aside: str
+    """With a crc32 in front; if the rest is in an overflow part, only that."""
+    overflow: str
     """The part with the frame of a large record."""
 
 
@@ -191,13 +191,13 @@ class Space:
         packed = self.head.packed
         some = range(max(first, packed + 1), min(last, self.sequence) + 1)
         entries = [self.entries[sequence - packed - 1] for sequence in some]
-        keys = {one.aside: part_key(self.name, one.aside) for one in entries if one.aside}
+        keys = {one.overflow: part_key(self.name, one.overflow) for one in entries if one.overflow}
         large = self._parts.get_many(list(keys.values())) if keys else {}
         found: list[Row] = []
         for sequence, one in zip(some, entries, strict=True):
             frame = one.frame
-            if one.aside:
-                key = keys[one.aside]
+            if one.overflow:
+                key = keys[one.overflow]
                 if key not in large:
                     raise Gone(key)
                 frame += large[key]
@@ -281,7 +281,7 @@ class Space:
     def parts(self) -> set[str]:
         """The keys of all parts that the space names."""
         names = {self.head.state} | {one.name for one in self.indexes}
-        names |= {one.aside for one in self.entries}
+        names |= {one.overflow for one in self.entries}
         names |= {part for one in self.indexes for *_, part in self.index(one.name).segments}
         return {part_key(self.name, name) for name in names - {""}}
 
@@ -325,18 +325,18 @@ def decode_space(space: str, raw: bytes) -> Moment:
         return Moment(raw, head, list(tail))
 
 
-def encode_entry(append: Append, dictionary: int | None, frame: bytes, aside: str) -> bytes:
+def encode_entry(append: Append, dictionary: int | None, frame: bytes, overflow: str) -> bytes:
     """Spell a record of the tail."""
     moves = [(name, target) for name, _, target in append.moves]
     key = append.metadata.get(KEY)
-    return ormsgpack.packb([dictionary, moves, key, sorted(append.names), frame, aside])
+    return ormsgpack.packb([dictionary, moves, key, sorted(append.names), frame, overflow])
 
 
 def _decode_entry(space: str, data: bytes) -> Entry:
     with reading(space_key(space)):
-        dictionary, moves, key, names, frame, aside = ormsgpack.unpackb(data)
+        dictionary, moves, key, names, frame, overflow = ormsgpack.unpackb(data)
         listed = tuple([(name, target) for name, target in moves])
-        return Entry(dictionary, listed, key, tuple(names), frame, aside)
+        return Entry(dictionary, listed, key, tuple(names), frame, overflow)
 
 
 def encode_segment(key: str, packed: Packed) -> bytes:

@@ -58,7 +58,7 @@ _STRIPES: Final = 64
 _CRC: Final = 4
 
 
-class Aside(NamedTuple):
+class Overflow(NamedTuple):
     """The part of a large record that is not named yet."""
 
     name: str
@@ -222,11 +222,14 @@ class Spaces:
         batch: Append,
         dictionary: int | None,
         frame: bytes,
-        aside: Aside | None,
+        overflow: Overflow | None,
     ) -> bool:
-        """Add a record, of which all but the checksum may be aside; False if others were faster."""
+        """Add a record, whose frame may be in an overflow part; False if others were faster."""
         entry = encode_entry(
-            batch, dictionary, frame[:_CRC] if aside else frame, aside.name if aside else ""
+            batch,
+            dictionary,
+            frame[:_CRC] if overflow else frame,
+            overflow.name if overflow else "",
         )
         fresh = Moment(None, now.head.changed(), [*now.tail, entry])
         done = self.swap(batch.space, now, fresh)
@@ -241,11 +244,13 @@ class Spaces:
             self._cells.swap(KNOWN + name, None, seal(KNOWN + name, None))
             space.known = True
 
-    def put_aside(self, name: str, frame: bytes, now: Moment, before: Aside | None) -> Aside:
+    def put_overflow(
+        self, name: str, frame: bytes, now: Moment, before: Overflow | None
+    ) -> Overflow:
         """Write a large record that is named by the next swap, unless that was done before."""
         if before is not None and (before.frame, before.sweep) == (frame, now.head.sweep):
             return before
-        made = Aside(new_name(), frame, now.head.sweep)
+        made = Overflow(new_name(), frame, now.head.sweep)
         self._parts.set_many({part_key(name, made.name): frame})
         return made
 
@@ -308,7 +313,7 @@ class Spaces:
                 index = space.index(one.name).joined(index)
             key = part_key(name, segment)
             made = self._planned(space, older, [index], {key: encode_segment(key, packed)})
-            gone = {one.name for one in joined} | {one.aside for one in done if one.aside}
+            gone = {one.name for one in joined} | {one.overflow for one in done if one.overflow}
             return made._replace(replaced=made.replaced | {part_key(name, one) for one in gone})
 
         def swap(now: Moment, made: _Plan) -> Moment | None:

@@ -94,7 +94,7 @@ class CellStore(LogStore):
         space = batch.space
         cache = self._space(space)
         with self._log.turn(space) as patience:
-            fresh, decided, aside = False, -1, None
+            fresh, decided, overflow = False, -1, None
             frames: dict[int | None, bytes] = {}
             while True:
                 with self._log.looking(space, fresh=fresh) as found:
@@ -119,8 +119,8 @@ class CellStore(LogStore):
                 sequence = now.sequence + 1
                 dictionary, frame = _framed(batch, cache, leans, sequence, frames)
                 large = len(frame) > self._inline_bytes
-                aside = self._log.put_aside(space, frame, now, aside) if large else None
-                if self._log.append(now, batch, dictionary, seal(space, sequence, frame), aside):
+                overflow = self._log.put_overflow(space, frame, now, overflow) if large else None
+                if self._log.append(now, batch, dictionary, seal(space, sequence, frame), overflow):
                     break
                 if fresh:
                     self._log.wait(space, patience)

@@ -12,7 +12,7 @@ import pytest
 from ropewalk.errors import StoreClosed
 from ropewalk.store import Store
 from ropewalk.store.engine import Scratch, TextIndex, Within
-from tests.store.asides import NAMES, opened
+from tests.store.search_indexes import NAMES, opened
 
 ALL = Within(1_000_000)
 
