@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ropewalk
-from ropewalk import Timeline
+from ropewalk import Timeline, compat
 from ropewalk.errors import (
     Corrupt,
     FormatError,
@@ -25,7 +25,6 @@ from ropewalk.errors import (
     Unavailable,
 )
 from ropewalk.history import History
-from ropewalk.state import kv as kv_module
 from ropewalk.store import KeyValueStore, KVStore, MemoryStore, Move, Store, migrate, ref_name
 from ropewalk.store.engine import encode_header
 from ropewalk.store.model import Header
@@ -64,7 +63,7 @@ def seen(store: Store) -> tuple[object, ...]:
 
 def test_the_interface_has_four_methods_to_supply() -> None:
     assert KVStore.__abstractmethods__ == {"get", "set", "keys", "compare_and_set"}
-    assert ropewalk.KVStore is kv_module.KVStore is KVStore
+    assert ropewalk.KVStore is compat.KVStore is KVStore
     with pytest.raises(TypeError, match="abstract"):
         KVStore()  # type: ignore[abstract]
 
