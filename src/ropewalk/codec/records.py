@@ -236,8 +236,11 @@ def _build_carefully(
         raise changed(entry, unknown, missing)
     named = set_unless_marked(fields) if fields_set is None else set(fields_set)
     ordered = {name: held[name] if name in held else defaults[name]() for name in known}
-    if plan.is_root:
-        return _made_root(entry.cls, ordered, named)
+    if plan.is_root:  # It has no extra and no private values.
+        built: Any = _new(entry.cls)
+        _set(built, "__dict__", ordered)
+        _set(built, "__pydantic_fields_set__", named)
+        return built
     private |= {name: defaults[name]() for name in plan.defaults if name not in private}
     owned = private if plan.private or private else None
     return made_model(entry.cls, ordered, named, extra if plan.allows_extra else None, owned)
@@ -251,14 +254,6 @@ def _defaults(declared: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         for name, one in declared.items()
     }
     return {name: one for name, one in found.items() if one is not None}
-
-
-def _made_root(cls: Any, held: Fields, named: set[str]) -> Any:
-    """A root model has no extra and no private values."""
-    built = _new(cls)
-    _set(built, "__dict__", held)
-    _set(built, "__pydantic_fields_set__", named)
-    return built
 
 
 def changed(entry: Entry, unknown: Any, missing: Any) -> ClassChanged:
@@ -317,21 +312,17 @@ def _make_plan(entry: Entry) -> RecordPlan:
     if entry.shape == "struct":
         slots.pop(_STRUCT_HASH, None)
     others = held.keys() - set(names)
+    given = _given_defaults(cls, entry.shape)
+    defaults = {name: simple_default(*one) for name, one in given.items()}
     return RecordPlan(
         names=names,
-        defaults=_defaults_of(entry),
+        defaults={name: one for name, one in defaults.items() if one is not None},
         slots=slots,
         has_dict="__dict__" in held,
         caches_hash=entry.shape == "attrs" and caches_hash(cls),
         lazy=frozenset(name for name in others if is_computed(cls, name)),
         only_dict=not slots and held.get("__getattribute__") is object.__getattribute__,
     )
-
-
-def _defaults_of(entry: Entry) -> dict[str, Callable[[], Any]]:
-    given = _given_defaults(entry.cls, entry.shape)
-    found = {name: simple_default(*one) for name, one in given.items()}
-    return {name: one for name, one in found.items() if one is not None}
 
 
 def _given_defaults(cls: Any, shape: Shape) -> dict[str, tuple[Any, Any, Any]]:

@@ -182,7 +182,7 @@ def take(
         if plain and size <= VALUE_MAX:
             seen = None
             objects = values[at : at + count] if width == 1 else []
-            if may_be_records(objects):
+            if objects and type(objects[0]) not in _BUILT_IN:
                 seen = look_at(codec.registry, objects, run if live else unpack(plain))
             if seen is None:
                 piece = Piece(count, budget.keep(plain), binary)
@@ -346,11 +346,6 @@ class RecordRun(NamedTuple):
         return RecordRun(
             self.registry, self.entries | other.entries, self.types + other.types, named
         )
-
-
-def may_be_records(values: Sequence[Any]) -> bool:
-    """Whether it is worth to look at values."""
-    return bool(values) and type(values[0]) not in _BUILT_IN
 
 
 def look_at(

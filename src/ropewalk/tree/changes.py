@@ -371,15 +371,6 @@ def diff(
     return reading_on(differ.parts((), part_of(old, read), part_of(new, read)))
 
 
-def _nothing() -> None:
-    return None
-
-
-def _any(found: Iterator[Change], otherwise: Change) -> Iterator[Change]:
-    yield next(found, otherwise)
-    yield from found
-
-
 class Differ:
     """Finds what changed between two parts."""
 
@@ -392,10 +383,10 @@ class Differ:
         return lambda: self._loader.part(part)
 
     def _added(self, path: Path, part: bytes) -> Change:
-        return Change(path, "added", _nothing, self._lazy(part))
+        return Change(path, "added", lambda: None, self._lazy(part))
 
     def _removed(self, path: Path, part: bytes) -> Change:
-        return Change(path, "removed", self._lazy(part), _nothing)
+        return Change(path, "removed", self._lazy(part), lambda: None)
 
     def parts(self, path: Path, old: bytes, new: bytes) -> Iterator[Change]:
         """The differences between two parts."""
@@ -407,8 +398,9 @@ class Differ:
             yield changed
         elif before.is_mapping:
             found = self._mappings(path, before, after)
-            # Of two models only one may know that a field was set.
-            yield from found if before.title == after.title else _any(found, changed)
+            if before.title != after.title:  # Of two models only one may know what was set.
+                yield next(found, changed)
+            yield from found
         elif before.is_set:
             yield from self._sets(path, before, after)
         else:

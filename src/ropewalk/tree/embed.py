@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from ormsgpack import Ext
@@ -558,7 +559,7 @@ class Embedder:
             (entry.key, key) for entry, key in zip(olds, run.keys, strict=True) if key not in gone
         ]
         if added:
-            pairs = sorted([*pairs, *added], key=_first)
+            pairs = sorted([*pairs, *added], key=itemgetter(0))
         encoded = [at for at, _ in pairs]
         beside = {entry.key: entry.body for entry in olds if may_hold_links(entry.body)}
         parts, made = self._taken_pairs([key for _, key in pairs], encoded, mapping, beside)
@@ -673,7 +674,3 @@ def _old_parts(old: bytes, title: Title) -> dict[Any, bytes]:
     if type(raw) is dict:
         return {pack(key): pack(part) for key, part in raw.items()}
     return {at: pack(part) for at, part in enumerate(raw)} if type(raw) is list else {}
-
-
-def _first(pair: tuple[bytes, Any]) -> bytes:
-    return pair[0]

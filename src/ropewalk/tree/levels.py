@@ -363,7 +363,8 @@ def _recut_region(view: View, level: int, pending: list[Span]) -> Region:
         position = min(pending[-1].start, place.stop)
         cutter.resume(place, bisect_right(place.bounds, position - start))
     while True:
-        if pending and _reaches(place, pending[-1], view):
+        # A span starts in this node; at its end only if it is the last one.
+        if pending and (pending[-1].start < place.stop or place.stop >= view.total):
             span = pending.pop()
             cutter.feed(_between(place, position, span.start))
             cutter.feed(span.entries)
@@ -378,11 +379,6 @@ def _recut_region(view: View, level: int, pending: list[Span]) -> Region:
         place = _follow(view, level, place, position, olds)
     cutter.finish()
     return Region(start, position, cutter.groups, olds)
-
-
-def _reaches(place: Place, span: Span, view: View) -> bool:
-    """Whether a span starts in this node: at its end only if it is the last one."""
-    return span.start < place.stop or place.stop >= view.total
 
 
 def _follow(view: View, level: int, place: Place, position: int, olds: list[Place]) -> Place:
@@ -425,7 +421,7 @@ def rebuild(view: View, spans: Sequence[Span]) -> Rebuilt:
         return patched
     regions = _recut(view, 0, spans)
     level = 0
-    while not _covers(view, regions):
+    while len(regions) > 1 or regions[0].start or regions[0].stop < view.total:
         spans = [_raise_region(view, level, region, made) for region in regions]
         level += 1
         regions = _recut(view, level, spans)
@@ -520,10 +516,6 @@ def _with_entry(layout: Layout, level: int, place: Place, at: int, entry: Entry)
         body = body[:kept] + layout.body(level, entries[at:])
     bounds = [*place.bounds[:at], *[bound + grown for bound in place.bounds[at:]]]
     return Node(entries, bounds, place.filled, body)
-
-
-def _covers(view: View, regions: list[Region]) -> bool:
-    return len(regions) == 1 and regions[0].start == 0 and regions[0].stop >= view.total
 
 
 def _raise_region(view: View, level: int, region: Region, rebuilt: Rebuilt) -> Span:

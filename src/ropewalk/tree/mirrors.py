@@ -321,8 +321,4 @@ class Reflector(Loader):
         return MappingMirror(id, title, view, runs, keys, plain, all_text(keys), order)
 
     def _sorted(self, keys: Iterable[Any]) -> list[tuple[bytes, Any]]:
-        return sorted([(self._codec.encode(key), key) for key in keys], key=_first)
-
-
-def _first(pair: tuple[bytes, Any]) -> bytes:
-    return pair[0]
+        return sorted([(self._codec.encode(key), key) for key in keys], key=itemgetter(0))

@@ -130,7 +130,7 @@ class Layout:
 
     def decode(self, level: int, payload: bytes) -> list[Entry]:
         """The entries of a node; raises FormatError."""
-        return self.entries(level, _list(payload))
+        return self.entries(level, unpack_list(payload))
 
     def entries(self, level: int, content: list[Any]) -> list[Entry]:
         """The entries of a node whose payload was unpacked; raises FormatError."""
@@ -221,7 +221,7 @@ class Root(NamedTuple):
     @classmethod
     def decode(cls, payload: bytes) -> Root:
         """Read a payload; raises FormatError."""
-        content = _list(payload)
+        content = unpack_list(payload)
         if len(content) not in (3, 4):
             raise FormatError("a root is malformed")
         code, head = _title(content[0])
@@ -230,10 +230,15 @@ class Root(NamedTuple):
             raise FormatError("a root has a malformed height")
         if (len(content) == 4) != (layout is PAIRS):
             raise FormatError("a root is malformed")
-        order = None if len(content) == 3 or content[3] is None else _order(content[3])
+        try:
+            order = None if len(content) == 3 or content[3] is None else pack(content[3])
+        except TypeError as exc:
+            raise FormatError(f"the order of a dict is malformed: {exc}") from exc
         if layout is CHUNKS and height == 0 and type(content[2]) is bytes:
             return cls(code, head, 0, [], None, content[2])
-        return cls(code, head, height, layout.entries(height, _expect(list, content[2])), order)
+        if type(content[2]) is not list:
+            raise FormatError("a root has a malformed body")
+        return cls(code, head, height, layout.entries(height, content[2]), order)
 
 
 def _title(stored: Any) -> tuple[Code, tuple[Any, ...]]:
@@ -247,29 +252,6 @@ def _title(stored: Any) -> tuple[Code, tuple[Any, ...]]:
         raise FormatError(
             f"type code {parts[0]} is not known; a newer Ropewalk may have written it"
         ) from exc
-
-
-def _order(content: Any) -> bytes:
-    try:
-        return pack(content)
-    except TypeError as exc:
-        raise FormatError(f"the order of a dict is malformed: {exc}") from exc
-
-
-def _expect(cls: Callable[..., Any], content: Any) -> Any:
-    if type(content) is not cls:
-        raise FormatError("a root has a malformed body")
-    return content
-
-
-def _list(payload: bytes) -> list[Any]:
-    try:
-        content = unpack(payload)
-    except (ValueError, TypeError) as exc:
-        raise FormatError(f"a node is malformed: {exc}") from exc
-    if type(content) is not list:
-        raise FormatError("a node is not a list")
-    return content
 
 
 def index_entry(layout: Layout, id: ObjectId, entries: Sequence[Entry]) -> Entry:
@@ -344,13 +326,9 @@ def _gather(data: bytes, depth: int, found: list[ObjectId]) -> None:
         if code in _LINKING:
             _gather(content, depth + 1, found)
         elif code == Code.LINK:
-            found.append(_expect_id(content))
-
-
-def _expect_id(id: object) -> ObjectId:
-    if type(id) is not bytes or len(id) != ID_SIZE:
-        raise FormatError("a link is malformed")
-    return id
+            if len(content) != ID_SIZE:
+                raise FormatError("a link is malformed")
+            found.append(content)
 
 
 def is_text(source: Object) -> bool:

@@ -16,7 +16,6 @@ from ropewalk.codec.msgpack import Code
 from ropewalk.errors import InvalidInput, MergeConflict, NotStorable
 from ropewalk.tree.build import Builder, Edited, finish
 from ropewalk.tree.changes import (
-    Hunk,
     Overlap,
     combine,
     differing,
@@ -176,7 +175,8 @@ class Rules:
         self._names = built_in(encode)
         self._paths: dict[_Steps, Merger] = {}
         self._prefixes: list[tuple[_Steps, Merger]] = []
-        self._types: dict[type, Merger] = {}
+        self.by_type: dict[type, Merger] = {}
+        """The mergers for exactly these types."""
         for key, merger in mergers.items():
             self._add(key, self._merger(merger))
         self._prefixes.sort(key=lambda rule: -len(rule[0]))
@@ -194,7 +194,7 @@ class Rules:
 
     def _add(self, key: Any, merger: Merger) -> None:
         if isinstance(key, type):
-            self._types[key] = merger
+            self.by_type[key] = merger
             return
         path = (key,) if isinstance(key, str) else key
         if not isinstance(path, tuple):
@@ -213,18 +213,9 @@ class Rules:
         # Equality is that of bytes: a rule for 1 is none for True.
         return tuple([self._encode(as_key(step)) for step in path])
 
-    @property
-    def by_type(self) -> bool:
-        """Whether any merger is for a type."""
-        return bool(self._types)
-
     def at(self, path: Path) -> Merger | None:
         """The merger for exactly this path."""
         return self._paths.get(self._steps(path)) if self._paths else None
-
-    def of_type(self, cls: type) -> Merger | None:
-        """The merger for exactly this type."""
-        return self._types.get(cls)
 
     def beneath(self, path: Path) -> Merger | None:
         """The merger of the longest prefix of a path."""
@@ -236,7 +227,7 @@ class Rules:
 
     def run_on_equal(self, path: Path) -> bool:
         """Whether equal changes at a path or beneath it still need a merger."""
-        if any(merger.on_equal for merger in self._types.values()):
+        if any(merger.on_equal for merger in self.by_type.values()):
             return True
         steps, depth = self._steps(path), len(path)
         return any(
@@ -333,7 +324,7 @@ class _Merge:
         if not self._rules.by_type or ours is None or theirs is None:
             return None
         cls = self._class_of(ours)
-        merger = None if cls is None else self._rules.of_type(cls)
+        merger = None if cls is None else self._rules.by_type.get(cls)
         return merger if merger is not None and self._class_of(theirs) is cls else None
 
     def _class_of(self, part: bytes) -> type | None:
@@ -509,8 +500,8 @@ class _Merge:
         right = single(hunks(base.view, theirs.view, read))
         spans: list[Span] = []
         for step in combine(left, right):
-            if step.ours is not None and _is_one_item(step.ours, step.theirs):
-                runs = step.ours.old, step.ours.new, step.theirs.new
+            runs = None if step.ours is None else (step.ours.old, step.ours.new, step.theirs.new)
+            if runs is not None and all(len(run) == 1 for run in runs):
                 part = self.parts((*path, step.start), *[run[0].body for run in runs])
                 entries = [] if part is None else [Entry(b"", part)]
             else:
@@ -521,10 +512,6 @@ class _Merge:
         if ours.maxlen is not None and ours.view.total + grown > ours.maxlen:
             raise Overlap  # Together both sides exceed the maxlen of a deque.
         return ours.edited(self.builder, spans)
-
-
-def _is_one_item(ours: Hunk, theirs: Hunk) -> bool:
-    return len(ours.old) == len(ours.new) == len(theirs.new) == 1
 
 
 _CLASSES = {

@@ -258,7 +258,7 @@ class TreeWriter:
         if written._builder is not None:
             written._builder.forget()  # What it made can be read like the rest from now on.
             self._mirrors.renew(written._mirrors, written._replaced)
-        if self.held > 2 * self._alive + _STALE:
+        if self._nodes + self._mirrors.held > 2 * self._alive + _STALE:
             self._drop_stale()
 
     def _read(self, ids: Sequence[ObjectId]) -> Sequence[Object]:
