@@ -18,10 +18,9 @@ MAX_NAME_BYTES = 512
 _PART = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
 _PREFIX = re.compile(r"[A-Za-z0-9._~%/-]*")
 _ESCAPE = re.compile(r"%([0-9A-F]{2})")
-_SPELLINGS = [
-    chr(byte) if re.fullmatch(r"[A-Za-z0-9._~-]", chr(byte)) else f"%{byte:02X}"
-    for byte in range(256)
-]
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
+_REFUSED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_SPELLINGS = [chr(byte) if _PLAIN.fullmatch(chr(byte)) else f"%{byte:02X}" for byte in range(256)]
 
 
 def encode_part(text: str) -> str:
@@ -31,6 +30,8 @@ def encode_part(text: str) -> str:
     surrogates.
     """
     _check_text(text)
+    if _PLAIN.fullmatch(text):
+        return text
     return "".join([_SPELLINGS[byte] for byte in text.encode("utf-8")])
 
 
@@ -122,11 +123,10 @@ def _check_text(text: str) -> None:
         raise InvalidName(f"{text!r} cannot be a part of a name: it means a folder")
     if len(text) > MAX_NAME_BYTES:
         raise InvalidName(f"{_show(text)} is longer than {MAX_NAME_BYTES} bytes")
-    for character in text:
-        if character < " " or "\x7f" <= character <= "\x9f":
-            raise InvalidName(f"{_show(text)} holds the control character {character!r}")
-        if "\ud800" <= character <= "\udfff":
-            raise InvalidName(f"{_show(text)} holds the lone surrogate {character!r}")
+    refused = _REFUSED.search(text)
+    if refused is not None:
+        what = "lone surrogate" if refused[0] >= "\ud800" else "control character"
+        raise InvalidName(f"{_show(text)} holds the {what} {refused[0]!r}")
 
 
 def _unescape(match: re.Match[str]) -> str:
