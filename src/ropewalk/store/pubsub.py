@@ -452,7 +452,7 @@ class PubSub(Topics):
                 # Not before all is followed again: from now on everything is received.
                 self._doubt()
                 doubted = True
-            if self._wanted():
+            if self._following:
                 idle_since = None
             elif idle_since is None:
                 idle_since = time.monotonic()
