@@ -12,8 +12,7 @@ import pytest
 import ropewalk
 from ropewalk.errors import InvalidInput, NotAllowed, RopewalkError, Unavailable
 from ropewalk.store import Move, RedisStore
-from ropewalk.store.redis.address import read_address
-from ropewalk.store.redis.durability import Settings, judge
+from ropewalk.store.redis.address import Settings, judge, read_address
 from ropewalk.testing.helpers import MAIN, SPACE, value
 from tests.servers import _free_port
 from tests.store.redis.servers import KEEPS_ALL, Configured, client, configured

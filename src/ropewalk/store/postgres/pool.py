@@ -28,7 +28,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from ropewalk.errors import RopewalkError, StoreClosed
 from ropewalk.store.forking import freed_after_fork
-from ropewalk.store.postgres.arrays import Array
+from ropewalk.store.postgres.commit import Array
 from ropewalk.store.postgres.errors import (
     Again,
     AllLent,

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ropewalk.store.postgres.arrays import bigints, texts
+from ropewalk.store.postgres.commit import bigints, texts
 from ropewalk.store.postgres.schema import BLOCK_BITS, MANY
 from ropewalk.store.scratch import BestEffort
 from ropewalk.store.search_index import Change, MemoryTextIndex, TextIndex, Within

@@ -30,8 +30,7 @@ from ropewalk.store.model import (
     View,
 )
 from ropewalk.store.postgres import commit
-from ropewalk.store.postgres.arrays import bigints, byteas
-from ropewalk.store.postgres.commit import Answer, Draft, prefix_of
+from ropewalk.store.postgres.commit import Answer, Draft, bigints, byteas, prefix_of
 from ropewalk.store.postgres.schema import AFTER_NAMES, script
 from ropewalk.store.postgres.scratch import PostgresScratch
 from ropewalk.store.postgres.search_index import PostgresTextIndex

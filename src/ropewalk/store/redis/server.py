@@ -24,8 +24,7 @@ from redis.retry import Retry
 from ropewalk.errors import Corrupt, InvalidInput, NotAllowed, StoreClosed, Unavailable
 from ropewalk.store.group import Member, SendingGroup
 from ropewalk.store.model import Durability, Header, decode_header
-from ropewalk.store.redis.address import Address, gone
-from ropewalk.store.redis.durability import Asked, Settings, judge
+from ropewalk.store.redis.address import Address, Asked, Settings, gone, judge
 from ropewalk.store.redis.errors import from_redis, is_passing
 from ropewalk.store.redis.layout import Layout
 from ropewalk.store.retry import Backoff, tries_for

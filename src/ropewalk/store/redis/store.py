@@ -30,12 +30,12 @@ from ropewalk.store.record import GROUP, Batch, Place, Row, fenced_off, sequence
 from ropewalk.store.redis.address import (
     DEFAULT_NAME,
     Address,
+    check_asked,
     check_store_name,
     evicted,
     gone,
     read_address,
 )
-from ropewalk.store.redis.durability import check_asked
 from ropewalk.store.redis.layout import (
     MARKS,
     NO_ROW,
