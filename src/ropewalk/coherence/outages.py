@@ -355,7 +355,7 @@ class DegradedMode:
 
     def _wanted(self, agent: str, artifact: str, proposed: Proposal) -> WriteRequest:
         """What a write is to be checked against, as far as it is known here."""
-        content, if_version, given, _, note = proposed
+        content, if_version, given, note = proposed
         base = self._base(agent, artifact) if given is None else given.version
         if if_version is not None:
             if if_version != number_of(base):

@@ -60,8 +60,6 @@ class Proposal(NamedTuple):
     """The one version that it may replace; 0 for none at all."""
     base: Base | None = None
     """What it was made from, if that is not what the agent itself read or put last."""
-    replaces: bool = False
-    """Whether it is known already to replace what its agent has not read."""
     note: Note | None = None
 
 
@@ -263,10 +261,10 @@ class WritePath:
     # What a write is checked against.
 
     def _request(self, agent: str, artifact: str, proposal: Proposal) -> WriteRequest:
-        content, if_version, given, replaces, note = proposal
+        content, if_version, given, note = proposal
         if if_version is not None:
             expected = self._exactly(agent, artifact, if_version)
-            return WriteRequest(content, expected, expected, "raise", False, replaces, note)
+            return WriteRequest(content, expected, expected, "raise", note=note)
         if content is None and (given is None or given.version is None):
             newest = self._authority.newest(artifact)
             return WriteRequest(None, newest, newest, "overwrite")
