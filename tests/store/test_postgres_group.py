@@ -327,18 +327,22 @@ def test_what_takes_long_to_fail_is_told_to_all(
     assert heads(others[:2]) == [others[0].begun.id, others[1].begun.id]
 
 
-def test_watchers_are_told_of_a_commit_that_went_with_others(
+class Patient(PostgresStore):
+    """A store whose watchers look only when they are woken."""
+
+    poll_seconds = 10 * PATIENCE
+
+
+def test_a_commit_that_went_with_others_wakes_its_watchers(
     postgres: Postgres, schema: str, store: Slow, spaces: list[Space]
 ) -> None:
     first, *others = spaces
-    told: list[str] = []
-    postgres.run(f"INSERT INTO {schema}.watches VALUES (now() + interval '1 hour', 'test/1')")
     works = [lambda: others[0].go_on(value("a")), lambda: others[1].go_on(value("b"))]
-    with psycopg.connect(postgres.url(), autocommit=True) as listener:
-        listener.execute(f'LISTEN "ropewalk_{store.header.store_id.hex()}"'.encode())
+    with Patient(postgres.url(), schema=schema) as watcher:
+        seen = watcher.watch("test/1", timeout=PATIENCE)
+        before = next(seen).sequence
 
         run_together(store, first, works)
 
-        told = [notice.payload for notice in listener.notifies(timeout=PATIENCE, stop_after=1)]
+        assert next(seen).sequence == before + 1
     assert store.sizes == [2]
-    assert told == ["test/1"]
