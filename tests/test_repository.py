@@ -110,6 +110,15 @@ def test_the_index_names_every_design_note() -> None:
     assert [note.name for note in notes if f"({note.name})" not in index] == []
 
 
+def test_the_site_lists_every_page() -> None:
+    listed = re.findall(r"[a-z0-9/-]+\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [
+        page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.name != "README.md"
+    ]
+
+    assert sorted(listed) == sorted(pages)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|mailto:|#)([^)#]+)", page.read_text(encoding="utf-8"))
