@@ -1,4 +1,8 @@
-"""A value as canonical bytes."""
+"""`Codec`: encodes a value to canonical bytes, and decodes them.
+
+It hides how a value is packed in as few calls of ormsgpack as possible, while other threads may
+change it, and how a refusal gets the path of what was refused (`find_refusal`).
+"""
 
 from __future__ import annotations
 
@@ -105,9 +109,9 @@ class Codec:
         raise ChangedMeanwhile
 
     def encode_again(self, value: Any) -> bytes | None:
-        """The encoding without a look for bytearrays, or None where that needs a walk.
+        """A fast encoding that may take a bytearray for bytes; None if there is none.
 
-        Only for comparing with bytes that hold no binary value.
+        Only to compare with an encoding that has no binary values.
         """
         try:
             return packb(value, None, OPTIONS)
@@ -131,11 +135,11 @@ class Codec:
             raise FormatError(NO_ROOM) from exc
 
     def decoder(self, link: Callable[[bytes], Any] = no_links) -> Decoder:
-        """What decodes for this codec; `link` gives what a link stands for."""
+        """A decoder for this codec; `link` resolves links."""
         return Decoder(self, link)
 
     def showing(self) -> Codec:
-        """The same codec, for who only looks: what it does not know is an `Undeclared`."""
+        """The same codec, but a value of an unknown class decodes to an `Undeclared`."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__, shows_undeclared=True)
         return made
@@ -197,9 +201,9 @@ class Codec:
     # crashes. So a packer with a hook only ever gets containers that nobody else holds.
 
     def _pack(self, value: Any, depth: int, *, exact: bool = True) -> bytes:
-        """The encoding of what stands inside so many extensions; raises TypeError.
+        """Encode a value that is nested in `depth` extensions; raises TypeError.
 
-        Unless it is `exact`, a bytearray is taken for bytes.
+        Unless `exact`, a bytearray is encoded as bytes.
         """
         data = self._pack_alone(value, exact)
         return self._pack_open(value, depth) if data is None else data
@@ -228,7 +232,7 @@ class Codec:
         return data
 
     def _pack_own(self, own: list[Any] | dict[Any, Any], depth: int) -> bytes:
-        """The encoding of a container that nobody else has; what stands in it is replaced."""
+        """Encode a container that no other thread holds; its items may be replaced."""
         if type(own) is dict:
             if not set(map(type, own)) <= _TEXTS:
                 return self._pack_pairs(own, depth)
@@ -248,7 +252,7 @@ class Codec:
         return self._call_packer(own, depth)
 
     def _pack_pairs(self, own: dict[Any, Any], depth: int) -> bytes:
-        """The encoding of a dict with other keys than texts."""
+        """Encode a dict whose keys are not all strings."""
         if depth >= MAX_NESTED:
             raise NotStorable(_TOO_DEEP)
         self._check_keys(list(own))
@@ -374,11 +378,11 @@ _RECORD: Final = Code.RECORD
 _RECORDS: Final = frozenset({"dataclass", "attrs", "namedtuple", "model", "struct"})
 _TEXTS: Final = frozenset({str})
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
-"""What holds nothing else, and has one encoding."""
+"""Types whose values hold no others and have only one encoding."""
 _FOREIGN: Final = frozenset({Ext, Fragment, bytearray, memoryview})
 _LOOSE: Final = _FOREIGN | {list, dict}
 _SINGLE: Final = frozenset({str, int, bool, type(None)})
-"""Types of keys that are stored as other bytes than every other key of a dict."""
+"""Types of keys whose encodings are distinct whenever the keys of a dict are."""
 
 
 def _refuse_deep(payload: bytes, depth: int) -> None:
@@ -502,7 +506,7 @@ def _refused_part(codec: Codec, opened: Opened, depth: int) -> tuple[Path, Any, 
 
 
 def _fault_of(codec: Codec, value: Any, depth: int) -> str | None:
-    """Why what stands inside so many extensions cannot be encoded; None if it can."""
+    """Why a value that is nested in `depth` extensions cannot be encoded; None if it can."""
     try:
         codec._pack(value, depth)
     except RecursionError:

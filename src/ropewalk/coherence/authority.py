@@ -49,7 +49,7 @@ _LONGEST: Final = 300
 
 
 class Names(NamedTuple):
-    """What an artifact is called in its space."""
+    """The names of an artifact's branch, ref and lease in its space."""
 
     branch: str
     """Its own name, or a digest where that is no name of a branch."""
@@ -76,7 +76,7 @@ def branch_of(artifact: str) -> str:
 
 
 class Change(NamedTuple):
-    """A new version that somebody wants."""
+    """A version to be committed."""
 
     artifact: str
     expected: Version | None
@@ -86,18 +86,18 @@ class Change(NamedTuple):
     token: int = 0
     """The fencing token of the writer's grant; 0: nobody may hold the grant."""
     replaced: bool = False
-    """Whether it takes the place of what its writer had not read."""
+    """Whether it replaces a version that its writer had not read."""
     note: Note | None = None
 
 
 class Sent(NamedTuple):
-    """The identity of a commit, by which it is recognised when it is sent again."""
+    """The identity of a commit: its idempotency key, and the time of its versions."""
 
     write_id: str
     moment: int
-    """Microseconds since 1970, which its versions bear."""
+    """The time of its versions, in microseconds since 1970."""
     again: bool = False
-    """Whether it was sent before, and was made then, perhaps."""
+    """Whether it was sent before, and may have landed then."""
 
 
 class Committed(NamedTuple):

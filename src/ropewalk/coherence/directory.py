@@ -1,9 +1,9 @@
 """The directory: which agents of this client hold which version of which artifact.
 
-No clock, store or socket is in here: moments and versions are handed in, transitions come
-out. Safety never rests on a message. An entry may be served only if nothing newer is known,
-no message may have been lost since it was confirmed, and its strategy or its grant says so;
-else its version is confirmed at the authority first.
+A state machine without I/O: it is called with versions and times, and returns transitions.
+Safety never depends on a message. An entry may be served only if no newer version is known, no
+message may have been lost since it was confirmed, and its strategy or its grant allows it;
+otherwise its version is confirmed at the authority first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Directory:
         """Which versions were deletions by agents of this client. Only the last ones: they
         matter as long as reads last that began before them."""
         self.gaps = 0
-        """How often messages may have been lost. An entry that is older is confirmed first."""
+        """How often messages may have been lost. An entry from before is confirmed again first."""
 
     def after_fork(self) -> None:
         """In a child: the lock may be held by nobody, and messages may have been lost."""
@@ -65,9 +65,9 @@ class Directory:
         return None if holders is None else holders.get(agent)
 
     def base(self, agent: str, artifact: str) -> Base:
-        """What an agent makes its next value from: what it read since it put, else what it put.
+        """The base of an agent's next write: what it read since its last put, else that put.
 
-        A read that took long may end after a newer put of the same agent: that put counts.
+        A slow read may end after a newer put of the same agent; then the put counts.
         """
         holders = self._holders.get(artifact)
         entry = None if holders is None else holders.get(agent)
@@ -79,7 +79,7 @@ class Directory:
         return Base(read, True)
 
     def is_current(self, artifact: str, entry: Entry) -> bool:
-        """Whether nothing is known that would make a copy old."""
+        """Whether a copy is current as far as this client knows."""
         return (
             entry.state is not State.INVALID
             and entry.gaps == self.gaps
@@ -122,7 +122,7 @@ class Directory:
     def fetched(
         self, agent: str, artifact: str, version: Version, now: float, gaps: int
     ) -> Fetched:
-        """An agent got a version that was the newest after `now`; `gaps` is from before that."""
+        """An agent fetched the newest version; `now` and `gaps` are from before the request."""
         with self._lock:
             holders = self._holders.get(artifact)
             entry = None if holders is None else holders.get(agent)
@@ -158,7 +158,7 @@ class Directory:
             return [Transition(artifact, agent, before, after, trigger, version.number, token)]
 
     def read(self, agent: str, artifact: str, version: Version) -> State:
-        """An agent was given a version; its state. No base if the agent has deleted it since."""
+        """An agent was served a version; returns its state. No base if it deleted it since."""
         holders = self._holders.get(artifact)
         entry = None if holders is None else holders.get(agent)
         if entry is None:
@@ -208,9 +208,9 @@ class Directory:
                 self.gaps += 1
 
     def disproved(self, artifact: str, announced: int, version: int) -> None:
-        """A message announced a version, and the authority, asked after it, is at `version`.
+        """A message announced a version, but the authority, asked afterwards, is at `version`.
 
-        Then the message was false, and copies may be served again.
+        So the message was wrong, and copies may be served again.
         """
         with self._lock:
             if version < announced == self._newest.get(artifact):

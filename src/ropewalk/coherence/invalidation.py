@@ -343,9 +343,9 @@ class BusClient:
 
 
 class LogFollower:
-    """Reads the operation log of a space all the time, so that nobody has to ask.
+    """Follows the operation log of a space in the background.
 
-    `followed` is the moment up to which everything is known; `known` has the newest versions.
+    `known` has the newest versions; it is complete up to the time `followed`.
     """
 
     def __init__(self, client: Client, authority: StoreAuthority, seconds: float) -> None:
@@ -394,7 +394,7 @@ class LogFollower:
             try:
                 found, position = self._authority.changes(self._position)
             except Rewound:
-                # A server that may lose its last moments has: nothing that is known counts.
+                # The server has lost its last writes: what was read of them counts no more.
                 self._position, self.followed = None, float("-inf")
                 self._directory.note_gap()
                 self.timer.wake()

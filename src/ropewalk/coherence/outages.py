@@ -1,8 +1,8 @@
-"""Going on while the engine cannot be reached: the last value known, with a mark on it.
+"""Degraded mode: reads and writes while the engine cannot be reached.
 
-Nothing is invented: what nobody here has seen raises the engine's error. Writes are kept with
-the version that they were made from, and land by compare-and-swap on it when the engine
-answers; or they are refused.
+Reads return the last known value, marked as degraded; of an artifact that was never seen here they
+raise the engine's error. Writes are refused, or kept with the version that they were made from, and
+land by compare-and-swap on it when the engine answers again.
 """
 
 from __future__ import annotations

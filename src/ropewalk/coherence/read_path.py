@@ -1,4 +1,9 @@
-"""The read path: a copy is served if it may be, else confirmed at the authority."""
+"""The read path: a cached copy is served if it cannot be stale, else confirmed at the authority.
+
+A stale read is prevented in `ReadPath._served` and `_may_serve`. A copy is served if the directory
+knows of no newer version and of no lost message (`Directory.is_current`), and either the agent
+holds the grant, or the strategy allows it within its bound. Everything else goes to `confirmed`.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +39,13 @@ _NEVER: Final = float("-inf")
 
 @dataclass(slots=True)
 class Client:
-    """What one `CoherenceCore` is made of: the authority, and what this process knows of it.
+    """The parts of one `CoherenceCore`: the authority, and what this process knows of it.
 
-    The read path, the write path, grants and degraded mode work on this one object.
+    Shared by the read path, the write path, grants and degraded mode.
     """
 
     name: str
-    """Of the set of artifacts."""
+    """The name of the set of artifacts."""
     instance_id: str
     authority: Authority
     directory: Directory
@@ -50,7 +55,7 @@ class Client:
     codec: Codec
     time: Time
     clock: Callable[[], float]
-    """That of `time`."""
+    """`time.clock`."""
     invalidations: BusClient | None = None
     """None where the authority is in memory, or there is no bus."""
     follower: LogFollower | None = None
@@ -58,7 +63,7 @@ class Client:
 
 
 class Found(NamedTuple):
-    """A version and what it holds."""
+    """A version with its content."""
 
     version: Version
     content: Content
@@ -75,10 +80,10 @@ class ReadPath:
         self._recorder, self._clock = client.recorder, client.clock
         self._local = client.authority.is_local
         self.gone: Callable[[str], None] | None = None
-        """Called with artifacts that the authority does not have."""
+        """Called with the names of artifacts that do not exist."""
 
     def read(self, agent: str, artifact: str) -> Artifact:
-        """The newest version, as far as the strategy's bound allows; raises `NotFound`."""
+        """The newest version, or one within the strategy's bound; raises `NotFound`."""
         began = timestamp() if self._recorder.is_recording else 0
         entry = self._directory.entry(agent, artifact)
         if entry is not None and (entry.token or self._local or not self._strategy.always_asks):
@@ -93,7 +98,7 @@ class ReadPath:
         return self._given(agent, artifact, found, began)
 
     def cached(self, agent: str, artifact: str) -> Artifact | None:
-        """What an agent has, if it may be served without asking."""
+        """An agent's copy, if it may be served without asking the authority."""
         entry = self._directory.entry(agent, artifact)
         began = timestamp() if self._recorder.is_recording else 0
         return None if entry is None else self._served(agent, artifact, entry, began)
@@ -112,7 +117,7 @@ class ReadPath:
                     for name in names
                 }
             except MissingObjects as error:
-                missing = error  # Written anew and collected since: look again.
+                missing = error  # Superseded and collected meanwhile: ask again.
             else:
                 break
         else:
@@ -144,7 +149,7 @@ class ReadPath:
                     name: self._taken(agent, name, version, now, gaps) for name, version in page
                 }
             except MissingObjects as error:
-                missing = error  # Written anew and collected since: look again.
+                missing = error  # Superseded and collected meanwhile: ask again.
             else:
                 return [
                     self._given(agent, name, one._replace(source="search"), began)
@@ -164,7 +169,7 @@ class ReadPath:
                     yield name, version
 
     def _prefetch(self, versions: Iterable[Version]) -> None:
-        """Fetch together what a search is about to look at."""
+        """Fetch the contents that a search needs in one request."""
         missing = [
             one for one in versions if one.content is None and self._contents.get(one.id) is None
         ]
@@ -173,12 +178,12 @@ class ReadPath:
                 self._contents.put(version.id, content)
 
     def confirmed(self, agent: str, artifact: str, began: int = 0) -> Found:
-        """The newest version, asked for at the authority; `began` if an agent reads it."""
+        """The newest version, as the authority says; `began` is set for an agent's own read."""
         invalidations = self._client.invalidations
         for _ in range(_TRIES):
             if invalidations is not None and artifact not in invalidations.subscribed:
                 invalidations.subscribe_all((artifact,))
-            # From before the request: what is known after it may be newer already.
+            # Taken before the request: a message that comes during it may be newer than its answer.
             gaps, now = self._directory.gaps, self._clock()
             known = self._directory.newest(artifact)
             version = self._authority.newest(artifact)
@@ -196,7 +201,7 @@ class ReadPath:
             self._client.invalidations.subscribe_all(artifacts)
 
     def content(self, artifact: str, version: Version) -> Content:
-        """What a version holds, from here or from the authority."""
+        """The content of a version, from the cache or the authority."""
         if version.content is not None:
             return version.content
         found = self._contents.get(version.id)
@@ -210,17 +215,20 @@ class ReadPath:
     # Inside.
 
     def _is_proven(self, version: Version, pushed: Content) -> bool:
-        """Whether content that came with a message is what a version holds."""
+        """Whether pushed content is that of a version, as the authority compares it."""
         try:
             pushed.unverified = not self._authority.is_content(version, pushed)
         except (MissingObjects, NotFound, Unavailable):
             raise
         except (RopewalkError, ValueError):
-            return False  # It cannot even be read, so it is not what was written.
+            return False  # It cannot even be decoded, so it is not what was written.
         return not pushed.unverified
 
     def _served(self, agent: str, artifact: str, entry: Entry, began: int) -> Artifact | None:
-        """What an agent has, if it may be served without asking, or if asking is free."""
+        """A cache hit: the agent's copy, if it may be served; else None.
+
+        With an authority in memory asking is free, so a copy is served only if it is the newest.
+        """
         version = entry.version
         if self._local:
             if self._authority.newest(artifact) is not version or version.deleted:
@@ -232,11 +240,11 @@ class ReadPath:
                 return None
         else:
             if not self._may_serve(artifact, entry) or entry.version is not version:
-                return None  # If another thread got a newer one, that one may be served.
+                return None  # Another thread has replaced the copy since it was judged.
             content = self._contents.get(version.id)
             if content is None or content.unverified:
                 return None
-        entry.read = version  # As `_given` does, without looking for the entry again.
+        entry.read = version  # As `_given` does, without another lookup.
         served = Artifact(artifact, version, content, entry.state, "cache_hit")
         if self._recorder.is_recording:
             self._recorder.read(agent, served, began)
@@ -247,17 +255,17 @@ class ReadPath:
             return False
         now = self._clock()
         if entry.token:
-            # While the grant lasts nobody else can write. When it is over, others may have.
+            # While the grant lasts nobody else can write; afterwards they may have.
             return now < entry.deadline
         follower = self._client.follower
         followed = _NEVER if follower is None else follower.followed
         return self._strategy.serves(entry, now, followed)
 
     def _followed(self, agent: str, artifact: str, entry: Entry | None) -> Found | None:
-        """The version that the follower of the log knows, if it looked not long ago."""
+        """The version that the log follower knows, if it has read the log within the bound."""
         follower = self._client.follower
         if follower is None or (entry is not None and (entry.token or entry.lost)):
-            return None  # Once its grant is over, an agent asks: others may have waited for that.
+            return None  # After a lost grant an agent asks: another one may have written since.
         follower.start()
         followed, gaps = follower.followed, self._directory.gaps
         version = follower.known.get(artifact)
@@ -279,7 +287,10 @@ class ReadPath:
         gaps: int,
         began: int = 0,
     ) -> Found:
-        """A version that the authority named, and its content; raises `NotFound` for none."""
+        """Update the directory with the newest version, and return it with its content.
+
+        Raises `NotFound` if there is none, or it is a tombstone.
+        """
         directory, recorder = self._directory, self._recorder
         if version is None or version.deleted:
             number = 0 if version is None else version.number
@@ -308,7 +319,7 @@ class ReadPath:
         return Found(version, content, source)
 
     def _given(self, agent: str, artifact: str, found: Found, began: int) -> Artifact:
-        """What is found, handed to an agent: the base of its next write."""
+        """Return a version to an agent, and note it as the base of the agent's next write."""
         state = self._directory.read(agent, artifact, found.version)
         given = Artifact(artifact, found.version, found.content, state, found.source)
         if self._recorder.is_recording:
@@ -321,5 +332,5 @@ def _age(one: tuple[str, Version]) -> tuple[int, str]:
 
 
 def not_found(artifact: str) -> NotFound:
-    """There is no such artifact."""
+    """The error for an artifact that does not exist."""
     return NotFound(f"there is no artifact {artifact!r:.80}. Write it, or register it first.")

@@ -141,10 +141,10 @@ class StoreAuthority(Authority):
         }
 
     def _resting(self, names: Iterable[str]) -> dict[str, ObjectId] | None:
-        """Where refs point at one moment, without looking at all; None if they do not rest.
+        """A snapshot of some refs, read one by one; None if they keep moving.
 
-        A ref never points to a commit again that it has left, and is never taken away. So
-        what two rounds find alike was so all the time between them.
+        A ref never returns to a commit that it has left, and is never deleted. So if two rounds
+        of reads agree, the refs had these targets all the time between them.
         """
         last: dict[str, ObjectId] | None = None
         for _ in range(_ROUNDS):
@@ -232,10 +232,10 @@ class StoreAuthority(Authority):
             anew = True
 
         def earlier(error: Conflict | WriteIdReused) -> Committed | None:
-            # It was made before, with more of its objects, or fewer.
+            # It landed before, as the same commits, but sent with more or fewer objects.
             if isinstance(error, WriteIdReused):
                 return self._found(sent.write_id)
-            # No answer came to it, and others wrote so much since that its id was forgotten.
+            # It may have landed so long ago that the store no longer remembers its write id.
             if not is_fresh(sent.write_id):
                 drafts = [self._draft(change, agent, sent.moment, anew) for change in changes]
                 if self._is_there(drafts[0]):
@@ -327,7 +327,7 @@ class StoreAuthority(Authority):
         return Committed({one.artifact: self._version(one.commit.id) for one in drafts}, 0)
 
     def _found(self, write_id: str) -> Committed:
-        """What a commit made that nobody had an answer from."""
+        """The versions of an earlier commit with this write id, whose answer was lost."""
         last = self.sequence()
         for operation in self.store.operations(self.space, max(0, last - _PAGE), _PAGE):
             if operation.write_id == write_id:

@@ -1,4 +1,8 @@
-"""The write path: compare-and-swap on what the agent saw, merged, or refused."""
+"""The write path: a write is checked against the version that its agent saw, then committed.
+
+`WritePath.commit` is a compare-and-swap loop. If another agent committed first, `rebase` decides:
+replace, merge, or raise `VersionConflict`.
+"""
 
 from __future__ import annotations
 
@@ -39,49 +43,49 @@ if TYPE_CHECKING:
     from ropewalk.coherence.read_path import Client, ReadPath
 
 EDIT_SECONDS: Final = 60.0
-"""For how long an edit waits for the holder of an artifact, unless it is given a timeout."""
+"""The default timeout of an edit that has to wait for the holder of an artifact."""
 
 _EDITS: Final = 16
-"""How often an edit is tried at least, whatever its timeout."""
+"""The least number of attempts of an edit, whatever its timeout."""
 
 OnConflict: TypeAlias = Literal["merge", "raise", "overwrite"]
-"""What becomes of a write whose base is no longer the newest version."""
+"""What to do with a write whose base is no longer the newest version."""
 
 ConflictPolicy: TypeAlias = OnConflict | Literal["replace"]
-"""The same for one write: `replace` merges, and takes its own side where both changed a place."""
+"""The same for one write: `replace` merges, and ours wins where both changed the same path."""
 
 
 class Proposal(NamedTuple):
-    """A value for an artifact, as an agent hands it over."""
+    """A value that an agent wants to write to an artifact, before it is checked."""
 
     content: Any
     """A value, or its `Content`; `ABSENT` or None for a deletion."""
     if_version: int | None = None
-    """The one version that it may replace; 0 for none at all."""
+    """The only version that it may replace; 0 if there must be none."""
     base: Base | None = None
-    """What it was made from, if that is not what the agent itself read or put last."""
+    """What it was made from; None for what the agent itself read or put last."""
     note: Note | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """What an agent wants an artifact to hold, and what that is checked against."""
+    """A write, its merge base, and the version it is compared with."""
 
     content: Content | None
     """None for a deletion."""
     base: Version | None
-    """What it was made from; None if the agent knew of nothing."""
+    """The merge base: what the value was made from; None if the agent knew of no version."""
     expected: Version | None
-    """What must be the newest version."""
+    """The version that must be the newest for the write to land."""
     on_conflict: ConflictPolicy
     merged: bool = False
     replaced: bool = False
-    """Whether it replaces what others wrote and its agent has not read."""
+    """Whether it replaces a version of another agent that its agent has not read."""
     note: Note | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether it would only delete what is not there."""
+        """Whether it is a deletion of an artifact that does not exist."""
         return self.content is None and not is_there(self.expected)
 
 
@@ -91,13 +95,13 @@ class Edit:
 
     change: Callable[[Any], Any]
     default: Any
-    """What the function gets where there is no artifact; ABSENT if there must be one."""
+    """The value to edit if there is no artifact; ABSENT if there must be one."""
     timeout: float | None
     note: Note | None = None
 
     @property
     def needs_artifact(self) -> bool:
-        """Whether there is nothing to begin from but the artifact."""
+        """Whether it fails if there is no artifact."""
         return self.default is ABSENT
 
     def first(self) -> Any:
@@ -105,14 +109,14 @@ class Edit:
         return deepcopy(self.default)
 
     def made_of(self, value: Any, codec: Codec) -> Content:
-        """What the function makes of a value, which it may have changed instead."""
-        with hasty(None):  # What else it may do is no part of the edit.
+        """Call the function on a value, which it may change in place instead of returning one."""
+        with hasty(None):  # Store calls in the caller's function keep their own timeouts.
             changed = self.change(value)
         return Content.of(value if changed is None else changed, codec)
 
 
 def expect_change(change: Any) -> None:
-    """What changes a value is a plain function of it."""
+    """Check the function of an edit: a plain one, not a coroutine function."""
     expect(callable(change), "the change is a function of the value", change)
     if iscoroutinefunction(change):
         raise InvalidInput(
@@ -122,7 +126,7 @@ def expect_change(change: Any) -> None:
 
 
 class Attempt(NamedTuple):
-    """A commit that was sent."""
+    """A commit that was sent, and whose outcome is unknown."""
 
     agent: str
     requests: dict[str, WriteRequest]
@@ -131,16 +135,16 @@ class Attempt(NamedTuple):
 
 
 OnUnavailable: TypeAlias = "Callable[[Attempt, Unavailable], dict[str, Artifact | None]]"
-"""What becomes of a commit of which it is not known whether it was made."""
+"""Handles a commit whose outcome is unknown."""
 
 
 class PendingVersion(Version):
-    """A value that an agent wrote, and that is not in the engine yet."""
+    """A version that is kept during an outage and is not in the engine yet."""
 
     __slots__ = ("landed",)
 
     landed: Version | None
-    """What it has become, if it has become exactly that."""
+    """The version that it landed as, if it landed unchanged."""
 
     @classmethod
     def of(
@@ -151,7 +155,7 @@ class PendingVersion(Version):
         content: Content | None,
         note: Note | None = None,
     ) -> PendingVersion:
-        """What an agent wanted to write, made from version `number`."""
+        """A write that was kept, made from version `number`."""
         made = cls(number, os.urandom(32), agent, time, content is None, content, note=note)
         made.landed = None
         return made
@@ -170,9 +174,9 @@ def number_of(version: Version | None) -> int:
 class WritePath:
     """How the agents of one client write.
 
-    A value becomes a request: its content, the version that it was made from, and the one that
-    must be the newest. If others committed first, the request is rebased: as it is, merged, or
-    refused. Then it is committed, and rebased again if it lost the race.
+    A proposal becomes a request: content, merge base, and the version that must be the newest.
+    If another agent committed first, the request is rebased on the newest version, or refused.
+    Then it is committed, and rebased again whenever it loses the race.
     """
 
     def __init__(
@@ -187,7 +191,7 @@ class WritePath:
         self._authority, self._directory = client.authority, client.directory
         self._mergers, self.on_conflict = mergers, on_conflict
         self.on_unavailable: OnUnavailable | None = None
-        """Handed a commit that was perhaps made; without it, `Unavailable` is raised."""
+        """Called with a commit whose outcome is unknown; without it, `Unavailable` is raised."""
 
     # What agents do.
 
@@ -209,7 +213,7 @@ class WritePath:
         return made
 
     def delete(self, agent: str, artifact: str, if_version: int | None) -> bool:
-        """A version that says that there is nothing; False if there was nothing before."""
+        """Write a tombstone; False if there is no artifact."""
         if if_version is not None:
             expected = self._exactly(agent, artifact, if_version)
             how: OnConflict = "raise"
@@ -221,14 +225,14 @@ class WritePath:
         return True
 
     def edit(self, agent: str, artifact: str, edit: Edit) -> Artifact:
-        """Read, change, compare-and-swap; again, from what is newest, until it is done."""
+        """Read, change, compare-and-swap; retried from the newest version until it lands."""
         clock = self._client.time.monotonic
         until = None if edit.timeout is None else clock() + edit.timeout
         backoff = Backoff(self._client.time.sleep)
-        # If the change is not merged, the function is called again with what is newest.
+        # If it cannot be merged, the function is called again with the newest value.
         how: OnConflict = "merge" if self.on_conflict == "merge" else "raise"
         for attempt in count(1):
-            # Outside the try: what the function raises is its caller's.
+            # Outside the try: an error of the function goes to the caller.
             base, value = self._to_edit(agent, artifact, edit)
             content = edit.made_of(value, self._client.codec)
             try:
@@ -237,8 +241,8 @@ class WritePath:
                 assert made is not None
                 return made
             except (VersionConflict, LeaseHeld) as error:
-                # Others were faster, at the same places, or hold it. A function that
-                # writes the artifact itself is in its own way, each time.
+                # Another agent changed the same paths first, or holds the artifact. The timeout
+                # counts here too: a function that itself writes the artifact conflicts each time.
                 tried = attempt >= _EDITS or isinstance(error, LeaseHeld)
                 if tried and until is not None and clock() >= until:
                     raise
@@ -270,11 +274,11 @@ class WritePath:
             return WriteRequest(None, newest, newest, "overwrite")
         base, is_read = self._directory.base(agent, artifact) if given is None else given
         if base is None:
-            # Its agent knows of nothing, so it replaces whatever there is.
+            # The agent has seen no version, so it replaces whatever there is.
             newest = self._authority.newest(artifact)
             return WriteRequest(content, None, newest, "overwrite", False, is_there(newest), note)
-        # Changes to what its agent read must not be lost. An agent that only put replaces, as
-        # in any key-value store.
+        # After a read the changes of others must not be lost. An agent that only puts, without a
+        # read, replaces, as in any key-value store.
         how: ConflictPolicy = self.on_conflict
         if how == "merge" and not is_read:
             how = "replace"
@@ -292,7 +296,7 @@ class WritePath:
         return newest
 
     def settled(self, artifact: str, request: WriteRequest) -> WriteRequest:
-        """A request whose base was pending when it was made, on what that has become."""
+        """A request with its pending base resolved: landed, or rebased on the newest version."""
         base = request.expected
         if not isinstance(base, PendingVersion):
             return request
@@ -303,12 +307,12 @@ class WritePath:
     # When others committed first.
 
     def rebase(self, artifact: str, request: WriteRequest, newest: Version | None) -> WriteRequest:
-        """The same request, on what is newest now; raises `VersionConflict`."""
+        """Rebase a request on the newest version, by its policy; raises `VersionConflict`."""
         before = request.expected
         if newest is before or (newest and before and newest.id == before.id):
             return replace(request, expected=newest)
         if request.on_conflict == "overwrite":
-            # A deletion is made from whatever there is.
+            # A deletion has the version that it deletes as base.
             if request.content is None:
                 return replace(request, base=newest, expected=newest)
             return replace(request, expected=newest, replaced=is_there(newest))
@@ -333,10 +337,10 @@ class WritePath:
         newest: Version | None,
         sides: tuple[Content, Content, Content] | None,
     ) -> WriteRequest:
-        """A value put without a read: merged, and it wins where both changed the same place."""
+        """Rebase a blind put: merged, and ours wins where both changed the same path."""
         if sides is None:
             return replace(request, base=newest, expected=newest, replaced=is_there(newest))
-        # What was merged already has nothing new where others changed the same place again.
+        # Once merged, content equal to its base is no longer a sign of a repeated put.
         merge = merge_over if request.merged else merge_put
         made, replaced = merge(*sides, self._mergers, self._client.codec)
         merged = request.merged or made.encoded != sides[1].encoded
@@ -375,10 +379,12 @@ class WritePath:
         sent: Sent | None = None,
         on_unavailable: OnUnavailable | None = None,
     ) -> dict[str, Artifact | None]:
-        """Make requests the next versions, all or none; rebased as often as others are faster.
+        """Commit requests as the next versions, all or none, in a compare-and-swap loop.
 
-        `on_unavailable` is called if it cannot be known whether they were made. `sent` is that
-        of a commit that was sent before, perhaps.
+        Each round asks for the fencing tokens, so that a lost grant is noticed, and sends the
+        changes. `Moved` means that another agent committed first: the requests are rebased, and
+        sent again. `on_unavailable` is called if the outcome is unknown. `sent` identifies an
+        earlier attempt at the same commit, which may have landed.
         """
         client, directory, grants = self._client, self._directory, self._grants
         recorder, bus = client.recorder, client.invalidations
@@ -391,7 +397,7 @@ class WritePath:
                     bus.subscribe_all((name,))
         began = timestamp() if recorder.is_recording else 0
         if sent is not None:
-            began = min(began, sent.moment)  # It may have been made when it was first sent.
+            began = min(began, sent.moment)  # The first attempt may have landed.
         while True:
             gaps, now = directory.gaps, client.clock()
             tokens, changes = {}, []
@@ -438,7 +444,7 @@ class WritePath:
         now: float,
         gaps: int,
     ) -> Artifact | None:
-        """What this client knows once a request is a version."""
+        """Update the cache and directory after a commit, and publish the invalidation."""
         client, directory = self._client, self._directory
         content, version = request.content, made.versions[artifact]
         if content is not None and version.content is None:
@@ -460,15 +466,15 @@ class WritePath:
 
 
 _TRIES: Final = 3
-"""Taking one side at some places may bring up conflicts at others."""
+"""How often to merge: resolving some conflicts may bring up others."""
 
 
 def merge_contents(
     base: Content, ours: Content, theirs: Content, mergers: Mergers | None, codec: Codec
 ) -> Content:
-    """What both made of a base; raises `MergeConflict`.
+    """Three-way merge of contents; raises `MergeConflict`.
 
-    A place that both sides changed needs a merger, also where they agree.
+    A path that both sides changed needs a merger, even if both changed it in the same way.
     """
     objects: dict[ObjectId, Object] = {}
 
@@ -492,10 +498,10 @@ def merge_contents(
 def merge_put(
     base: Content, ours: Content, theirs: Content, mergers: Mergers | None, codec: Codec
 ) -> tuple[Content, bool]:
-    """What was put without a read, merged: ours where both changed the same place.
+    """Merge a blind put: ours wins where both changed the same path.
 
-    And whether theirs lost anything by it. What says again what was put last changes nothing
-    that could be merged, so it is all ours.
+    Returns also whether any change of theirs was lost. A put that repeats the value of its base
+    has no changes to merge, so it replaces theirs as a whole.
     """
     if ours.encoded == base.encoded:
         return ours, ours.encoded != theirs.encoded
@@ -505,7 +511,7 @@ def merge_put(
 def merge_over(
     base: Content, ours: Content, theirs: Content, mergers: Mergers | None, codec: Codec
 ) -> tuple[Content, bool]:
-    """The same, also where nothing of ours is new."""
+    """The same, but a put that repeats its base is merged too."""
     rules, is_lost = dict(mergers or {}), False
     for _ in range(_TRIES):
         try:
@@ -533,10 +539,10 @@ async def edited(
     change: Callable[[Any], Any],
     timeout: float | None,  # noqa: ASYNC109 - as of the edit
 ) -> R:
-    """Do an edit that waits for nobody, again and again, until nobody else is in its way.
+    """Retry an edit that does not block, until no other agent is in its way or it times out.
 
-    No thread waits meanwhile: many edits of what one agent holds would else take all threads,
-    and the holder could not write.
+    The pauses are on the event loop. If edits of one artifact waited on threads for its holder,
+    they could take all threads of the pool, and the holder could not write.
     """
     import asyncio
 

@@ -1,9 +1,9 @@
-"""A handle on a branch: commits values to it, again and again, beside others who do.
+"""A handle on a branch, for one of several concurrent writers.
 
-A handle remembers what its caller last saw. If the branch has moved on since, a commit
-keeps the caller's value as a version of its own, and merges it with what others did,
-from what the caller saw. So nothing that was acknowledged is lost, and no change is
-taken back by somebody who did not know of it.
+A handle remembers the version that its caller last saw: the merge base. If the branch has
+moved since, the caller's value becomes a commit of its own, with the merge base as parent,
+and a second commit merges it into the head. So no acknowledged write is lost, and no change
+is reverted by a writer that did not know of it.
 """
 
 from __future__ import annotations
@@ -62,34 +62,34 @@ if TYPE_CHECKING:
 
 
 Edit: TypeAlias = Callable[[ObjectId | None, Reader], Edited]
-"""Makes a new value of the one with a root; None before the first."""
+"""Edits the value with a root; the root is None before the first commit."""
 
 _NEWEST: Final = b""
 """The base of an edit that applies to any head."""
 
 
 class Head(NamedTuple):
-    """A branch as it was seen."""
+    """The head of a branch when it was last read."""
 
     commit: Commit | None
     epoch: int | None
-    """Until when the objects that it reaches need not be looked up."""
+    """The epoch of the space then; no object that the head reaches goes while it lasts."""
 
 
 class Aside(NamedTuple):
-    """A commit off the branch, which a ref of its own keeps."""
+    """A commit that is not on the branch, kept alive by a ref of its own."""
 
     ref: str
     commit: Commit
 
 
 class Branch:
-    """One branch of a history, for whoever writes to it.
+    """One branch of a history, opened for writing.
 
-    The value is handed over whole each time; only what changed is stored. A handle is
-    for one caller, because it remembers what that one saw: who else writes opens a
-    handle too, in another thread or in the same. Has asynchronous twins: `acommit`,
-    `aread`, `aupdate`, `arefresh`.
+    Each commit takes the whole value; only what changed is stored. A handle belongs to one
+    writer, because it remembers what that one last saw: every other writer opens its own,
+    also in the same thread. Has asynchronous twins: `acommit`, `aread`, `aupdate`,
+    `arefresh`.
     """
 
     def __init__(self, history: History, name: str) -> None:
@@ -101,9 +101,9 @@ class Branch:
         self._head = self._look()
         self._seen = self._head.commit
         self._unsure: str | None = None
-        """The write id of a commit of which it is not known whether it was made."""
+        """The write id of a commit whose outcome is unknown."""
         self._epoch: int | None = None
-        """The epoch at which all that the writer knows of was in the store, if there is one."""
+        """The epoch at which every node that the writer knows was in the store; None if unsure."""
 
     def __repr__(self) -> str:
         at = "nothing yet" if self._head.commit is None else self._head.commit.short
@@ -126,15 +126,15 @@ class Branch:
     # Reading.
 
     def refresh(self) -> Commit | None:
-        """Look where the branch is now; what the caller saw stays what it was."""
+        """Read the head again and return it; the merge base stays the same."""
         with self._lock:
             self._head = self._look()
             return self._head.commit
 
     def read(self) -> Any:
-        """The newest value, which the next commit goes on from.
+        """Read the newest value and make it the merge base of the next commit.
 
-        The caller may change it and hand it over. Raises `NotFound` if there is none.
+        The caller may change it in place and commit it. Raises `NotFound` if there is none.
         """
         with self._lock:
             while True:
@@ -155,8 +155,8 @@ class Branch:
     def reset(self) -> Commit | None:
         """Reset the merge base to the head and return it.
 
-        For a caller whose next value replaces that one, whatever it holds. Raises `Conflict`
-        if somebody removed the branch: the next commit would begin it anew.
+        For a caller whose next value replaces that of the head, whatever it is. Raises
+        `Conflict` if the branch was removed: the next commit would create it again.
         """
         with self._lock:
             newest = self.refresh()
@@ -178,20 +178,20 @@ class Branch:
         expect: Commit | ObjectId | str | None = None,
         **fields: Unpack[StepFields],
     ) -> Commit:
-        """Make a value the newest version, merged with what others did meanwhile.
+        """Commit a value on top of the head, merged with concurrent commits if there are any.
 
         `metadata` and `events` are further values about the step; `fields` are those of
         `Commit` by name: `description`, `logic_step`, `status`, `error`, `agent`,
-        `extension`, `time`. The commit that is returned is the new head. If it is `merged`,
-        it holds the changes of others too, and its second parent has the value that was
-        handed over: `read` gives the whole. Both say of the step what was handed over.
+        `extension`, `time`. Returns the new head. If that is `merged`, its value contains the
+        changes of others too, and its second parent has the value as it was passed in; call
+        `read` for the merged value. Both commits carry the same metadata and fields.
 
-        With `expect`, a commit or its id, nothing is merged: the value takes the place of
-        that commit's, or `RefMoved` is raised because the branch is anywhere else.
+        With `expect`, a commit or its id, nothing is merged: the head must be that commit, or
+        `RefMoved` is raised.
 
-        Raises `NotStorable` for a value that cannot be stored, and `MergeConflict` if
-        others changed the same places and no merger settles it; nothing is changed then.
-        With a `write_id`, a commit that is sent twice is made once.
+        Raises `NotStorable` for a value that cannot be stored, and `MergeConflict` if others
+        changed the same paths and no merger resolves it; nothing is stored then. `write_id`
+        is an idempotency key: a commit that is sent twice is made once.
         """
         with self._lock:
             if mergers is not None:
@@ -251,13 +251,13 @@ class Branch:
         look: bool = True,
         **fields: Unpack[StepFields],
     ) -> Commit:
-        """Edit the newest value without reading it whole, however often that takes.
+        """Edit the newest value without loading it whole; retried until the edit lands.
 
-        `edit` is called with the root of the newest value (None before the first) and a
-        reader, and gives what `put`, `remove`, `insert` or `Map.edit` gave. If the branch
-        moves meanwhile, it is called again, so it must do nothing else. With a `write_id`,
-        an edit that is sent twice is made once. Without a `look`, the first attempt is
-        made where this handle last saw the branch, which saves asking where it is.
+        `edit` is called with the root of the newest value (None before the first commit) and
+        a reader, and returns the result of `put`, `remove`, `insert` or `Map.edit`. It is
+        called again if the branch moves, so it must have no side effects. `write_id` is an
+        idempotency key: an edit that is sent twice is made once. With `look=False` the first
+        attempt is made on the last known head, which saves a read.
         """
         with self._lock:
             notes = self._notes(metadata, events, fields)
@@ -278,14 +278,13 @@ class Branch:
         after: Aside | None = None,
         **fields: Unpack[StepFields],
     ) -> Commit:
-        """Make what was edited, from the value with a root, part of the newest value.
+        """Commit an edit that was made from the value with root `base`.
 
-        If the newest value is still the one with that root (None before the first), the
-        new one takes its place. Else the two are merged as `commit` does it, into one
-        commit on top of what others did. Raises `MergeConflict` with nothing changed; if it
-        is `exclusive`, also where others made the same change and no merger settles it.
-        `after` is what `keep_aside` gave on the way here: it becomes a further parent, and
-        its ref is dropped.
+        If the newest value is still that one (None before the first commit), the edited value
+        replaces it. Otherwise both are merged, as by `commit`, into one commit on top of the
+        head. Raises `MergeConflict` with nothing changed; if `exclusive`, also where others
+        made the same change and no merger resolves it. `after` is a commit that `keep_aside`
+        returned: it becomes a second parent, and its ref is deleted.
         """
         with self._lock:
             if mergers is not None:
@@ -311,11 +310,11 @@ class Branch:
         last: Aside | None = None,
         **fields: Unpack[StepFields],
     ) -> Aside:
-        """Store what was edited as a commit that the branch does not go to.
+        """Store an edit as a commit beside the branch, under the ref `ref`.
 
-        It comes from `last`, which this made before and whose ref it takes, or else from
-        `parent`. Nobody else may move that ref. Raises `MissingObjects` if something that
-        it needs was collected.
+        Its parent is `last`, the result of an earlier call, whose ref it then moves; else
+        `parent`. No other writer may move that ref. Raises `MissingObjects` if something
+        that it needs was garbage collected.
         """
         with self._lock:
             notes = self._notes(None, None, fields)
@@ -332,17 +331,17 @@ class Branch:
             return Aside(ref, commit)
 
     def find_write(self, write_id: str, among: int | None = REMEMBERED_WRITES) -> Commit | None:
-        """The commit that an earlier write to this branch made, if it is among the latest."""
+        """The commit that an earlier write with this id made, if it is among the latest."""
         made = self._made(write_id, among)
         return None if made is None else self._target(made)
 
     # Inside.
 
     def _settle(self) -> None:
-        """Find out whether a commit that was interrupted, or got no answer, was made.
+        """Find out whether a commit of unknown outcome landed.
 
-        If it was, its value is what the caller saw last; else the next commit would
-        conflict with it.
+        If it did, its value becomes the merge base; otherwise the caller's next commit would
+        conflict with the caller's own last one.
         """
         assert self._unsure is not None
         made = self._made(self._unsure, REMEMBERED_WRITES)
@@ -352,7 +351,7 @@ class Branch:
         self._unsure = None
 
     def _id_of(self, at: Commit | ObjectId | str) -> ObjectId:
-        """The id of what is expected, without asking the store if it is one already."""
+        """The id of a commit; an id is returned as it is, without a read."""
         if isinstance(at, bytes):
             return at
         return self.history.resolve(at).id
@@ -368,20 +367,20 @@ class Branch:
         return head
 
     def _own(self, made: Operation) -> Commit:
-        """The commit of a write that holds the caller's own value."""
+        """The commit with the caller's value: of a merge, its last parent."""
         commit = self._target(made)
         if made.metadata.get("action") == "merge":
             return self.history.commits.find(commit.parents[-1])
         return commit
 
     def _accept(self, written: Written) -> None:
-        """Go on from a value that is in the store."""
+        """Note that a written value is in the store, so that the next write is diffed with it."""
         went_on = self._writer.root is not None
         self._writer.accept(written)
         if len(written.objects) > 1:  # Nobody reads a small value piece by piece.
             self._recent.remember(written.objects)
         if went_on and self._epoch != self._head.epoch:
-            # There was a collection. What only older versions hold may be gone.
+            # A collection ran: nodes that only older versions reach may be gone.
             self._writer.trim()
         self._epoch = self._head.epoch
 
@@ -394,10 +393,10 @@ class Branch:
         base: ObjectId | None = _NEWEST,
         after: Aside | None = None,
     ) -> Commit:
-        """Send an edit of the value that was last seen, until it lands.
+        """Apply an edit to the last known head, and retry until it lands.
 
-        With a `base` the edit was made from the value with that root; on another head it is
-        merged.
+        With a `base` the edit was made from the value with that root; on any other head it is
+        a merge.
         """
         id = new_write_id() if write_id is None else write_id
 
@@ -407,12 +406,12 @@ class Branch:
             root = None if head is None else head.root
             edited, said = self._edited(edit, root), notes
             if base not in (_NEWEST, root):
-                epoch, said = None, notes.merged()  # Not all that it needs is reached by the head.
+                epoch, said = None, notes.merged()  # It needs objects that the head may not reach.
             try:
                 made = self._send(edited, head, epoch, said, id, "update", after)
             except RefMoved as error:
                 if after is not None and error.name == after.ref:
-                    after = None  # An undo took it: then it is no parent.
+                    after = None  # An undo removed it, so it is no parent.
                 raise
             self._recent.remember(edited.objects)
             return made
@@ -439,10 +438,10 @@ class Branch:
         action: str = "commit",
         after: Aside | None = None,
     ) -> Commit:
-        """One commit on top of the head, by somebody who knows what was there at an epoch."""
+        """Send one commit on top of the head; its needs were in the store at `epoch`."""
         moves = []
         if head is None:
-            # What was kept aside stays aside: it would stand where a first step has nothing.
+            # A first commit has no parents, so a commit kept aside cannot become one.
             commit, made = self._make(change.root, (), notes)
         elif after is None:
             commit, made = self._make(change.root, (head,), notes)
@@ -463,7 +462,7 @@ class Branch:
     def _merge(
         self, change: Written, notes: Notes, mergers: Mergers | None, write_id: str
     ) -> tuple[Commit, Commit]:
-        """The caller's value as a commit of its own, and a second one that merges it."""
+        """Send two commits: the caller's value on the merge base, and the merge into the head."""
         seen, theirs = self._seen, self._head.commit
         if theirs is None:
             raise removed(self.name, self.history.space)
@@ -475,7 +474,7 @@ class Branch:
             theirs.root,
             Merging(self.history.commits.find, read, mergers, self.history.codec),
         )
-        # Two who say the same of the same step, and when it was, make the same commit.
+        # Two writers may make the very same commit: equal value, fields and time.
         parents = (theirs,) if ours.id == theirs.id else (theirs, ours)
         commit, made_too = self._make(merged.root, parents, notes.merged())
         operation = self.history.commits.land(
@@ -514,7 +513,7 @@ class Branch:
         return make_commit(root, ids, base=first.id, generation=1 + generation, **notes.fields)
 
     def _notes(self, metadata: Any, events: Any, fields: StepFields) -> Notes:
-        """What is said about a step, ready to be sent."""
+        """The fields of a commit, with metadata and events written as values."""
         check_fields(fields)
         about: dict[str, Any] = {
             "time": time.time_ns() // 1000,
@@ -562,15 +561,15 @@ class Branch:
             except NotFound:
                 if target == gone:
                     raise
-                gone = target  # Moved away from and collected since; or lost.
+                gone = target  # The ref moved and the commit was collected; or it is lost.
 
     def _look_again(self) -> bool:
-        """See where the branch is now; whether that is elsewhere than before."""
+        """Read the head again; whether it moved."""
         known, self._head = self._head, self._look()
         return _id(known.commit) != _id(self._head.commit)
 
     def _moved_from(self, commit: Commit | None) -> bool:
-        """Whether the branch is elsewhere by now: then what it left may be collected."""
+        """Whether the head moved, so that the old one may have been garbage collected."""
         return _id(self._look().commit) != _id(commit)
 
     def _expect_seen(self, error: MissingObjects) -> None:
@@ -583,7 +582,7 @@ class Branch:
     # Earlier writes with the same id.
 
     def _made(self, write_id: str, among: int | None = None) -> Operation | None:
-        """The earlier write to this branch with an id, among so many of the latest."""
+        """The latest write to this branch with a write id, within the last `among` operations."""
         for operation in islice(self.history.newest_operations(), among):
             if operation.write_id == write_id:
                 names = [move.name for move in operation.moves if move.target is not None]
@@ -591,7 +590,7 @@ class Branch:
         return None
 
     def _made_before(self, write_id: str, error: Conflict | WriteIdReused) -> Operation | None:
-        """The same; a conflict looks only at what the store remembers."""
+        """The same; after a conflict only as far back as the store remembers write ids."""
         reused = isinstance(error, WriteIdReused)
         made = self._made(write_id, None if reused else REMEMBERED_WRITES)
         if made is None and reused:
@@ -601,7 +600,7 @@ class Branch:
     def _repeated(
         self, write_id: str, root: ObjectId, error: Conflict | WriteIdReused
     ) -> tuple[Commit, Commit] | None:
-        """What an earlier call with this write id made of the same value."""
+        """The result of an earlier `commit` with this write id and the same value."""
         made = self._made_before(write_id, error)
         if made is None:
             return None
@@ -612,7 +611,7 @@ class Branch:
         return commit, ours
 
     def _updated(self, edit: Edit, write_id: str, error: Conflict | WriteIdReused) -> Commit | None:
-        """What an earlier call with this write id made by the same edit."""
+        """The result of an earlier `update` with this write id and the same edit."""
         made = self._made_before(write_id, error)
         if made is None:
             return None
@@ -622,7 +621,7 @@ class Branch:
             edited = self._edited(edit, None if parent is None else parent.root)
             same = made.metadata.get("action") == "update" and edited.root == commit.root
         except RopewalkError:
-            same = False  # It could not have been made of that value.
+            same = False  # The edit does not apply to that value.
         if not same:
             raise self._reused(write_id)
         self._head = Head(self._look().commit, None)
@@ -650,7 +649,7 @@ class Branch:
 
 
 class Notes(NamedTuple):
-    """What is said about a step: the fields of its commit, and the values they point to."""
+    """The fields of a commit, and the objects of the values that they point to."""
 
     fields: Mapping[str, Any]
     objects: Sequence[Object] = ()

@@ -1,13 +1,13 @@
-"""Commits in a store: found with few reads, landed with one write, and the loop around it.
+"""Reading and landing commits in a store, with the retry loop that every write goes through.
 
 Every commit of Ropewalk lands through `commit_loop` and `Commits.land`: those of branches,
-conversations, artifacts and pins. An attempt looks at what was last seen, builds a commit on
-it and sends it by compare-and-swap. What can go wrong is handled here, once:
+conversations, artifacts and pins. An attempt builds a commit on the head that was last read
+and sends it as a compare-and-swap. Failures are handled here, once:
 
-- no answer: it is sent again under the same write id, which the store recognises;
-- a ref has moved: look again after a short, random wait, and build anew;
-- objects are gone, because a collection took them: send the whole value;
-- the write id stands for an earlier write: that one is the answer, if it was the same.
+- no answer: resend with the same write id, which the store treats as an idempotency key;
+- a ref has moved: back off, read the head again and rebuild;
+- garbage collection deleted something the commit needs: resend the whole value;
+- the write id belongs to an earlier write: return that one, if it was the same write.
 """
 
 from __future__ import annotations
@@ -95,17 +95,17 @@ class Commits:
         return commit
 
     def look_ahead(self, ids: Iterable[ObjectId]) -> None:
-        """Read commits together that will be asked for one by one."""
+        """Prefetch commits into the cache in one read."""
         with self._lock:
             unknown = [id for id in ids if id not in self._known]
         try:
             read = self._read(unknown)
         except MissingObjects:
-            return  # Whoever asks for the one that is missing is told.
+            return  # `find` reports the missing one.
         self.remember(read_commit(one) for one in read if one.kind == Kind.COMMIT)
 
     def remember(self, commits: Iterable[Commit]) -> None:
-        """Keep commits at hand."""
+        """Cache commits."""
         with self._lock:
             for commit in commits:
                 self._known[commit.id] = commit
@@ -125,11 +125,11 @@ class Commits:
         share: bool = False,
         step: Commit | None = None,
     ) -> Operation:
-        """One write, sent again if no answer came; options as those of `Store.commit`.
+        """Send one write, and resend it while no answer comes; options as for `Store.commit`.
 
-        What it needs may be condemned, although refs reach it: a collection has yet to
-        see that, or was killed before it could. Then it is sent along, and so revived.
-        Raises `MissingObjects` if something is gone.
+        An engine may report an object as missing because a collection has marked it for
+        deletion, although it can still be read. Such objects are read and sent along, which
+        stores them again. Raises `MissingObjects` if one really is gone.
         """
         id = new_write_id() if write_id is None else write_id
         sending, needed = list(objects), list(needs)
@@ -164,8 +164,8 @@ class Commits:
             except StoreClosed:
                 raise
             except Unavailable:
-                # The store recognises a write that it has, so to send it again is harmless, and
-                # tells whether it was done. A server that is silent is asked twice, not for ever.
+                # The write id makes resending harmless, and the answer says whether the first
+                # one landed. After a long wait there is one more try, not a loop.
                 if silent == _RESENDS:
                     raise
                 if time.monotonic() - began > tries_for(_SOON):
@@ -175,7 +175,7 @@ class Commits:
                 silent += 1
 
     def _condemned(self, ids: Sequence[ObjectId]) -> list[Object] | None:
-        """Objects that are there but condemned, and all such that they reach; or None."""
+        """Missing objects that are still readable, with what they reach; None if one is gone."""
         found: dict[ObjectId, Object] = {}
         pending = list(ids)
         while pending:
@@ -194,7 +194,7 @@ class NewWriteId(str):
 
     __slots__ = ("is_fresh",)
     is_fresh: bool
-    """Whether no write was sent with it yet, but for such that were refused."""
+    """Whether no write that may have landed was sent with it."""
 
 
 def new_write_id() -> NewWriteId:
@@ -205,7 +205,7 @@ def new_write_id() -> NewWriteId:
 
 
 def is_fresh(write_id: str) -> bool:
-    """Whether it is new, and no write was sent with it yet, but for such that were refused."""
+    """Whether it was generated here, and no write that may have landed was sent with it."""
     return isinstance(write_id, NewWriteId) and write_id.is_fresh
 
 
@@ -214,22 +214,19 @@ R = TypeVar("R")
 _FIRST, _LONGEST = 0.0005, 0.02
 _RESENDS = 3
 _WHOLE_RESENDS = 8
-"""How often collections may take what a commit needs before it gives up."""
+"""How often a commit is rebuilt because a collection deleted what it needs."""
 _SOON = 5.0
-"""Whoever has waited longer than this for an answer sends only once more."""
+"""After so many seconds without an answer a write is resent only once more."""
 
 
 class Backoff:
-    """Waits of random length, longer with each attempt up to a bound.
-
-    Whoever lost a race waits a little, and two who lost together do not keep step.
-    """
+    """Exponential backoff with full jitter, up to a bound."""
 
     def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
         self._span, self._sleep = _FIRST, sleep
 
     def wait(self) -> None:
-        """Let others finish."""
+        """Sleep before the next attempt."""
         self._sleep(random.uniform(0, self._span))  # noqa: S311
         self._span = min(2 * self._span, _LONGEST)
 
@@ -241,12 +238,13 @@ def commit_loop(
     resend: Callable[[MissingObjects], None] | None = None,
     earlier: Callable[[Conflict | WriteIdReused], R | None] | None = None,
 ) -> R:
-    """Attempt a commit until it lands; what the attempt that landed gives.
+    """Retry an attempt until it lands, and return its result.
 
-    `attempt` builds on what was last seen and sends that. `look` sees where things are now,
-    and says whether they have moved; without it a moved ref is raised. `resend` has the next
-    attempt send everything, because what it relied on was collected; or raises. `earlier`
-    gives what an earlier write with the same id made; None if there was none.
+    `attempt` builds a commit on the last known head and sends it. `look` reads the head again
+    and returns whether it moved; without it `RefMoved` is raised. `resend` makes the next
+    attempt send the whole value, because something it relied on was garbage collected; it may
+    raise instead. `earlier` returns the result of an earlier write with the same write id, or
+    None if there was none.
     """
     backoff: Backoff | None = None
     collected = 0
@@ -268,11 +266,11 @@ def commit_loop(
             continue
         except Conflict as error:
             if look is not None and look():
-                continue  # The conflict was with what is no longer there.
+                continue  # The conflict was with a head that is outdated by now.
             refused = error
         except WriteIdReused as error:
             refused = error
-        # A write that was made before may meet what came after it.
+        # A repeated write may conflict with what landed after the first one.
         made = None if earlier is None else earlier(refused)
         if made is None:
             raise refused
@@ -280,21 +278,21 @@ def commit_loop(
 
 
 def looks_itself() -> bool:
-    """The `look` for attempts that look themselves: no conflict is with what is gone."""
+    """The `look` for attempts that read the head themselves: only a moved ref is retried."""
     return False
 
 
-# Objects that an edit has just read or made: the next one on the way needs most of them.
+# Caches of objects. An edit needs most of the nodes that the one before it read or wrote.
 
 
 _MOST_BYTES = 4 << 20
 
 
 class RecentObjects:
-    """A bounded memory in front of a reader. Objects never change, so none gets stale.
+    """A bounded LRU cache in front of a reader. Objects are immutable, so no entry gets stale.
 
-    That an object is remembered says nothing about the store: a commit still names what
-    it needs. Not for several threads at once.
+    A cached object may be gone from the store, so a commit still lists it in its needs. Not
+    thread-safe.
     """
 
     def __init__(self, read: Reader, most_bytes: int = _MOST_BYTES) -> None:
@@ -304,7 +302,7 @@ class RecentObjects:
 
     @property
     def held(self) -> int:
-        """How many bytes are remembered."""
+        """How many bytes are cached."""
         return self._held
 
     def read(self, ids: Sequence[ObjectId]) -> list[Object]:
@@ -331,7 +329,7 @@ class RecentObjects:
 
 
 class SharedObjects(RecentObjects):
-    """Recent objects for several threads at once. Nobody waits while another reads the store."""
+    """The same, thread-safe. The lock is not held while the store is read."""
 
     def __init__(self, read: Reader, most_bytes: int = _MOST_BYTES) -> None:
         super().__init__(read, most_bytes)
@@ -342,7 +340,7 @@ class SharedObjects(RecentObjects):
         return self.read_through(self._read, ids)
 
     def read_through(self, read: Reader, ids: Sequence[ObjectId]) -> list[Object]:
-        """The same; what is not remembered is read by the reader of another space."""
+        """The same, with cache misses read by the given reader, as of another space."""
         with self._lock:
             found = {id: self._known[id] for id in ids if id in self._known}
             for id in found:

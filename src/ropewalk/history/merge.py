@@ -1,9 +1,10 @@
-"""Where commits come from, and what two of them are merged from.
+"""Lineage of commits: ancestors, merge bases, and merges of commits from them.
 
-Two branches that took each other's work have several nearest common ancestors. Taking one of
-them would be wrong: what the others brought, and both sides have, would look like a change of
-one side, and would be added twice, or put back where somebody took it back. So the nearest
-common ancestors are merged first, and what they make together is the base. It is not stored.
+How two values are merged is in `tree.three_way_merge`; here it is decided what they are merged
+from. Two branches that were merged into each other (a criss-cross) have several nearest common
+ancestors. With only one of them as merge base, a change that both sides got through another
+would look like a change of one side, and would be applied twice, or brought back after it was
+reverted. So these ancestors are merged first, and the result, which is not stored, is the base.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from ropewalk.tree.three_way_merge import Rules
 Function: TypeAlias = Callable[[Any, Any, Any], Any]
 
 DIFFERS = "(the common ancestors differ here)"
-"""Stands in a base where its ancestors cannot be merged; so both sides changed it."""
+"""Placeholder in a merge base where its ancestors conflict, so that both sides differ from it."""
 
-_DEEPEST = 200  # Branches that crossed more often than this are merged from one ancestor.
+_DEEPEST = 200  # After more criss-cross merges than this a single ancestor is the base.
 _TRIES = 3
 
 
@@ -43,7 +44,7 @@ def check_mergers(mergers: Mergers | None, codec: Codec) -> None:
 
 
 class Merging(NamedTuple):
-    """How to merge."""
+    """What a merge needs beside its three values: readers, mergers and codec."""
 
     find: Find
     read: Reader
@@ -53,7 +54,7 @@ class Merging(NamedTuple):
     """Whether the same change on both sides is a conflict too."""
 
     def trees(self, base: ObjectId | None, ours: ObjectId, theirs: ObjectId) -> Edited:
-        """One value of two, from a third."""
+        """Merge two values from their base."""
         return merge(
             base,
             ours,
@@ -66,27 +67,27 @@ class Merging(NamedTuple):
 
 
 class Base(NamedTuple):
-    """A value that two others come from, and those of its objects that no store has."""
+    """A merge base, and those of its objects that are not in the store."""
 
     root: ObjectId | None
     objects: Sequence[Object] = ()
 
 
 def removed(branch: str, space: str) -> Conflict:
-    """The error for going on with a branch that was removed."""
+    """The error for a commit to a branch that was removed."""
     return Conflict(
         f"branch {branch!r} of {space!r} was removed meanwhile. Open it again to begin it anew."
     )
 
 
 def merge_late(base: ObjectId | None, mine: ObjectId, published: ObjectId, how: Merging) -> Edited:
-    """A value that comes late, merged into the one that was published meanwhile.
+    """Merge a value into the one that was published first.
 
-    What is published stays as it is and where it is: others go on from it. So `append`
-    puts what is mine after it, and its keys come first. For the caller, mine is ours:
-    in mergers, in functions, and in conflicts.
+    The published value keeps its order, because others already build on it: `append` puts
+    the items of `mine` after it, and its keys come first. Mergers and conflicts still call
+    `mine` ours.
     """
-    if isinstance(how.mergers, Mapping):  # Else it is refused where it is used.
+    if isinstance(how.mergers, Mapping):  # Anything else is refused by `merge`.
         how = how._replace(mergers={key: _turned(one) for key, one in how.mergers.items()})
     try:
         return how.trees(base, published, mine)
@@ -99,9 +100,9 @@ def merge_late(base: ObjectId | None, mine: ObjectId, published: ObjectId, how: 
 def merge_edited(
     base: ObjectId | None, edited: Edited, published: ObjectId, how: Merging
 ) -> Edited:
-    """What was edited from a base, merged into what was published meanwhile.
+    """Merge an edit of a base into the value that was published first.
 
-    Of the edited objects only those are given that the outcome still needs.
+    The result has only those of the edited objects that the merged value still reaches.
     """
     reading = how._replace(read=reading_too(how.read, edited.objects))
     merged = merge_late(base, edited.root, published, reading)
@@ -110,7 +111,7 @@ def merge_edited(
 
 
 def _turned(merger: Merger | Function | str) -> Merger | Function | str:
-    """A merger for the two sides in each other's place."""
+    """A merger with the two sides swapped."""
     if isinstance(merger, str):
         return {"ours": "theirs", "theirs": "ours"}.get(merger, merger)
     function, on_equal = merger if isinstance(merger, Merger) else (merger, False)
@@ -120,7 +121,7 @@ def _turned(merger: Merger | Function | str) -> Merger | Function | str:
 
 
 def nearest(commits: Iterable[Commit]) -> list[Commit]:
-    """Common ancestors in an order that is always the same."""
+    """Common ancestors in a deterministic order."""
     return sorted(commits, key=lambda commit: (commit.generation, commit.id), reverse=True)
 
 
@@ -131,7 +132,7 @@ def merge_commits(ours: Commit, theirs: Commit, bases: Iterable[Commit], how: Me
 
 
 def reading_too(read: Reader, objects: Iterable[Object]) -> Reader:
-    """Reads objects that are in no store yet, beside those that are."""
+    """A reader that also finds objects which are not in the store yet."""
     ours = {one.id: one for one in objects}
     if not ours:
         return read

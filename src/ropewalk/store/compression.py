@@ -25,7 +25,7 @@ MAX_LENGTH = 256 * 1024 * 1024
 """The most bytes that one frame may hold."""
 
 SMALL_BODY = 4096
-"""What compresses with a dictionary of so few bytes is kept for the next frame."""
+"""A compressor prepared with a dictionary of at most so many bytes is kept for the next frame."""
 
 _RAW, _ALONE, _GIVEN = 0, 63, 64
 _USES_DICTIONARY = 4096  # Longer ones gain little from the built-in dictionary.
@@ -45,8 +45,8 @@ def _parameters(level: int) -> zstandard.ZstdCompressionParameters:
 
 
 _FAST, _SMALL = _parameters(1), _parameters(7)
-# Neither serves two threads at once, and to make one takes longer than to use it: frameworks work
-# with threads that live for a moment. So whoever needs one takes it out of here, and puts it back.
+# A pool: a (de)compressor is not thread-safe, and creating one takes longer than using it. They are
+# not thread-local, because frameworks create threads for a single call.
 _compressors: dict[tuple[int | bytes, bool], zstandard.ZstdCompressor] = {}
 _decompressors: dict[int | bytes, zstandard.ZstdDecompressor] = {}
 _MOST_IDLE = 16

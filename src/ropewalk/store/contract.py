@@ -1,8 +1,8 @@
-"""The contract of stores: what every engine promises, and what it must do for that.
+"""`Store`: the public methods of all stores, and the abstract ones that an engine implements.
 
-The public methods are written once, here. They check what they are given, frame and
-verify objects, keep the rules of leases, and run on threads for asynchronous callers.
-An engine supplies the abstract methods, which begin with an underscore.
+The public methods are written once, here: they check their arguments, apply the rules of leases,
+and have asynchronous twins that run on threads. An engine implements the abstract methods, whose
+names begin with an underscore.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class StoreOptions(TypedDict, total=False):
     backend_aliases: Iterable[str]
     """Older names to which it answers too."""
     clock: Callable[[], float]
-    """What tells the time of leases."""
+    """The clock for leases: a function that returns seconds."""
     threads: int
-    """How many asynchronous calls are on their way at once."""
+    """How many asynchronous calls may run at once."""
     size_limit: int | None
     """How many bytes it may take; None if only the disk says."""
     default_ttl_seconds: float | None
@@ -174,9 +174,9 @@ class Store(ABC):
 
     @abstractmethod
     def missing(self, ids: Iterable[ObjectId], space: str | None = None) -> list[ObjectId]:
-        """Those of the ids that a commit to a space could not name in its needs.
+        """Those of the ids that a commit to a space could not have in its `needs`.
 
-        Without a space: those that are no shared objects of the store.
+        Without a space: those that are not shared objects of the store.
         """
 
     def carry(self, space: str, ids: Iterable[ObjectId]) -> Iterator[list[Object]]:
@@ -217,24 +217,25 @@ class Store(ABC):
         store can read and need them. `step` is the commit among them that this write
         brings, so that an engine can show it in plain columns.
 
-        `needs` names every object that the new ones point to and that is not among
-        them: objects of the space, or shared ones. They are looked up, unless `epoch` is
-        still the space's own: the epoch at
-        which a commit that wrote or needed them succeeded, or of a `view` whose refs
-        reach them. That they could be read says too little. `operation` is metadata
-        for the log. Two of its keys mean something to the store: `key`, at most 16 bytes,
-        is what `find` looks for, and `step` is the id of a commit that the write brings
-        and that no ref moves to.
+        `needs` lists every object that the new ones link to and that is not among them:
+        objects of the space, or shared ones. That they could be read does not mean that they
+        are still there. With `epoch` the caller vouches for them: it is the epoch at which a
+        commit that wrote or needed them succeeded, or that of a `view` whose refs reach them.
+        While it is the space's current one, an engine may skip looking them up.
 
-        A write id makes the commit safe to repeat: the same write returns the
-        operation that was recorded. Without one, a fresh id is made. `fresh` says that nobody
-        sent a write with this id before, so that an engine need not look for it.
+        `operation` is metadata for the log. Two of its keys mean something to the store:
+        `key`, at most 16 bytes, is what `find` looks for, and `step` is the id of a commit
+        among the objects that no ref moves to.
 
-        Raises, with nothing changed: `WriteIdReused` if the id stands for another
-        write; `LeaseLost` if a fence's token is not the lease's, `LeaseHeld` if it is 0
-        (nobody may hold the lease) and somebody has it; `RefMoved` if a ref is not where
-        its move expects it; `MissingObjects` if something needed or pointed to is absent
-        or condemned.
+        The write id is an idempotency key: the same write, sent again, returns the operation
+        that was recorded. Without one, a new id is generated. `fresh` says that the id was
+        never sent before, so an engine need not look for it.
+
+        Raises, with nothing changed: `WriteIdReused` if the id belongs to another write;
+        `LeaseLost` if a fence's token is not the lease's, `LeaseHeld` if the token is 0
+        (nobody may hold the lease) and somebody holds it; `RefMoved` if a ref is not where
+        its move expects it; `MissingObjects` if a needed object or the target of a move is
+        absent, or marked for deletion by a collection.
         """
         if self._closed:
             self._check_open()
@@ -476,7 +477,7 @@ class Store(ABC):
     # Life.
 
     def close(self) -> None:
-        """Finish what was begun, wake who waits, and let go. Closing again does nothing."""
+        """Finish running calls, wake waiting ones, and release resources. Idempotent."""
         with self._state_lock:
             if self._closed:
                 return
@@ -604,11 +605,11 @@ class Store(ABC):
 
     @abstractmethod
     def discard(self, ids: Iterable[ObjectId]) -> None:
-        """Take damaged shared objects out, so that they can be stored anew."""
+        """Remove damaged shared objects, so that they can be stored again."""
 
     @abstractmethod
     def _land(self, batch: Batch, objects: Sequence[Object]) -> Operation:
-        """Commit a checked batch."""
+        """Commit a batch whose fields have been checked."""
 
     def _find(self, space: str, key: bytes) -> list[int]:
         """Look through the log, for an engine that has no index of keys."""

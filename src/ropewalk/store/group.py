@@ -1,9 +1,9 @@
 """Group commit: threads of one process that write at once share a transaction or a round trip.
 
-Who comes first leads, and waits for nobody. Those who come while it is at work queue behind it;
-one of them leads next, and takes the others along. So a lone writer pays for one lock, and many
-share one sync. Each member's work is done or refused for itself, whatever becomes of the others,
-and nobody is answered before it is durable. A child of a fork begins with an empty queue.
+The first thread leads at once. Threads that arrive while it is at work queue up; when it is done,
+the first of them leads and runs the work of the others too. So a lone writer pays for one lock,
+and many writers share one sync. Each member's work succeeds or fails by itself, and no call
+returns before its work is durable. In the child of a fork the queue is empty.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _SOON: Final = 1.0  # Seconds after which what failed is not sent again.
 
 
 class Member(Generic[W]):
-    """What one thread wants done, and what came of it."""
+    """The work of one thread, and its result."""
 
     __slots__ = ("alone", "answer", "error", "resent", "size", "wake", "work")
 
     def __init__(self, work: W, size: int = 0, *, alone: bool = False) -> None:
-        """`alone` says that it goes with no other."""
+        """`alone`: it must not share a transaction with others."""
         self.work, self.size, self.alone = work, size, alone
         self.answer: Any = None
         self.error: BaseException | None = None
         self.resent = False
-        """Whether it is sent again, by its own thread."""
+        """Whether its own thread has to send it again."""
         self.wake: threading.Lock | None = None
-        """What its thread waits for; None if it leads at once."""
+        """What its thread blocks on; None if it leads at once."""
 
 
 class Group(Generic[W]):
@@ -53,10 +53,10 @@ class Group(Generic[W]):
         seconds: float,
         too_late: Callable[[], Exception] | None = None,
     ) -> None:
-        """`lead` does a member's work and that of others; whether its own must be done again.
+        """`lead` runs a leader's work and that of its followers; True if it must be called again.
 
-        Who has waited for so many seconds raises `too_late`; without it, it leads beside the
-        leader that does not come back.
+        A thread that has waited for `seconds` raises `too_late`; without that, it leads itself,
+        beside the leader that does not return.
         """
         self._lead, self._most_bytes = lead, most_bytes
         self.seconds, self._too_late = seconds, too_late
@@ -65,19 +65,19 @@ class Group(Generic[W]):
 
     def _begin(self) -> None:
         self.waiting: deque[Member[W]] = deque()
-        """Those behind the leader, first come first served."""
+        """The members behind the leader, in order of arrival."""
         self.leader: Member[W] | None = None
         self.process = os.getpid()
         self._expected = 1
-        """How many there were the last time: those under way, and those who waited."""
+        """How many members the last leader had, with those left waiting."""
         self._gathered: threading.Lock | None = None
-        """What a leader waits for who expects more; held while it does."""
+        """What a leader blocks on while it waits for more members."""
 
     def run(self, member: Member[W]) -> Any:
-        """What came of a member's work; raises what the work raised."""
+        """Run a member's work, alone or in a group; its result, or what it raised."""
         with self._lock:
             if self.process != os.getpid():
-                self._begin()  # Who led is not here.
+                self._begin()  # A child of a fork: the leader's thread is not here.
             if self.leader is None:
                 self.leader = member
             else:
@@ -103,11 +103,11 @@ class Group(Generic[W]):
         return member.answer
 
     def _wait(self, member: Member[W], wake: threading.Lock) -> None:
-        """Wait until a member leads, or others did its work."""
+        """Block until a member leads, or another leader did its work."""
         try:
             if wake.acquire(timeout=self.seconds):
                 return
-        except BaseException:  # An interrupt: nobody may be left to wait for this one.
+        except BaseException:  # An interrupt: no leader may pick up a member without a thread.
             with self._lock:
                 if member in self.waiting:
                     self.waiting.remove(member)
@@ -120,12 +120,12 @@ class Group(Generic[W]):
                 self.leader = member
                 return
         if self.leader is not member:
-            wake.acquire()  # It was taken along: what comes of it is known soon.
+            wake.acquire()  # A leader has already picked it up.
 
     # What a leader calls.
 
     def take_along(self, leader: Member[W]) -> list[Member[W]]:
-        """Those who wait and can go with a leader, first come first served."""
+        """Take the waiting members that fit into a leader's group, in order of arrival."""
         if leader.alone:
             return []
         taken: list[Member[W]] = []
@@ -141,14 +141,14 @@ class Group(Generic[W]):
         return taken
 
     def put_back(self, members: Sequence[Member[W]]) -> None:
-        """Let members wait again, before all others: nothing was done for them."""
+        """Put members back at the head of the queue: none of their work is done."""
         with self._lock:
             for member in reversed(members):
                 member.answer = member.error = None
                 self.waiting.appendleft(member)
 
     def gather(self, seconds: float) -> None:
-        """Wait a little for those who came the last time: who commits in step goes on in step."""
+        """Wait a little for as many members as last time: threads tend to commit in step."""
         with self._lock:
             if len(self.waiting) + 1 >= min(self._expected, MOST_MEMBERS):
                 return
@@ -158,7 +158,7 @@ class Group(Generic[W]):
         self._gathered = None
 
     def answer(self, members: Iterable[Member[W]]) -> None:
-        """Let the threads of members go on."""
+        """Wake the threads of members."""
         for member in members:
             if member.wake is not None:
                 member.wake.release()
@@ -176,18 +176,18 @@ class SendingGroup(Group[W], Generic[W, A]):
         gathers: bool = False,
         resend: Callable[[W], A] | None = None,
     ) -> None:
-        """`send` gives an answer for each, in their order.
+        """`send` returns one answer for each piece of work, in order.
 
-        A leader that `gathers` waits a little for those who were there the last time. If it fails
-        for several, each sends its own work again by `resend`; without it, all raise what `send`
-        raised. Who has waited for `patience` seconds leads beside the leader.
+        With `gathers` a leader waits a little for as many members as last time. If `send` fails
+        for several members, each resends its own work by `resend`; without that, all raise the
+        error. A thread that has waited for `patience` seconds leads beside the leader.
         """
         super().__init__(self._send_all, most_bytes, patience)
         self._send, self._gathers, self._resend = send, gathers, resend
         self._took = 0.0
 
     def run(self, member: Member[W]) -> A:
-        """What the server answered to a member's work."""
+        """Send a member's work, alone or in a group; the server's answer to it."""
         answer: A = super().run(member)
         if member.resent:
             assert self._resend is not None
@@ -218,7 +218,7 @@ class SendingGroup(Group[W], Generic[W, A]):
             else:
                 soon = self._resend is not None and self._took <= _SOON
                 for member in members:
-                    member.resent = soon  # To try again later would take as long.
+                    member.resent = soon  # A resend after a slow failure would be as slow.
                     member.error = None if soon else error
             if len(members) > 1:
                 self.answer(members[1:])

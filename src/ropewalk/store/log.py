@@ -1,8 +1,9 @@
-"""Stores whose spaces are logs of records: what all such engines share.
+"""`LogStore`: the base of all engines, whose spaces are logs of records.
 
-An engine appends a record in one step, and finds the row of a record or the segment that it was
-packed into. What becomes a record and what is shared is decided here, and what a process remembers
-of a space; how records are read and nodes found is in `lookup`.
+An engine appends a record in one atomic step, and loads records from the tail or from segments.
+Here a batch becomes a record (`_drafted`): which objects go into the record and which are shared,
+and where the older nodes are that they link to. What a process caches of a space is here too
+(`SpaceCache`); how records are read and nodes found is in `lookup`.
 """
 
 from __future__ import annotations
@@ -51,17 +52,16 @@ if TYPE_CHECKING:
     from ropewalk.store.verification import Report
 
 LARGE_COMMIT: Final = 256 * 1024
-"""What a commit of more bytes brings is shared, but for what leads to other nodes."""
+"""From a commit of more bytes than this all leaves are stored as shared objects."""
 LARGE_TEXT: Final = 32 * 1024
-"""So many bytes of chunks are those of a large text, and shared."""
+"""Chunks of a commit that have at least so many bytes together are stored as shared objects."""
 
 _PLACES: Final = 1 << 14
 _SPACES: Final = 1024
 
 
 class Moved(Exception):
-    """The space is at another epoch, so what was known of it is looked up anew; nothing was
-    written."""
+    """The epoch of the space has changed, so cached places are stale. Nothing was written."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__()
@@ -70,49 +70,50 @@ class Moved(Exception):
 
 @dataclass(slots=True)
 class Append(Batch):
-    """One record to be appended, and the objects that are shared with it."""
+    """One record to be appended, and the shared objects that are stored with it."""
 
     objects: Sequence[Object] = ()
     """Those of the record."""
     shared: Mapping[ObjectId, Object] = field(default_factory=dict)
     names: frozenset[ObjectId] = frozenset()
-    """Shared objects that the record itself leads to, as far as the space is not known to."""
+    """Shared objects that the record links to, without those that the space is known to name."""
     missing: tuple[ObjectId, ...] = ()
-    """What it needs and nobody has."""
+    """Objects that it needs and that are not in the store."""
     known_epoch: int = 1
-    """The epoch of the space at which it was made."""
+    """The epoch of the space at which the places in the body were valid."""
     body: bytes = b""
     parent: int | None = None
-    """The record of the commit that the step follows."""
+    """The sequence number of the record of the step's first parent."""
     recorded: Operation | None = None
-    """What was done before, if this is a repeated write."""
+    """The operation of the earlier write, if this one is a repetition."""
 
     leans: bool = False
-    """Whether its frame leans on a dictionary."""
+    """Whether its frame is compressed with a dictionary."""
 
     def frame(self, dictionary: bytes | None) -> bytes:
-        """The body as it is stored from now on."""
+        """Compress the body, and note whether with a dictionary."""
         self.leans = dictionary is not None
         return compress(self.body, dictionary)
 
 
 class Tip(NamedTuple):
-    """What the next record can lean on. One value: several threads may change it."""
+    """The dictionary for the next record. A tuple, because threads replace it without a lock."""
 
     last: int
     """The last record that this process appended."""
     leans_on: int
     body: bytes
-    """The end of the body of that one, which is the dictionary of the next."""
+    """The end of the body of record `leans_on`: the dictionary of the next."""
 
     def dictionary(self) -> tuple[int | None, bytes | None]:
-        """The record to lean on and its body, if it is of the group of the next."""
+        """The dictionary for the next record and whose body it is; none at the start of a group."""
         return (self.leans_on, self.body) if self.body and self.last % GROUP else (None, None)
 
     def after(self, sequence: int, append: Append) -> Tip:
-        """What is known once another record was appended.
+        """The tip after a record was appended.
 
-        Small records of a group all lean on the first: what compresses is made once for them.
+        Small records of a group share the dictionary of the first, so that its prepared
+        compressor can be reused.
         """
         body = append.body
         follows = append.leans and sequence - 1 == self.last and self.last % GROUP
@@ -122,29 +123,29 @@ class Tip(NamedTuple):
 
 
 class SpaceCache:
-    """What a process remembers of one space, at one epoch of it."""
+    """What a process caches of one space. A new epoch invalidates all of it."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.places = Places()
-        """Of nodes; `BY_HASH` for objects that are shared."""
+        """Places of nodes by id; `BY_HASH` for shared objects."""
         self.named: set[ObjectId] = set()
         """Shared objects that the space is known to name."""
         self.tip = Tip(0, 0, b"")
         self.packed = 0
-        """Up to where the log is packed, as far as is known."""
+        """The last record known to be packed."""
         self.looked = 0
         self.tail_bytes = 0
         self.segment = 0
         """The key of the segment that was read last."""
 
     def dictionary(self) -> tuple[int | None, bytes | None]:
-        """What the next record can lean on, if it is of the same group."""
+        """The dictionary for the next record, as `Tip.dictionary`."""
         return self.tip.dictionary()
 
 
 class Places(dict["ObjectId", "Place"]):
-    """Places by id, of which those that were not asked for lately are forgotten."""
+    """A cache of places by id, in two generations: hits survive `trim`, the rest is evicted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +171,7 @@ class Places(dict["ObjectId", "Place"]):
         return found
 
     def trim(self) -> None:
-        """Forget what was not asked for since the last time that there was too much."""
+        """If there are too many, begin a new generation and evict the one before the last."""
         if len(self) > _PLACES:
             self._older = dict(self)
             self.clear()
@@ -218,7 +219,7 @@ class LogStore(LogReader):
 
     @abstractmethod
     def _discard(self, ids: Sequence[ObjectId]) -> None:
-        """Remove shared objects, whoever leads to them."""
+        """Remove shared objects, even if spaces still name them."""
 
     @abstractmethod
     def _count_shared(self) -> tuple[int, int]:
@@ -236,14 +237,14 @@ class LogStore(LogReader):
         return carried(self, space, check_ids(ids, "what is carried"))
 
     def discard(self, ids: Iterable[ObjectId]) -> None:
-        """Take damaged shared objects out, so that they can be stored anew."""
+        """Remove damaged shared objects, so that they can be stored again."""
         self._check_open()
         self._discard(check_ids(ids, "what is taken out"))
 
     # What is remembered.
 
     def _space(self, space: str) -> SpaceCache:
-        """What is remembered of a space."""
+        """The cache of a space, created with its current epoch."""
         known = self._spaces_known.get(space)
         if known is None:
             epoch = self._epoch(space)
@@ -252,7 +253,7 @@ class LogStore(LogReader):
         return known
 
     def _note(self, space: str, epoch: int, last: int) -> None:
-        """Remember what an engine learned of a space by the way, which spares a look."""
+        """Cache the epoch and last record of a space that an engine has just read."""
         known = self._spaces_known.get(space)
         if known is None:
             with self._cache_lock:
@@ -263,7 +264,7 @@ class LogStore(LogReader):
             known.tip = Tip(last, last, b"")
 
     def _forget_space(self, space: str) -> None:
-        """Look everything up anew: a collection was at work."""
+        """Drop all caches of a space: a collection rewrote its segments."""
         with self._cache_lock:
             self._forgotten += 1
             self._spaces_known.pop(space, None)
@@ -287,7 +288,13 @@ class LogStore(LogReader):
             return operation
 
     def _drafted(self, batch: Batch, objects: Sequence[Object]) -> Append:
-        """A batch as a record."""
+        """Turn a batch into a record.
+
+        Objects are divided into those of the record and shared ones; then the places of older
+        nodes that they link to are found, in the cache or by reading the log, and encoded as
+        hints. What is not found is in `missing`: the engine raises for it after it has checked
+        fences and refs.
+        """
         space, step = batch.space, batch.step
         cache = self._space(space)
         private, shared = _divided(objects, batch.share)
@@ -347,7 +354,7 @@ class LogStore(LogReader):
         )
 
     def _landed(self, append: Append, sequence: int) -> None:
-        """Remember a record that was appended, unless a collection was at work since."""
+        """Cache the places in an appended record, unless the epoch has changed since."""
         step = append.step
         if step is not None:
             for below in (step.root, step.metadata, step.events):
@@ -370,15 +377,15 @@ class LogStore(LogReader):
             cache.named.update(append.names)
 
     def _find_write(self, batch: Append, latest: Iterable[Record]) -> Operation | None:
-        """The operation that has the write id of a batch, among the latest of its space.
+        """The earlier operation with the write id of a batch, among the latest of its space.
 
-        Raises `WriteIdReused` if it was another write.
+        Raises `WriteIdReused` if that was another write.
         """
         for record in latest:
             if write_id_of(record.header) == batch.write_id:
                 operation = self._operation(batch.space, record)
                 nodes = record.nodes()
-                # Of what was collected since, nothing is known.
+                # If some of its nodes were collected, they cannot be compared.
                 known = None if None in nodes else {node.id for node in nodes if node is not None}
                 if (
                     operation.moves == batch.moves
@@ -429,7 +436,7 @@ class LogStore(LogReader):
         return False
 
     def _watch_tail(self, cache: SpaceCache, space: str, sequence: int, size: int) -> None:
-        """Have a tail packed that has become long."""
+        """Ask the packer to pack a tail that has become long."""
         cache.tail_bytes += size
         if sequence % GROUP == 0 and sequence > cache.looked:
             long = cache.tail_bytes > self._tail_bytes
@@ -442,7 +449,7 @@ class LogStore(LogReader):
 
 
 def _below(one: Object) -> Sequence[ObjectId]:
-    """What an object leads to; nothing if it is none of ours."""
+    """The links of an object; none if its payload is not a node of ours."""
     try:
         return links(one)
     except FormatError:
@@ -461,7 +468,7 @@ def expect_refs(batch: Batch, refs: Mapping[str, Ref]) -> None:
 def expect_allowed(
     append: Append, leases: Mapping[str, LeaseRecord], refs: Mapping[str, Ref], epoch: int
 ) -> None:
-    """Raise unless a record may be appended to a space that is so, in the order of all engines."""
+    """Check fences, refs, epoch and needs, in the order that all engines keep."""
     for fence in append.fences:
         held = leases.get(fence.name)
         if (0 if held is None else held.token) != fence.token:
@@ -481,7 +488,7 @@ def shared_frame(one: Object) -> bytes:
 def _divided(
     objects: Sequence[Object], share: bool
 ) -> tuple[Sequence[Object], dict[ObjectId, Object]]:
-    """The objects of a record, and those that are shared."""
+    """Divide objects into those of the record and those stored as shared objects."""
     if share:
         return (
             [one for one in objects if one.kind == Kind.COMMIT],
@@ -505,7 +512,7 @@ def _divided(
 
 
 def _text_roots(objects: Sequence[Object], alone: set[ObjectId]) -> set[ObjectId]:
-    """What leads to nothing but shared chunks: who holds a large text then has one link to it."""
+    """Roots and indexes over shared chunks only: a record then has one link to a large text."""
     found: set[ObjectId] = set()
     for one in objects:
         if one.kind == Kind.CHUNKS_INDEX or (one.kind == Kind.ROOT and is_text(one)):

@@ -1,8 +1,8 @@
-"""Reading logs of records: what a record holds, and where nodes are.
+"""`LogReader`: reads the records of a log, and finds nodes in them.
 
-A node needs no index. A reader learns the places of nodes from the hints of those that lead to
-them, beginning with a commit, which is found by its hash. What it learned holds for one epoch of
-the space: a collection raises it, and then everything is looked up anew.
+There is no index of nodes. A commit is found by its hash, in the index of the engine; its hints
+say where the nodes are that it links to, and theirs where the next ones are. These places are
+cached for one epoch of the space: a collection raises the epoch, which invalidates them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from ropewalk.tree.objects import Reader
 
 _RECORDS: Final = 16 << 20
-"""So many bytes of records and segments are kept of all spaces."""
+"""The size of the cache of decoded records and segments, in bytes, for all spaces."""
 _HEADS: Final = 16
 STEPS: Final = 1 << 14
-"""So many nodes are remembered with the commit that leads to them."""
+"""For how many nodes the commit that links to them is cached."""
 
 
 class LogReader(Store):
-    """The half of a store of records that reads."""
+    """The reading half of `LogStore`."""
 
     def __init__(self, **options: Unpack[StoreOptions]) -> None:
         super().__init__(**options)
@@ -57,7 +57,7 @@ class LogReader(Store):
         self._opened: OrderedDict[tuple[str, int], tuple[Record | Segment, int]] = OrderedDict()
         self._held = self._forgotten = 0
         self._steps: dict[tuple[str, ObjectId], ObjectId] = {}
-        """Which commit leads to a value: its hints say where, once the place is forgotten."""
+        """The commit that links to a root: where to find its place after a cache miss."""
         self._cache_lock = freed_after_fork(threading.Lock())
 
     # What an engine supplies.
@@ -162,7 +162,7 @@ class LogReader(Store):
         """All records of a space, in order; raises `Corrupt` for a gap."""
         sequence, last = 1, self._span(space)[1]
         while sequence <= last:
-            # The rows of a group are decoded together, since they lean on each other.
+            # The rows of a group are decoded together: they are each other's dictionaries.
             end = min((sequence - 1) // GROUP * GROUP + GROUP, last)
             found = self._stretch(space, end, keep=False)
             if found[0].sequence > sequence:  # A segment ends inside the group.
@@ -200,9 +200,9 @@ class LogReader(Store):
         return next(one for one in self._stretch(space, sequence) if one.sequence == sequence)
 
     def _stretch(self, space: str, sequence: int, *, keep: bool = True) -> list[Record]:
-        """A record with those that are found with it, ascending; raises `Corrupt`.
+        """A record with those that are loaded with it, ascending; raises `Corrupt`.
 
-        Who goes through a whole log does not `keep` what nobody will ask for again.
+        A scan of the whole log passes `keep=False`, so that it does not flush the cache.
         """
         moment = self._forgotten if keep else None
         return self._read_stretch(space, sequence, self._load(space, sequence), moment)
@@ -214,7 +214,7 @@ class LogReader(Store):
         loaded: list[Row] | Packed | None,
         moment: int | None = None,
     ) -> list[Record]:
-        """The records of what was loaded; kept if that was after a `moment`."""
+        """Decode what was loaded; cached if nothing was invalidated since `moment`."""
         if isinstance(loaded, Packed):
             with self._cache_lock:
                 known = self._opened.get((space, -loaded.first))
@@ -239,7 +239,7 @@ class LogReader(Store):
         return self._decode(space, loaded, moment)
 
     def _decode(self, space: str, rows: Sequence[Row], moment: int | None = None) -> list[Record]:
-        """The records of rows, which lean on each other; kept if loaded after a `moment`."""
+        """Decode rows of one group; cached if nothing was invalidated since `moment`."""
         bodies: dict[int, bytes] = {}
         records: list[Record] = []
         for sequence, dictionary, frame in rows:
@@ -260,10 +260,10 @@ class LogReader(Store):
             pause()
         return records
 
-    # What was read.
+    # The cache of records and segments.
 
     def _keep(self, space: str, number: int, one: Record | Segment, size: int, moment: int) -> None:
-        """Remember what was loaded, unless something was forgotten meanwhile."""
+        """Cache a record or segment, unless a space was invalidated since it was loaded."""
         size += 256
         with self._cache_lock:
             if moment != self._forgotten:
@@ -275,7 +275,7 @@ class LogReader(Store):
                 self._held -= self._opened.popitem(last=False)[1][1]
 
     def _cached(self, space: str, sequence: int) -> Record | None:
-        """A record that is remembered, or that stands in the segment that was read last."""
+        """A record from the cache, by itself or in the segment that was read last."""
         cache = self._spaces_known.get(space)
         with self._cache_lock:
             key = space, sequence
@@ -291,7 +291,7 @@ class LogReader(Store):
         return one.record(sequence) if one.first <= sequence <= one.last else None
 
     def _trim_steps(self) -> None:
-        """Forget half of which commit leads to what, the oldest first."""
+        """Evict the older half of `_steps`."""
         for oldest in list(self._steps)[: STEPS // 2]:
             self._steps.pop(oldest, None)
 
@@ -315,10 +315,10 @@ class LogReader(Store):
         return found
 
     def _search(self, space: str, ids: Sequence[ObjectId]) -> dict[ObjectId, Place]:
-        """Look for nodes by their hashes.
+        """Find nodes whose places are not cached, from the cheapest way to a full scan.
 
-        Commits are where the engine says, or in the tail, and a value is where its commit says.
-        Other nodes are mostly in the newest versions; else every record is read.
+        First by the engine's index of commits, and by the commit that is known to link to a
+        root; then in the tail, in the values that refs lead to, and in all other records.
         """
         steps = {id: step for id in ids if (step := self._steps.get((space, id))) is not None}
         wanted = {*ids, *steps.values()}
@@ -353,13 +353,13 @@ class LogReader(Store):
         wanted: set[ObjectId],
         found: dict[ObjectId, Place],
     ) -> None:
-        """Take those nodes as found to which commits lead that were found."""
+        """Find roots by the hints of the commits that were found."""
         for id in wanted.intersection(steps):
             if (at := found.get(steps[id])) is None:
                 continue
             step = self._node(space, steps[id], at)
             place = None if step is None else step.places(sequence_of(at)).get(id)
-            # One that was collected may have been written anew elsewhere.
+            # The hint may lead to a node that was collected, and was stored again elsewhere.
             if place is not None and (place == BY_HASH or self._node(space, id, place)):
                 wanted.discard(id)
                 found[id] = place
@@ -417,9 +417,9 @@ class LogReader(Store):
         return node
 
     def _stored_shared(self, ids: Sequence[ObjectId]) -> set[ObjectId]:
-        """Those of the ids that are shared objects, also if a collection has marked them.
+        """Those of the ids that are shared objects, including ones marked for deletion.
 
-        It will see that something leads to them, and leave them.
+        A collection spares a marked object if a space names it.
         """
         there = self._present_shared(ids)
         if absent := [id for id in ids if id not in there]:
@@ -460,7 +460,7 @@ class SpaceReader:
             check_ids(unknown, "what is read")
             located = store._find_places(space, unknown)
             for id in unknown:
-                place = located.get(id, BY_HASH)  # What a collection has marked is still there.
+                place = located.get(id, BY_HASH)  # It may be marked for deletion, but readable.
                 if place == BY_HASH:
                     by_hash.append(id)
                 else:
@@ -505,7 +505,7 @@ def shared_object(id: ObjectId, frame: bytes) -> Object:
 
 
 def _match(record: Record, wanted: set[ObjectId], found: dict[ObjectId, Place]) -> None:
-    """Look for wanted nodes in a record, and take those off that are there."""
+    """Move the wanted nodes that a record has from `wanted` to `found`."""
     for at, node in enumerate(record.nodes()):
         if node is not None and node.id in wanted:
             wanted.discard(node.id)

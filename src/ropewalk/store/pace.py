@@ -1,7 +1,7 @@
-"""A thread that works behind the back of others, in portions so short that nobody waits for it.
+"""Pacing for background threads: they sleep often, so that they do not hold the GIL for long.
 
-Python runs one thread at a time. One that computes gives up its turn when another has waited for
-5 ms, which is ten times what a commit takes, and a commit asks for its turn some ten times.
+A thread that computes releases the GIL when another has waited for 5 ms. That is ten times as
+long as a commit takes, and a commit acquires the GIL some ten times.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class Pace:
         self._began = 0.0
 
     def keep(self) -> None:
-        """Let the thread that calls this pause from now on, wherever its work calls `pause`."""
+        """From now on, calls of `pause` in the current thread rest at this pace."""
         _threads.pace = self
         self._began = time.perf_counter()
 
     def rest(self) -> None:
-        """Let others have their turns, if this thread has had one."""
+        """Sleep for a moment, if this thread has worked for long enough."""
         if not self.hurried and time.perf_counter() - self._began > _PORTION:
             time.sleep(_PAUSE)
             self._began = time.perf_counter()
 
 
 def pause() -> None:
-    """Rest for a moment, on a thread that keeps a pace."""
+    """Rest, if the current thread has a pace; called now and then in long computations."""
     pace: Pace | None = getattr(_threads, "pace", None)
     if pace is not None:
         pace.rest()

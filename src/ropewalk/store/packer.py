@@ -1,4 +1,4 @@
-"""Packing: the tail of a log becomes a segment, behind the back of those who commit."""
+"""Packing: a background thread turns the tail of a log into segments."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Packer:
             try:
                 pack(self._store, space)
             except RopewalkError as error:
-                # A tail that is not packed is only larger; who reads what is damaged is told.
+                # An unpacked tail is only larger. If it is damaged, its readers get the error.
                 _log.warning("the log of %s could not be packed: %s", space, error)
 
 
@@ -94,7 +94,7 @@ def pack(store: LogStore, space: str, *, whole: bool = False) -> int:
         stop = min(end, (packed + SEGMENT_RECORDS) // GROUP * GROUP)
         rows = store._rows(space, packed + 1, stop)
         if len(rows) != stop - packed:
-            return done  # Another process is faster.
+            return done  # Another process has packed some of it.
         found: list[tuple[ObjectId, Place]] = []
         with uncollected():
             records = store._decode(space, rows)

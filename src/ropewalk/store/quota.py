@@ -76,7 +76,10 @@ class Quota:
         """The last operation of each space when a collection last freed nothing."""
 
     def make(self) -> bool:
-        """Collect, unless nothing was done since that was in vain; whether bytes were freed."""
+        """Run a collection, unless the last one freed nothing and nothing was written since.
+
+        Returns whether bytes were freed.
+        """
         store = self._store
         if store.size_limit is None:
             return False

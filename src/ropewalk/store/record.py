@@ -1,6 +1,6 @@
-"""A commit as it is asked for, a `Batch`, and as it is kept: a record in the log of its space.
+"""A commit as it is requested, a `Batch`, and as it is stored: a record in the log of its space.
 
-What is asked for is checked here, once, at the public door, and trusted inside.
+`prepare` checks the arguments of a commit once; engines trust the batch.
 
 A record's body, before it is compressed, is
 
@@ -12,9 +12,9 @@ A record's body, before it is compressed, is
 
 Where a payload holds the id of the node just before it in the record, that is left out: the
 reader computes it. The hints of a node say where its links lead, in the order in which they stand
-in the payload: 0 for what is found by its hash, 1 + 2 * position for a node of the same record,
-2 + 2 * position and a sequence number for one of an earlier record. They are not hashed, so a node
-keeps its id wherever it is written.
+in the payload: 0 for a shared object, which is found by its hash; 1 + 2 * position for a node of
+the same record; 2 + 2 * position and a sequence number for one of an earlier record. They are not
+hashed, so a node keeps its id wherever it is written.
 """
 
 from __future__ import annotations
@@ -64,25 +64,26 @@ class Batch:
 
     space: str
     needs: frozenset[ObjectId]
-    """Must be present and not condemned, unless `epoch` is the space's own."""
+    """Objects that must be in the store: those that the new ones link to."""
     targets: frozenset[ObjectId]
-    """Where refs will point; must be present and not condemned in any case."""
+    """The targets of moves that are not among the new objects; must be in the store, too."""
     moves: tuple[Move, ...]
     fences: tuple[Fence, ...]
     write_id: str
     time: int
     metadata: Mapping[str, Scalar]
     epoch: int | None
+    """The epoch at which the caller knew its needs to be there; a `LogStore` does not use it."""
     share: bool = False
     """Whether its objects are for every space."""
     step: Commit | None = None
     """The commit that it brings."""
     fresh: bool = False
-    """Whether nobody sent a write with its id before."""
+    """Whether its write id was never sent before, so that no earlier write can have it."""
 
 
 def fenced_off(space: str, fence: Fence) -> LeaseLost | LeaseHeld:
-    """What a fence that does not hold raises."""
+    """The error for a fence whose token is not that of the lease."""
     if fence.token == 0:
         return LeaseHeld(
             f"somebody holds lease {fence.name!r} of {space!r}, and only its holder may write. "
@@ -241,13 +242,13 @@ Place: TypeAlias = int
 POSITION_BITS: Final = 20
 MAX_NODES: Final = 1 << POSITION_BITS
 BY_HASH: Final = 0
-"""In the place of a place: what is found by its hash."""
+"""Stands for a place: a shared object, which is found by its hash."""
 
 DICTIONARY: Final = 32 * 1024
-"""So many bytes of an earlier record are the dictionary of a later one."""
+"""How many bytes at the end of an earlier record may be the zstd dictionary of a later one."""
 
 GROUP: Final = 16
-"""A record may lean on another of the same group of so many sequence numbers."""
+"""Records in a row that may be compressed with each other as dictionaries, but with no others."""
 
 _POSITION: Final = MAX_NODES - 1
 _KINDS: Final = {int(kind): kind for kind in Kind}
@@ -288,7 +289,7 @@ class Row(NamedTuple):
 
 
 def seal(space: str, sequence: int, frame: bytes) -> bytes:
-    """A frame with a crc32 in front, which also tells whose record it is."""
+    """A frame with a crc32 in front, which covers its space and sequence number too."""
     return crc32(frame, crc32(f"{space} {sequence}".encode())).to_bytes(_CRC, "little") + frame
 
 
@@ -300,7 +301,7 @@ def unseal(space: str, sequence: int, frame: bytes) -> bytes:
 
 
 class Node(NamedTuple):
-    """A node as it is read: whole, and named by what its bytes are."""
+    """A node as it is read: its payload complete, its id computed from it."""
 
     id: ObjectId
     kind: Kind
@@ -308,7 +309,7 @@ class Node(NamedTuple):
     hints: bytes
 
     def object(self) -> Object:
-        """What layers above know it as."""
+        """The node as an `Object`, without its hints."""
         return Object(self.id, self.kind, self.payload)
 
     def places(self, sequence: int) -> dict[ObjectId, Place]:
@@ -338,7 +339,7 @@ def encode_body(
     links: Sequence[Sequence[ObjectId]],
     places: Mapping[ObjectId, Place],
 ) -> bytes:
-    """A body. `links` has what each object leads to, `places` where older nodes are."""
+    """Encode a body. `links` are those of each object, `places` where older nodes are."""
     parts = [varint(len(operation)), operation, varint(len(objects)), b""]
     heads: list[bytes] = []
     hints_to = dict(zip(places, map(_hint, places.values()), strict=True))
@@ -465,7 +466,7 @@ class Record:
         return self._nodes
 
     def _fill(self, first: int, pieces: Iterable[Piece | None]) -> None:
-        """Make the nodes of these pieces, of which the first leans on none that is not made."""
+        """Build the nodes of pieces; the first has no hole, or the node before it is built."""
         nodes = self._nodes
         before = nodes[first - 1] if first else None
         for at, piece in enumerate(pieces, first):

@@ -1,8 +1,8 @@
-"""How long to try again: short waits until a deadline, which callers in a hurry bring forward.
+"""Retries of lost connections: backoff until a deadline, which a caller can shorten.
 
-An engine tries a lost connection again for as long as a call may take. Whoever has an answer
-without the engine had rather be told soon. An answer that is on its way is waited for as
-always: a server that is slow is not gone.
+An engine retries a lost connection for as long as a call may take. A caller that can do without
+the engine, as in degraded mode, wants the error sooner and shortens that with `hasty`. It does
+not shorten the wait for an answer: a slow server is not gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _hurry: ContextVar[float | None] = ContextVar("ropewalk_hurry", default=None)
 
 
 class Backoff:
-    """Short waits until a deadline, each of another length so that two do not keep step."""
+    """Jittered waits, growing from `first` to `last` seconds, until a deadline."""
 
     def __init__(self, seconds: float, first: float, last: float) -> None:
         self._deadline = time.monotonic() + seconds
@@ -42,7 +42,7 @@ class Backoff:
 
 @contextmanager
 def hasty(seconds: float | None) -> Iterator[None]:
-    """Within, a lost connection is tried again for so long at most; None: as long as always."""
+    """Inside the block, retry lost connections for at most `seconds`; None lifts the limit."""
     token = _hurry.set(seconds)
     try:
         yield
@@ -51,13 +51,13 @@ def hasty(seconds: float | None) -> Iterator[None]:
 
 
 def tries_for(seconds: float) -> float:
-    """For how long to try a lost connection again, where a call may take so many seconds."""
+    """How long to retry a lost connection in a call with this timeout; shortened by `hasty`."""
     hurry = _hurry.get()
     return seconds if hurry is None else min(seconds, hurry)
 
 
 def pauses() -> Iterator[float]:
-    """Pauses before connecting again: longer each time, so that a server is not run over."""
+    """Exponential, jittered pauses between attempts to reconnect."""
     pause = _FIRST_RECONNECT
     while True:
         yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that two do not keep step

@@ -165,8 +165,8 @@ class MemoryTextIndex(TextIndex):
 class _Scope:
     """One scope: blocks of positions, each with its own words.
 
-    What a position no longer says stays, so it may be found in vain; it must only not be
-    missed.
+    Words that a position no longer has stay in its block, so a search may return stale positions,
+    which are filtered on read. It must only not miss any.
     """
 
     def __init__(self) -> None:

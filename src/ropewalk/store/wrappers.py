@@ -146,7 +146,7 @@ class WrapperStore(Store):
         return self._call("free", lambda: self.inner._free(dropped, recent, grace))
 
     def discard(self, ids: Iterable[ObjectId]) -> None:
-        """Take damaged shared objects out, so that they can be stored anew."""
+        """Remove damaged shared objects, so that they can be stored again."""
         self._call("discard", lambda: self.inner.discard(ids))
 
     def _examine(self, read_data: bool) -> Iterable[tuple[str, str]]:
@@ -244,7 +244,7 @@ class CachedStore(WrapperStore):
         self._cache.count(len(found), len(absent))
         if absent:
             read = read_behind(absent)
-            # What was condemned may still be read, and go at any moment.
+            # An object that is marked for deletion can be read, but may be gone any moment.
             self._cache.add(space, [one for one in read if one.id not in gone], moment)
             found.update((one.id, one) for one in read)
         return [found[id] for id in asked]

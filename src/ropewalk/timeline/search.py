@@ -212,7 +212,7 @@ def steps_back(history: History, head: Commit, steps: int, branch: str) -> Commi
         warnings.warn(
             f"branch {branch!r} can go back by {len(walked) - 1} step(s), not by {steps}: it goes "
             f"to its first step, {walked[-1].short}",
-            stacklevel=3,  # Whoever called `rollback`.
+            stacklevel=3,  # The caller of `rollback`.
         )
     return walked[-1]
 

@@ -1,4 +1,8 @@
-"""A timeline: one agent's named history, with the verbs that its developer uses."""
+"""`Timeline`: one agent's named history, as the developer of that agent uses it.
+
+The verbs (checkpoint, rollback, branch, merge, undo, blame, ...) are here; each is a few calls of
+a `History`. How steps are found is in `search`, and how functions run as steps in `execution`.
+"""
 
 from __future__ import annotations
 
@@ -131,13 +135,13 @@ class Timeline:
     ) -> Checkpoint:
         """Save a state as the next step of the current branch.
 
-        Only what changed is stored, and when this returns it is safe. If another
-        process saved a step meanwhile, both changes are kept: what is disjoint is
-        merged, and the rest raises `MergeConflict` with nothing changed, unless
-        `mergers` settle it. With a `write_id`, a step that is sent twice is saved once.
+        Only what changed is stored, and it is durable when this returns. If another process
+        saved a step meanwhile, both changes are merged; where both changed the same path and
+        no merger resolves it, `MergeConflict` is raised with nothing changed. `write_id` is
+        an idempotency key: a step that is sent twice is saved once.
 
-        With `expect`, a checkpoint or its id, nothing is merged: the branch must be there
-        still. If it moved at all, `RefMoved` is raised and nothing is saved.
+        With `expect`, a checkpoint or its id, nothing is merged: if the branch is not there
+        any more, `RefMoved` is raised and nothing is saved.
         """
         if metadata is not None and not isinstance(metadata, Mapping):
             raise InvalidInput(f"metadata is a dict, not a {type(metadata).__name__}")
@@ -281,7 +285,7 @@ class Timeline:
             except RefMoved:
                 if name not in self._history.branches():
                     raise
-                return self.branch(name, from_checkpoint_id)  # Somebody was faster.
+                return self.branch(name, from_checkpoint_id)  # Another process created it first.
             self._current = name
             return BranchInfo(name, True, start.id.hex(), start.generation, created=True)
 
@@ -296,7 +300,7 @@ class Timeline:
                 self._history.apply("switch", moves, {"branch": name}, objects)
             self._current = name
             if head is None:
-                self._handles.pop(name, None)  # It begins anew.
+                self._handles.pop(name, None)  # The next checkpoint creates it.
             else:
                 self._handle().reset()
             at = "" if head is None else head.id.hex()
@@ -415,7 +419,7 @@ class Timeline:
 
     @property
     def metrics(self) -> dict[str, int]:
-        """How often what was done, and how much there is."""
+        """Counts of checkpoints, branches, tags, failed attempts and operations."""
         return search.metrics(self._index.shape())
 
     def operations(self, after: int = 0, limit: int = 1000) -> list[Operation]:
@@ -466,7 +470,7 @@ class Timeline:
     def export_session(self, path: str | PathLike[str], *, progress: Progress | None = None) -> int:
         """Write the whole timeline to one file; how many bytes it has.
 
-        `progress` is told what is being done, and with how many objects so far.
+        `progress` is called with the name of the phase and the number of objects so far.
         """
         from ropewalk.timeline.sessions import write_session
 
@@ -534,7 +538,7 @@ class Timeline:
         write_id: str | None = None,
         expected: ObjectId | None = None,
     ) -> Checkpoint:
-        """Save a state as the next step, and whether attempts at it had failed before."""
+        """Commit a state as the next step; `recovered` if attempts at it had failed before."""
         with self._lock:
             if recovered:
                 about = {**about, "status": str(CheckpointStatus.RECOVERED)}
@@ -550,7 +554,7 @@ class Timeline:
             return self._seen(commit)
 
     def _expected(self, at: Checkpoint | str) -> ObjectId:
-        """The id of the commit that the branch is expected at."""
+        """The commit id of an `expect` argument."""
         if isinstance(at, Checkpoint):
             return at.commit.id
         if isinstance(at, str) and _WHOLE_ID.fullmatch(at):
@@ -558,7 +562,7 @@ class Timeline:
         return self._find(at).id
 
     def _failed(self) -> None:
-        """Remember that a step failed for good: the next one that is saved has recovered."""
+        """Note that a step failed for good: the next one saved here is marked as recovered."""
         with self._lock:
             self._failed_at = self._place()
 
@@ -627,20 +631,20 @@ class Timeline:
             return self._seen(commit)
 
     def _settled(self, edited: Edited, read: Reader) -> Edited:
-        """What two changes of one value came to; for whoever keeps more than a value in it."""
+        """A hook on merged values, for subclasses whose values have invariants of their own."""
         return edited
 
     def _keep_attempt(
         self, before: Checkpoint | None, state: Any, **fields: Unpack[StepFields]
     ) -> Checkpoint:
-        """Keep a step that failed: under a ref of its own, for no branch goes there."""
+        """Store a failed step off the branches, under a ref of its own."""
         parents = () if before is None else (before.commit,)
         fields["branch"] = self._current
         commit = self._history.keep("attempt", state, parents, **fields)
         return self._seen(commit)
 
     def _head_move(self, name: str) -> tuple[list[Move], list[Any]]:
-        """What makes a branch the current one for whoever opens the timeline next."""
+        """The ref move that stores which branch is the current one, with its objects."""
         written = TreeWriter().write(name)
         ref = self.store.ref(self._history.space, HEAD)
         before = None if ref is None else ref.target
@@ -649,7 +653,7 @@ class Timeline:
         return [Move(HEAD, before, written.root)], written.objects
 
     def _look_again(self) -> None:
-        """After an undo: the current branch may be another one, or elsewhere."""
+        """Read the current branch again: an undo may have changed or moved it."""
         stored = stored_branch(self.store, self._history.space)
         names = self._history.branches()
         if stored is not None and stored in names:

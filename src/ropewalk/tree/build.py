@@ -229,7 +229,7 @@ def reachable(
     """Of the objects just made, those that a root reaches; and what else these point to."""
     if root not in made:
         return [], [root]
-    # Children first: an engine that stores in this order never points to nothing.
+    # Children first, so that every prefix of the list is closed under links.
     objects: dict[ObjectId, Object] = {}
     needs: dict[ObjectId, None] = {}
     pending, entered = [root], set[ObjectId]()
@@ -278,7 +278,7 @@ def cut_bytes(data: bytes | memoryview) -> list[bytes]:
 def chunk_objects(
     pieces: list[bytes], olds: list[Entry], ends_old: bool
 ) -> tuple[list[Entry], list[Object]]:
-    """Name the chunks, each with the old chunk in its place as base."""
+    """Make objects of chunks; the base of each is the old chunk at the same index."""
     entries, objects = [], []
     for index, piece in enumerate(pieces):
         base = _base(index, len(pieces), olds, ends_old)
@@ -292,7 +292,7 @@ def _base(index: int, count: int, olds: list[Entry], ends_old: bool) -> ObjectId
     if not olds:
         return None
     at = min(index, len(olds) - 1)
-    # A chunk that grew at the end until it was full is stored whole from now on.
+    # The last old chunk, grown until it was cut, is a full chunk now: it gets no base.
     sealed = ends_old and at == len(olds) - 1 and index < count - 1
     return None if sealed else olds[at].body
 
@@ -310,7 +310,7 @@ def finish(builder: Builder, part: bytes, base: ObjectId | None) -> Edited:
     root = linked(part)
     if root is None:
         root = builder.add(make_object(Kind.VALUE, part, base))
-    # What came out as its own predecessor is not new.
+    # An object with itself as base was not changed by the edit, so it is not new.
     made = {id: one for id, one in builder.objects.items() if one.base != id}
     objects, needs = reachable(root, made, builder.links)
     return Edited(root, objects, needs)

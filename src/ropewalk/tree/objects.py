@@ -55,8 +55,8 @@ KIND_BYTES = [bytes([kind]) for kind in range(max(Kind) + 1)]
 class Object(NamedTuple):
     """Immutable bytes with their name.
 
-    `base` is a hint for storage only: an object that this one resembles, usually
-    the version before it.
+    `base` is a hint, an object that this one resembles, usually its previous version. No
+    engine needs it: an object that is its own base is one that an edit left as it was.
     """
 
     id: ObjectId

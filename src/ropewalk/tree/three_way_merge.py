@@ -1,6 +1,9 @@
-"""Three-way merge of values, over paths; cost follows the changes of both sides.
+"""Three-way merge of values, by path. Here it is decided what is a conflict.
 
-A merger decides where both sides changed one place.
+`_Merge.parts` is the heart: equal sides, or a side that equals the base, are no conflict; where
+both sides changed a path, a merger decides; containers of one kind are merged part by part, and
+whatever is left is a conflict. Subtrees that are equal are skipped, so the cost follows the
+changes of both sides.
 """
 
 from __future__ import annotations
@@ -303,7 +306,7 @@ class _Merge:
     def parts(
         self, path: Path, base: bytes | None, ours: bytes | None, theirs: bytes | None
     ) -> bytes | None:
-        """The part that both sides' changes make of a part."""
+        """Merge the two sides of one place; conflicts are collected in `conflicts`."""
         again = self._exclusive or self._rules.run_on_equal(path)
         if ours == theirs and (ours == base or not again):
             return ours
@@ -340,7 +343,7 @@ class _Merge:
     def _settle(
         self, path: Path, base: bytes | None, ours: bytes | None, theirs: bytes | None
     ) -> bytes | None:
-        """Decide about a place that has no parts on both sides."""
+        """Call the merger for a place that cannot be merged by its parts, or note a conflict."""
         merger = self._rules.beneath(path)
         if merger is not None:
             return self._call(merger, path, base, ours, theirs)
@@ -365,7 +368,7 @@ class _Merge:
         try:
             merged = merger.function(self._load(base), self._load(ours), self._load(theirs))
         except CannotMerge as exc:
-            # Equal changes need no merger: it only might have made more of them.
+            # Equal changes are no conflict, even if the merger cannot combine them.
             if ours != theirs:
                 self._conflict(path, base, ours, theirs, str(exc) or str(merger.function))
             return ours
@@ -410,7 +413,7 @@ class _Merge:
             try:
                 return self._sequences(path, before, ours, theirs)
             except Overlap:
-                # The conflict of the whole says it all.
+                # One conflict for the whole list replaces those of its items.
                 del self.conflicts[known:]
         if parts[0] != parts[1]:
             self._conflict(path, base, *parts)
@@ -447,7 +450,7 @@ class _Merge:
     def _refuse_twins(
         self, path: Path, ours: Container, gone: set[bytes], added: dict[bytes, bytes | None]
     ) -> None:
-        """Note a conflict where ours has a key or member that Python takes for a new one."""
+        """Note a conflict where ours has a key that is `==` to a new one, such as 1 and True."""
         if ours.title.code in (Code.MAP, Code.RECORD):
             return
         known = Sorted(ours.view, self.builder.read, self._codec)

@@ -1,4 +1,8 @@
-"""Writing a value: only what changed since the last one becomes new objects."""
+"""`TreeWriter`: turns a value into objects, only those that changed since the last write.
+
+It hides how changes are found: a small value is one node, compared by its bytes; of a large one
+`mirrors` remember how its parts looked, and `embed` rebuilds the parts that differ.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +24,16 @@ from ropewalk.tree.read import part_of, reading
 
 _VALUE: Final = KIND_BYTES[Kind.VALUE]
 _STALE: Final = 4 << 20
-"""About how many bytes may be held that are no longer needed."""
+"""About how many bytes of stale nodes are held before they are dropped."""
 _NODE: Final = 250
-"""About how many bytes it takes to know a node, beside its payload."""
+"""About how many bytes of memory an entry for a node takes, beside its payload."""
 
 
 @dataclass(slots=True, eq=False)
 class Written:
-    """A value that became objects.
+    """The result of a write: a root and objects.
 
-    `objects` are new since the last accepted value; `needs` are those that they point
-    to and that were there before.
+    `objects` are new since the last accepted value; `needs` are older ones that these link to.
     """
 
     root: ObjectId
@@ -45,17 +48,16 @@ class Written:
 
 
 class TreeWriter:
-    """Turns a growing, changing value into objects, again and again.
+    """Writes successive versions of one value as objects.
 
-    `write` takes the whole value as plain Python and finds what changed by comparing
-    it with the last accepted one, also where it was changed in place. Call `accept`
-    once the objects are stored. Not for several threads at once, but others may be
-    changing the value meanwhile.
+    `write` takes the whole value as plain Python and diffs it with the last accepted one, also
+    where it was changed in place. Call `accept` once the objects are stored. Not thread-safe,
+    but other threads may change the value during a write.
 
-    With a `read`, nodes of the accepted value are read where an edit touches them, and of a
-    large value next to nothing is held: the ids of its nodes, and digests. Without one, the
-    writer holds all nodes but chunks of text and bytes. One that is `lean` holds no encoding
-    to compare with, however small the value is.
+    With a `read`, nodes of the accepted value are read back where they changed, and little of a
+    large value is held in memory: the ids of its nodes, and digests. Without one, all nodes are
+    held but chunks of text and bytes. A `lean` writer keeps digests instead of encodings, also
+    of small values.
     """
 
     def __init__(
@@ -67,26 +69,26 @@ class TreeWriter:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew: the next write gives every object."""
+        """Reset: the next write returns every object."""
         self._since = object()
         self._objects: dict[ObjectId, Object] = {}
-        """The nodes of the last accepted value, where nobody can be asked for them."""
+        """The nodes of the last accepted value, if there is no reader."""
         self._below: dict[ObjectId, Sequence[ObjectId]] = {}
-        """The nodes that are known to be there, and what they point to."""
+        """The links of nodes that were written or read, and so need not be sent again."""
         self._mirrors = Mirrors()
         self._part: bytes | None = None
         self._small = True
-        """Whether the last accepted value is whole in one node."""
+        """Whether the last accepted value is a single node without links."""
         self._root: ObjectId | None = None
         self._measure()
 
     def trim(self) -> None:
-        """Forget what is no part of the last accepted value: it may be stored no more."""
+        """Drop nodes of older values, which the store may have collected."""
         if self._root is not None:
             self._drop_stale()
 
     def copy(self) -> TreeWriter:
-        """One that goes on from the same value."""
+        """A writer with the same accepted value."""
         made = TreeWriter.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._since = object()
@@ -96,10 +98,10 @@ class TreeWriter:
 
     @reading
     def resume(self, root: ObjectId, read: Reader | None = None) -> Any:
-        """Load a stored value and go on from it, as after a restart.
+        """Load a stored value and accept it, as after a restart.
 
-        `read` may be left out where the writer has one. The next write gives only what
-        differs from that value; or everything, where a class changed since it was stored.
+        `read` defaults to the writer's own. The next write returns only what differs from that
+        value; or everything, if a class changed since it was stored.
         """
         source = read or self._source
         if source is None:
@@ -155,26 +157,26 @@ class TreeWriter:
         return None if mirror is None else mirror.encoded
 
     def write(self, value: Any) -> Written:
-        """The root of a value and its new objects.
+        """Write a value: its root, and the objects that are new.
 
-        Raises NotStorable or ChangedMeanwhile with a path. Others may be changing the value
-        meanwhile: each list, dict, set and object is taken as it was at one moment.
+        Raises NotStorable or ChangedMeanwhile with a path. Other threads may change the value
+        meanwhile: each list, dict, set and object is a snapshot of one moment.
         """
         plain = None
         if self._small:
             try:
                 plain = self._codec.encode(value)
             except (NotStorable, ChangedMeanwhile):
-                pass  # Said below with the path, or tried again.
+                pass  # Below it is raised with its path, or retried.
             else:
                 if len(plain) <= INLINE_MAX:
                     return self._write_small(plain)
                 if len(plain) > VALUE_MAX:
-                    plain = None  # It is taken piece by piece, and not held beside that.
+                    plain = None  # Large: written piece by piece, without holding its encoding.
         return retry_if_changed(lambda: self._write(value, plain))
 
     def write_encoded(self, plain: bytes, value: Callable[[], Any]) -> Written:
-        """The same for a value whose encoding is known; `value` gives it if it is large."""
+        """The same for a value that is already encoded; `value` is called only if it is large."""
         if self._small and len(plain) <= INLINE_MAX:
             return self._write_small(plain)
         made, known = value(), plain if self._small and len(plain) <= VALUE_MAX else None
@@ -192,13 +194,13 @@ class TreeWriter:
         return Written(root, [made], [], plain, self._since, _below={root: ()})
 
     def _write(self, value: Any, plain: bytes | None = None) -> Written:
-        """A value with large parts; from its encoding, where that is known."""
+        """Write a value that is more than one node; `plain` is its encoding, if known."""
         try:
             return self._compared(value, plain)
         except MissingObjects:
             if self._root is None:
                 raise
-            self.forget()  # The value before is gone: everything is new.
+            self.forget()  # The last value was collected: write everything.
             return self._compared(value, plain)
 
     def _compared(self, value: Any, plain: bytes | None) -> Written:
@@ -231,7 +233,7 @@ class TreeWriter:
         return Written(root, objects, needs, part, self._since, mirrors, replaced, below, builder)
 
     def accept(self, written: Written) -> None:
-        """Take a written value as the one that the next is compared with.
+        """Make a written value the one that the next write is diffed with.
 
         Raises InvalidInput if another one was accepted since it was written.
         """
@@ -247,16 +249,16 @@ class TreeWriter:
         fresh_node = written._builder is None and bool(written._below)
         self._small = fresh_node or not may_hold_links(written._part)
         if not written._below and written._builder is None:
-            return  # It was there before.
+            return  # Its one node was known already.
         self._below.update(written._below)
         self._nodes += _NODE * len(written._below)
-        if self._source is None and not fresh_node:  # That one is whole in its part.
+        if self._source is None and not fresh_node:  # A single node is kept as `_part`.
             for made in written.objects:
                 if made.kind != Kind.CHUNK:
                     self._objects[made.id] = made
                     self._nodes += len(made.payload)
         if written._builder is not None:
-            written._builder.forget()  # What it made can be read like the rest from now on.
+            written._builder.forget()  # From now on these objects are read like all others.
             self._mirrors.renew(written._mirrors, written._replaced)
         if self._nodes + self._mirrors.held > 2 * self._alive + _STALE:
             self._drop_stale()
@@ -279,7 +281,7 @@ class TreeWriter:
         self._measure()
 
     def _measure(self) -> None:
-        """Say how much is held, all of which is needed."""
+        """Recompute how much is held, when nothing held is stale."""
         self._nodes = _NODE * len(self._below)
         self._nodes += sum([len(one.payload) for one in self._objects.values()])
         self._alive = self.held

@@ -1,6 +1,8 @@
-"""One commit, inside its transaction: look, decide, write. And the rows that it is made of.
+"""A commit on SQLite, inside its transaction: `append` looks, decides and writes.
 
-Each row is checked where it is read: damage to one is noticed by the read that needs it.
+`SqliteLog._commit` prepares it, and `Database.write` surrounds it with BEGIN and COMMIT, for a
+group of threads at once. The rest of the module reads and writes the rows of spaces, refs, records
+and leases. Rows have checksums (`mark`), so damage to one is noticed by the read that needs it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from ropewalk.tree.objects import ObjectId
 
 _MARKS_KNOWN: Final = 4096
 MARKS: Final = 1 << 56
-"""Sums of marks are modulo this."""
+"""Sums of checksums of rows are modulo this."""
 
 LOOK: Final = f"""
 SELECT spaces.number, spaces.epoch, spaces.mark, tail.key, tail.refs, refs.target, refs.sequence,
@@ -86,8 +88,8 @@ class SqliteLog(FolderStore):
     def _recorded(
         self, db: sqlite3.Connection, batch: Append, number: int, last: int
     ) -> Operation | None:
-        """The operation that has the write id of a batch, among the latest."""
-        # In this transaction, where one before may just have appended it.
+        """The earlier operation with the write id of a batch, among the latest."""
+        # Within the transaction: another member of the group may just have appended it.
         after = max(last - REMEMBERED_WRITES, 0)
         return self._find_write(batch, self._latest(db, number, batch.space, last, after))
 
@@ -104,7 +106,7 @@ class SqliteLog(FolderStore):
                     return
 
     def _pack_of(self, batch: Append) -> packs.Pack | None:
-        """Frames of what is shared and not there; many of them are in a file then."""
+        """A pack of the shared objects that are not stored yet; a large one becomes a file."""
         there = self._present_shared(list(batch.shared))
         absent = [one for id, one in batch.shared.items() if id not in there]
         if not absent:
@@ -131,9 +133,9 @@ def append(  # noqa: C901, PLR0912, PLR0915 - one story, from the look to the la
 ) -> Operation:
     """Append a record to the log of its space, and move refs.
 
-    `frame` leans on a `dictionary` that may be packed by now: it was the one to take when `since`
-    was the last record. `find_write` looks for an earlier write with the same id, among the
-    records of a space up to the last one.
+    `frame` is compressed with record `dictionary`, which was the right one when `since` was the
+    last record; if it has been packed meanwhile, the frame is compressed again without it.
+    `find_write` looks for an earlier write with the same id, back from the last record.
     """
     # Look.
     moves, space = batch.moves, batch.space
@@ -172,7 +174,8 @@ def append(  # noqa: C901, PLR0912, PLR0915 - one story, from the look to the la
         raise MissingObjects(sorted(gone))
     sequence = last + 1
     assert sequence <= LAST
-    # As long as the last record is in the tail, all of its group are that came after a cut.
+    # Packing never leaves a record behind whose dictionary it takes. So while the last record is
+    # in the tail, its dictionary is there too.
     leans = dictionary is None or (key is not None and since == last)
     if not leans and not _is_in_tail(db, number, dictionary, sequence):
         dictionary, frame = None, batch.frame(None)
@@ -223,7 +226,7 @@ def _target(db: sqlite3.Connection, number: int, name: str) -> ObjectId | None:
 
 
 def _is_in_tail(db: sqlite3.Connection, number: int, dictionary: int | None, sequence: int) -> bool:
-    """Whether a record of this number can lean on another: that one is not packed yet."""
+    """Whether record `dictionary` may be the dictionary of record `sequence`: not packed yet."""
     assert dictionary is not None
     key = number << SEQUENCE_BITS | dictionary
     found = db.execute("SELECT 1 FROM tail WHERE key = ?", (key,)).fetchone()
@@ -239,7 +242,7 @@ def _move(
     sequence: int,
     marked: int | None,
 ) -> int:
-    """Move a ref; what is to be added to the sum of the marks of all refs."""
+    """Move a ref, and return by how much the sum of the checksums of all refs changes."""
     if before is None:
         if after is None:
             return 0
@@ -266,7 +269,7 @@ def _move(
 def _add_shared(
     db: sqlite3.Connection, number: int, batch: Append, pack: packs.Pack | None
 ) -> None:
-    """Add the shared objects that are not there, and note that the space leads to them."""
+    """Insert the shared objects that are not stored yet, and note that the space names them."""
     if batch.shared:
         absent = set(batch.shared) - packs.present(db, batch.shared)
         sent = set() if pack is None else {one.id for one in pack.objects}
@@ -284,12 +287,12 @@ def _add_shared(
 
 @lru_cache(_MARKS_KNOWN, typed=True)
 def mark(*row: object) -> int:
-    """The checksum of a row. What is written with a commit is asked for at the next."""
+    """The checksum of a row. Cached, because the next commit checks what this one writes."""
     return int.from_bytes(sha256(ormsgpack.packb(row)).digest()[:7], "big")
 
 
 def next_number(db: sqlite3.Connection) -> int:
-    """The number of the next new space: there are no gaps, so that one that is lost is noticed."""
+    """The number for a new space. Numbers have no gaps, so a lost row is noticed."""
     found: int = db.execute("SELECT coalesce(max(number), 0) + 1 FROM spaces").fetchone()[0]
     return found
 
@@ -301,12 +304,12 @@ def insert_space(db: sqlite3.Connection, number: int, space: str) -> None:
 
 
 def probe(space: str) -> int:
-    """By what a space is found whose name was changed."""
+    """A second index key of a space: finds its row even if the name in it is damaged."""
     return probes(space)[0] + mark(space)
 
 
 def probes(prefix: str) -> tuple[int, int]:
-    """Between what the probes are of all spaces whose names begin so, and of some others."""
+    """A range of probes that contains those of all spaces with a prefix, and some others."""
     tenant, slash, _ = prefix.partition("/")
     if not slash:
         return -(1 << 63), (1 << 63) - 1
@@ -316,7 +319,7 @@ def probes(prefix: str) -> tuple[int, int]:
 
 
 def expect_unknown(db: sqlite3.Connection, space: str) -> None:
-    """Raise `Corrupt` if a space that is not found by its name was there under it."""
+    """Raise `Corrupt` if a space that is not found by name exists by its probe."""
     if db.execute("SELECT 1 FROM spaces WHERE probe = ?", (probe(space),)).fetchone():
         raise damaged_space(space)
 
@@ -324,7 +327,7 @@ def expect_unknown(db: sqlite3.Connection, space: str) -> None:
 def find_end(
     db: sqlite3.Connection, number: int, key: int | None, digest: int | None
 ) -> tuple[int, int]:
-    """The last record of a space, and the sum of the marks of its refs then.
+    """The last record of a space, and the sum of the checksums of its refs then.
 
     `key` and `digest` are those of the last row of its tail.
     """

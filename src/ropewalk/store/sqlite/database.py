@@ -1,9 +1,9 @@
-"""One database that many threads and processes use: reading, and writing one after the other.
+"""A SQLite database for many threads and processes: connections, transactions, group commit.
 
-A connection serves one call at a time, and stays in the process that opened it. Threads of one
-process that write at once share a transaction, and so a sync: who comes first leads, and takes
-those along who wait behind it. Each has a savepoint of its own, and nobody is answered before the
-transaction is committed.
+BEGIN and COMMIT are in `Database._lead`. A connection serves one call at a time, and is not used
+across a fork. Threads of one process that write at the same time share a transaction, and so one
+sync: the first leads and runs the work of the threads that queue behind it, each in a savepoint of
+its own. No call returns before the transaction is committed.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ Work: TypeAlias = Callable[[sqlite3.Connection], object]
 
 DATABASE: Final = "store.db"
 CHECKPOINT_BYTES: Final = 400 * 1024
-"""A log that is written over is synced faster than one that grows, and counts as part of the
-folder, so it begins anew early."""
+"""The size at which the write-ahead log is checkpointed. Small, because overwriting a log syncs
+faster than growing it, and because the log counts towards the size of the store."""
 MOST_BYTES: Final = 8 * 1024 * 1024
 
 _LARGEST_LOG: Final = 2 * 1024 * 1024  # One that a large commit made longer is cut.
@@ -143,9 +143,9 @@ class Database:
     # Reading.
 
     def read(self, ask: Callable[[sqlite3.Connection], R], *, once: bool = False) -> R:
-        """What `ask` finds, all of it at one moment. Nobody is waited for.
+        """Run `ask` on one snapshot of the database, without waiting for writers.
 
-        One that asks `once` is of one moment by itself, and needs no transaction.
+        With `once` it is a single statement, which needs no transaction.
         """
         process = self._here()
         sound, db = False, self._take(process)
@@ -170,12 +170,12 @@ class Database:
     def write(
         self, work: Callable[[sqlite3.Connection], R], size: int = 0, *, through: bool = False
     ) -> R:
-        """Do work in one transaction, after those who came before.
+        """Run `work` in a write transaction, possibly one shared with other threads.
 
-        What it raises takes everything back. Raises `Unavailable` when others write for too
-        long. The work may be done again, if SQLite took it back. With `through` it survives a
-        power loss when it returns, at every durability: for what something outside the database
-        is done upon that cannot be taken back.
+        If it raises, its changes are rolled back. It may run again if SQLite rolled back the
+        shared transaction. Raises `Unavailable` if others hold the write lock for too long.
+        With `through` the commit survives a power loss at every durability: for a caller that
+        goes on to do something outside the database that cannot be undone.
         """
         member: Member[Work] = Member(work, size, alone=through and self._usual != _THROUGH)
         try:
@@ -188,7 +188,7 @@ class Database:
     def _lead(  # noqa: C901, PLR0912 - one story, from BEGIN to COMMIT
         self, leader: Member[Work]
     ) -> bool:
-        """Do a member's work and that of those behind it; whether it must be done again."""
+        """Run the work of a leader and its followers; True if the leader's must run again."""
         process = self._processes.get(self.group.process) or self._here()
         sound, db = False, self._take(process, to_write=True)
         group, others = self.group, list[Member[Work]]()
@@ -239,7 +239,7 @@ class Database:
         return False
 
     def _begin_later(self, db: sqlite3.Connection, error: sqlite3.OperationalError) -> None:
-        """Begin when others have finished: asked after short waits of random length."""
+        """Retry BEGIN IMMEDIATE with backoff until other processes release the write lock."""
         deadline, wait = time.monotonic() + self._busy_seconds, _SHORTEST
         while True:
             if not is_busy(error):
@@ -429,10 +429,10 @@ class Database:
         return self._processes.get(os.getpid())
 
     def abandon(self) -> None:
-        """In a child: let what the parent has open be, and begin anew.
+        """In the child of a fork: leak the parent's connections, and start with none.
 
-        To close it, even by ending, could change the log under the parent: a transaction that
-        was open at the fork would be taken back in memory that both share.
+        Closing one, even by garbage collection, could change the log under the parent: it would
+        roll back a transaction that was open at the fork, in memory that both processes share.
         """
         if self._open:
             import ctypes  # Slow to import, and needed only here.
@@ -444,7 +444,7 @@ class Database:
 
 
 class _Process:
-    """What one process has of a database, and the gate that a fork waits at."""
+    """The connections of one process, and the gate that a fork waits at."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -459,7 +459,7 @@ class _Process:
         self.awaited = False
 
     def leave(self) -> None:
-        """Be no longer among those whom a fork waits for."""
+        """End a call that a fork has to wait for."""
         with self.changed:
             self.used -= 1
             if self.awaited:
@@ -467,7 +467,7 @@ class _Process:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Be among those whom a fork waits for."""
+        """A call that a fork has to wait for."""
         with self.changed:
             self.used += 1
         try:

@@ -1,18 +1,18 @@
-"""The checkpoints of a thread: commits in the log of its space, one after another.
+"""The checkpoints of a thread as commits: what is stored where, and under which keys.
 
-A thread has one ref, which leads to the last of its commits, its head. Each has one parent,
-so a thread is one chain, whatever its namespaces and forks. The root of a commit is the dict
-of channel values; beside it stand, in one field of its extension, the checkpoint without
-these, its metadata, and the pending writes that landed with it. What is large of that is a
-value of its own (`metadata`, `events`). Writes that come alone are a commit too, with the
-root of the one before.
+A thread has one ref, which points to its head. Each commit has one parent, so a thread is one
+chain, whatever its namespaces and forks. The root of a commit is the dict of channel values. One
+field of its extension (`pack_step`, `read_step`) has the checkpoint without these, its metadata,
+and the pending writes that landed with it; an interrupt is one of them. Large parts of that are
+values of their own (`metadata`, `events`). Writes without a checkpoint are a commit too, with the
+root of the commit before.
 
-Nothing indexes a chain: an operation has a key, under which the store finds it (`key_of`).
-What the head says of the whole chain is its `State`. Pruning and copying write a new chain
-with one operation. It has an index, `State.base`, and an era of its own, so that the
-operations before it are found no more.
+There is no index of a chain: an operation has a key, by which the store finds it (`key_of`). What
+the head says about the whole chain is its `State`. Pruning and copying rewrite the chain with one
+operation. The rewritten chain has an index, in the commit `State.base`, and an era of its own,
+which is part of all keys, so that operations from before are not found.
 
-Needs no LangGraph, so that the command line does not.
+This module does not import LangGraph, because the command line uses it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ropewalk.tree import (
 ROOT: Final = ""
 """The namespace of the graph itself; others are those of its subgraphs."""
 INLINE: Final = 16 << 10
-"""A record, or the writes of a task, of so many bytes stand in the commit itself."""
+"""A record, or the writes of a task, of at most so many bytes is stored in the commit itself."""
 FIELD: Final = "langgraph"
 """The name of the field in the extension of a commit."""
 
@@ -74,24 +74,24 @@ class State(NamedTuple):
     """What a head says of its whole chain."""
 
     era: bytes = b""
-    """Part of all keys. A chain that takes the place of another one has a new one."""
+    """Part of all keys. A rewritten chain has a new one."""
     flags: int = 0
     base: ObjectId | None = None
-    """The commit that ends what was written anew, and has an index of it."""
+    """The last commit of the rewritten part of the chain, which has its index."""
     newest: ObjectId | None = None
-    """Of the graph's own checkpoints the one with the greatest id that lost no race."""
+    """The newest checkpoint of the root graph: the greatest id that is not `aside`."""
     notes: ObjectId | None = None
-    """The commit that says which checkpoints are pinned."""
+    """The commit that lists the pinned checkpoints."""
 
 
 class Written(NamedTuple):
-    """What one call of `put_writes` left: task, path, and numbers, channels and values."""
+    """One call of `put_writes`: task, path, and the numbers, channels and values it wrote."""
 
     address: Address
     content: bytes | int
-    """The encoding of it; or, where it is large, which of the events of its commit it is."""
+    """The encoding of it; or, if large, its index in the events of its commit."""
     children: Sequence[str] = ()
-    """The checkpoints that were there already: what was written led to none of them."""
+    """Checkpoints that followed already when it was written, so it did not lead to them."""
 
 
 class Step(NamedTuple):
@@ -100,13 +100,13 @@ class Step(NamedTuple):
     commit: Commit
     state: State
     address: Address | None
-    """Its checkpoint; None where only writes, or pins, came."""
+    """Its checkpoint; None if it has only writes, or pins."""
     parent: str | None
     """The id of the checkpoint that it follows."""
     aside: bool
-    """Whether it lost a race against another run, and is not on the way to the newest."""
+    """Whether it lost a race against another run, with `on_conflict="branch"`."""
     copy_of: str | None
-    """The id of the checkpoint that it is a copy of: what led to that one led to it."""
+    """The id of the checkpoint that it is a copy of, with the same ancestors."""
     record: bytes | None
     writes: Sequence[Written]
     pins: Mapping[str, Sequence[str]] | None
@@ -123,19 +123,19 @@ class Step(NamedTuple):
 
     @property
     def roots(self) -> list[ObjectId]:
-        """What is read with it."""
+        """The roots of all values that it refers to."""
         found = (self.commit.root, self.commit.metadata, self.commit.events)
         return [one for one in found if one is not None]
 
 
 class Record(NamedTuple):
-    """What is kept of a checkpoint beside its values and writes."""
+    """A checkpoint without its values and writes."""
 
     checkpoint: dict[str, Any]
     """The checkpoint without its channel values."""
     metadata: dict[str, Any]
     before: dict[str, list[Any]] | None = None
-    """What delta channels were before it, where the checkpoints before it are gone."""
+    """The values of delta channels before it, if earlier checkpoints were pruned."""
 
 
 @dataclass(slots=True)
@@ -273,10 +273,11 @@ def parts_in(events: Object) -> list[bytes]:
 def writes_of(
     found: Iterable[tuple[Step, Written]], loader: Loader, child: str | None = None
 ) -> list[tuple[str, str, int, str, Any]]:
-    """Pending writes in the order of a run: path, task, number, channel and value.
+    """Pending writes in the order in which a run applies them: path, task, number, channel, value.
 
-    Ordinary ones that are there stay, special ones are replaced. With the id of a `child`,
-    without those that came when it was there already.
+    A write that repeats an earlier one is ignored; a special one, as of an interrupt or an error
+    (its number is negative), replaces it. With the id of a `child`, writes that came after that
+    checkpoint are left out.
     """
     tasks: dict[str, list[Any]] = {}
     for step, one in found:

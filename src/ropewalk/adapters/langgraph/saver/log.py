@@ -1,6 +1,8 @@
-"""The log of a thread: finding checkpoints in it, and what lands at its end.
+"""`Log`: the chain of commits of a thread; finds checkpoints in it, and extends it.
 
-See `checkpoints` for what stands in a commit.
+It hides how a checkpoint is found without an index of the chain: from what was landed through this
+object, by the keys of operations, or in the index of a rewritten part. `landing` builds the commits
+that a batch appends. See `checkpoints` for what a commit contains.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class Landing(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a checkpoint is in a chain."""
+    """The commits in which a checkpoint and its pending writes are."""
 
     put: ObjectId | None
     """The commit that put it last; None if none did yet."""
@@ -72,7 +74,7 @@ _NOWHERE: Final = Place(None, ())
 
 
 class Listed(NamedTuple):
-    """A checkpoint where it stands, with its pending writes."""
+    """A checkpoint of a listing, with its pending writes."""
 
     step: Step
     writes: Sequence[tuple[Step, Written]]
@@ -92,9 +94,10 @@ class Listed(NamedTuple):
 
 
 class Log:
-    """The chain of a thread, as far as it was looked at. Not for several threads at once.
+    """The chain of a thread from one head on, as far as it was read. Not thread-safe.
 
-    It follows what is landed through it. Who sees that others landed something makes another.
+    `extend` keeps it current with what is landed through it. When others have moved the head, it
+    is discarded and another one is made.
     """
 
     def __init__(
@@ -118,9 +121,9 @@ class Log:
         self._last: Address | None = None
         """The graph's own checkpoint that was put last, if that is known."""
         self._several: dict[bytes, list[int]] | None = None
-        """The operations that have several keys, by each of them, once they were looked at."""
+        """Operations with several keys, by each key; None until they were read."""
         self._is_whole = self.head is None
-        """Whether all that is in the chain is known: it began here, and nothing was let go."""
+        """Whether the caches cover the whole chain: it began here, and nothing was evicted."""
 
     def is_at(self, view: View) -> bool:
         """Whether the chain is as a view of the space shows it."""
@@ -133,7 +136,7 @@ class Log:
     # Finding.
 
     def newest(self, namespace: str) -> Step | None:
-        """The checkpoint of a namespace with the greatest id that lost no race."""
+        """The newest checkpoint of a namespace: the greatest id that is not `aside`."""
         if namespace == ROOT:
             if self._best is None and self.state.newest is not None:
                 self._best = self.step(self.state.newest)
@@ -244,7 +247,7 @@ class Log:
         return found
 
     def _gather_next(self, number: int, steps: dict[ObjectId, Step]) -> None:
-        """The next put of the graph itself: what it went on from may have its writes there."""
+        """The next put of the root graph, with which writes of the checkpoint before may be."""
         size = 1
         while page := self._store.operations(self.space, number, size):
             for operation in page:
@@ -255,7 +258,7 @@ class Log:
             number, size = page[-1].sequence, min(4 * size, _LARGEST_PAGE)
 
     def _with_several_keys(self, *keys: bytes) -> list[int]:
-        """The operations that have one of these keys among several, and were not taken back."""
+        """The operations with several keys that have one of these, and were not undone."""
         if not self.state.flags & SEVERAL:
             return []
         if self._several is None:
@@ -275,9 +278,9 @@ class Log:
                 self._several.setdefault(listed[at : at + KEY_SIZE], []).append(number)
 
     def _is_taken_back(self, operation: Operation) -> bool:
-        """Whether what an operation brought is in the log, and not in the chain."""
+        """Whether an operation was undone: its commits are in the log, but not in the chain."""
         if operation.metadata.get("action") == "put":
-            return False  # Such a one is never undone: its checkpoint would be lost.
+            return False  # A put is never undone: its checkpoint would be lost.
         heads = [(move.expected, move.target) for move in operation.moves]
         (before, now), number = heads[0], operation.sequence
         stack = [before, now]
@@ -293,7 +296,7 @@ class Log:
             number = page[-1].sequence
         return now not in stack
 
-    # What was written anew.
+    # The rewritten part of a chain.
 
     def _in_base(self, address: Address) -> tuple[ObjectId | None, list[ObjectId]]:
         found = self._index(key_of(b"", PUT, *address))
@@ -334,7 +337,7 @@ class Log:
             id = next(iter(step.commit.parents), None)
 
     def _written_anew(self, base: Step) -> dict[ObjectId, Step]:
-        """All that the index of a base names."""
+        """Prefetch all commits that the index of a base lists."""
         assert base.commit.metadata is not None
         index = load(base.commit.metadata, self.read, default_codec)
         ids = dict.fromkeys([id for ids in index.values() for id in ids if id is not None])
@@ -367,10 +370,10 @@ class Log:
         early: bool = False,
         several: bool = False,
     ) -> Landing:
-        """Commits on top of the head, with the objects that they bring and what these need.
+        """Commits of drafts on top of the head, with their objects, needs and key.
 
-        With `several` they are found as if they had several keys: who finds them looks
-        whether they were taken back.
+        With `several` they are stored like an operation with several keys, of which a reader
+        checks whether it was undone.
         """
         state = self.state
         era, flags = state.era, state.flags | (EARLY if early else 0)
@@ -432,7 +435,7 @@ class Log:
         pins: Mapping[str, Address],
         objects: Iterable[Object] = (),
     ) -> Landing:
-        """A chain that takes the place of this one."""
+        """A rewritten chain that replaces this one."""
         sent = list(objects)
         if not drafts:
             return Landing([], [], [], Move(CHECKPOINTS, self.target, None), {})
@@ -466,7 +469,7 @@ class Log:
         *,
         is_base: bool = False,
     ) -> Landing:
-        """The commits of drafts, each on top of the one before."""
+        """Build the commits of drafts, each with the one before as parent."""
         steps: list[Step] = []
         objects: list[Object] = []
         needs: list[ObjectId] = []
@@ -543,7 +546,7 @@ class Log:
         return Landing(steps, objects, needs, move, metadata)
 
     def extend(self, landing: Landing, sequence: int) -> None:  # noqa: C901 - what a commit changes
-        """Take what was landed for the end of the chain."""
+        """Append commits that have landed, and update the caches."""
         self.sequence = sequence
         self._known.add(landing.steps)
         if self._several is not None:
@@ -599,7 +602,7 @@ class Log:
 
 
 class Steps:
-    """Commits of a thread by id, of which the last ones are kept at hand."""
+    """A cache of the commits of a thread, by id."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read

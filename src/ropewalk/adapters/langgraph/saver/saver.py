@@ -1,4 +1,7 @@
-"""The checkpointer: LangGraph's threads in a store, of which only what changed is stored."""
+"""`RopewalkSaver`, LangGraph's checkpointer: translates its calls into those of `GraphThread`s.
+
+It also limits how far a synchronous graph may run ahead of what is stored (`Backlog`).
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ class _Core:
         freed_after_fork(self)
 
     def _begin(self) -> None:
-        """Know nothing of any thread: a forked process has none of those who were writing."""
+        """Start with no threads, also in the child of a fork, where no writer is running."""
         self.backlog = Backlog(self._most)
         """The versions that were given out in this process."""
         self._lock = threading.Lock()
@@ -95,7 +98,7 @@ class _Core:
             return found
 
     def _drop(self, excess: int) -> None:
-        """Let go of threads that were not asked for lately, until they held so much."""
+        """Evict the threads used longest ago, until `excess` bytes are freed."""
         for name, one in [*self._threads.items()][:-1] if excess > 0 else ():
             if one.is_idle:
                 excess -= max(one.held, 1)
@@ -614,7 +617,7 @@ class Backlog:
             if chain is None:
                 return
             chain.failed |= failed
-            # Puts of one run follow each other, so what was given out before is done with.
+            # Puts of one run come in order, so all versions up to this one are stored.
             versions = chain.versions
             while versions and versions[0] <= version:
                 del self._chains[versions.popleft()]

@@ -1,8 +1,9 @@
-"""One thread of a graph in a store: what it holds now, and what is landed in it.
+"""`GraphThread`: one LangGraph thread in a store, with group commit of its puts and writes.
 
-Callers wait until what they want is stored. Whoever finds nobody writing takes all that waits
-and lands it with one commit of the store. Writes of a task linger for a moment: the checkpoint
-that they lead to mostly follows at once, and then both land together.
+`send` queues a request and returns when it is stored. The caller that gets the lock leads: it lands
+all queued requests with one commit of the store (`_lead`, `land`). Writes of a task wait a few
+milliseconds in the queue (`_LINGER`), because the checkpoint that follows mostly comes at once;
+then both land in one commit.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ T = TypeVar("T")
 
 _RESENDS: Final = 8
 _LINGER: Final = 0.005
-"""For how many seconds writes wait for their checkpoint."""
+"""How many seconds writes wait in the queue for the checkpoint that follows."""
 _MOST_WARM: Final = 4
 _MOST_REFUSED: Final = 16
 _HIDDEN: Final = "__"
@@ -56,21 +57,21 @@ _MOST_SAID: Final = 1000
 
 
 class Request:
-    """A put or writes, until they are stored or refused."""
+    """A call of `put` or `put_writes`, until it is stored or refused."""
 
     is_put = is_last = False
     is_done = False
     is_taken = False
-    """Whether somebody is about to store it."""
+    """Whether a leader has picked it up."""
     error: BaseException | None = None
     landed: threading.Lock | None = None
-    """Held until it is done, where somebody lingers."""
+    """What a caller that lingers blocks on, until the request is done."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Say what became of it; the first answer counts."""
+        """Mark it as done, stored or refused; only the first call counts."""
         if not self.is_done:
             self.error = error
             self.is_done = True
@@ -83,11 +84,11 @@ class Put(Request):
 
     is_put = True
     record: bytes | None
-    """What is said of it, encoded; None if that is large, and a value of its own (`about`)."""
+    """The encoded checkpoint without values; None if large, and stored as a value (`about`)."""
     about: Sequence[Object]
     values: Tree
     nodes: str
-    """The nodes that ran before it."""
+    """The names of the nodes that ran since the checkpoint before."""
 
     def __init__(
         self,
@@ -97,10 +98,10 @@ class Put(Request):
         parent: str | None,
         forks_from: str | None,
     ) -> None:
-        """`forks_from` is the checkpoint that a caller asked for by its id, to fork from it."""
+        """`forks_from` is the id of the checkpoint that the run was asked to start from, if any."""
         self.address, self.metadata = address, metadata
         self.parent, self.forks_from = parent, forks_from
-        # Others may be changing it.
+        # A copy, because the graph may change the dict while it is encoded.
         self.checkpoint = {**checkpoint}
         self.channels: dict[str, Any] = {**self.checkpoint.pop("channel_values")}
 
@@ -120,11 +121,11 @@ class Writes(Request):
         self.address, self.task_id, self.task_path = address, task_id, task_path
         self.writes = writes
         self.is_last = min([one[0] for one in writes], default=0) < 0
-        """Whether no checkpoint follows at once: these are writes of an interrupt or an error."""
+        """Whether no checkpoint follows: they are those of an interrupt or an error."""
 
 
 class GraphThread:
-    """A thread. Safe to share between threads of the program."""
+    """A LangGraph thread. Safe to share between threads of the process."""
 
     def __init__(self, store: Store, name: str, types: GraphTypes, on_conflict: OnConflict) -> None:
         self.space, self.name = space_of(name), name
@@ -137,44 +138,44 @@ class GraphThread:
         """Held while values are encoded or decoded, and while the log is looked at."""
         self._log: Log | None = None
         self._epoch: int | None = None
-        """The epoch at which all that is known of values was in the store."""
+        """The epoch at which all cached values were in the store."""
         self._warm: OrderedDict[str, ChannelValues] = OrderedDict()
-        """By namespace."""
+        """The channel values that were stored or read last, by namespace."""
         self._refused: dict[Address, NotStorable] = {}
-        """Why writes to some checkpoints could not be stored."""
+        """Errors of writes that were refused, so that the put that follows raises the same."""
         self._waiting: deque[Put | Writes] = deque()
         self._leading = threading.Lock()
         self._lingers = True
-        """Whether checkpoints came soon after their writes."""
+        """Whether writes wait for their checkpoint; off after a wait that was too short."""
         self._alone = False
-        """Whether writes are being stored without a checkpoint."""
+        """Whether a leader is storing writes without a checkpoint."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is writing."""
+        """Whether no request is queued or being stored."""
         return not self._waiting and not self._leading.locked()
 
     @property
     def held(self) -> int:
-        """About how many bytes are held of it."""
+        """About how many bytes are cached of it."""
         warm = sum([one.held for one in [*self._warm.values()]])
         return self._objects.held + self._codec.memo.size + warm
 
     # Reading.
 
     def look(self) -> Log:
-        """The log as it is now."""
+        """The log at the current head; the cached one if nobody else wrote."""
         view = self._store.view(self.space, CHECKPOINTS)
         with self._coding:
             log = self._log
             if log is not None and view.sequence < log.sequence:
-                view = self._store.view(self.space, CHECKPOINTS)  # It went on since.
+                view = self._store.view(self.space, CHECKPOINTS)  # Older than what we landed.
             if log is None or not log.is_at(view):
                 log = self._look_anew(view)
             return log
 
     def _look_anew(self, view: View | None = None) -> Log:
-        """The log, after others wrote. What is warm is looked up before it is needed again."""
+        """Replace the log, because others wrote. Cached values may not be in the store any more."""
         log = self._log = Log(self._store, self.space, self._objects.read, self._steps, view)
         self._epoch = None
         return log
@@ -197,13 +198,13 @@ class GraphThread:
         if warm is step and log is self._log:
             values = self._warmed(namespace).read(step.commit.root)
         else:
-            values = history.values(step)  # Of a moment that is past: not to be kept warm.
+            values = history.values(step)  # Not the newest: no use in caching it.
         return Found(address, record, step.parent, values, history.pending(writes))
 
     def history(
         self, namespace: str | None, id: str | None = None, before: str | None = None
     ) -> Iterator[Listed]:
-        """The checkpoints by their ids, the greatest first, as they are now."""
+        """The checkpoints at the current head, by descending id; with `before`, only lower ones."""
         with self._coding:
             log = self.look()
             if id is None or namespace is None:
@@ -219,11 +220,11 @@ class GraphThread:
         )
 
     def reader(self) -> History:
-        """What reads many checkpoints, and shares what they share."""
+        """A reader for many checkpoints, which decodes what they share only once."""
         return History.of(self._objects.read, SharingGraphCodec(self._types))
 
     def _at_one_moment(self, call: Callable[[Log], T]) -> T:
-        """What a call gives; again, if what it read was replaced and collected meanwhile."""
+        """Call with the current log; again, if that was replaced and collected meanwhile."""
         gone: ObjectId | None = None
         while True:
             log = self.look()
@@ -239,7 +240,7 @@ class GraphThread:
     def delta_history(
         self, namespace: str, id: str | None, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What delta channels are made of at a checkpoint, or at the newest one."""
+        """The seed and writes of delta channels at a checkpoint, or at the newest one."""
 
         def found(log: Log) -> Mapping[str, DeltaChannelHistory]:
             newest = log.newest(namespace) if id is None else None
@@ -257,14 +258,14 @@ class GraphThread:
     # Writing.
 
     def send(self, request: Put | Writes) -> None:
-        """Store a checkpoint or writes, with what others want stored at the same time."""
+        """Store a checkpoint or writes, in one commit with all requests queued meanwhile."""
         if isinstance(request, Put):
             self._lingers |= self._alone
             self._waiting.append(request)
         else:
             self._encode(request)
             if self._lingers and not request.is_last:
-                # No checkpoint follows an interrupt or an error; others mostly come at once.
+                # A checkpoint mostly follows at once, but not after an interrupt or an error.
                 landed = request.landed = threading.Lock()
                 landed.acquire()
                 self._waiting.append(request)
@@ -280,7 +281,7 @@ class GraphThread:
             raise request.error
 
     def _lead(self) -> None:
-        """Store all that waits."""
+        """Land all queued requests, as the leader."""
         batch: list[Put | Writes] = []
         waiting = self._waiting
         self._alone = True
@@ -302,7 +303,7 @@ class GraphThread:
                 one.finish()
 
     def land(self, batch: Sequence[Put | Writes]) -> None:
-        """Store what is wanted with one commit; what is refused is finished with its error."""
+        """Land requests with one commit; a refused one is finished with its error."""
         backoff, missing = None, 0
         puts: list[Put] | None = None
         while True:
@@ -320,7 +321,7 @@ class GraphThread:
                 backoff = backoff or Backoff()
                 backoff.wait()
             except MissingObjects:
-                # Collected since they were written: then everything is sent again.
+                # A collection deleted values that were not sent again: now send everything.
                 missing += 1
                 if missing == _RESENDS:
                     raise
@@ -331,7 +332,7 @@ class GraphThread:
                 raise
 
     def land_all(self, batch: Sequence[Put | Writes]) -> None:
-        """Store many things with one commit; each says then whether it was refused."""
+        """Store many requests with one commit; each has its `error` afterwards."""
         for request in batch:
             if isinstance(request, Writes):
                 try:
@@ -342,7 +343,10 @@ class GraphThread:
             self.land(batch)
 
     def change(self, call: Change, action: str) -> bool:
-        """Make other changes; whether there were any. The call may be made several times."""
+        """Land what `call` makes of the log, such as a prune; whether there was anything to do.
+
+        The call is repeated if others write meanwhile.
+        """
         with self._leading:
             while True:
                 with self._coding:
@@ -357,7 +361,7 @@ class GraphThread:
                 return True
 
     def _land(self, landing: Landing, action: str, puts: Sequence[Put] = ()) -> None:
-        """Send commits, and go on from them."""
+        """Send commits; after a put the cached log is extended with them."""
         epoch = self._epoch
         landing.metadata["action"] = action
         operation: Operation = self._commits.land(
@@ -375,10 +379,10 @@ class GraphThread:
             log = self._log
             if log is None or log.target != landing.move.expected:
                 self._epoch = None
-                return  # Somebody looked meanwhile, and saw it or what came after it.
+                return  # Another thread replaced the log meanwhile.
             log.extend(landing, operation.sequence)
             if operation.epoch != epoch:
-                # There was a collection, or nobody knew. Only what this needed was looked up.
+                # The epoch changed: the store checked only what this commit needed.
                 for namespace in self._warm.keys() - {one.address.namespace for one in puts}:
                     del self._warm[namespace]
                 for warm in self._warm.values():
@@ -386,7 +390,7 @@ class GraphThread:
                 self._epoch = operation.epoch
 
     def _forget(self) -> None:
-        """Take nothing for stored any more."""
+        """Drop all caches: nothing is known to be in the store."""
         with self._coding:
             self._warm.clear()
             self._log = self._epoch = None
@@ -394,7 +398,7 @@ class GraphThread:
     # Encoding.
 
     def _warmed(self, namespace: str) -> ChannelValues:
-        """What is warm of a namespace."""
+        """The cached channel values of a namespace."""
         found = self._warm.get(namespace)
         if found is None:
             found = self._warm[namespace] = ChannelValues(self._codec, self._objects.read)
@@ -405,7 +409,7 @@ class GraphThread:
         return found
 
     def _encode(self, request: Writes) -> None:
-        """Encode writes as they are now; raises NotStorable with the node that wrote them."""
+        """Encode writes, before the graph changes them; NotStorable names the node."""
         content = [request.task_id, request.task_path, [[*one] for one in request.writes]]
         with self._coding:
             try:
@@ -419,7 +423,7 @@ class GraphThread:
                 raise error from None
 
     def _fit(self, put: Put) -> bool:
-        """Make objects of a put; False if it is refused."""
+        """Encode a put as objects; False if it is refused."""
         if put.is_done:
             return False
         namespace = put.address.namespace
@@ -433,10 +437,10 @@ class GraphThread:
         except MissingObjects:
             raise
         except RopewalkError as error:
-            # Also where its writes are refused: they say which node it was.
+            # If its writes were refused too, their error is better: it names the node.
             before = Address(namespace, put.parent or "")
             refused = self._refused.get(before) if isinstance(error, NotStorable) else None
-            put.finish(refused or error)  # The others go on.
+            put.finish(refused or error)  # The other requests are still landed.
         except Exception as error:  # noqa: BLE001 - a class of the user's own may raise anything
             self._warm.pop(namespace, None)
             put.finish(error)
@@ -455,14 +459,14 @@ class GraphThread:
             ran = [name for name, one in now.items() if before.get(name) != one]
         for name in ran or now:
             one = now[name]
-            before[name] = {**one} if type(one) is dict else one  # LangGraph goes on with it.
+            before[name] = {**one} if type(one) is dict else one  # LangGraph changes it in place.
         for name in before.keys() - now.keys() if len(before) != len(now) else ():
             del before[name]
         warm.seen = before
         return ", ".join([str(name) for name in ran if str(name)[:2] != _HIDDEN])
 
     def _seen_at(self, address: Address) -> dict[str, Any] | None:
-        """What the nodes had seen at the newest checkpoint of a namespace, if that is the one."""
+        """`versions_seen` of a checkpoint, if it is the newest of its namespace."""
         newest = None if self._log is None else self._log.newest(address.namespace)
         if newest is None or newest.address != address:
             return None
@@ -472,7 +476,7 @@ class GraphThread:
     # On top of the head.
 
     def _landing(self, batch: Sequence[Put | Writes], puts: Sequence[Put]) -> Landing | None:
-        """Commits of what is wanted; None if there is nothing."""
+        """Requests as commits on top of the head; None if none is left."""
         log = self._log or self._look_anew()
         objects: list[Object] = []
         needs: list[ObjectId] = []
@@ -483,7 +487,7 @@ class GraphThread:
             try:
                 drafts.append(self._draft(log, one, objects, drafts))
             except ThreadConflict as error:
-                # What it would have stored was taken for stored.
+                # Its values count as stored in that cache, and now will not be.
                 self._warm.pop(one.address.namespace, None)
                 one.finish(error)
                 continue
@@ -501,7 +505,7 @@ class GraphThread:
         return log.landing(self.name, drafts, objects, needs, early=early)
 
     def _draft(self, log: Log, put: Put, objects: list[Object], before: Sequence[Draft]) -> Draft:
-        """A checkpoint as a commit; raises ThreadConflict."""
+        """A put as a draft of a commit; raises ThreadConflict."""
         record, about, address = put.record, put.about, put.address
         known, newest = None, log.newest(address.namespace)
         if log.state.flags & (UNSORTED | MIXED) or (
@@ -533,9 +537,9 @@ class GraphThread:
         return made
 
     def _original(self, log: Log, put: Put) -> Step | None:
-        """The checkpoint that a fork is a copy of.
+        """The checkpoint that a fork is a copy of: the one with the same parent and versions.
 
-        LangGraph does not say which one it is. It has the same parent and the same versions.
+        LangGraph does not say which one it is.
         """
         versions = put.checkpoint.get("channel_versions")
         loader = Loader(self._objects.read, inspection_codec)
@@ -547,7 +551,10 @@ class GraphThread:
         return None
 
     def _lost(self, log: Log, put: Put, before: Sequence[Draft]) -> bool:
-        """Whether a checkpoint lost a race against that of another run."""
+        """Whether another run put a checkpoint after the same parent first.
+
+        Also if that happened to its parent. With `on_conflict="raise"` raises ThreadConflict.
+        """
         namespace, parent = put.address.namespace, put.parent
         made = [one for one in before if one.address and one.address.namespace == namespace]
         if parent is not None:
@@ -574,7 +581,7 @@ class GraphThread:
         )
 
     def _alone_on(self, log: Log, objects: list[Object]) -> Draft:
-        """A commit of writes alone, which has the values of the one before."""
+        """A draft for writes without a checkpoint: it keeps the root of the head."""
         if log.head is not None:
             return Draft(log.head.commit.root, description="writes")
         empty = TreeWriter(self._codec).write({})
@@ -584,9 +591,10 @@ class GraphThread:
     def _led(
         self, log: Log, writes: list[Writes], drafts: list[Draft], objects: list[Object]
     ) -> bool:
-        """Put writes to the commits with which they land; whether some came early.
+        """Assign writes to the drafts that they land with; whether some came early.
 
-        They land no later than the checkpoint that they led to.
+        Early: before the checkpoint that they belong to is stored. They land no later than the
+        checkpoint that follows from them.
         """
         several: dict[int, list[Writes]] = {}
         if len(drafts) == 1:
@@ -622,7 +630,7 @@ class GraphThread:
 
 
 def _say_failed(draft: Draft, writes: Sequence[Writes]) -> None:
-    """Note in a commit the first of its tasks that failed."""
+    """Note the first failed task in a commit: its status, error and node."""
     for one in writes:
         for _, channel, value in one.writes:
             if channel == ERROR:

@@ -1,8 +1,8 @@
-"""The channel values of checkpoints: what changed in them, and reading them back.
+"""The channel values of checkpoints: writing only what changed, and reading them back.
 
-Whoever puts checkpoints one after another hands over the whole state each time. Its dict is
-written as one value, of which only what changed makes new objects. What was read last is kept
-decoded, and copied for each reader.
+LangGraph passes the whole state with every checkpoint. Its dict is written as one value, of which
+only what changed becomes new objects. What was read last is cached decoded, and copied for each
+reader.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_BYTES: Final = 32 << 20
 
 
 class ChannelValues:
-    """The values of one namespace that were stored last. Not for several threads at once."""
+    """The channel values of one namespace that were stored last. Not thread-safe."""
 
     def __init__(self, codec: GraphCodec, read: Reader) -> None:
         self._codec, self._read = codec, read
@@ -59,9 +59,9 @@ class ChannelValues:
         return 2 * self._writer.held  # And what was decoded.
 
     def write(self, values: dict[str, Any]) -> Tree:
-        """The dict of values as objects, of which only what changed is new.
+        """Write the dict of values: its root, and the objects that changed.
 
-        It counts as stored from now on. Raises NotStorable with the path from the channel.
+        From now on it counts as stored. Raises NotStorable with the path from the channel.
         """
         names = [*values]
         if names != self._names:
