@@ -115,7 +115,7 @@ class Grant:
         """What it stands for in the engine."""
         self.began, self.began_tick = began, began_tick
         self.end = end
-        """When it was held for as long as it may be."""
+        """When the longest time that it may be held is over."""
         self.renewed(lease, began)
         self.over: str | None = None
         """Why it is over, as far as this client knows; None while it is not."""
@@ -225,7 +225,7 @@ class Grants:
         self._ticks: dict[str, int] = {}
         self._next_sweep = 0.0
         self._looked = -_NEVER
-        """When it was last looked at what is due."""
+        """When `step` last looked for grants to renew."""
         self._closed = self._asleep = False
         self._begin()
         self._start_looking()
@@ -237,19 +237,19 @@ class Grants:
         self._freeing = threading.Lock()
         self._freed = threading.Condition(self._freeing)
         self.held: dict[tuple[str, str], Grant] = {}
-        """By agent and artifact, also what was lost and is not given back. Mostly empty."""
+        """By agent and artifact, including lost grants that were not released. Mostly empty."""
         self._asking: set[tuple[str, str]] = set()
         self._unreleased: list[Lease] = []
         self._idle = False
 
     def _start_looking(self) -> None:
-        """Look for silent holders from now on, if that is wanted."""
+        """Start the background sweep for silent holders, if that is enabled."""
         self._asleep = False
         if self.config.enabled and not self._closed:
             self._start()
 
     def after_fork(self) -> None:
-        """In a child: what was granted is the parent's, under the parent's name."""
+        """In the child of a fork: all grants are the parent's, and this client gets a new name."""
         for grant in self.held.values():
             grant.over = FORKED
         self._instance = f"{self._instance_id}.{os.getpid()}"
@@ -311,7 +311,7 @@ class Grants:
         return self._give_back(grant.lease)
 
     def release_new(self, agent: str, artifact: str, before: Grant | None) -> None:
-        """Give back what this thread has got since, if it has got anything."""
+        """Release a grant that this thread acquired after `before`, if there is one."""
         grant = self.held.get((agent, artifact))
         if grant is not None and grant is not before and grant.maker == threading.get_ident():
             self.release(grant)
@@ -320,7 +320,7 @@ class Grants:
         try:
             given = self._authority.release(lease)
         except StoreClosed:
-            return False  # It ends by its silence.
+            return False  # It expires.
         except Unavailable:
             with self._lock:
                 self._unreleased.append(lease)
@@ -338,9 +338,9 @@ class Grants:
     # What every operation asks. Cheap: most agents hold nothing.
 
     def fence_token(self, agent: str, artifact: str) -> int:
-        """What a write of an agent is fenced with: its grant's token, or 0 for nobody's.
+        """The fencing token for a write: that of the agent's grant, or 0 without one.
 
-        Raises `GrantLost` if the agent has lost a grant that it has not given back.
+        Raises `GrantLost` if the agent has lost a grant that it has not released.
         """
         if self._asleep:
             self._start_looking()  # In a child that writes.
@@ -397,7 +397,7 @@ class Grants:
             await asyncio.sleep(pause)
 
     def _expect_others(self, agent: str, artifact: str, *, for_ever: bool) -> None:
-        """A thread that waits for what it holds itself, in a `with` block or for ever, hangs."""
+        """Raise `ArtifactHeld` if the thread would wait for a grant of its own, and deadlock."""
         mine, here = self.held.get((agent, artifact)), threading.get_ident()
         if mine is None or mine.over is not None:
             return
@@ -405,13 +405,13 @@ class Grants:
             raise ArtifactHeld(artifact, agent, here=True)
 
     def abandon(self, grant: Grant) -> None:
-        """Give back what nobody waits for any more, without waiting for that."""
+        """Release a grant whose caller was cancelled, without blocking."""
         threading.Thread(target=grant.release, name="ropewalk-release", daemon=True).start()
 
     # Background work.
 
     def step(self) -> float | None:
-        """Renew what is due, give back what could not be, end what is over; seconds to rest."""
+        """Renew and expire grants, retry releases, and sweep; seconds until the next step."""
         now = self.clock()
         if self.config.enabled and not self._closed and now >= self._next_sweep:
             self._next_sweep = now + self.duration / 3
@@ -479,9 +479,9 @@ class Grants:
         return None
 
     def fence_failed(self, agent: str, artifact: str, error: RopewalkError) -> RopewalkError | None:
-        """The error for a writer whose commit was fenced off; None if it may simply try again.
+        """The error for a commit that was fenced off; None if the writer may retry.
 
-        A lease that nobody renewed for its whole time is ended here: its holder is gone.
+        An expired lease of another client is reclaimed here.
         """
         if isinstance(error, LeaseLost):
             return self._lost_one(agent, artifact)
@@ -497,7 +497,7 @@ class Grants:
         return ArtifactHeld(artifact, holder_of(record)[0], max(seen.free_in, 0.0))
 
     def _look(self, artifact: str) -> tuple[LeaseRecord, Seen] | None:
-        """The lease that is in a writer's way; waits a moment for one that is just being ended."""
+        """The lease that blocks a writer; waits a moment for one that is just being reclaimed."""
         for _ in range(_LOOKS):
             found = self._reclaimer.look(artifact)
             if found is None or holder_of(found[0])[0]:
@@ -509,7 +509,7 @@ class Grants:
         grant = self.held.get((agent, artifact))
         if grant is not None and grant.over is None:
             self._lose(grant)
-        # One that is not here any more was given back while its agent wrote.
+        # A grant that is gone from `held` was released during the write.
         over = RELEASED if grant is None else grant.over
         return GrantLost(artifact, agent, over or RECLAIM_HEARTBEAT)
 
@@ -547,14 +547,14 @@ class Grants:
             self.release(grant)
 
     def forget(self, agent: str) -> None:
-        """Give back everything that an agent holds here, and know nothing of it any more."""
+        """Release all grants of an agent, and forget its ticks."""
         self.let_go(agent)
         self._ticks.pop(agent, None)
 
     def recover(self, agent: str, now_tick: int | None = None) -> None:
-        """Let go of everything that an agent held here, also before it was started again.
+        """Release all grants of an agent, also those from before a restart.
 
-        What an agent of the same name and the same instance id left in the engine is ended.
+        Leases that an agent of the same name and instance id left in the engine are ended.
         """
         self.let_go(agent, now_tick)
         for record in self._authority.leases():

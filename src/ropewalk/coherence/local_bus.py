@@ -1,8 +1,8 @@
 """The bus inside one process, and the delivery to subscribers that all buses share.
 
-Each subscriber has a bounded queue; one that is slow or raises delays nobody. One thread calls
-all who are quick. A slow subscriber keeps the thread that called it, and another goes on with
-the rest. Threads end when there is nothing to do.
+Each subscriber has a bounded queue (`Mailbox`), and one that is slow or raises does not delay the
+others. One leader thread calls all subscribers in turn; a watcher notices when a call takes long,
+leaves that thread to the slow subscriber and starts another leader. Idle threads end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("ropewalk.coherence")
 
 
 class Mailbox:
-    """What waits for one subscriber."""
+    """The message queue of one subscriber."""
 
     __slots__ = (
         "bell", "call", "closed", "limit", "lost", "name", "overflow", "queued", "raised", "waiting"
@@ -47,20 +47,20 @@ class Mailbox:
     ) -> None:
         self.call = call
         self.overflow = overflow
-        """Called, under the lock, when something had to be dropped."""
+        """Called, under the lock, when a message was dropped because the queue was full."""
         self.limit = limit
         self.name = name
         self.waiting: list[bytes] = []  # Most often empty, and then small.
         self.queued = False
-        """Whether it is in line, or a thread is at it."""
+        """Whether it is scheduled, or a thread is calling its subscriber."""
         self.bell: threading.Condition | None = None
-        """Rung for the thread of its own, if it was found to be slow."""
+        """Wakes its own thread, which it has once it was found to be slow."""
         self.closed = False
         self.raised = False
         self.lost = 0
 
     def empty(self) -> None:
-        """Forget what waits, and who was at it."""
+        """Drop all messages, and the thread of its own."""
         self.waiting.clear()
         self.queued, self.bell = False, None
 
@@ -73,7 +73,7 @@ class Dispatcher:
         self.begin()
 
     def begin(self) -> None:
-        """Begin with no thread, also in a child whose threads are gone."""
+        """Reset to no threads, also in the child of a fork."""
         self.lock = threading.RLock()
         self._news = threading.Condition(self.lock)
         self._line: deque[Mailbox] = deque()
@@ -86,7 +86,7 @@ class Dispatcher:
         """How often a subscriber raised."""
 
     def put(self, boxes: Iterable[Mailbox], message: bytes) -> None:
-        """Let each of these be called with a message."""
+        """Queue a message for each of these subscribers; full queues drop their oldest one."""
         with self.lock:
             if self._closed:
                 return
@@ -109,7 +109,7 @@ class Dispatcher:
                 self._lead_on()
 
     def put_later(self, boxes: Iterable[Mailbox], message: bytes) -> None:
-        """Let each of these, which are empty, be called when there is something for anybody."""
+        """Queue a message in empty mailboxes without waking a thread: it goes with the next."""
         for box in boxes:
             box.waiting.append(message)
             box.queued = True
@@ -142,7 +142,7 @@ class Dispatcher:
         return thread
 
     def _lead(self) -> None:
-        """Call who is next in line, until somebody else has to."""
+        """The leader thread: call the next subscriber, until another leader was started."""
         me = threading.current_thread()
         while True:
             with self.lock:
@@ -169,7 +169,7 @@ class Dispatcher:
         self._attend(box)
 
     def _attend(self, box: Mailbox) -> None:
-        """Call one that is slow, on a thread of its own."""
+        """The thread of a slow subscriber."""
         while True:
             with self.lock:
                 assert box.bell is not None
@@ -182,9 +182,9 @@ class Dispatcher:
             self._call(box, messages)
 
     def _watch(self) -> None:
-        """See that nobody waits for one who is slow."""
+        """The watcher thread: give a slow subscriber a thread of its own."""
         seen, idle, found = -1, 0.0, 0
-        # Where one is slow, others may be: they are found sooner.
+        # After a slow subscriber look more often, because the next may be slow too.
         while not self._over.wait(max(_PATIENCE / (1 + found), _SOONEST)):
             with self.lock:
                 idle = 0.0 if self._serving is not None else idle + _PATIENCE
@@ -198,7 +198,7 @@ class Dispatcher:
                 seen = self._turn
 
     def _part(self) -> None:
-        """Leave a slow one to the thread that is at it, and go on with another."""
+        """Leave the current thread to its slow subscriber, and start another leader."""
         assert self._serving is not None
         self._serving.bell = threading.Condition(self.lock)
         self._serving = None

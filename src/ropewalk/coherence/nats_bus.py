@@ -104,7 +104,7 @@ class _NatsTopics(Topics):
                 thread.join(CLOSES)
 
     def after_fork(self) -> None:
-        """Begin anew in a child. The connection is the parent's: it is not even closed."""
+        """In the child of a fork: drop the parent's connection without closing it."""
         self._left_behind += [self._loop, self._client, self._news]
         super().after_fork()
 

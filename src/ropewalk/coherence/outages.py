@@ -57,8 +57,8 @@ class CoherenceDegradedWarning(UserWarning):
 class KeptWrite:
     """A write of an agent that is kept until the engine answers; see `CoherenceCore.kept`.
 
-    `error` is None while it waits. After a conflict it says what it met; the write stays
-    here until it is discarded.
+    `error` is None while it waits, and the error after a conflict; the write then stays kept
+    until it is discarded.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class KeptWrite:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What it writes, by artifact; None where it takes one away."""
+        """The values that it writes, by artifact; None for a deletion."""
         contents = {name: one.content for name, one in self.wanted.items()}
         return {name: None if one is None else one.fresh() for name, one in contents.items()}
 
@@ -116,17 +116,17 @@ class KeptWrite:
 
 
 class Reconciled(NamedTuple):
-    """What became of a kept write."""
+    """The outcome of a kept write."""
 
     write: KeptWrite
     artifacts: Mapping[str, Artifact]
-    """The versions that it became."""
+    """The versions that it landed as."""
     error: Exception | None
-    """What it met instead: then it is still among the kept ones."""
+    """Why it did not land; then it is still among the kept writes."""
 
 
 class LastKnown:
-    """The last version of each artifact that anybody in this process saw, up to some bytes."""
+    """A bounded cache of the last version of each artifact that this client has seen."""
 
     def __init__(self) -> None:
         self._lock = freed_after_fork(threading.Lock())
@@ -138,7 +138,7 @@ class LastKnown:
         return self._held.get(artifact)
 
     def saw(self, artifact: str, version: Version, content: Content) -> None:
-        """Somebody got a version from the engine."""
+        """Cache a version that was read or written, unless a newer one is cached."""
         known = self._held.get(artifact)
         if known is not None and known[0].number >= version.number:
             return
@@ -164,7 +164,7 @@ class LastKnown:
 _log = logging.getLogger("ropewalk.coherence")
 
 PATIENCE: Final = 1.0
-"""Seconds for which a lost connection is tried again before an outage has begun."""
+"""How many seconds a lost connection is retried before degraded mode begins."""
 FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 _REPORTS: Final = 1000
@@ -174,11 +174,11 @@ OnError: TypeAlias = Literal["strict", "degrade"]
 """What reads do while the engine cannot be reached."""
 
 DegradedWrites: TypeAlias = Literal["keep", "refuse"]
-"""What becomes of writes while the engine cannot be reached."""
+"""What to do with writes while the engine cannot be reached."""
 
 
 class DegradedMode:
-    """Reads and writes of one client that go on while the engine is away."""
+    """In front of the read and write paths: handles `Unavailable`, and lands kept writes later."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class DegradedMode:
         self._waiting: dict[int, KeptWrite] = {}
         """By number, in the order in which they were written."""
         self._by_artifact: dict[str, dict[int, KeptWrite]] = {}
-        """Of each artifact those that wait."""
+        """The waiting writes of each artifact."""
         self._refused: list[KeptWrite] = []
         self._reports: deque[Reconciled] = deque(maxlen=_REPORTS)
         self._numbers = 0
@@ -346,7 +346,7 @@ class DegradedMode:
                 raise
             value = edit.first()
         content = edit.made_of(value, self._codec)
-        # Not what the agent saw last: another of its threads may have moved that meanwhile.
+        # Not the agent's own base, which another of its threads may have changed meanwhile.
         from_base = None if base is None else Base(base, True)
         proposed = Proposal(content, base=from_base, note=edit.note)
         made = self.write(agent, {artifact: proposed}, "edit")[artifact]
@@ -375,11 +375,11 @@ class DegradedMode:
         return None if known is None else known[0]
 
     def _unsent(self, attempt: Attempt, error: Unavailable) -> dict[str, Artifact | None]:
-        """A commit was sent, and nobody knows whether it was made: it is sent again as it was."""
+        """Keep a commit of unknown outcome, to resend it with the same write id."""
         self._lose_engine(error)
         if attempt.action == "register" or not self._keeps:
             raise error
-        # It may land long after others wrote: it is merged, but replaces nothing that is newer.
+        # It may land long after newer writes: it is merged with them, but never replaces them.
         wanted = {
             name: replace(one, on_conflict="merge") if one.on_conflict == "replace" else one
             for name, one in attempt.requests.items()
@@ -411,9 +411,9 @@ class DegradedMode:
     # The outage.
 
     def expect_engine(self, what: str) -> None:
-        """Raise `Unavailable` at once, for what only an engine can answer that is known to be away.
+        """Fail fast: during an outage raise `Unavailable` for what only the engine can answer.
 
-        Without this each caller would wait until a request of its own has failed.
+        Without this each caller would wait for a timeout of its own.
         """
         error = self._outage
         if error is not None:
@@ -422,7 +422,7 @@ class DegradedMode:
             ) from error
 
     def _lose_engine(self, error: Unavailable) -> None:
-        """An outage begins, or goes on."""
+        """Enter degraded mode, or stay in it."""
         if isinstance(error, StoreClosed):
             raise error
         with self._lock:
@@ -438,7 +438,7 @@ class DegradedMode:
         self._timer.start()
 
     def _lose_writes(self, error: Unavailable) -> None:
-        """As `_lose_engine`, for a write that was perhaps made."""
+        """As `_lose_engine`, for a write of unknown outcome."""
         self._lose_engine(error)
         if not self._keeps:
             raise error
@@ -487,7 +487,7 @@ class DegradedMode:
             return None if kept is None else next(reversed(kept.values()))
 
     def _done(self, kept: KeptWrite) -> None:
-        """A write waits no more. Under the lock."""
+        """Remove a write from the waiting ones. Called under the lock."""
         del self._waiting[kept.number]
         for name in kept.wanted:
             of_artifact = self._by_artifact[name]
@@ -520,13 +520,13 @@ class DegradedMode:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             return self._pause
         except RopewalkError:
-            # It answers with an error, which is for the callers that get it.
+            # It answers, if with an error; callers get such errors themselves.
             self._outage, held = None, bool(self._waiting)
             self._pause = _LONGEST_PAUSE
         return self._pause if held else None
 
     def _land_all(self) -> bool:
-        """Land what waits, in order; whether some of it waits for grants of others."""
+        """Land waiting writes in order; whether some still wait, because others hold a grant."""
         held: set[str] = set()
         tried = 0
         while True:
@@ -538,7 +538,7 @@ class DegradedMode:
             for kept in due:
                 tried = kept.number
                 if not held.isdisjoint(kept.wanted) or not self._lands(kept):
-                    held.update(kept.wanted)  # What was written after it waits for it.
+                    held.update(kept.wanted)  # Later writes to these artifacts wait for it.
 
     def _lands(self, kept: KeptWrite) -> bool:
         try:
@@ -572,7 +572,7 @@ class DegradedMode:
         wanted = kept.rebased or {name: self._based(name, one) for name, one in kept.wanted.items()}
 
         def unsent(attempt: Attempt, error: Unavailable) -> dict[str, Artifact | None]:
-            # Perhaps it was made. Merged once more with what it became, it would count twice.
+            # It may have landed. Merged again with the version it became, it would count twice.
             kept.rebased, kept.sent = attempt.requests, attempt.sent._replace(again=True)
             raise error
 
@@ -588,7 +588,7 @@ class DegradedMode:
         return made
 
     def _based(self, artifact: str, wanted: WriteRequest) -> WriteRequest:
-        """What a kept write was made from, as the engine knows it now."""
+        """A kept write on its base as it is in the engine now; raises `Conflict` if that is not."""
         if any(wanted.base in one.versions.values() for one in self._refused):
             raise Conflict(
                 f"the write of {artifact!r:.80} was made from another that could not be written. "

@@ -68,5 +68,5 @@ class RemoteBus:
             self._exchange.close()
 
     def after_fork(self) -> None:
-        """Begin anew in a child."""
+        """In the child of a fork: reset."""
         self._exchange.after_fork()

@@ -48,7 +48,7 @@ class Background(Protocol):
 class Timer:
     """A daemon thread that calls `step` of its owner, as long as there is something to do.
 
-    The owner is held weakly: one that nobody closed takes its thread along.
+    The owner is held by a weak reference, so the thread ends with an owner that was not closed.
     """
 
     def __init__(self, owner: Background, name: str) -> None:
@@ -100,12 +100,12 @@ class Timer:
             thread.join(timeout)
 
     def begin_turn(self) -> None:
-        """Forget who needed it: what needs it after this gets another turn."""
+        """Clear the request before a step: a `start` during the step causes another one."""
         with self._lock:
             self._needed = False
 
     def may_end(self) -> bool:
-        """Whether nobody needs the thread any more; who does after this gets a new one."""
+        """Whether the thread may end, as no `start` came since; a later one starts a new thread."""
         with self._lock:
             if self._needed and not self.closed:
                 return False
@@ -134,7 +134,7 @@ def _run(owner_of: Callable[[], Background | None], timer: Timer) -> None:
                 reported.add(type(error))
                 _log.exception("background work of coherence met an error, and goes on")
             pause = 1.0
-        del owner  # Between its turns, nothing here keeps it alive.
+        del owner  # Keep no strong reference between steps.
         if pause is not None:
             timer.rest(pause)
         elif timer.may_end():

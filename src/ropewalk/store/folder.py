@@ -124,12 +124,12 @@ def from_system(folder: Path, error: OSError) -> RopewalkError:
 
 
 def no_store(folder: Path) -> NotFound:
-    """What somebody is told who wants to use a store and not to make one."""
+    """The error for opening a store that does not exist, without creating it."""
     return NotFound(f"there is no store in {folder}")
 
 
 def too_busy(folder: Path, seconds: float) -> Unavailable:
-    """What a writer is told that waited too long."""
+    """The error for a writer that did not get the write lock in time."""
     return Unavailable(
         f"the store in {folder} was busy with other writers for {seconds:g} seconds. Nothing was "
         "written; try again."
@@ -137,7 +137,7 @@ def too_busy(folder: Path, seconds: float) -> Unavailable:
 
 
 def store_full(folder: Path, reason: str) -> StoreFull:
-    """What a writer is told that finds no room."""
+    """The error for a full disk."""
     return StoreFull(
         f"there is no room for the store in {folder}: {reason}. Nothing was written, and what is "
         "there can be read; make room and try again."
@@ -145,7 +145,7 @@ def store_full(folder: Path, reason: str) -> StoreFull:
 
 
 def forbidden(folder: Path, reason: str) -> NotAllowed:
-    """What somebody is told who may not use the folder."""
+    """The error for missing permissions on the folder."""
     return NotAllowed(
         f"the store in {folder} cannot be used: {reason}. It needs a folder, and files in it, "
         "that this program may write."

@@ -1,4 +1,4 @@
-"""Forks of a process.
+"""Surviving `os.fork`: locks are freed in the child, and objects are reset.
 
 A child has only the thread that forked. What another thread of its parent held at that moment,
 nobody in the child would ever release. So locks are freed in the child, a fork waits for those
@@ -15,49 +15,49 @@ from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
-_FORK_SECONDS: Final = 2.0  # Then whoever holds a lock waits for somebody else.
+_FORK_SECONDS: Final = 2.0  # Longer than this a lock is held only by a thread that is blocked.
 _REENTRANT: Final[Any] = type(threading.RLock())
 
 
 def freed_after_fork(lock: T) -> T:
-    """This lock, condition or event, which no other thread holds in a child of this process.
+    """Register a lock, condition or event to be freed in the child of a fork; returns it.
 
-    A reentrant lock of the thread that forks stays its own. What the lock protects must be
-    usable as another thread left it, between any two of its steps.
+    A reentrant lock that the forking thread holds stays held. What the lock protects must be
+    usable in any state in which another thread may have left it.
     """
     FORKS.freed.add(lock)
     return lock
 
 
 def whole_after_fork(lock: T) -> T:
-    """The same for a lock that a fork waits for: what it protects is whole in the child."""
+    """The same, and forks wait for the lock, so what it protects is consistent in the child."""
     with FORKS.lock:
         FORKS.awaited.add(lock)
     return freed_after_fork(lock)
 
 
 class Gate(Protocol):
-    """What threads go through on their way into a library that has locks of its own."""
+    """Guards calls into a library with locks of its own, such as SQLite: forks wait for them."""
 
     def halt(self, deadline: float) -> bool:
-        """Let nobody in, and wait until then for those inside; whether `resume` is due."""
+        """Block new calls, and wait for running ones until `deadline`; whether to `resume`."""
 
     def resume(self) -> None:
-        """Let others in again."""
+        """Allow calls again."""
 
 
 class Forked(Protocol):
-    """What a child of a fork must not use."""
+    """An object with a resource that a child of a fork must not use."""
 
     def gate(self) -> Gate | None:
-        """The gate of this process; None if nobody here went in yet."""
+        """The gate of this process; None if it has made no call yet."""
 
     def abandon(self) -> None:
-        """In a child: let what the parent has open be."""
+        """In a child: drop the parent's resource without closing it."""
 
 
 class Forks:
-    """Forks of this process, and what these concern, as long as it lives."""
+    """The fork handlers of this process, and the locks and objects registered for them."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -70,12 +70,12 @@ class Forks:
         self._taken: list[list[Any]] = []
 
     def concern(self, one: Forked) -> None:
-        """Let forks wait at the gate of this."""
+        """Register an object at whose gate forks wait."""
         with self.lock:
             self._gated.add(one)
 
     def before(self) -> None:
-        """Wait until nobody is inside, and take what is to be whole; or give up after a while."""
+        """Halt all gates and acquire the awaited locks, giving up after a while."""
         self.lock.acquire()
         until = time.monotonic() + _FORK_SECONDS
         gates = [one.gate() for one in self._gated]
@@ -87,7 +87,7 @@ class Forks:
                 self._taken[-1].append(lock)
 
     def in_parent(self) -> None:
-        """Go on."""
+        """Release what `before` acquired."""
         for lock in self._taken.pop():
             lock.release()
         for gate in self._halted.pop():
@@ -95,7 +95,7 @@ class Forks:
         self.lock.release()
 
     def in_child(self) -> None:
-        """Let all locks be free that the thread which forked does not hold."""
+        """Free all registered locks that the forking thread does not hold, and reset objects."""
         for lock in self._taken.pop():
             lock.release()
         for lock in list(self.freed):
@@ -119,13 +119,13 @@ if hasattr(os, "register_at_fork"):
 
 
 class Forkable(Protocol):
-    """What must be reset in the child of a fork."""
+    """An object that has to be reset in the child of a fork."""
 
     def after_fork(self) -> None:
-        """Begin anew: threads are gone, locks may be held by nobody, connections are another's.
+        """Reset: threads are gone, locks may be held by no thread, connections are the parent's.
 
-        Starts no thread: others are not reset yet, and most children do nothing here. What is
-        needed is started when it is first used.
+        Must not start a thread: other objects are not reset yet, and most children never use
+        this one. Threads are started on first use.
         """
 
 

@@ -206,7 +206,7 @@ class Topics(ABC):
             self.touch(topic)
 
     def after_fork(self) -> None:
-        """Begin anew in a child."""
+        """In the child of a fork: reset."""
         self._begin()
 
     def _is_settled(self, topic: str) -> bool:
@@ -332,7 +332,7 @@ class PubSub(Topics):
                 thread.join(max(until - time.monotonic(), 0))
 
     def after_fork(self) -> None:
-        """Begin anew in a child. The connections are the parent's: they are not even closed."""
+        """In the child of a fork: drop the parent's connections without closing them."""
         self._left_behind += [self._sender, self._listener, self._bell, self._ring]
         super().after_fork()
 

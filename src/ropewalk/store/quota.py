@@ -94,7 +94,7 @@ class Quota:
                 freed = freed or max(before - (store._disk_bytes() or 0), 0)
                 freed = freed or store.gc(recent=1).freed_bytes
             except RopewalkError:
-                return False  # The caller is told that the store is full, which is true.
+                return False  # The caller raises `StoreFull`, which is true.
             self._in_vain = None if freed else now
             return freed > 0
 

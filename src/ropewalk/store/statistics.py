@@ -136,7 +136,7 @@ def statistics(store: LogStore, recent: int, progress: Progress | None = None) -
 
 
 def _counted(store: LogStore, space: str, recent: int, shared: _Shared) -> _SpaceCount:
-    """A space, counted anew if a collection took something away meanwhile."""
+    """The figures of a space; counted again if a collection ran meanwhile."""
     for left in reversed(range(_TRIES)):
         count = _SpaceCount(space, store._view(space, ""))
         try:

@@ -37,10 +37,10 @@ R = TypeVar("R")
 
 
 class WrapperStore(Store):
-    """Hands every call to the store behind it, `inner`, which may be of any kind.
+    """Forwards every call to the store behind it, `inner`, which may be of any kind.
 
-    It has that store's names, limits and clock. A subclass overrides `_call` to come between
-    all calls, or the methods that it changes. Closing it closes the store behind it.
+    It has that store's names, limits and clock. A subclass overrides `_call` to intercept all
+    calls, or single methods. Closing it closes the inner store.
     """
 
     def __init__(self, store: Store) -> None:
@@ -155,7 +155,7 @@ class WrapperStore(Store):
     def _disk_bytes(self) -> int | None:
         return self._call("disk_bytes", self.inner._disk_bytes)
 
-    # These ask nothing of the store behind, so `_call` does not hear of them.
+    # These do not call the inner store, so they do not go through `_call`.
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.inner._subscribe(space, wake)
@@ -276,18 +276,18 @@ class CachedStore(WrapperStore):
 
 
 class _Moment(NamedTuple):
-    """What was known when an object was read: the latest epoch, and how often objects went."""
+    """The state of the cache before a read: the latest epoch, and how often it was cleared."""
 
     epoch: int
     drops: int
 
 
 class _Cache:
-    """Objects by space and id, the latest used last. Each step takes the same time, however many.
+    """An LRU cache of objects by space and id; all operations are O(1).
 
-    An entry remembers the epoch of its space at which its object was there. When a later one
-    has been seen, a collection may have deleted it: then it is in doubt. Shared objects are
-    those of no space, whose epoch is how often that of any space was seen to rise.
+    An entry has the epoch of its space at which its object was in the store. After a later epoch
+    was seen, a collection may have deleted the object, so the entry is in doubt. Shared objects
+    are cached under no space, whose epoch counts how often that of any space was seen to rise.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -304,7 +304,7 @@ class _Cache:
     def get(
         self, space: str | None, ids: Iterable[ObjectId], moment: _Moment
     ) -> tuple[dict[ObjectId, Object], dict[ObjectId, Object]]:
-        """What is held of these, and what of that is in doubt."""
+        """The cached ones of these ids: those that are sure, and those in doubt."""
         sure: dict[ObjectId, Object] = {}
         doubted: dict[ObjectId, Object] = {}
         with self._lock:
@@ -316,7 +316,7 @@ class _Cache:
         return sure, doubted
 
     def add(self, space: str | None, objects: Iterable[Object], moment: _Moment) -> None:
-        """Keep objects that were there at a moment, unless objects have gone since."""
+        """Cache objects that were in the store at a moment, unless the cache was cleared since."""
         with self._lock:
             if moment.drops != self._drops:
                 return

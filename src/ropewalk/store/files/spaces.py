@@ -96,7 +96,7 @@ class Spaces:
         """The spaces that have operations."""
         files = (path for name in (LOG, SPACE, STATE) for path in self._folder.glob(f"*/*/{name}"))
         found = {_name_of(folder) for folder in {path.parent for path in files}}
-        # Whoever asks for one whose folder is gone is told.
+        # If the folder of one is gone, reading that space raises the error.
         found |= self._here().begun(self._root / LIST)
         return sorted({name for name in found if name is not None and name.startswith(prefix)})
 
@@ -431,12 +431,12 @@ def _name_of(folder: Path) -> str | None:
     except formats.Broken as broken:
         if not isinstance(name, str):
             raise damaged(path, broken.place) from broken
-        return name  # There were operations: who asks for them is told what is wrong.
+        return name  # It had operations: reading them raises the error.
     return name if found_lines else None
 
 
 def _told_by(folder: Path) -> str:
-    """The name of a space of which little is left: who asks for it is told what is wrong."""
+    """The name of a damaged space, so that it is listed and reading it raises the error."""
     name = plain_space(folder)
     if name is None:
         raise formats.damaged(folder / SPACE)

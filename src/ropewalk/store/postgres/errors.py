@@ -123,7 +123,7 @@ def from_connecting(place: str, error: psycopg.Error) -> RopewalkError:
 
 
 def bad_dsn(unknown: str | None = None) -> InvalidInput:
-    """What somebody is told whose connection string says nothing to Postgres."""
+    """The error for a connection string that is not valid."""
     reason = "the dsn is none that Postgres reads"
     if unknown is not None:
         reason = (
@@ -137,7 +137,7 @@ def bad_dsn(unknown: str | None = None) -> InvalidInput:
 
 
 def wrong_isolation(place: str, reason: str) -> NotAllowed:
-    """What somebody is told whose transactions do not see what others commit meanwhile."""
+    """The error for an isolation level other than read committed."""
     return NotAllowed(
         f"{place} cannot be written: {reason}. Ropewalk needs read committed, Postgres' own "
         "default: look at default_transaction_isolation of the server, the database, the user "
@@ -146,7 +146,7 @@ def wrong_isolation(place: str, reason: str) -> NotAllowed:
 
 
 def unavailable(place: str, error: Exception, seconds: float) -> Unavailable:
-    """What somebody is told whose call found no server within its time."""
+    """The error for a call that got no answer within its timeout."""
     return Unavailable(
         f"{place} did not answer within {seconds:g} seconds: {said(error)}. If this was a commit, "
         "send it again with the same write id. Check that the server runs; `timeout` says how "

@@ -36,7 +36,7 @@ _CLOSES: Final = 5.0
 
 
 class PostgresPubSub(PubSub):
-    """LISTEN and NOTIFY on a database. What one `prefix` says, no other hears."""
+    """LISTEN and NOTIFY on a database, with channels of one `prefix`."""
 
     def __init__(
         self,

@@ -79,7 +79,7 @@ def check_store_name(name: str) -> str:
 
 
 def gone(where: str) -> RopewalkError:
-    """What somebody is told whose store is no longer there."""
+    """The error for a store that is no longer on the server."""
     return Corrupt(
         f"the store at {where} is gone: the server was emptied, or lost its data when it was "
         "restarted. Restore it from a copy, or open a new one."
@@ -87,7 +87,7 @@ def gone(where: str) -> RopewalkError:
 
 
 def evicted(where: str) -> RopewalkError:
-    """What somebody is told whose commit was dropped by the server, again and again."""
+    """The error for a commit whose staged objects the server keeps evicting."""
     return StoreFull(
         f"the Redis server at {where} has no memory left: again and again it evicts what was sent "
         "ahead of a large commit. Nothing was written, and what is there can be read. Run gc, "

@@ -19,7 +19,7 @@ _LARGEST: Final = 512 * 1024 * 1024  # What Redis takes by default.
 
 
 class RedisPubSub(PubSub):
-    """The channels of a server. What one `prefix` says, no other hears."""
+    """Publish and subscribe on a server, with channels of one `prefix`."""
 
     def __init__(
         self,

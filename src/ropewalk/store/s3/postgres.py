@@ -65,7 +65,7 @@ class PostgresCells:
 
     def open(self, create: bool) -> None:
         """Make the table if it is not there, or raise `NotFound`; look what the server keeps."""
-        self._pool.connect().close()  # What is wrong with the URL is told at once.
+        self._pool.connect().close()  # Fail early if the URL is wrong.
         self._expect_durable()
         if self._pool.row(_EXISTS)[0]:
             return

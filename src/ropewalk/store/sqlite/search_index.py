@@ -90,7 +90,7 @@ def has_full_text() -> bool:
 
 
 class SideFile:
-    """The database beside a store. Whatever is wrong with it, nobody hears of it but the log."""
+    """The database file beside a store. Its errors are logged, and never raised."""
 
     def __init__(self, folder: Path, vfs: str | None) -> None:
         self._folder = folder

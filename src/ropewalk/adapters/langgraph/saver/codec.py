@@ -60,7 +60,7 @@ class GraphCodec(Codec):
         """Classes of which records were remembered."""
 
     def turn(self) -> None:
-        """Say that a checkpoint was written, which used all that is still needed."""
+        """Called after each checkpoint, which has used all cached records still needed."""
         if self._quick:
             self.memo.turn()
 
@@ -205,7 +205,7 @@ class GraphCodec(Codec):
         return GraphDecoder(self, link)
 
     def copy_of(self, value: Any) -> Any:
-        """A copy of a value that was decoded, equal to decoding it anew."""
+        """A deep copy of a decoded value, equal to decoding it again."""
         return copied(self, value)
 
     def keep(self, values: list[Any]) -> Kept:
@@ -213,7 +213,7 @@ class GraphCodec(Codec):
         return keep(self, values)
 
     def copies_of(self, kept: Kept) -> list[Any]:
-        """Copies of what is kept, equal to decoding it anew."""
+        """Deep copies of cached values, equal to decoding them again."""
         return copies_of(self, kept)
 
 

@@ -28,7 +28,7 @@ _OVERHEAD: Final = 700
 _QUIET: Final = 2 << 20
 """Below so many bytes of what is new, nothing is forgotten."""
 _TURNS: Final = 4
-"""After so many turns what was not used is forgotten."""
+"""After so many checkpoints the older generation is evicted."""
 
 
 class Seen(NamedTuple):
@@ -70,10 +70,10 @@ def looks_same(seen: Seen, value: Any, again: Callable[[Any, int], bytes | None]
 
 
 class Memo:
-    """The records of one thread that were seen lately. Not for several threads.
+    """A cache of the records of one thread, with their encodings. Not thread-safe.
 
-    There are two generations. Once as much is new as there was, a new one begins, and what
-    is not used in the next turns is forgotten.
+    It has two generations. When its size has doubled, a new generation begins; entries of the
+    older one that are not used at the next few checkpoints are evicted.
     """
 
     def __init__(self, limit: int = 32 << 20) -> None:
@@ -93,7 +93,7 @@ class Memo:
         return self._size
 
     def turn(self) -> None:
-        """Say that a checkpoint was written, which used all that is still needed."""
+        """Called after each checkpoint, which has used all entries that are still needed."""
         if self._older or self._older_runs:
             self._turns += 1
             if self._turns == _TURNS:
@@ -113,7 +113,7 @@ class Memo:
         self._older, self._older_runs = {}, {}
 
     def find(self, value: Any) -> Seen | None:
-        """What is remembered of an object, which may have changed since."""
+        """The cached entry of an object, which may have changed since."""
         found = self.recent.get(id(value))
         if found is None and self._older:
             found = self._older.get(id(value))

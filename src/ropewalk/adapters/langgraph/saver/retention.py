@@ -1,4 +1,4 @@
-"""What is kept of a thread, and what is dropped; and what delta channels are made of.
+"""Pruning, pinning, copying and deleting checkpoints; and the history of delta channels.
 
 Dropping checkpoints writes a new chain of those that stay, with one commit of the store. What
 they hold is not touched.
@@ -41,17 +41,17 @@ COUNTERS: Final = "counters_since_delta_snapshot"
 
 
 def deleted(thread: str, log: Log) -> Landing | None:
-    """Remove all that leads to a thread."""
+    """Delete the ref of a thread."""
     if log.target is None:
         return None
     return Landing([], [], [], Move(CHECKPOINTS, log.target, None), {})
 
 
 def kept_last(thread: str, number: int, whole: bool) -> Change:
-    """Keep so many of the newest checkpoints of each namespace, and those that are pinned.
+    """Keep the newest `number` checkpoints of each namespace, and the pinned ones.
 
-    What lost a race is not among the newest. If it is `whole`, a subgraph's checkpoints go with
-    the step in which they were made.
+    Checkpoints that are `aside` do not count. If `whole`, a subgraph's checkpoints are dropped
+    with the step of its graph in which they were made.
     """
 
     def change(log: Log) -> Landing | None:
@@ -93,7 +93,7 @@ def pinned(thread: str, name: str, address: Address) -> Change:
 
 
 def unpinned(thread: str, name: str) -> Change:
-    """Let a pinned checkpoint go."""
+    """Remove a pin."""
 
     def change(log: Log) -> Landing | None:
         pins = log.pins()
@@ -105,7 +105,7 @@ def unpinned(thread: str, name: str) -> Change:
 
 
 def copied(store: Store, source: str, target: str) -> Change:
-    """Take over all checkpoints of another thread."""
+    """Copy all checkpoints of another thread into this one."""
 
     def change(log: Log) -> Landing | None:
         read = store.reader(space_of(source))
