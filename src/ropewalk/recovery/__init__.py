@@ -1,8 +1,7 @@
-"""What to do when a step fails: strategies, and the loop that tries again.
+"""What to do when a step fails: recovery strategies and the retry loop.
 
-A strategy says whether it can handle an error, with which state to try again, and how
-long to wait before. None of them changes the state that it is given. They know nothing
-of stores and timelines.
+A strategy decides whether it handles an error, which state to retry with, and how long to wait.
+Strategies never modify the state they are given, and know nothing of stores and timelines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Trying again: one loop for plain functions and one for asynchronous ones.
+"""The retry loop, for plain and for asynchronous functions.
 
-tenacity counts, stops and waits. What is added here is that strategies choose the state
-of the next attempt, and that only an `Exception` is ever retried: an interrupt or a
-cancellation goes through.
+tenacity counts, stops and waits. On top of it, strategies choose the state of the next attempt,
+and only an `Exception` is ever retried: interrupts and cancellations propagate.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ _LONGEST_TRACEBACK = 16_000
 
 
 class Failure(NamedTuple):
-    """One attempt that failed."""
+    """A failed attempt."""
 
     attempt: int
     """Counts from 1."""
     state: Any
-    """What the attempt was given."""
+    """The state the attempt was given."""
     error: Exception
 
     @property
     def kind(self) -> str:
-        """The name of the error's class."""
+        """The class name of the error."""
         return type(self.error).__qualname__
 
     @property
     def message(self) -> str:
-        """What the error says; the beginning of it if it is very long."""
+        """The error message, truncated if it is very long."""
         try:
             told = str(self.error)
         except Exception as second:  # noqa: BLE001 - the error itself goes on, not this one
@@ -47,22 +46,22 @@ class Failure(NamedTuple):
 
     @property
     def traceback(self) -> str:
-        """Where it was raised; the end of it if it is very long."""
+        """The traceback, cut to its end if it is very long."""
         told = "".join(traceback.format_exception(self.error))
         return _storable(told[-_LONGEST_TRACEBACK:])
 
 
 def _storable(text: str) -> str:
-    """A text in which lone surrogates are escaped: output that is no UTF-8 has such."""
+    """Escape lone surrogates, as found in output that is not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Recovery:
-    """Runs a function on a state until it succeeds, at most `max_retries` times.
+    """Runs a function on a state until it succeeds, retrying at most `max_retries` times.
 
-    Without strategies every `Exception` is retried at once. With strategies an error
-    that none of them has an answer for is raised at once, and `NotSaved` in any case: what
-    the function called has succeeded, and would be run again.
+    Without strategies every `Exception` is retried at once. With strategies, an error that none of
+    them handles is raised at once. `NotSaved` is never retried: the function has already succeeded
+    and would run again.
     """
 
     def __init__(self, strategies: Sequence[RecoveryStrategy] = (), max_retries: int = 3) -> None:
@@ -75,9 +74,9 @@ class Recovery:
         self.max_retries = max_retries
 
     def run(self, function: Callable[[Any], R], state: Any, failed: Callable[[Failure], None]) -> R:
-        """The function's result; raises the last error. `failed` is told of each failure.
+        """Return the function's result; raises the last error. `failed` receives each failure.
 
-        What `failed` raises goes through, and ends the loop.
+        An error raised by `failed` propagates and ends the loop.
         """
         course = _Course(self, state)
         retrying = Retrying(**course.rules())
@@ -97,7 +96,7 @@ class Recovery:
         state: Any,
         failed: Callable[[Failure], Awaitable[None]],
     ) -> R:
-        """The same for an asynchronous function."""
+        """The asynchronous twin of `run`."""
         course = _Course(self, state)
         async for attempt in AsyncRetrying(**course.rules()):
             with attempt:
@@ -121,7 +120,7 @@ class _Course:
         self._last: Exception | None = None
 
     def rules(self) -> dict[str, Any]:
-        """What tenacity is told."""
+        """The configuration for tenacity."""
         return {
             "stop": stop_after_attempt(self._recovery.max_retries),
             "retry": self._again,
@@ -130,7 +129,7 @@ class _Course:
         }
 
     def failure(self, tried: Any, error: Exception) -> Failure:
-        """Note a failure of the function itself, which alone may be retried."""
+        """Record a failure of the function itself; nothing else may be retried."""
         self._failures += 1
         self._last = error
         return Failure(self._failures, tried, error)
@@ -140,10 +139,10 @@ class _Course:
         if error is None or error is not self._last:
             return False  # An interrupt, or a failure that could not be recorded.
         if isinstance(error, NotSaved):
-            return False  # What it called has succeeded: it would be run again.
+            return False  # The call succeeded and must not run again.
         self._last = None
         if call.attempt_number >= self._recovery.max_retries:
-            return True  # tenacity stops here; nobody needs another state.
+            return True  # tenacity stops here, so no next state is needed.
         if not self._recovery.strategies:
             return True
         assert isinstance(error, Exception)

@@ -1,4 +1,4 @@
-"""The strategies, and the interface for one's own."""
+"""The built-in recovery strategies, and the base class for your own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ropewalk.errors import InvalidInput
 
 ErrorTypes: TypeAlias = tuple[type[Exception], ...]
 Alternative: TypeAlias = Callable[[Any, Exception], Any]
-"""Takes the state and the error; gives the state to try instead, or None for no idea."""
+"""Takes the state and the error; returns the state to try instead, or None."""
 
 TRANSIENT: ErrorTypes = (TimeoutError, ConnectionError, OSError)
 EXHAUSTED: ErrorTypes = (MemoryError, TimeoutError, RuntimeError)
@@ -25,43 +25,43 @@ LEVELS: tuple[Mapping[str, Any], ...] = (
 
 
 class Answer(NamedTuple):
-    """How to go on: with which state, after how many seconds."""
+    """How to go on: the state to retry with, and the delay in seconds."""
 
     state: Any
     delay: float
 
 
 class RecoveryStrategy(ABC):
-    """One way to go on after an error. Subclass it for your own."""
+    """Base class of recovery strategies. Subclass it for your own."""
 
     def can_handle(self, error: Exception) -> bool:
-        """Whether this strategy is for such an error; it is for any unless it says so."""
+        """Whether this strategy handles the error; by default it handles any."""
         return True
 
     @abstractmethod
     def apply(self, state: Any, error: Exception, attempt: int) -> Any:
         """The state for the next attempt, or None if this strategy has no answer.
 
-        `attempt` counts the attempts that failed before this one, from 0. The state is
-        the strategy's own copy.
+        `attempt` is the number of attempts that failed before this one, from 0. The state is a
+        copy the strategy may modify.
         """
 
     def delay(self, attempt: int) -> float:
-        """How many seconds to wait before the next attempt."""
+        """Seconds to wait before the next attempt."""
         return 0.0
 
     def answer(self, state: Any, error: Exception, attempt: int) -> Answer | None:
-        """What `apply` and `delay` say together; None if there is no answer."""
+        """`apply` and `delay` combined; None if there is no answer."""
         chosen = self.apply(deepcopy(state), error, attempt) if self.can_handle(error) else None
         return None if chosen is None else Answer(chosen, self.delay(attempt))
 
 
 class RetryWithBackoff(RecoveryStrategy):
-    """Wait, each time longer, and try again with the same state: for what passes by itself.
+    """Retry with the same state and exponential backoff: for transient errors.
 
-    The first wait is `base_delay` seconds, each next one twice as long, at most
-    `max_delay`. With `jitter` each but the longest is longer by a random part of
-    `base_delay`, so that many agents do not come back at the same moment.
+    The first wait is `base_delay` seconds, and each one doubles, up to `max_delay`. `jitter` adds
+    a random part of `base_delay` to every wait below the maximum, so that many agents do not retry
+    at the same moment.
     """
 
     def __init__(
@@ -91,18 +91,18 @@ class RetryWithBackoff(RecoveryStrategy):
         return state
 
     def delay(self, attempt: int) -> float:
-        """Twice as long each time, at most `max_delay`."""
+        """Doubles each time, up to `max_delay`."""
         call = RetryCallState(Retrying(), None, (), {})
         call.attempt_number = attempt + 1
         return min(float(self._wait(call)), self.max_delay)
 
 
 class AlternativePathStrategy(RecoveryStrategy):
-    """Try another way each time: for a path that leads nowhere.
+    """Try an alternative each time: for a path that leads nowhere.
 
-    The n-th of `alternatives` is asked for a state after the n-th failure;
-    `state_modifiers` are put into the state in any case. When the alternatives are used
-    up, and there are no modifiers, it has no answer.
+    The n-th of `alternatives` is called for a state after the n-th failure; `state_modifiers` are
+    merged into the state in any case. When the alternatives are used up and there are no
+    modifiers, it has no answer.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class AlternativePathStrategy(RecoveryStrategy):
                 raise InvalidInput(f"an alternative is a function, not {one!r:.80}")
 
     def apply(self, state: Any, error: Exception, attempt: int) -> Any:
-        """The state of the next alternative. What an alternative raises is raised."""
+        """The state of the next alternative. Errors raised by an alternative propagate."""
         if self.state_modifiers:
             state = {**_as_dict(state, self), **deepcopy(self.state_modifiers)}
         if attempt < len(self.alternatives):
@@ -126,10 +126,10 @@ class AlternativePathStrategy(RecoveryStrategy):
 
 
 class DegradeGracefully(RecoveryStrategy):
-    """Ask for less each time: for lack of memory, of time, of tokens.
+    """Ask for less each time: for lack of memory, time or tokens.
 
-    The n-th of `degradation_levels` is put into the state after the n-th failure, and
-    the last one after every later failure.
+    The n-th of `degradation_levels` is merged into the state after the n-th failure, and the last
+    one after every later failure.
     """
 
     def __init__(
@@ -160,22 +160,22 @@ class CompositeStrategy(RecoveryStrategy):
         self.strategies = checked_strategies(strategies)
 
     def can_handle(self, error: Exception) -> bool:
-        """Whether one of them can."""
+        """Whether any of them handles the error."""
         return any(strategy.can_handle(error) for strategy in self.strategies)
 
     def apply(self, state: Any, error: Exception, attempt: int) -> Any:
-        """What the first that can handle the error, and has an answer, says."""
+        """The state of the first strategy that handles the error and has an answer."""
         found = self.answer(state, error, attempt)
         return None if found is None else found.state
 
     def answer(self, state: Any, error: Exception, attempt: int) -> Answer | None:
-        """The whole answer of that one."""
+        """The answer of that strategy."""
         answers = (strategy.answer(state, error, attempt) for strategy in self.strategies)
         return next((found for found in answers if found is not None), None)
 
 
 def checked_strategies(given: Sequence[RecoveryStrategy]) -> list[RecoveryStrategy]:
-    """Strategies, checked."""
+    """Validate strategies."""
     if isinstance(given, RecoveryStrategy):
         raise InvalidInput("recovery strategies are a list: put the one into brackets")
     if not isinstance(given, Iterable):
@@ -188,7 +188,7 @@ def checked_strategies(given: Sequence[RecoveryStrategy]) -> list[RecoveryStrate
 
 
 def checked_types(given: ErrorTypes) -> ErrorTypes:
-    """Error types, checked: an interrupt or a cancellation is none."""
+    """Validate error types: interrupts and cancellations are refused."""
     types = given if isinstance(given, tuple) else (given,)
     for one in types:
         if not (isinstance(one, type) and issubclass(one, Exception)):

@@ -85,7 +85,7 @@ __all__ = [
     "view",
 ]
 
-# Loaded when they are first asked for: a program uses one kind of state or two.
+# Loaded on first access: a program usually needs one or two kinds of state.
 _HOMES = {
     "agent_state": "AgentState validate_checkpoint validate_state",
     "content_ref": "ContentRef aprune_expired arelease prune_expired release",

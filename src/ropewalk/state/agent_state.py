@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="AgentState")
 
-_SHOWN = 60  # Characters of a value in the repr of a state.
+_SHOWN = 60  # How many characters of a value the repr of a state shows.
 
 
 class AgentState:
-    """A state with declared fields: `Inline[T]` is kept in checkpoints, `Externalized[T]` is not.
+    """A state with declared fields; checkpoints hold references to the `Externalized[T]` ones.
 
-    Assigning an externalized field stores the value and keeps a reference; reading it
-    loads the value, once. What is assigned is copied, and what is read is this state's
-    own: it may be changed in place, and `save` and `to_checkpoint_dict` store what
-    changed. `backend` is the store; without one, that of `runtime` or `get_config()`.
+    Assigning an externalized field stores the value and keeps a reference; the first read loads
+    it. Assigned values are copied. Values that are read belong to this state: they may be modified
+    in place, and `save` and `to_checkpoint_dict` store the changes. `backend` is the store; the
+    default is that of `runtime` or `get_config()`.
 
-    Raises `UnknownField` for a name that is not declared, `InlineSizeExceeded` for an
-    inline value over the threshold, and `NotStorable`. Nothing is assigned then.
+    Raises `UnknownField` for an undeclared name, `InlineSizeExceeded` for an inline value over the
+    threshold, and `NotStorable`. Nothing is assigned then.
     """
 
     __slots__ = ("__weakref__", "_contents", "_inline", "_lock", "_runtime")
@@ -60,13 +60,13 @@ class AgentState:
         self._check_names(values)
         self.assign(**self._defaults(values), **values)
 
-    # What is declared.
+    # Declared fields.
 
     @classmethod
     def fields(cls) -> dict[str, StateField]:
-        """The fields by name, in the order of their declaration, inherited ones first.
+        """The fields by name, in declaration order, inherited ones first.
 
-        Raises `InvalidInput` for a field whose annotation names what does not exist.
+        Raises `InvalidInput` for a field whose annotation cannot be resolved.
         """
         if "_all_fields" not in vars(cls):
             found: dict[str, StateField] = {}
@@ -78,17 +78,17 @@ class AgentState:
 
     @classmethod
     def inline_fields(cls) -> dict[str, StateField]:
-        """The fields that are kept in checkpoints."""
+        """The fields kept in checkpoints."""
         return {name: one for name, one in cls.fields().items() if not one.is_externalized}
 
     @classmethod
     def externalized_fields(cls) -> dict[str, StateField]:
-        """The fields of which checkpoints keep references."""
+        """The fields that checkpoints hold as references."""
         return {name: one for name, one in cls.fields().items() if one.is_externalized}
 
     @property
     def runtime(self) -> Runtime:
-        """The store and the limits that this state works with."""
+        """The store and limits of this state."""
         return self._runtime
 
     # Reading and assigning.
@@ -98,7 +98,7 @@ class AgentState:
         return self[name]
 
     def assign(self, /, **values: Any) -> None:
-        """Assign several fields: all of them, in one commit of the store, or none."""
+        """Assign several fields in one commit of the store: all of them, or none."""
         self._check_names(values)
         with self._lock:
             inline, contents = self._planned(values)
@@ -107,7 +107,7 @@ class AgentState:
             self._contents.update({name: content for name, (content, _) in contents.items()})
 
     def ref(self, name: str) -> ContentRef:
-        """The reference of an externalized field, with what changed in it stored."""
+        """The reference of an externalized field, after storing in-place changes."""
         self._check_names([name])
         if not self.fields()[name].is_externalized:
             raise InvalidInput(f"field {name!r} is inline: it has no reference")
@@ -119,7 +119,7 @@ class AgentState:
         return found
 
     def save(self) -> list[str]:
-        """Store the externalized values that were changed in place; the names of their fields."""
+        """Store externalized values modified in place; returns the names of their fields."""
         with self._lock:
             found: dict[str, Change | None] = {}
             for name, content in self._contents.items():
@@ -130,7 +130,7 @@ class AgentState:
             return list(changes)
 
     def unload(self) -> None:
-        """Save, then let go of loaded values; they are loaded again when they are read."""
+        """Save, then drop loaded values from memory; the next read loads them again."""
         with self._lock:
             self.save()
             for content in self._contents.values():
@@ -141,9 +141,9 @@ class AgentState:
     def to_checkpoint_dict(self) -> dict[str, Any]:
         """What a framework's checkpoint keeps: copies of inline values, and references.
 
-        Saves first, so that it never lacks a change that can be seen. A reference is a
-        dict that JSON can say, and has at least half of its time to live. Raises
-        `InlineSizeExceeded` if an inline value was made too large in place.
+        Saves first, so in-place changes are included. References are JSON-compatible dicts with at
+        least half of their lifetime left. Raises `InlineSizeExceeded` if an inline value has grown
+        too large in place.
         """
         with self._lock:
             inline = {
@@ -163,9 +163,9 @@ class AgentState:
         backend: Store | KVStore | None = None,
         runtime: Runtime | None = None,
     ) -> S:
-        """The state of a checkpoint. Nothing is loaded before it is read.
+        """Restore a state from a checkpoint. Externalized values are loaded on first read.
 
-        Fields that the checkpoint lacks have their defaults, if they have any.
+        Fields missing from the checkpoint get their defaults, if any.
         """
         if not isinstance(checkpoint, Mapping):
             raise InvalidInput(f"a checkpoint is a dict, not {checkpoint!r:.80}")
@@ -181,18 +181,18 @@ class AgentState:
         return state
 
     def to_hydrated_dict(self) -> dict[str, Any]:
-        """The values of all assigned fields, as copies."""
+        """Copies of the values of all assigned fields."""
         with self._lock:
             return {name: self._copy_of(name) for name in self}
 
-    # As a mapping of what is assigned.
+    # As a mapping of the assigned fields.
 
     def keys(self) -> list[str]:
         """The names of all assigned fields, so that `dict(state)` and `{**state}` work."""
         return list(self)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a field; the default if it has none, or if there is no such field."""
+        """The value of a field; the default if it is unset or undeclared."""
         with self._lock:
             if name not in self:
                 return default
@@ -227,7 +227,7 @@ class AgentState:
     def __bool__(self) -> bool:
         return True
 
-    if not TYPE_CHECKING:  # A checker would take it to mean that any name may be assigned.
+    if not TYPE_CHECKING:  # Hidden from type checkers, which would allow assigning any name.
 
         def __setattr__(self, name: str, value: Any) -> None:
             if not name.startswith("_") and name not in self._all_fields:
@@ -237,7 +237,7 @@ class AgentState:
             object.__setattr__(self, name, value)
 
         def __getattr__(self, name: str) -> Any:
-            # A field without a value comes here too, because its error is an AttributeError.
+            # Reached for unset fields too, because their error is an AttributeError.
             if not name.startswith("_") and not hasattr(type(self), name):
                 self._check_names([name])
             return object.__getattribute__(self, name)
@@ -269,14 +269,14 @@ class AgentState:
             "and make it anew with from_checkpoint_dict()"
         )
 
-    # Inside.
+    # Internals.
 
     @property
     def _threads(self) -> Threads:
         return self._runtime.backend._threads
 
     def _begin(self, runtime: Runtime) -> None:
-        self.fields()  # An annotation that leads nowhere is said here at the latest.
+        self.fields()  # Unresolvable annotations raise here at the latest.
         self._runtime, self._lock = runtime, freed_after_fork(threading.RLock())
         self._inline, self._contents = {}, {}
 
@@ -305,7 +305,7 @@ class AgentState:
     def _planned(
         self, values: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, tuple[Content, Change]]]:
-        """What assigning would do: inline copies, and contents with what to store of them."""
+        """What an assignment would do: inline copies, and contents with their changes."""
         inline: dict[str, Any] = {}
         contents: dict[str, tuple[Content, Change]] = {}
         for name, value in values.items():
@@ -315,7 +315,7 @@ class AgentState:
                     contents[name] = content, content.assigned(value)
             elif value is not self._inline.get(name, UNSET):
                 inline[name] = self._runtime.inline_copy(name, value)
-            else:  # The state's own object, perhaps changed in place: it stays the same one.
+            else:  # Assigning the state's own object, perhaps modified in place: keep its identity.
                 self._runtime.inline_copy(name, value)
         return inline, contents
 
@@ -326,7 +326,7 @@ class AgentState:
         return self._runtime.inline_copy(name, self._inline[name])
 
     def _looks(self) -> dict[str, bytes]:
-        """What fields hold, as bytes that are equal where the values are."""
+        """The encodings of fields, for comparison by value."""
         encode = self._runtime.encode
         inline = {name: encode(value) for name, value in self._inline.items()}
         return inline | {name: content.root() for name, content in self._contents.items()}
@@ -341,7 +341,7 @@ class AgentState:
         ref = content.ref
         return f"<{ref.type_name} of {ref.size_bytes} bytes, {ref.hash[:12]}{loaded}>"
 
-    # The asynchronous face.
+    # The asynchronous interface.
 
     ahydrate = twin(hydrate)
     aassign = twin(assign)
@@ -353,14 +353,14 @@ class AgentState:
 
 
 _RESERVED = frozenset({"backend", "runtime", *(one for one in dir(AgentState) if one[0] != "_")})
-"""Names that no field can have: methods, and keywords of the constructor."""
+"""Names no field can have: methods and keyword arguments of the constructor."""
 
 
 def validate_state(state: AgentState, *, require_content: bool = False) -> None:
-    """Raise unless a checkpoint of the state could be made now, with its own threshold.
+    """Raise unless the state can be checkpointed now, with its own threshold.
 
-    With `require_content`, also if the content of a reference is gone. What was changed
-    in place is stored.
+    With `require_content`, also raise if the content of a reference is gone. In-place changes are
+    stored.
     """
     if not isinstance(state, AgentState):
         raise InvalidInput(f"validate_state takes an AgentState, not {state!r:.80}")
@@ -379,11 +379,11 @@ def validate_checkpoint(
     inline_threshold_bytes: int | None = None,
     require_content: bool = False,
 ) -> None:
-    """Raise unless a checkpoint is one of this class: known names, small values, references.
+    """Raise unless a checkpoint fits this class: known names, small values, valid references.
 
-    The threshold is that of the runtime that is given, or of `get_config()`. Raises
-    `UnknownField`, `InlineSizeExceeded`, `InvalidInput`, `UnresolvedReferenceError`,
-    and with `require_content` `MissingContent`.
+    The threshold is that of the given runtime, or of `get_config()`. Raises `UnknownField`,
+    `InlineSizeExceeded`, `InvalidInput`, `UnresolvedReferenceError`, and with `require_content`
+    `MissingContent`.
     """
     limits = runtime_for(runtime, backend, inline_threshold_bytes)
     if not isinstance(checkpoint, Mapping):

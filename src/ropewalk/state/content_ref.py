@@ -1,7 +1,7 @@
-"""References to content in a store, small and portable, and the pins that keep the content.
+"""Small, portable references to content in a store, and the pins that keep the content alive.
 
-Each content has one pin, named by the hash of its root: a pin of a `History` in the
-space `content/refs`, for ever or until a time.
+Each content has one pin, named by the hash of its root: a pin of a `History` in the space
+`content/refs`, permanent or until an expiry time.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from ropewalk.tree import (
 
 _BATCH = 256
 
-_MANY = 64  # From so many objects on, it pays to ask first which of them are there.
+_MANY = 64  # From this many objects on, checking first which ones exist saves more than it costs.
 MARK: Final = "ropewalk_ref"
-"""The one key of a reference as it stands in a checkpoint."""
+"""The one key of a reference's checkpoint form."""
 
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LARGEST = 1 << 63
@@ -54,10 +54,7 @@ _KEYS = ("hash", "backend_id", "type_name", "size_bytes")
 
 
 def heal(store: Store, objects: Sequence[Object]) -> list[Object]:
-    """Those of the objects that must be stored anew; what is damaged is taken out for that.
-
-    What other objects are stored against cannot be taken out, and stays damaged.
-    """
+    """The objects that must be stored again; the damaged ones are deleted first."""
     unsound: list[Object] = []
     for start in range(0, len(objects), _BATCH):
         batch = objects[start : start + _BATCH]
@@ -82,12 +79,11 @@ def keep(
     expires_at: int | None,
     slack: int = 0,
 ) -> None:
-    """Store contents and pin them, in one commit; a pin is made longer, never shorter.
+    """Store contents and pin them in one commit; a pin is extended, never shortened.
 
-    What should be there and is damaged or missing is stored anew.
-    A pin that ends at most `slack` microseconds earlier than it should is left as it is.
-    Raises `MissingObjects` if something that a content needs is gone: it must be
-    written anew, whole.
+    Objects that should exist but are damaged or missing are stored again. A pin that expires at
+    most `slack` microseconds too early is left as it is. Raises `MissingObjects` if an object that
+    a content needs is gone: the content must then be written again in full.
     """
     commits = Commits(store, CONTENT)
 
@@ -132,10 +128,10 @@ def drop(store: Store, root: ObjectId) -> bool:
 
 
 def prune_expired(backend: Store, now: int | None = None) -> list[str]:
-    """Drop the references whose time is over; their hashes. `gc` then frees the bytes.
+    """Drop expired references and return their hashes. `gc` then frees the bytes.
 
-    `now` is in microseconds since 1970. A reference that is given more time meanwhile
-    stays. `Store.prune_expired` does both.
+    `now` is in microseconds since 1970. A reference that is renewed concurrently stays.
+    `Store.prune_expired` does both steps.
     """
     return [hash_of(pin) for pin in drop_expired(backend, now)]
 
@@ -146,7 +142,7 @@ async def aprune_expired(backend: Store, now: int | None = None) -> list[str]:
 
 
 def _lasts(store: Store, found: Ref, expires_at: int | None, slack: int) -> bool:
-    """Whether a pin that is there keeps its content at least as long as is wanted."""
+    """Whether the existing pin keeps its content at least as long as requested."""
     (stored,) = store.reader(CONTENT)([found.target])
     ends = Pin.of(found, read_commit(stored)).expires_at
     return ends is None or (expires_at is not None and expires_at - slack <= ends)
@@ -155,7 +151,7 @@ def _lasts(store: Store, found: Ref, expires_at: int | None, slack: int) -> bool
 def _unknown(
     store: Store, objects: list[Object], needs: list[ObjectId]
 ) -> tuple[list[Object], list[ObjectId]]:
-    """Objects that the store does not have; those that it has are needs."""
+    """The objects the store lacks; those it has become needs of the commit."""
     if len(objects) < _MANY:
         return objects, needs
     absent = set(store.missing([one.id for one in objects]))
@@ -165,12 +161,12 @@ def _unknown(
 
 @dataclass(frozen=True, slots=True)
 class ContentRef:
-    """Names a value in a store: by its hash and the store's `backend_id`.
+    """Names a value in a store by its hash and the store's `backend_id`.
 
-    `hash` is that of the value's root, so that equal values have equal references and
-    values of different types do not. `type_name` and `size_bytes` are for people, and
-    no part of what makes two references equal.
-    It holds no value and no store. Raises `InvalidInput` for what cannot be a reference.
+    `hash` is the hash of the value's root: equal values have equal references, and values of
+    different types do not. `type_name` and `size_bytes` are informative and do not affect
+    equality.
+    It holds neither the value nor a store. Raises `InvalidInput` for invalid fields.
     """
 
     hash: str
@@ -205,11 +201,11 @@ class ContentRef:
     # Reading.
 
     def resolve(self, backend: Store | None = None, *, codec: Codec | None = None) -> Any:
-        """The value, loaded anew at each call, so that it is the caller's own.
+        """Load the value; each call returns a new object that the caller owns.
 
-        Raises `UnresolvedReferenceError` if the store does not answer to the reference's
-        backend, `MissingContent` if the value is gone, and `Corrupt` or `Unavailable` as
-        the store does. Without a backend, the one of `get_config()` is asked.
+        Raises `UnresolvedReferenceError` if the store is not the reference's backend,
+        `MissingContent` if the value is gone, and `Corrupt` or `Unavailable` as the store does.
+        `backend` defaults to that of `get_config()`.
         """
         store = get_config().backend if backend is None else backend
         self.expect_answer(store)
@@ -224,7 +220,7 @@ class ContentRef:
         return await store._threads.run(lambda: self.resolve(store, codec=codec))
 
     def expect_answer(self, store: Store) -> None:
-        """Raise `UnresolvedReferenceError` unless the reference is meant for this store."""
+        """Raise `UnresolvedReferenceError` unless the reference belongs to this store."""
         if not store.answers_to(self.backend_id):
             raise UnresolvedReferenceError(
                 f"reference {self.hash[:12]} names the backend {self.backend_id!r}, but this "
@@ -233,15 +229,15 @@ class ContentRef:
                 f"backend_aliases=[{self.backend_id!r}]."
             )
 
-    # Portable forms.
+    # Serialized forms.
 
     def to_dict(self) -> dict[str, Any]:
-        """The reference as a dict that JSON can say."""
+        """The reference as a JSON-compatible dict."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> ContentRef:
-        """The reference that `to_dict` gave; raises `InvalidInput` for anything else."""
+        """Read a reference from `to_dict`; raises `InvalidInput` for anything else."""
         if not isinstance(given, Mapping) or set(given) != set(_KEYS):
             raise InvalidInput(f"a reference is a dict of {', '.join(_KEYS)}, not {_shown(given)}")
         return cls(**{key: given[key] for key in _KEYS})
@@ -252,7 +248,7 @@ class ContentRef:
 
     @classmethod
     def from_json(cls, given: str | bytes) -> ContentRef:
-        """The reference that `to_json` gave; raises `InvalidInput` for anything else."""
+        """Read a reference from `to_json`; raises `InvalidInput` for anything else."""
         try:
             return cls.from_dict(json.loads(given))
         except (TypeError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
@@ -264,18 +260,18 @@ class ContentRef:
 
     @classmethod
     def from_msgpack(cls, given: bytes) -> ContentRef:
-        """The reference that `to_msgpack` gave; raises `InvalidInput` for anything else."""
+        """Read a reference from `to_msgpack`; raises `InvalidInput` for anything else."""
         try:
             return cls.from_dict(ormsgpack.unpackb(given))
         except (TypeError, ormsgpack.MsgpackDecodeError) as error:
             raise InvalidInput(f"this is not a reference in msgpack: {error}") from error
 
 
-# The place of an externalized field in a checkpoint, where alone a reference is followed.
+# The checkpoint form: references are resolved only in the place of an externalized field.
 
 
 def checkpoint_form(ref: ContentRef) -> dict[str, Any]:
-    """A reference as it stands in a checkpoint."""
+    """The form of a reference in a checkpoint."""
     return {MARK: ref.to_dict()}
 
 
@@ -285,7 +281,7 @@ def is_checkpoint_form(given: object) -> bool:
 
 
 def read_place(name: str, given: Any) -> ContentRef:
-    """The reference that stands in the place of an externalized field."""
+    """Read the reference in the place of an externalized field."""
     if isinstance(given, ContentRef):
         return given
     try:
@@ -299,18 +295,18 @@ def read_place(name: str, given: Any) -> ContentRef:
 def _shown(given: object) -> str:
     try:
         return f"{given!r:.80}"
-    except ValueError:  # Python does not spell out a huge number.
+    except ValueError:  # Python refuses to format huge integers.
         return f"a {type(given).__name__}"
 
 
-# Letting go.
+# Releasing content.
 
 
 def release(ref: ContentRef, backend: Store | None = None) -> bool:
-    """Let a reference's content go; False if nothing kept it.
+    """Release the content of a reference; False if nothing pinned it.
 
-    Other checkpoints that hold the same reference lose it too, once `gc` has run.
-    Raises `UnresolvedReferenceError` if the store does not answer to it.
+    Other checkpoints with the same reference lose the content too, once `gc` has run. Raises
+    `UnresolvedReferenceError` if the store is not the reference's backend.
     """
     if not isinstance(ref, ContentRef):
         raise InvalidInput(f"release takes a ContentRef, not {_shown(ref)}")

@@ -1,4 +1,4 @@
-"""What a working copy has cached of a state: an entry for each key that was read or set."""
+"""The entries of a state that a working copy has cached: one for each key that was read or set."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ropewalk.tree.map import CachedMap, CacheEntry, MapWriter
 from ropewalk.tree.read import Container
 
 Place: TypeAlias = tuple[str, ...]
-"""The names of the namespaces from the top; the top itself is empty."""
+"""Namespace names from the top; empty for the top itself."""
 
 NAMESPACES: Final = "ropewalk:namespaces"
-"""The key under which a map keeps the maps of its namespaces, by name."""
+"""The key under which a map stores its namespaces, by name."""
 
 
 class At(NamedTuple):
@@ -26,7 +26,7 @@ class At(NamedTuple):
 
 
 class CachedEntries:
-    """The held part of a state, over the map that is stored. Not for several threads."""
+    """The cached part of a state, on top of the stored map. Not thread-safe."""
 
     def __init__(self, writer: MapWriter, root: ObjectId | None) -> None:
         self._writer = writer
@@ -39,7 +39,7 @@ class CachedEntries:
     def move_to(self, root: ObjectId | None) -> None:
         self._root = root
 
-    # The mapping of one place.
+    # The mapping at one place.
 
     def get(self, place: Place, key: Any) -> Any:
         cached = self._get(place, key)
@@ -63,7 +63,7 @@ class CachedEntries:
             encoded = self._writer.encode_key(key)
             entries = self._made(place).entries
             cached = entries.get(encoded)
-            # What is large and was held before is compared at the commit, which takes less.
+            # A large value that was cached before is compared at commit, which is cheaper.
             if cached is None or cached.value is not value or not cached.mirrors:
                 self._writer.check(key, value)
         except NotStorable as error:
@@ -81,14 +81,14 @@ class CachedEntries:
             raise PathNotFound(f"{_named(place)} has no key {key!r:.200}")
         entries = self._made(place).entries
         if encoded in entries:
-            # Kept also if nothing is stored: a commit may be under way that stores it.
+            # Kept even if nothing is stored under the key: a commit under way may store it.
             entries[encoded].value = ABSENT
             self._removed.append(At(place, encoded, entries[encoded]))
         else:
             entries[encoded] = CacheEntry(key, ABSENT, self._stored(place, encoded))
 
     def clear(self, place: Place) -> None:
-        """Remove every key; no value is read."""
+        """Remove every key without reading values."""
         entries = self._made(place).entries
         for leaf in self._container(place).view.leaves():
             for entry in leaf.entries:
@@ -125,7 +125,7 @@ class CachedEntries:
         return stored - gone + new
 
     def names(self, place: Place) -> list[str]:
-        """The namespaces at a place that hold something, sorted."""
+        """The non-empty namespaces at a place, sorted."""
         found = set()
         if self._stored(place, self._reserved) is not None:
             opened = self._writer.open(self._root, (*self._path(place), self._reserved))
@@ -136,7 +136,7 @@ class CachedEntries:
         return sorted(name for name in found if self._is_used((*place, name)))
 
     def key_of(self, encoded: bytes) -> Any:
-        """A key from its encoding."""
+        """Decode a key."""
         key = self._writer.decode_key(encoded)
         try:
             hash(key)
@@ -153,7 +153,7 @@ class CachedEntries:
         return self._stored(at.place, at.encoded)
 
     def tidy(self) -> None:
-        """Forget keys that were set and removed, and are not stored."""
+        """Evict keys that were set and removed, and are not stored."""
         for at in self._removed:
             if at.entry.value is ABSENT and at.entry.part is None:
                 self.drop(at)
@@ -163,7 +163,7 @@ class CachedEntries:
         self._made(at.place).entries.pop(at.encoded, None)
 
     def forget(self) -> None:
-        """Have the next draft give every object of what is held."""
+        """Make the next draft include every object of the cached values."""
         for at in self.places():
             at.entry.mirrors.clear()
             at.entry.given = ABSENT
@@ -171,7 +171,7 @@ class CachedEntries:
     def holds_something(self) -> bool:
         return any(at.entry.value is not ABSENT for at in self.places())
 
-    # Inside.
+    # Internals.
 
     def _is_used(self, place: Place) -> bool:
         return self.count(place) > 0 or bool(self.names(place))
@@ -184,7 +184,7 @@ class CachedEntries:
             yield from self._walk(inner, (*place, self.key_of(encoded)))
 
     def _encoded(self, key: Any) -> bytes | None:
-        """The encoding of a key that may be there."""
+        """The encoding of a key that may exist."""
         try:
             encoded = self._writer.encode_key(key)
         except NotStorable:

@@ -1,9 +1,9 @@
-"""What happened to a state: the events of its tasks, and how they are found again.
+"""The events of a state's tasks: how they are stored and queried.
 
-An event is stored as a plain dict: the name of its class and its fields. So a program
-needs no class to read it, and an event of a kind that only a newer version knows comes
-back as an `Event`. It is written at every step, so it holds a copy of plain values, and a
-description of all else: what has a class of its own, what is large, what is nested deeply.
+An event is stored as a plain dict of its class name and fields, so reading it needs no class, and
+an event of a kind that only a newer version knows is read as a plain `Event`. Events are written
+at every step, so values are copied if they are plain, and described if they have a class of their
+own, are large or are deeply nested.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _codec = Codec(Registry())
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Stands in an event for a value that was not kept: what it was, in short."""
+    """Stands in an event for a value that was not kept: a short description of it."""
 
     type: str
     """The name of its class."""
     text: str
-    """The beginning of how it shows itself."""
+    """The beginning of its repr."""
 
     def __repr__(self) -> str:
         return f"<{self.type}: {self.text}>"
@@ -56,16 +56,16 @@ class _Hidden:
 
 
 HIDDEN: Final = _Hidden()
-"""Stands for an argument that an event does not show."""
+"""Stands for a hidden argument."""
 
 
 def to_plain(value: Any) -> Any:
-    """A plain copy of a value for an event, at most about `MOST_CHARACTERS` of it."""
+    """A plain copy of a value for an event, of at most about `MOST_CHARACTERS`."""
     return _Copy().of(value, 0)
 
 
 def from_plain(value: Any) -> Any:
-    """What an event gives back: descriptions are `Described` again."""
+    """Decode a value of an event, turning descriptions into `Described`."""
     kind = type(value)
     if kind is dict:
         if len(value) == 1:
@@ -81,7 +81,7 @@ def from_plain(value: Any) -> Any:
 
 
 def cut(text: str, most: int) -> str:
-    """A text that UTF-8 can say, the middle of which is left out if it is longer."""
+    """Make a text valid UTF-8, and shorten it in the middle if it is too long."""
     if len(text) > most:
         half = most // 2
         left_out = f" ... ({len(text) - 2 * half:,} characters left out) ... "
@@ -90,7 +90,7 @@ def cut(text: str, most: int) -> str:
 
 
 def name_of(cls: type) -> str:
-    """The name of a class, for people."""
+    """The display name of a class."""
     return default_name(cls).removeprefix("builtins.")
 
 
@@ -110,7 +110,7 @@ def _shown(value: Any) -> str:
         if isinstance(value, (bytes, bytearray)):
             return f"{len(value):,} bytes, from {bytes(value[:40])!r} on"
         if isinstance(value, Sized) and isinstance(value, Iterable):
-            # How a collection shows itself may be as long as the collection.
+            # The repr of a collection may be as long as the collection.
             return f"{len(value):,} long"
         return cut(repr(value), _LONGEST_DESCRIPTION)
     except Exception as error:  # noqa: BLE001 - an event is kept, whatever an object does
@@ -118,7 +118,7 @@ def _shown(value: Any) -> str:
 
 
 class _Copy:
-    """One copy of one value; what is beyond its room is described."""
+    """A bounded copy of one value; whatever exceeds the bound is described."""
 
     def __init__(self) -> None:
         self._room = MOST_CHARACTERS
@@ -145,7 +145,7 @@ class _Copy:
         if kind in (bytes, bytearray) and len(value) > _LONGEST_ATOM:
             return describe(value)
         try:
-            # A date may have a zone of the program's own, a path a class of its own.
+            # A date may have a custom time zone, a path a custom class.
             data = _codec.encode(value)
         except NotStorable:
             return describe(value)
@@ -175,7 +175,7 @@ class _Copy:
             name = self.of(key, depth + 1)
             try:
                 copied[name] = self.of(held, depth + 1)
-            except TypeError:  # The key is described, and a description is no key.
+            except TypeError:  # The key needs a description, which cannot be a key.
                 return describe(value)
         if len(copied) == 1 and next(iter(copied)) in (_DESCRIBED, _AS_IT_IS):
             return {_AS_IT_IS: copied}
@@ -183,7 +183,7 @@ class _Copy:
 
 
 class Keeper(Protocol):
-    """What has events: a state, a namespace, a checkout."""
+    """An object with events: a state, a namespace or a checkout."""
 
     def records(self, limit: int | None = None) -> Iterator[Recorded]:
         """The records of events, newest first."""
@@ -193,40 +193,40 @@ class Keeper(Protocol):
 class Event:
     """Something that happened in a call of a task.
 
-    An event of a kind that this version does not know is an `Event` itself: `kind` is
-    its name, and `content` what was stored of it.
+    An event of a kind that this version does not know is a plain `Event`: `kind` is its name, and
+    `content` its stored fields.
     """
 
     time: datetime
-    """When, in UTC. Only for people: the order of events is that of the list."""
+    """When it happened, in UTC. Informative: events are ordered by their position in the list."""
     task: str = ""
-    """The name of the task; empty for what was recorded outside of one."""
+    """The name of the task; empty for an event recorded outside of one."""
     run: str = ""
-    """The id of the call: all events of one call have the same."""
+    """The id of the call, shared by all its events."""
     parent: str = ""
-    """The id of the call inside which this one was made, if any."""
+    """The id of the enclosing call, if any."""
     namespace: tuple[str, ...] = ()
-    """The names of the namespaces that lead to the part of the state that was used."""
+    """The names of the namespaces that lead to the part of the state the task used."""
     before: str | None = None
-    """The commit that the step went on from; None if there was none, or in a `Live` state."""
+    """The commit the step started from; None if there was none, or in a `Live` state."""
     after: str | None = None
-    """The commit that the step made; None in a `Live` state, and before it is made."""
+    """The commit the step made; None in a `Live` state, and before it is made."""
     at: str | None = None
-    """For what `record` noted in the middle of a task: the commit of what the state held then.
+    """For an event that `record` added during a task: the commit of the state at that moment.
 
     Empty if that could not be stored. None for all other events.
     """
     kind: str = ""
     """The name of its class."""
     content: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What is stored of it beside the fields above."""
+    """Its stored fields besides those above."""
 
     @property
     def commit_hash(self) -> str | None:
-        """The commit to check out, to see what the state was.
+        """The commit to check out to see the state.
 
-        Of what `record` noted in the middle of a task: what the task held at that moment. Of
-        any other event: what the state was after its step.
+        For an event that `record` added during a task, the state at that moment. For any other
+        event, the state after its step.
         """
         return self.after if self.at is None else self.at or None
 
@@ -236,12 +236,12 @@ class TaskStartEvent(Event):
     """A task was called."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """The arguments by name; `Described` stands for what cannot be kept."""
+    """The arguments by name; `Described` stands for values that cannot be kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActionEvent(Event):
-    """A task did something: it ran its body, or it said so with `ropewalk.record`."""
+    """A task ran its body, or reported an action with `ropewalk.record`."""
 
     name: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -249,29 +249,29 @@ class ActionEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class OutputEvent(Event):
-    """A task gave something out."""
+    """A task produced output."""
 
     output: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuccessEvent(Event):
-    """A call ended well."""
+    """A call succeeded."""
 
     result: Any = None
     duration: float = 0.0
-    """How long it took, in seconds."""
+    """Its duration in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailEvent(Event):
-    """A call raised an error, or was interrupted; what it had changed was dropped."""
+    """A call raised an error or was interrupted; its changes were dropped."""
 
     error: str = ""
-    """The name of the error's class."""
+    """The class name of the error."""
     message: str = ""
     traceback: str = ""
-    """The end of it, if it is long."""
+    """The traceback, cut to its end if it is long."""
     duration: float = 0.0
 
 
@@ -282,7 +282,7 @@ _COMMON: Final = frozenset(one.name for one in fields(Event))
 
 E = TypeVar("E", bound=Event)
 Kind: TypeAlias = type[Event] | str
-"""A class of events, or the name of one."""
+"""A class of events, or its name."""
 
 
 def make_record(
@@ -295,7 +295,7 @@ def make_record(
     namespace: tuple[str, ...] = (),
     at: str | None = None,
 ) -> dict[str, Any]:
-    """The plain dict that is stored for an event. What is empty is left out."""
+    """The plain dict stored for an event, without empty fields."""
     about = {"task": task, "run": run, "parent": parent, "namespace": list(namespace)}
     return {
         "kind": kind.__name__,
@@ -307,7 +307,7 @@ def make_record(
 
 
 def event_of(recorded: Recorded) -> Event:
-    """The event that a record stands for; one of an unknown shape is an `Event` too."""
+    """The event in a record; one of an unknown shape is a plain `Event`."""
     record = recorded.record
     kind = record.get("kind")
     stored = record.get("content")
@@ -370,11 +370,10 @@ def events(  # noqa: PLR0913 - each narrows down what is found
 ) -> list[Any]:
     """The events of a state, a namespace or a checkout, oldest first.
 
-    Those of a checkout are the ones that led to it. `kind` is a class, a name of one,
-    or several of them; `namespace` is a name, or the names that lead to a nested one
-    from the state that is given, and what is inside it counts too. `since` and `until`
-    are times with a zone, both included. `limit` takes the newest of what was found, in
-    whatever order they come.
+    Those of a checkout are the ones that led to it. `kind` is a class, a class name, or several of
+    them. `namespace` is a name, or the names that lead from the given state to a nested namespace,
+    and includes everything inside it. `since` and `until` are times with a zone, both inclusive.
+    `limit` selects the newest matches, in whatever order they are returned.
     """
     if not callable(getattr(state, "records", None)):
         raise InvalidInput(

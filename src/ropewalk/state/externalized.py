@@ -1,4 +1,4 @@
-"""What an externalized field holds: a reference, and the value once it was asked for."""
+"""The content of an externalized field: a reference, and the value once it is loaded."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from ropewalk.tree import Edited, Object, ObjectId, Reader, TreeWriter, Written,
 from ropewalk.tree.read import open_part, part_of
 
 NOTHING: Final = object()
-"""Stands where no value was loaded."""
+"""Marks a value that is not loaded."""
 
-_RUN = 64  # Parts of a container that are encoded together: a small buffer is a fast one.
+_RUN = 64  # Parts of a container that are encoded together: small buffers are faster.
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 _FEW: Final = 256
-"""Up to so many parts are put into stored content one by one; more are worth loading it."""
+"""Up to this many parts are edited in stored content one by one; beyond that, loading is cheaper.
+"""
 
 
 def _append(root: ObjectId, items: Sequence[Any], read: Reader, codec: Codec) -> Edited:
-    """A stored list with more items at its end; only the nodes on the way are read."""
+    """Append items to a stored list; only the nodes on the path are read."""
     opened = open_part(part_of(root, read), read)
     if opened is None or opened.title.code != Code.LIST:
         raise InvalidInput("items can be appended to a list only, and this is another value")
@@ -40,7 +41,7 @@ def _append(root: ObjectId, items: Sequence[Any], read: Reader, codec: Codec) ->
 
 
 def _update(root: ObjectId, pairs: Mapping[Any, Any], read: Reader, codec: Codec) -> Edited:
-    """A stored dict with other or more values by key; only the nodes on the way are read."""
+    """Set keys of a stored dict; only the nodes on the path are read."""
     opened = open_part(part_of(root, read), read)
     if opened is None or opened.title.code != Code.DICT:
         raise InvalidInput("keys can be merged into a dict only, and this is another value")
@@ -49,7 +50,7 @@ def _update(root: ObjectId, pairs: Mapping[Any, Any], read: Reader, codec: Codec
 
 
 def _edited(root: ObjectId, edits: Iterable[Callable[..., Edited]], stored: Reader) -> Edited:
-    """A value after edits that follow one another; what only a later one replaced is left out."""
+    """Apply a sequence of edits, leaving out nodes that a later edit replaced."""
     made: dict[ObjectId, Object] = {}
 
     def read(ids: Sequence[ObjectId]) -> Sequence[Object]:
@@ -71,13 +72,13 @@ def _edited(root: ObjectId, edits: Iterable[Callable[..., Edited]], stored: Read
         elif id not in reached:
             reached[id] = made[id]
             pending += links(made[id])
-    # Children first: an engine that stores in this order never points to nothing.
+    # Children first, so that storing in this order never leaves a dangling link.
     return Edited(root, list(reversed(reached.values())), list(needs))
 
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """What a field is to hold, written but not stored."""
+    """The new content of a field: encoded, but not stored yet."""
 
     content: Content
     edited: Edited | Written
@@ -86,7 +87,7 @@ class Change:
     ref: ContentRef | None = None
 
     def again(self) -> None:
-        """Write it whole: something of the version before is gone."""
+        """The same change with the whole value, for when parts of the previous version are gone."""
         if self.writer is None:
             raise MissingContent(self.edited.root.hex(), [self.edited.root])
         self.writer.forget()
@@ -94,10 +95,10 @@ class Change:
 
 
 class Content:
-    """The content of one field of one state. Its value is never shared with another.
+    """The content of one field of one state. Its value is never shared.
 
-    One that is `passing` is held for a moment, by who alone has the value: it takes no
-    memory beside it, and nothing is copied before it is stored.
+    A `passing` content is used briefly by the value's only owner: it needs no memory beside the
+    value, and nothing is copied before it is stored.
     """
 
     __slots__ = ("_passing", "_runtime", "_value", "_writer", "ref")
@@ -128,7 +129,7 @@ class Content:
         return self._value
 
     def copy(self) -> Any:
-        """A value like this field's, for somebody else."""
+        """A copy of the value."""
         coding = self._runtime.coding
         if self._value is NOTHING:
             assert self.ref is not None
@@ -139,37 +140,37 @@ class Content:
         self._value, self._writer = NOTHING, None
 
     def next(self) -> Content:
-        """A content that goes on from this one, which stays as it is."""
+        """A content derived from this one, which stays as it is."""
         following = Content(self._runtime, self.ref, self._passing)
         following._writer = None if self._writer is None else self._writer.copy()
         return following
 
     def root(self) -> ObjectId:
-        """The root of the value as it is now; nothing is stored."""
+        """The root of the current value; nothing is stored."""
         change = self.changed()
         assert self.ref is not None
         return self.ref.id if change is None else change.edited.root
 
     def changed(self) -> Change | None:
-        """The value, if it was changed in place since it was loaded or stored."""
+        """The change, if the value was modified in place since it was loaded or stored."""
         if self._value is NOTHING or self._writer is None:
             return None
         change = self._written(self._value)
         return None if self.ref is not None and change.edited.root == self.ref.id else change
 
     def assigned(self, value: Any) -> Change:
-        """A value that is to be this field's from now on; raises `NotStorable`."""
+        """The change that assigns a value; raises `NotStorable`."""
         if isinstance(value, ContentRef):
             value.expect_answer(self._runtime.backend)
             return Change(self, _present(value.id), ref=value)
         if value is self._value:
             assert self.ref is not None
-            # Without a change, its pin may have to last longer.
+            # Nothing changed, but its pin may have to be extended.
             return self.changed() or Change(self, _present(self.ref.id))
         return self._written(value)
 
     def accept(self, change: Change) -> None:
-        """Take a change that was stored as what the field holds."""
+        """Adopt a change that was stored."""
         if change.ref is not None:
             self.ref = change.ref
             self.forget()
@@ -213,9 +214,9 @@ def store_changes(runtime: Runtime, changes: Sequence[Change]) -> None:
 
 
 def renew(runtime: Runtime, refs: Iterable[ContentRef]) -> None:
-    """Give references more time that have less than half of it left, where there is a limit.
+    """Renew expiring references that have less than half of their lifetime left.
 
-    What is gone, or is of another backend, stays as it is.
+    References to missing content or another backend stay as they are.
     """
     expires_at = runtime.expires_at()
     if expires_at is None:
@@ -228,7 +229,7 @@ def renew(runtime: Runtime, refs: Iterable[ContentRef]) -> None:
 
 
 def size_of(runtime: Runtime, value: Any) -> int:
-    """About how many bytes a value takes when it is encoded."""
+    """The approximate encoded size of a value."""
     if type(value) is bytes:
         return len(value)
     if type(value) is str:
@@ -237,10 +238,10 @@ def size_of(runtime: Runtime, value: Any) -> int:
 
 
 def _runs(value: Any) -> Iterator[Any]:
-    """A value in runs that are encoded one by one."""
+    """Split a value into runs that are encoded one by one."""
     parts = value
     if type(value) is dict:
-        # In one list: a list of pairs would take longer to encode.
+        # In one list: encoding a list of pairs takes longer.
         parts = [one for pair in value.items() for one in pair]
     elif type(value) is not list:
         yield value
@@ -262,14 +263,14 @@ def replace_value(left: T, right: T) -> T:
 
 
 def append_items(left: list[T], right: list[T]) -> list[T]:
-    """The items of both lists, in the order of the updates; equal items stay."""
+    """Concatenate both lists in the order of the updates, keeping duplicates."""
     if not isinstance(left, list) or not isinstance(right, list):
         raise InvalidInput(f"append_items joins two lists, not {_types(left, right)}")
     return [*left, *right]
 
 
 def merge_keys(left: dict[K, V], right: dict[K, V]) -> dict[K, V]:
-    """The keys of both dicts; where both have one, the later value wins."""
+    """Merge both dicts; the later value wins."""
     if not isinstance(left, dict) or not isinstance(right, dict):
         raise InvalidInput(f"merge_keys joins two dicts, not {_types(left, right)}")
     return {**left, **right}
@@ -279,11 +280,11 @@ _EDITS: Final[dict[Reduce, tuple[type[Sized], Callable[..., Edited]]]] = {
     append_items: (list, _append),
     merge_keys: (dict, _update),
 }
-"""What can be done without loading what is on the left."""
+"""Reducers that can run without loading the left operand."""
 
 
 def combine(runtime: Runtime, reduce: Reduce, left: Any, right: Any) -> ContentRef:
-    """Two updates of an externalized field, as one reference; each is a value or a reference."""
+    """Reduce two updates of an externalized field, values or references, to one reference."""
     if reduce is replace_value:
         return _reference(runtime, right)
     if isinstance(left, ContentRef) and reduce in _EDITS:

@@ -1,4 +1,4 @@
-"""How the fields of a typed state are declared: what annotations say, and when."""
+"""How the fields of a typed state are declared, and when their annotations are resolved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ropewalk.state.content_ref import ContentRef
 T = TypeVar("T")
 
 Reduce: TypeAlias = Callable[[Any, Any], Any]
-"""How two updates of one field become one."""
+"""Reduces two updates of a field to one."""
 
 _CLASS_VARIABLE = re.compile(r"(\w+\.)*ClassVar\b")
 
@@ -41,11 +41,11 @@ class _Unset:
 
 
 UNSET: Final = _Unset()
-"""Stands where a field has no default."""
+"""Marks a field without a default."""
 
 
 class _Marker(Generic[T]):
-    """What a type checker sees of a field: reading gives T, and T can be assigned."""
+    """What a type checker sees of a field: reading yields T, and T can be assigned."""
 
     @overload
     def __get__(self, instance: None, owner: type) -> StateField: ...
@@ -56,14 +56,14 @@ class _Marker(Generic[T]):
 
 
 class Inline(_Marker[T]):
-    """Marks a field that is small, and is kept in every checkpoint itself."""
+    """Marks a small field whose value every checkpoint contains."""
 
     def __set__(self, instance: object, value: T) -> None:
         raise AttributeError("a marker is for annotations: declare a field as `name: Inline[int]`")
 
 
 class Externalized(_Marker[T]):
-    """Marks a field that is large: it is stored, and a checkpoint keeps a reference to it."""
+    """Marks a large field: its value is stored, and checkpoints keep a reference to it."""
 
     def __set__(self, instance: object, value: T | ContentRef) -> None:
         raise AttributeError("a marker is for annotations: declare a field as `name: Inline[int]`")
@@ -72,7 +72,7 @@ class Externalized(_Marker[T]):
 def default(value: Any) -> Any:
     """A default that type checkers accept: `step: Inline[int] = default(0)`.
 
-    `step: Inline[int] = 0` means the same.
+    At run time it means the same as `step: Inline[int] = 0`.
     """
     return value
 
@@ -84,22 +84,22 @@ class StateField:
     name: str
     kind: Literal["inline", "externalized"]
     type: Any
-    """What the values are, as declared; nobody checks it."""
+    """The declared type; it is not enforced."""
     reducer: Reduce | None = None
-    """How two updates become one; None if nobody said."""
+    """Reduces two updates to one; None if undeclared."""
     default: Any = UNSET
-    """What each new state has, as a copy; `UNSET` if nothing."""
+    """The default, copied for each new state; `UNSET` if there is none."""
     metadata: tuple[Any, ...] = ()
-    """All that its annotation says beside the type, for the framework."""
+    """The rest of its annotation, for the framework."""
 
     @property
     def is_externalized(self) -> bool:
-        """Whether checkpoints keep a reference only."""
+        """Whether checkpoints keep only a reference."""
         return self.kind == "externalized"
 
 
 class FieldDescriptor:
-    """A field on its class: hands reading, assigning and deleting to the state."""
+    """A field on its class: delegates reading, assigning and deleting to the state."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -115,9 +115,9 @@ class FieldDescriptor:
 
 
 class Declared:
-    """The fields that one class declares itself, resolved as early as can be.
+    """The fields that one class itself declares, resolved as early as possible.
 
-    An annotation may name what is defined later, so it may be resolved at first use.
+    An annotation may refer to a later definition, so it may be resolved at first use.
     """
 
     def __init__(self, cls: type, frame: FrameType | None) -> None:
@@ -138,11 +138,11 @@ class Declared:
 
     @property
     def names(self) -> list[str]:
-        """The names, in their order."""
+        """The names, in declaration order."""
         return list(self._raw)
 
     def fields(self) -> dict[str, StateField]:
-        """The fields; raises `InvalidInput` for one whose annotation leads nowhere."""
+        """The fields; raises `InvalidInput` for an annotation that cannot be resolved."""
         for name, raw in self._raw.items():
             if name not in self._fields:
                 try:
@@ -166,7 +166,7 @@ class Declared:
 
 
 def declare(cls: type, reserved: frozenset[str]) -> Declared:
-    """Look at a new class, and put slots where its fields are."""
+    """Process a new class: put descriptors where its fields are."""
     declared = Declared(cls, _defining_frame())
     for name in declared.names:
         if name in reserved or not isinstance(_inherited(cls, name), FieldDescriptor | None):
@@ -191,7 +191,7 @@ def _inherited(cls: type, name: str) -> Any:
 
 
 def _annotations_of(cls: type) -> dict[str, Any]:
-    """The annotations of a class itself; names that are not defined yet are left open."""
+    """The annotations of a class itself; undefined names are left unresolved."""
     if sys.version_info >= (3, 14):
         import annotationlib
 
@@ -209,7 +209,7 @@ def _is_class_variable(raw: Any) -> bool:
 
 
 def _defining_frame() -> FrameType | None:
-    """The frame in which a class statement runs, for the local names that it uses."""
+    """The frame in which a class statement runs, for the local names it uses."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
         frame = frame.f_back
@@ -219,8 +219,9 @@ def _defining_frame() -> FrameType | None:
 
 
 def _resolved(cls: type, name: str, raw: Any, local: Mapping[str, Any]) -> Any:
-    """What an annotation means; NameError if it uses a name that is not defined."""
-    # Alone, so that an error is about this field; in a class, because ClassVar is allowed there.
+    """Resolve an annotation; NameError if it uses an undefined name."""
+    # One at a time, so that errors are about this field; in a class, because ClassVar is allowed
+    # there.
     alone = type(cls.__name__, (), {"__annotations__": {name: raw}, "__module__": cls.__module__})
     module = sys.modules.get(cls.__module__)
     parameters = {one.__name__: one for one in getattr(cls, "__type_params__", ())}
@@ -252,7 +253,7 @@ def _field(cls: type, name: str, hint: Any, default: Any) -> StateField:
             f"field {name!r} of {cls.__qualname__} has a marker inside another one: a field is "
             "Inline or Externalized as a whole"
         )
-    # A class says something to a framework; it reduces nothing.
+    # A class is metadata for a framework, not a reducer.
     reducers = [one for one in metadata if callable(one) and not isinstance(one, type)]
     if len(reducers) > 1:
         raise InvalidInput(f"field {name!r} of {cls.__qualname__} has more than one reducer")

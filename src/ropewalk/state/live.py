@@ -1,4 +1,4 @@
-"""State in process, and what all kinds of state are: a mapping that also keeps events."""
+"""State in process, and the base of all states: a mapping that also keeps events."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _REQUIRED: Final = object()
 
 MOST_RECORDS = 10_000
 LONGEST_NAME = 200
-"""The longest name that a namespace may have."""
+"""The longest name of a namespace."""
 
 
 class Recorded(NamedTuple):
-    """An event as it was kept, and the commits that it stands between."""
+    """A stored event, and the commits around it."""
 
     record: Mapping[str, Any]
     before: str | None
-    """The commit that the step of the event went on from, in hex; None if there was none."""
+    """The commit the event's step started from, in hex; None if there was none."""
     after: str | None
-    """The commit that the step of the event made; None if it is not committed."""
+    """The commit the event's step made; None if it is not committed."""
 
 
 class State(MutableMapping[Any, Any]):
-    """What an agent holds by name, and what happened to it."""
+    """The values an agent keeps by name, and the events of its tasks."""
 
-    # A key error may also say that something stored is missing: then there is no default.
+    # A KeyError may also report missing stored data, in which case no default applies.
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key, or a default if there is no such key."""
+        """The value of a key, or a default if the key is absent."""
         try:
             return self[key]
         except MissingObjects:
@@ -45,7 +45,7 @@ class State(MutableMapping[Any, Any]):
             return default
 
     def pop(self, key: Any, default: Any = _REQUIRED) -> Any:
-        """Remove a key and give its value, or a default if there is no such key."""
+        """Remove a key and return its value, or a default if the key is absent."""
         try:
             value = self[key]
         except MissingObjects:
@@ -58,7 +58,7 @@ class State(MutableMapping[Any, Any]):
         return value
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """The value of a key, which is the default from now on if there is no such key."""
+        """The value of a key, which is set to the default if it is absent."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -68,7 +68,7 @@ class State(MutableMapping[Any, Any]):
         return self
 
     def __reduce__(self) -> NoReturn:
-        # Copying asks for this too. A copy that shares the insides of a state would be none.
+        # `copy` calls this too, and a copy that shares a state's internals would be wrong.
         raise TypeError(
             f"a {type(self).__name__} is neither copied nor pickled: dict(state) has its values, "
             "and another process opens the same store, path or URL itself"
@@ -76,16 +76,16 @@ class State(MutableMapping[Any, Any]):
 
     @abstractmethod
     def namespace(self, name: str) -> State:
-        """The part of the state that belongs to somebody of this name, as a state."""
+        """The nested state of this name, for example of a sub-agent."""
 
     @abstractmethod
     def note(self, event: Mapping[str, Any]) -> None:
-        """Keep the record of an event. It is stored with the next commit, where there are any."""
+        """Add the record of an event, stored with the next commit if the state has commits."""
 
     def _moment(self, what: str) -> str | None:
-        """The commit of what is held at this moment, in hex, made aside if there is none.
+        """The commit of the current values, in hex; made off the branch if there is none.
 
-        `what` describes it. None where there are no commits; empty if it cannot be made.
+        `what` describes it. None if the state has no commits; empty if it cannot be made.
         """
         return None
 
@@ -95,7 +95,7 @@ class State(MutableMapping[Any, Any]):
 
 
 def check_namespace(name: str) -> str:
-    """The name, if a namespace may have it; raises `InvalidName`."""
+    """Return the name if a namespace may have it; raises `InvalidName`."""
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
         raise InvalidName(
             f"{name!r:.80} cannot be the name of a namespace: it is a text of 1 to "
@@ -105,7 +105,7 @@ def check_namespace(name: str) -> str:
 
 
 class _Part:
-    """One level: the values of a state or of a namespace, and the namespaces in it."""
+    """One level: the values of a state or a namespace, and the namespaces in it."""
 
     __slots__ = ("parts", "values")
 
@@ -120,10 +120,9 @@ class _Part:
 class Live(State):
     """A state in this process: holds any object, as it is, until the process ends.
 
-    Nothing is copied and nothing is committed, so there is no way back. Threads may
-    share one: each single operation is atomic, and iterating goes over the keys that
-    were there when it began. `state["n"] += 1` is two operations and needs a lock of
-    the caller's own. Of events the newest 10,000 are kept.
+    Nothing is copied or committed, so nothing can be rolled back. Threads may share one: each
+    single operation is atomic, and iteration covers the keys present when it began. `state["n"] +=
+    1` is two operations and needs the caller's own lock. The newest 10,000 events are kept.
     """
 
     def __init__(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = ()) -> None:
@@ -132,7 +131,7 @@ class Live(State):
             raise InvalidInput(f"Live takes a mapping of what it is to hold, not {values!r:.80}")
         self._part.values.update(values)
         self._place: tuple[str, ...] = ()
-        # A process may run for months, so what happened in it is not kept without end.
+        # A process may run for months, so the number of events is bounded.
         self._log: deque[tuple[tuple[str, ...], Mapping[str, Any]]] = deque(maxlen=MOST_RECORDS)
         self._lock = freed_after_fork(threading.Lock())
 
@@ -164,18 +163,17 @@ class Live(State):
         self._part.values.clear()
 
     def pop(self, key: Any, *default: Any) -> Any:
-        """Remove a key and give what it held, in one operation."""
+        """Atomically remove a key and return its value."""
         return self._part.values.pop(key, *default)
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """What a key holds, which is the default if it was not there, in one operation."""
+        """Atomically return the value of a key, setting it to the default if absent."""
         return self._part.values.setdefault(key, default)
 
     def namespace(self, name: str) -> Live:
-        """The part of the state that belongs to somebody of this name, as a state.
+        """The nested state of this name; the same name returns the same state.
 
-        Its keys are its own: they are not among those of this state. The same name
-        gives the same part.
+        Its keys are separate from those of this state.
         """
         part = self._part.parts.setdefault(check_namespace(name), _Part())
         inner = Live()
@@ -184,13 +182,13 @@ class Live(State):
         return inner
 
     def namespaces(self) -> list[str]:
-        """The names of the namespaces that hold something, sorted."""
+        """The names of the non-empty namespaces, sorted."""
         return sorted(
             name for name, part in list(self._part.parts.items()) if part.holds_something()
         )
 
     def note(self, event: Mapping[str, Any]) -> None:
-        """Keep the record of an event, until the process ends."""
+        """Add the record of an event; it is kept until the process ends."""
         if not isinstance(event, Mapping):
             raise InvalidInput(f"the record of an event is a mapping, not {type(event).__name__}")
         with self._lock:

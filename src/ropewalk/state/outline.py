@@ -1,12 +1,11 @@
 """A value as an outline, and an outline as lines within a budget.
 
-An outline says what a value is, how much of it there is, and gives a part at a time. The
-value is in memory or in a store; of a stored one no more is read than is shown.
+An outline tells what a value is and how large it is, and yields its parts lazily. The value is in
+memory or in a store; of a stored value, only what is shown is read.
 
-Costs are estimated tokens. Every part gets a line before any gets more. A container that
-does not fit is shown as its beginning and its end, with a count of what is between; what
-room is left goes to all shown parts in equal shares, and what a small one does not need
-goes to the others.
+Costs are estimated tokens. Every part gets a line before any gets more. A container that does not
+fit shows its beginning and its end, with a count of what is between. The remaining room is shared
+equally among the shown parts, and what a small part does not need goes to the others.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ _SHAPES: Final[dict[int, Shape]] = {
     Code.DEQUE: "list",
     **dict.fromkeys(MAPPINGS, "mapping"),
 }
-_BYTES_PER_CHARACTER = 4  # The most that UTF-8 takes.
+_BYTES_PER_CHARACTER = 4  # The maximum in UTF-8.
 _INLINE: Final = 72
 _DEEPEST: Final = 24
 _BATCH: Final = 64
 _ITEM: Final = 24.0
-"""What an item of a sequence gets before a further one is shown, if it needs so much."""
+"""The room an item of a sequence gets, if it needs it, before a further one is shown."""
 
 _GAP: Final = 6.0
 _FORMS: Final = {
@@ -71,11 +70,11 @@ _OTHER = re.compile("[\u0080-\u2e7f]")
 
 
 class Text(NamedTuple):
-    """What is shown of a value without parts."""
+    """The text of a value without parts."""
 
     size: int
     head: Callable[[int], str]
-    """So many characters from the beginning, or fewer."""
+    """The first characters, up to a limit."""
     tail: Callable[[int], str]
     quoted: bool = False
     unit: str = "characters"
@@ -83,22 +82,22 @@ class Text(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A value that is looked at."""
+    """A value to be shown."""
 
     label: str
-    """What it is, in a few words, where there is no room for it."""
+    """A short label, for where there is no room for the value."""
     shape: Shape
     count: int = 0
-    """How many parts it has."""
+    """The number of parts."""
     parts: Callable[[int, int], list[tuple[str, Node]]] = lambda start, stop: []
-    """The parts in a range, each with its name."""
+    """The parts in a range, with their names."""
     text: Text | None = None
     title: str = ""
-    """The class of a record, or of a container that is no list or dict."""
+    """The class of a record, or of a container other than list or dict."""
 
 
 def plain_text(shown: str, label: str = "") -> Node:
-    """A node for a text that stands as it is."""
+    """A node for literal text."""
     text = Text(len(shown), lambda n: shown[:n], lambda n: shown[-n:] if n else "")
     return Node(label or shown, "text", text=text)
 
@@ -108,7 +107,7 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def spell_key(key: Any) -> str:
-    """A key as it stands at the beginning of a line."""
+    """A key as it appears at the beginning of a line."""
     if isinstance(key, str):
         shown = key if _NAME.fullmatch(key) else dumps(key, ensure_ascii=False)
     else:
@@ -117,7 +116,7 @@ def spell_key(key: Any) -> str:
 
 
 def look(value: Any) -> Node:
-    """Look at a value in memory."""
+    """The node of a value in memory."""
     if isinstance(value, str) and not isinstance(value, Enum):
         return _quoted(value)
     if isinstance(value, (bytes, bytearray)):
@@ -145,7 +144,7 @@ def look(value: Any) -> Node:
 
 
 def mapping(values: Mapping[Any, Any], label: str) -> Node:
-    """Look at a mapping; a value is taken out of it only when its turn comes."""
+    """The node of a mapping; values are read lazily."""
     keys: list[Any] = []
 
     def parts(start: int, stop: int) -> list[tuple[str, Node]]:
@@ -157,7 +156,7 @@ def mapping(values: Mapping[Any, Any], label: str) -> Node:
 
 
 def with_namespaces(own: Node, namespaces: list[tuple[str, Node]]) -> Node:
-    """The keys of a state, and then its namespaces."""
+    """The keys of a state, followed by its namespaces."""
     if not namespaces:
         return own
 
@@ -169,12 +168,12 @@ def with_namespaces(own: Node, namespaces: list[tuple[str, Node]]) -> Node:
 
 
 def listing(label: str, lines: list[tuple[str, Node]]) -> Node:
-    """A node of named parts that are known already."""
+    """A node of named parts."""
     return Node(label, "lines", len(lines), lambda start, stop: lines[start:stop])
 
 
 def record(title: str, fields: Mapping[str, Any], label: str = "") -> Node:
-    """Look at an object with fields."""
+    """The node of an object with fields."""
     inner = mapping(fields, label or title)
     return dataclasses.replace(inner, shape="record", title=title)
 
@@ -218,7 +217,7 @@ def _bytes(value: bytes | bytearray) -> Node:
 
 
 def _fields(value: Any) -> Node | None:
-    """An object whose fields are known, or None."""
+    """The fields of an object, if they can be listed; else None."""
     if isinstance(value, Undeclared):
         content = value.content if isinstance(value.content, dict) else {"value": value.content}
         return record(undeclared(value.name), content)
@@ -238,7 +237,7 @@ def _fields(value: Any) -> Node | None:
 
 
 def _frame(value: Any) -> Node | None:
-    """A frame or a series of pandas or polars, which is not shown whole; else None."""
+    """The node of a pandas or polars frame or series, shown in part; else None."""
     if library_of(value) is None:
         return None
     kind, shape = type(value).__name__, getattr(value, "shape", None)
@@ -273,7 +272,7 @@ def _repr(value: Any) -> str:
 
 
 class StoredOutline:
-    """Looks at parts of stored values; the codec shows classes that are not declared."""
+    """Builds nodes of stored values; the codec shows undeclared classes by their fields."""
 
     def __init__(self, read: Reader, codec: Codec) -> None:
         self._read, self._codec = read, codec
@@ -282,7 +281,7 @@ class StoredOutline:
         return self.part(find_part(part, path, self._read, self._codec))
 
     def part(self, part: bytes) -> Node:
-        """Look at a part of a value."""
+        """The node of a part of a value."""
         try:
             return self._part(part)
         except RopewalkError as error:
@@ -352,7 +351,7 @@ class StoredOutline:
 
 
 class _Chunks:
-    """A large text, large bytes, or an array: the beginning and the end of it."""
+    """A large text, large bytes or an array: its beginning and its end."""
 
     def __init__(self, root: Root, read: Reader) -> None:
         self._root, self._read = root, read
@@ -360,7 +359,7 @@ class _Chunks:
         self._size = self._view.total if root.data is None else len(root.data)
 
     def node(self) -> Node:
-        """What is shown of it."""
+        """The node."""
         if self._root.code == Code.STR:
             label = f"text of about {self._size:,} characters"
             text = Text(self._size, self._text_head, self._text_tail, quoted=True)
@@ -392,7 +391,7 @@ class _Chunks:
         return self._gather(max(self._size - size, 0), self._size)
 
     def _gather(self, start: int, stop: int) -> bytes:
-        """The bytes in a range, from the chunks over it."""
+        """The bytes of a range, from the chunks that cover it."""
         if self._root.data is not None:
             return self._root.data[start:stop]
         pieces: list[bytes] = []
@@ -410,10 +409,10 @@ class _Chunks:
 
 
 def estimate(text: str) -> float:
-    """About how many tokens a text takes.
+    """Estimate the number of tokens of a text.
 
-    Four characters of ASCII are one, two of other alphabets, and one of Chinese, Japanese
-    or Korean; an emoji counts as one of those.
+    A token is four ASCII characters, two of other alphabets, or one Chinese, Japanese or Korean
+    character or emoji.
     """
     if text.isascii():
         return len(text) / 4
@@ -441,7 +440,7 @@ def render(node: Node, budget: float, depth: int = 0) -> list[str]:
 
 
 def _whole_lines(name: str, node: Node, depth: int, budget: float) -> Iterator[str | None]:
-    """All of a node, line by line; None for a text that costs more than the budget."""
+    """All lines of a node; None if they cost more than the budget."""
     shown = inline(node, _INLINE)
     if shown is not None:
         yield f"{_pad(depth)}{name}: {shown}"
@@ -458,7 +457,7 @@ def _whole_lines(name: str, node: Node, depth: int, budget: float) -> Iterator[s
 
 
 def inline(node: Node, room: int) -> str | None:
-    """A node on one line, if it takes at most so many characters."""
+    """A node on one line, if it fits into this many characters."""
     if node.text is not None:
         if node.text.size > room:
             return None
@@ -507,7 +506,7 @@ def _text_lines(name: str, text: Text, shown: str, depth: int) -> Iterator[str]:
 
 
 def _within(name: str, node: Node, depth: int, budget: float) -> list[str] | None:
-    """All lines of a node if the budget allows them. Little more than that is looked at."""
+    """All lines of a node if the budget allows; stops soon after exceeding it."""
     lines: list[str] = []
     room = budget
     for line in _whole_lines(name, node, depth, budget):
@@ -536,7 +535,7 @@ def _cut(name: str, node: Node, depth: int, budget: float) -> list[str]:
 
 
 def _cut_text(name: str, text: Text, depth: int, budget: float) -> list[str]:
-    """The beginning and the end of a text, or nothing if there is no room for that."""
+    """The beginning and the end of a text, or nothing if there is no room."""
     kept = min(int(budget * 4), text.size)
     while kept >= 16:
         head, tail = text.head(kept - kept // 3), text.tail(kept // 3)
@@ -550,7 +549,7 @@ def _cut_text(name: str, text: Text, depth: int, budget: float) -> list[str]:
 
 
 class _Picked:
-    """Which parts of a container are shown: the first and the last of them, or all."""
+    """Which parts of a container are shown: the first and the last ones, or all."""
 
     def __init__(self, node: Node, depth: int) -> None:
         self._depth = depth
@@ -572,7 +571,7 @@ class _Picked:
         return True
 
     def give_up(self) -> None:
-        """Show the last of the first parts no longer."""
+        """Drop the last of the first parts again."""
         cost, wants = self._needs(self.head.pop())
         self.cost, self.wants = self.cost - cost, self.wants - wants
 
@@ -605,7 +604,7 @@ def _pick(node: Node, budget: float, depth: int) -> _Picked:
 
 
 class _Sharing:
-    """Shares the room that is left among parts whose shortest lines are paid for."""
+    """Shares the remaining room among parts whose shortest lines are already paid for."""
 
     def __init__(self, parts: list[tuple[str, Node]], depth: int) -> None:
         self._parts, self._depth = parts, depth
@@ -624,7 +623,7 @@ class _Sharing:
         return [self._lines[at] for at in range(len(self._parts))]
 
     def _settle_small(self, room: float) -> float:
-        """Show what needs no more than its share, until nothing more does."""
+        """Show parts that need no more than their share, until none are left."""
         while True:
             waiting = [at for at in range(len(self._parts)) if at not in self._lines]
             before = len(waiting)

@@ -1,4 +1,4 @@
-"""What typed states work with: a store, limits, the framework, and who sets them."""
+"""The configuration of typed states: store, limits and framework, and where it is set."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.validation import check_ttl, expect_whole
 
 DEFAULT_INLINE_THRESHOLD_BYTES: Final = 64 * 1024
-"""The most bytes that an inline value may take where nobody says otherwise."""
+"""The default limit of an inline value, in bytes."""
 
 IMMUTABLE: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
-"""Types whose values nobody can change, so that none need be copied or looked at again."""
+"""Immutable types, whose values need neither copying nor change detection."""
 
 _here: ContextVar[Runtime | None] = ContextVar("ropewalk-runtime", default=None)
 
@@ -44,11 +44,11 @@ _BY_PACKAGE = {
     "pyautogen": Framework.AUTOGEN,
     "ag2": Framework.AUTOGEN,
 }
-"""Names of packages that are not the framework's own."""
+"""Names of its dependencies' packages."""
 
 
 def framework_of(name: Framework | str) -> Framework:
-    """The framework of this name, or of a package of this name; raises `InvalidInput`."""
+    """The framework of this name or package name; raises `InvalidInput`."""
     if isinstance(name, str):
         spelled = name.strip().lower().replace("_", "-")
         found = _BY_PACKAGE.get(spelled)
@@ -62,9 +62,9 @@ def framework_of(name: Framework | str) -> Framework:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The store that typed states put their large values into, and the limits they keep.
+    """The store for the large values of typed states, and their limits.
 
-    `default_ttl_seconds` goes before that of the store; None leaves it to the store.
+    `default_ttl_seconds` overrides that of the store; None leaves it to the store.
     """
 
     backend: Store
@@ -88,15 +88,15 @@ class Runtime:
 
     @property
     def coding(self) -> Codec:
-        """The codec that values are stored with."""
+        """The codec of the values."""
         return default_codec if self.codec is None else self.codec
 
     def encode(self, value: Any) -> bytes:
-        """The encoding of a value, which other threads may be changing; raises `NotStorable`."""
+        """Encode a value that other threads may be modifying; raises `NotStorable`."""
         return self.coding.encode(value)
 
     def expires_at(self) -> int | None:
-        """When what is stored now may be dropped, in microseconds since 1970; None is never."""
+        """When content stored now expires, in microseconds since 1970; None for never."""
         seconds = self.default_ttl_seconds
         if seconds is None:
             seconds = self.backend.default_ttl_seconds
@@ -105,7 +105,7 @@ class Runtime:
     def inline_copy(self, field: str, value: Any) -> Any:
         """A copy of a value for an inline field.
 
-        Raises `InlineSizeExceeded`, and `NotStorable` for what could not come back.
+        Raises `InlineSizeExceeded`, and `NotStorable` for a value that could not be restored.
         """
         with saying(field):
             data = self.encode(value)
@@ -116,7 +116,7 @@ class Runtime:
 
 @contextmanager
 def saying(field: str) -> Iterator[None]:
-    """Say in a refusal which field it is about."""
+    """Add the name of the field to errors."""
     try:
         yield
     except (NotStorable, ChangedMeanwhile) as error:
@@ -127,7 +127,7 @@ def saying(field: str) -> Iterator[None]:
 
 
 class Settings(TypedDict, total=False):
-    """What may be said about a runtime."""
+    """The settings of a runtime."""
 
     backend: Store
     inline_threshold_bytes: int
@@ -137,7 +137,7 @@ class Settings(TypedDict, total=False):
 
 
 class _Process:
-    """What applies in the whole process."""
+    """The process-wide runtime."""
 
     def __init__(self) -> None:
         self._lock = freed_after_fork(threading.Lock())
@@ -153,27 +153,27 @@ _process = _Process()
 
 
 def get_config() -> Runtime:
-    """The runtime that applies here: that of `using`, else that of `configure`.
+    """The current runtime: that of `using`, else that of `configure`.
 
-    Without either, values go to a `MemoryStore` of this process, which ends with it.
+    Without either, values go to a `MemoryStore` that lives as long as this process.
     """
     return _here.get() or _process.runtime or _process.change({})
 
 
 def configure(**settings: Unpack[Settings]) -> Runtime:
-    """Change what applies in the whole process; what is not named stays. Gives the runtime.
+    """Change process-wide settings; omitted ones stay. Returns the runtime.
 
-    States that exist keep the runtime that they were made with.
+    Existing states keep the runtime they were created with.
     """
     return _process.change(settings)
 
 
 def create_runtime(runtime: Runtime | None = None, **settings: Unpack[Settings]) -> Runtime:
-    """A runtime with these settings; for the rest, that of another, or what applies here."""
+    """Create a runtime with these settings; the others come from `base`, or the current runtime."""
     if runtime is not None and not isinstance(runtime, Runtime):
         raise InvalidInput(f"a runtime is what create_runtime() gives, not {runtime!r:.80}")
     if runtime is None and "backend" in settings:
-        # The store of the process is made only if it is needed.
+        # The process's store is created only if needed.
         runtime = _here.get() or _process.runtime
     else:
         runtime = get_config() if runtime is None else runtime
@@ -182,7 +182,7 @@ def create_runtime(runtime: Runtime | None = None, **settings: Unpack[Settings])
 
 @contextmanager
 def using(runtime: Runtime) -> Iterator[Runtime]:
-    """Let a runtime apply in a `with` block, for this task or thread only."""
+    """Use a runtime within a `with` block, in this task or thread only."""
     if not isinstance(runtime, Runtime):
         raise InvalidInput(f"using() takes a Runtime, not {runtime!r:.80}")
     token = _here.set(runtime)
@@ -195,7 +195,7 @@ def using(runtime: Runtime) -> Iterator[Runtime]:
 def runtime_for(
     runtime: Runtime | None, backend: Store | KVStore | None, threshold: int | None = None
 ) -> Runtime:
-    """The runtime that keywords of a constructor mean; None leaves a setting as it is."""
+    """The runtime for a constructor's keyword arguments; None leaves a setting as it is."""
     settings: Settings = {}
     if backend is not None:
         settings["backend"] = backend.as_store() if isinstance(backend, KVStore) else backend

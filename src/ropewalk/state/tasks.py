@@ -1,13 +1,12 @@
 """`@task`: a function whose calls are steps of a state.
 
-In a `Versioned` state a call works on a handle of its own, on the same branch. So calls
-that run at the same time see only their own changes until they end, each is committed as
-one step, merged with what the others did meanwhile, and of a call that fails nothing has
-to be taken back: its handle is dropped. The caller's handle is brought up to date
-afterwards.
+In a `Versioned` state, each call works on a session of its own on the same branch. Concurrent
+calls therefore see only their own changes until they end. Each call is one commit, merged with
+concurrent ones, and a failed call needs no undo: its session is dropped. The caller's handle is
+refreshed afterwards.
 
-Whether the function failed and whether saving failed are two things. A function that
-succeeded is never run again.
+A failed function and a failed save are separate errors: a function that succeeded is never run
+again.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _LONGEST_TRACEBACK = 4_000
 _LONGEST_MESSAGE = 2_000
 _LONGEST_ERROR = 1_000
 _LOOKED_AT = 1_000
-"""How many stored records are read to find those of a call."""
+"""How many stored records are scanned for those of a call."""
 _ENDS = ("OutputEvent", "SuccessEvent")
 
 T = TypeVar("T")
@@ -62,7 +61,7 @@ _COROUTINE = (
 
 
 class Run:
-    """One call of a task. Its events go to the state that it works on."""
+    """One call of a task. Its events go to the state it works on."""
 
     def __init__(self, task: str, state: State, namespace: tuple[str, ...]) -> None:
         above = _running.get()
@@ -80,7 +79,7 @@ class Run:
     def note_on(
         self, state: State, kind: type[Event], content: Mapping[str, Any], at: str | None = None
     ) -> None:
-        """Record an event of this call with a state, which may be another one."""
+        """Record an event of this call with another state."""
         record = make_record(
             kind,
             content,
@@ -95,17 +94,17 @@ class Run:
             self.records.append(record)
 
     def started(self, inputs: Mapping[str, Any], function: str) -> None:
-        """Record what the task was given, and that it runs."""
+        """Record the arguments and the start of the call."""
         self.note(TaskStartEvent, inputs=dict(inputs))
         self.note(ActionEvent, name=self.task, data={"function": function})
 
     def succeeded(self, result: Any) -> None:
-        """Record what the task gave."""
+        """Record the result."""
         self.note(OutputEvent, output=result)
         self.note(SuccessEvent, result=result, duration=self._duration())
 
     def failed(self, error: BaseException, state: State | None = None) -> None:
-        """Record why the task gave nothing, or why that could not be kept."""
+        """Record the error of the call, or of saving its result."""
         told = "".join(traceback.format_exception(error))
         content = {
             "error": type(error).__qualname__,
@@ -120,7 +119,7 @@ class Run:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make this the call that runs here."""
+        """Make this the current call."""
         token = _running.set(self)
         try:
             yield
@@ -129,7 +128,7 @@ class Run:
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says, in short."""
+    """A short message for an error."""
     try:
         return cut(str(error), _LONGEST_MESSAGE)
     except Exception as second:  # noqa: BLE001 - the error itself goes on, not this one
@@ -137,10 +136,10 @@ def message_of(error: BaseException) -> str:
 
 
 def current_state() -> State:
-    """The state of the task that runs here; raises `NotFound` outside of a task.
+    """The state of the current task; raises `NotFound` outside of a task.
 
-    A thread that a task starts is outside of it, unless it is started in a copy of the
-    task's context, as `asyncio.to_thread` does.
+    A thread started by a task is outside of it, unless it runs in a copy of the task's context, as
+    with `asyncio.to_thread`.
     """
     run = _running.get()
     if run is None:
@@ -152,12 +151,12 @@ def current_state() -> State:
 
 
 def record(name: str, /, *, state: State | None = None, **data: Any) -> None:
-    """Record an `ActionEvent` of your own in the task that runs here.
+    """Record an `ActionEvent` of your own in the current task.
 
-    `record("searched", query="x", hits=3)` is kept with the state of the task. What the
-    state holds at this moment can be checked out by the event's `commit_hash`: if it changed
-    since the last commit, it is stored now. Outside of a task, say where with `state=`; else
-    `NotFound` is raised. What cannot be stored is described.
+    `record("searched", query="x", hits=3)` is kept with the state of the task. The event's
+    `commit_hash` names the state at this moment, which is stored now if it changed since the last
+    commit. Outside of a task, pass `state=`; otherwise `NotFound` is raised. Values that cannot be
+    stored are described.
     """
     if not isinstance(name, str) or not name:
         raise InvalidInput(f"the name of an action is a text that says what it was, not {name!r}")
@@ -177,7 +176,7 @@ def record(name: str, /, *, state: State | None = None, **data: Any) -> None:
 
 
 class Call(NamedTuple):
-    """A function with the arguments that it was called with."""
+    """A function with its arguments."""
 
     task: str
     function: str
@@ -186,7 +185,7 @@ class Call(NamedTuple):
     """Calls the function with a state."""
 
     def run(self, work: Work) -> Any:
-        """The result of the function; raises what it raises, or `NotSaved`."""
+        """The result of the function; raises its error, or `NotSaved`."""
         work.begin(self.task)
         run = self._started(work)
         try:
@@ -218,7 +217,7 @@ class Call(NamedTuple):
 
 
 class Work:
-    """What one call works on: a state in process, where what is done stays, also on failure."""
+    """The state that a call works on: here one in process, where changes stay even on failure."""
 
     def __init__(self, state: State, place: tuple[str, ...]) -> None:
         self.state = state
@@ -230,33 +229,33 @@ class Work:
         """Prepare `state`."""
 
     def save(self, run: Run, result: Any) -> None:
-        """Keep what the call did; raises `NotSaved`."""
+        """Save what the call did; raises `NotSaved`."""
         run.succeeded(result)
 
     def fail(self, run: Run, error: BaseException) -> None:
-        """Keep that the call failed."""
+        """Record that the call failed."""
         run.failed(error)
 
     async def apart(self, call: Callable[[], T]) -> T:
-        """Do one of these without keeping an event loop from its work."""
+        """Run one of these methods without blocking the event loop."""
         return call()
 
 
 class SessionWork(Work):
-    """Works on a handle of its own on the same branch; the call is one commit."""
+    """Works on a session of the same branch; the call is one commit."""
 
     def __init__(self, whole: Versioned, place: tuple[str, ...]) -> None:
         super().__init__(whole, place)
         self._whole = whole
 
     def begin(self, task: str) -> None:
-        """Commit what the caller had changed, so that no failure can lose it."""
+        """Commit the caller's pending changes first, so that a failure cannot lose them."""
         self._whole.commit(f"Before {task}")
         self._session = self._whole.session()
         self.state = _inside(self._session, self.place)
 
     def save(self, run: Run, result: Any) -> None:
-        """Commit what the call changed, and its events."""
+        """Commit the changes of the call, and its events."""
         try:
             for record in _dropped(run, self._session):
                 self._session.note(record)
@@ -264,7 +263,7 @@ class SessionWork(Work):
             try:
                 self._session.commit(run.task, logic_step=run.task, exclusive=True)
             except Unavailable:
-                # Perhaps only the answer was lost: the handle finds out, and commits once.
+                # The reply may have been lost: the handle finds out, and commits only once.
                 self._session.commit(run.task, logic_step=run.task, exclusive=True)
         except Exception as error:
             if not isinstance(error, Unavailable):
@@ -274,7 +273,7 @@ class SessionWork(Work):
         self._show()
 
     def fail(self, run: Run, error: BaseException) -> None:
-        """Commit the events of the call, and nothing that it changed."""
+        """Commit the events of the call without its changes."""
         self._keep_failure(run, error, self._session)
 
     def _keep_failure(self, run: Run, error: BaseException, session: Versioned) -> None:
@@ -289,36 +288,36 @@ class SessionWork(Work):
         self._show()
 
     def _show(self) -> None:
-        # The step is stored already. A handle that cannot follow now does so later: its
-        # next commit or refresh merges, or says what is in the way.
+        # The step is stored already. If the caller's handle cannot follow now, its next commit or
+        # refresh merges, or reports the conflict.
         with suppress(RopewalkError):
             self._whole.refresh()
 
     async def apart(self, call: Callable[[], T]) -> T:
-        """Do it on a thread of the store."""
+        """Run it on a worker thread of the store."""
         return await self._whole._threads.run(call)
 
 
 class JoinedWork(Work):
-    """Works inside a transaction of the caller's, which commits it with all the rest."""
+    """Works inside a transaction of the caller, which commits it with everything else."""
 
     def __init__(self, whole: Versioned, place: tuple[str, ...]) -> None:
         super().__init__(_inside(whole, place), place)
         self._whole = whole
 
     def begin(self, task: str) -> None:
-        """Remember what is to be kept if the call fails."""
+        """Save the state to restore if the call fails."""
         self._noted = len(_pending(self._whole))
         self._block = self._whole.transaction()
         self._block.__enter__()
 
     def save(self, run: Run, result: Any) -> None:
-        """Leave what the call did to the transaction."""
+        """Leave the changes to the transaction."""
         run.succeeded(result)
         self._block.__exit__(None, None, None)
 
     def fail(self, run: Run, error: BaseException) -> None:
-        """Take back what the call changed; its events stay."""
+        """Undo the changes of the call; its events stay."""
         happened = _pending(self._whole)[self._noted :]
         self._block.__exit__(type(error), error, error.__traceback__)
         for record in happened:
@@ -327,7 +326,7 @@ class JoinedWork(Work):
 
 
 def open_work(state: State | None, names: tuple[str, ...]) -> Work:
-    """What a call works on that was given this state; raises `InvalidInput`."""
+    """The `Work` for a given state; raises `InvalidInput`."""
     if state is None or isinstance(state, Live):
         live = Live() if state is None else state
         for name in names:
@@ -346,7 +345,7 @@ def open_work(state: State | None, names: tuple[str, ...]) -> Work:
             f"{type(state).__name__}"
         )
     whole, place = (state, ()) if isinstance(state, Versioned) else (state.state, state.place)
-    # Who has the lock is this thread, and nobody is waited for; another task may be inside.
+    # This thread already holds the lock, so this never blocks; another task may be inside.
     if whole._lock.acquire(blocking=False):
         try:
             if whole._transactions.are_own():
@@ -379,7 +378,7 @@ def _dropped(run: Run, session: Versioned) -> list[Mapping[str, Any]]:
 
 
 def _keep(work: Work, run: Run, error: BaseException) -> None:
-    """Keep a failure if that is possible; if not, the error that goes on says so."""
+    """Record a failure if possible; otherwise add a note to the propagating error."""
     try:
         work.fail(run, error)
     except Exception as second:  # noqa: BLE001 - the error of the function counts more
@@ -389,10 +388,10 @@ def _keep(work: Work, run: Run, error: BaseException) -> None:
 
 
 class Task(Protocol, Generic[P, R_co]):
-    """What `@task` makes of a function: called as before, and with `state=`.
+    """What `@task` returns: called like the function, optionally with `state=`.
 
-    A type checker can add no keyword to the parameters of any function. So it knows the
-    type of the result and shows the function's own parameters, but takes all arguments.
+    Type checkers cannot add a keyword to arbitrary parameters, so this keeps the type of the
+    result and shows the function's own parameters, but accepts all arguments.
     """
 
     __name__: str
@@ -419,18 +418,17 @@ def task(
     namespace: str | None = None,
     hide: Iterable[str] = (),
 ) -> Any:
-    """Make a function a task: its calls may be given a state, and leave events there.
+    """Make a function a task, whose calls accept a state and record events there.
 
-    `state=None`: nothing is remembered. `state=Live()`: remembered in this process.
-    `state=Versioned(...)`: one commit for every call; if the function fails, the state
-    is as before. The function reaches its state through a parameter `state`, if it has
-    one, or `ropewalk.current_state()`; without a state that is a new `Live`, forgotten
-    when the call ends. A namespace of a state may be given too, and with `namespace=`
-    the task works in the namespace of that name. Of the arguments that `hide` names,
-    events say only that they were given.
+    `state=None`: nothing is kept. `state=Live()`: kept in this process. `state=Versioned(...)`:
+    one commit for every call; if the function fails, the state is unchanged. The function reaches
+    its state through a parameter `state`, if it has one, or `ropewalk.current_state()`; without a
+    state, that is a new `Live` which is discarded when the call ends. A namespace of a state is
+    accepted too, and with `namespace=` the task works in the namespace of that name. Events do not
+    show the values of the arguments named in `hide`.
 
-    If the function succeeds but the state cannot be committed, `NotSaved` is raised: it
-    has the result, and the function is not run again.
+    If the function succeeds but the state cannot be committed, `NotSaved` is raised: it carries
+    the result, and the function is not run again.
     """
     if namespace is not None:
         check_namespace(namespace)
@@ -440,7 +438,7 @@ def task(
 
 
 class _Made:
-    """A function that is made a task."""
+    """Builds a task from a function."""
 
     def __init__(
         self,
@@ -462,7 +460,7 @@ class _Made:
         self.hidden = _hidden(self.name, self.signature, hide)
 
     def wrapper(self) -> Any:
-        """The function that stands for it."""
+        """The wrapper of the function."""
         if self.is_async:
 
             @functools.wraps(self.function)
@@ -483,7 +481,7 @@ class _Made:
         return made
 
     def _bind(self, args: Any, kwargs: dict[str, Any]) -> tuple[Call, State | None]:
-        """The call, and the state that it was given. Raises TypeError as the function would."""
+        """Bind the arguments and the state. Raises TypeError as the function would."""
         try:
             return self._bound(args, kwargs)
         except TypeError as error:
@@ -522,7 +520,7 @@ class _Made:
             inputs.pop("state", None)
         first = next(iter(self.signature.parameters), "")
         if first in ("self", "cls"):
-            del inputs[first]  # What has the method is no input of it.
+            del inputs[first]  # The method's own object is not an input.
         for name in self.hidden & inputs.keys():
             inputs[name] = HIDDEN
         return inputs
@@ -550,7 +548,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
     if isinstance(function, type):
-        return False  # Calling a class makes an object, whatever calling that one does.
+        return False  # Even if calling the instance is asynchronous.
     call = getattr(function, "__call__", None)  # noqa: B004 - an object may be asynchronous
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -589,7 +587,7 @@ def _takes_state(name: str, signature: inspect.Signature) -> bool:
 
 
 def _hidden(name: str, signature: inspect.Signature, hide: Iterable[str]) -> frozenset[str]:
-    """The arguments that events do not show; raises `InvalidInput` for what is none."""
+    """The arguments hidden from events; raises `InvalidInput` for unknown ones."""
     names = frozenset([hide] if isinstance(hide, str) else hide)
     unknown = sorted(map(repr, names - signature.parameters.keys()))
     if unknown:
@@ -598,7 +596,7 @@ def _hidden(name: str, signature: inspect.Signature, hide: Iterable[str]) -> fro
 
 
 def _with_state(signature: inspect.Signature, takes_state: bool) -> inspect.Signature:
-    """The signature of a task: that of its function, and an optional `state`."""
+    """The signature of a task: that of its function plus an optional `state`."""
     if takes_state:
         return signature
     parameters = list(signature.parameters.values())

@@ -51,10 +51,10 @@ TENANT: Final = "states"
 
 
 class Transactions:
-    """The open transactions of one handle, one inside another.
+    """The open transactions of one handle, nested in each other.
 
-    A lock makes threads wait for each other. Tasks of one event loop share a thread, so what
-    a task is inside of is told by its context, which the tasks and threads that it starts share.
+    A lock serializes threads. Tasks of one event loop share a thread, so membership in a
+    transaction is tracked by context, which tasks and threads started inside inherit.
     """
 
     def __init__(self) -> None:
@@ -63,15 +63,15 @@ class Transactions:
 
     @property
     def are_open(self) -> bool:
-        """Whether anybody is inside of one."""
+        """Whether any transaction is open."""
         return self._depth > 0
 
     def are_own(self) -> bool:
-        """Whether whoever asks is inside of them."""
+        """Whether the caller is inside of them."""
         return self._mark is not None and self._mark in _entered.get()
 
     def enter(self) -> None:
-        """Begin one; raises `InvalidInput` while somebody else is in one."""
+        """Begin one; raises `InvalidInput` while another task is in one."""
         if self._depth and not self.are_own():
             raise InvalidInput(f"a transaction cannot begin here: {_OTHERS}")
         if self._mark is None:
@@ -80,7 +80,7 @@ class Transactions:
         self._depth += 1
 
     def leave(self) -> bool:
-        """End one; whether it was the outermost."""
+        """End one; returns whether it was the outermost."""
         self._depth -= 1
         if self._depth:
             return False
@@ -89,7 +89,7 @@ class Transactions:
         return True
 
     def refuse_own(self, verb: str) -> None:
-        """Raise `InvalidInput` inside of them. Asked before the lock, which may be waited for."""
+        """Raise `InvalidInput` inside of them. Checked before taking the lock, which may block."""
         if self.are_own():
             raise InvalidInput(
                 f"{verb}() has no place in a transaction, which is committed when its block ends"
@@ -102,9 +102,9 @@ class Transactions:
 
 
 class Checkout(Mapping[Any, Any]):
-    """A read-only view of one commit of a state. Nothing moves, and nothing can be changed.
+    """A read-only view of one commit of a state.
 
-    What it gives is the caller's own: each read gives a new object.
+    Each read returns a new object that the caller owns.
     """
 
     def __init__(self, history: History, commit: Commit, place: Place = ()) -> None:
@@ -129,7 +129,7 @@ class Checkout(Mapping[Any, Any]):
 
     @property
     def metadata(self) -> Any:
-        """What `commit(metadata=...)` said about the step; None if nothing was said."""
+        """The value of `commit(metadata=...)`; None if there was none."""
         return self._history.metadata(self.commit)
 
     def __getitem__(self, key: Any) -> Any:
@@ -138,7 +138,7 @@ class Checkout(Mapping[Any, Any]):
         return self._map[key]
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key, or a default if there is no such key."""
+        """The value of a key, or a default if the key is absent."""
         return self[key] if key in self else default  # noqa: SIM401 - that is what this is
 
     def __contains__(self, key: object) -> bool:
@@ -151,11 +151,11 @@ class Checkout(Mapping[Any, Any]):
         return len(self._map) - (NAMESPACES in self._map)
 
     def namespace(self, name: str) -> Checkout:
-        """A namespace as the commit left it; empty if there was none."""
+        """A namespace as of the commit; empty if there was none."""
         return Checkout(self._history, self.commit, place_of(self.place, name))
 
     def namespaces(self) -> list[str]:
-        """The names of the namespaces that held something, sorted."""
+        """The names of the namespaces that were not empty, sorted."""
         names = self._map.inner(NAMESPACES) if isinstance(self._map, Map) else None
         return sorted(name for name in names or () if self.namespace(name)._is_used())
 
@@ -168,7 +168,7 @@ class Checkout(Mapping[Any, Any]):
 
 
 def recorded(history: History, start: Commit | None) -> Iterator[Recorded]:
-    """The events of a commit and of all that it comes from, newest first."""
+    """The events of a commit and of all its ancestors, newest first."""
     for commit in () if start is None else history.ancestors(start):
         if commit.events is None:
             continue
@@ -178,7 +178,7 @@ def recorded(history: History, start: Commit | None) -> Iterator[Recorded]:
 
 
 def resolve(history: History, at: At) -> Commit:
-    """The commit that is named; by the first digits of its hash, one that a branch comes from."""
+    """Resolve the name of a commit; a hash prefix matches the ancestors of branches."""
     try:
         return history.resolve(at)
     except NotFound:
@@ -197,7 +197,7 @@ def resolve(history: History, at: At) -> Commit:
 
 
 class _Part(State):
-    """The mapping at one place of a working copy: all of a state, or a namespace of it."""
+    """The mapping at one place of a working copy: a state, or a namespace of it."""
 
     place: Place = ()
     """The names of the namespaces from the top to here."""
@@ -242,7 +242,7 @@ class _Part(State):
 class Namespace(_Part):
     """A mapping inside a `Versioned`, with the same commits.
 
-    Its keys are its own: those of the whole, and of other namespaces, are not seen.
+    Its keys are separate from those of the state and of other namespaces.
     """
 
     def __init__(self, state: Versioned, place: Place, mergers: Mergers | None = None) -> None:
@@ -268,7 +268,7 @@ class Namespace(_Part):
         return Namespace(self.state, place_of(self.place, name), mergers)
 
     def commit(self, description: str = "", **options: Any) -> str | None:
-        """Commit the whole state: takes what `Versioned.commit` takes."""
+        """Commit the whole state, with the arguments of `Versioned.commit`."""
         return self.state.commit(description, **options)
 
     def transaction(self, description: str = "") -> AbstractContextManager[Versioned]:
@@ -276,7 +276,7 @@ class Namespace(_Part):
         return self.state.transaction(description)
 
     def note(self, event: Mapping[str, Any]) -> None:
-        """Keep the record of an event with the whole state."""
+        """Add the record of an event to the whole state."""
         self.state.note(event)
 
     def _moment(self, what: str) -> str | None:
@@ -301,29 +301,29 @@ def place_of(place: Place, name: str) -> Place:
 
 
 def _moved(place: Place, key: Any) -> Any:
-    """The path of a merger, from the top of the whole state."""
+    """Prefix the path of a merger, to make it relative to the whole state."""
     path = key if isinstance(key, tuple) else (key,)
     return (*(step for name in place for step in (NAMESPACES, name)), *path)
 
 
 class Versioned(_Part):
-    """A mutable mapping of which every commit stays.
+    """A mutable mapping that keeps every commit.
 
-    Values are plain Python. What is changed in place is found at `commit`, however deep
-    and however long the object has been held: one key gives one object until the next
-    `reset`. Keys are read when they are asked for.
+    Values are plain Python. In-place changes are detected at `commit`, however deep they are and
+    however long the object has been held: a key returns the same object until the next `reset`.
+    Keys are loaded on first access.
 
-    A store holds many states, each found again by its `name`; without a store it is in
-    memory. A handle is a view of one branch as it was when it last looked, with its own
-    changes. `commit` merges them into what others did meanwhile, and shows that from then
-    on; `refresh` shows it without a commit. `mergers` settle what both changed.
+    A store holds many states, each identified by its `name`; without a store the state is in
+    memory. A handle shows one branch as of its last refresh, plus its own changes. `commit` merges
+    these with concurrent commits and shows the result; `refresh` does so without committing.
+    `mergers` resolve conflicting changes.
 
-    `types` are classes that may be stored beside plain ones and those that `ropewalk.register`
-    declared; with `classes="declared"` only these.
-    With a `pickle_key`, any object that can be pickled is stored, signed with that key.
+    `types` are classes that may be stored besides plain ones and those declared with
+    `ropewalk.register`; with `classes="declared"`, only these. With a `pickle_key`, any picklable
+    object is stored, signed with that key.
 
-    Safe to share between threads. Methods that ask the store have asynchronous twins:
-    `acommit` for `commit`, and so on.
+    Safe to share between threads. Methods that access the store have asynchronous twins: `acommit`
+    for `commit`, and so on.
     """
 
     def __init__(  # noqa: PLR0913 - one for each thing to choose
@@ -356,9 +356,9 @@ class Versioned(_Part):
 
     @classmethod
     def names(cls, store: Store | KVStore | str | PathLike[str] | None = None) -> list[str]:
-        """The names of the states in a store, sorted; nothing is made.
+        """The names of the states in a store, sorted; nothing is created.
 
-        Without a store it is `.ropewalk`, in the current folder.
+        The default store is `.ropewalk` in the current folder.
         """
         if isinstance(store, str | PathLike) or store is None:
             with open_store(store, create=False) as opened:
@@ -380,12 +380,12 @@ class Versioned(_Part):
 
     @property
     def codec(self) -> Codec:
-        """What values are stored with."""
+        """The codec of the values."""
         return self._history.codec
 
     @property
     def commit_hash(self) -> str | None:
-        """The commit that this handle stands at, in hex; None before the first."""
+        """The hash of the commit this handle is at, in hex; None before the first."""
         return None if self._commit is None else self._commit.id.hex()
 
     @property
@@ -395,26 +395,26 @@ class Versioned(_Part):
 
     @property
     def dirty(self) -> bool:
-        """Whether something changed since the last commit, also in place."""
+        """Whether anything changed since the last commit, in-place changes included."""
         with self._lock:
             try:
                 return self._working_copy.is_changed(self._working_copy.draft())
             except NotStorable:
-                return True  # It changed into something that no commit can have.
+                return True  # A value was changed into something that cannot be committed.
 
-    # What is under each key.
+    # Values.
 
     async def aget(self, key: Any, default: Any = None) -> Any:
-        """What is under a key, like `get`; a value that must be read is read on a thread."""
+        """The value of a key, like `get`; a stored value is read on a worker thread."""
         return await self._threads.run(lambda: self.get(key, default))
 
     # Namespaces.
 
     def namespace(self, name: str, *, mergers: Mergers | None = None) -> Namespace:
-        """The part of the state that belongs to somebody of this name, such as a sub-agent.
+        """The nested state of this name, for example of a sub-agent.
 
-        It is a state of its own with the same commits. Its keys are not among those of
-        the whole. `mergers` are for paths inside it.
+        It shares the commits of this state, and its keys are separate. `mergers` are for paths
+        inside it.
         """
         return Namespace(self, place_of((), name), mergers)
 
@@ -432,17 +432,17 @@ class Versioned(_Part):
         status: str = "",
         error: str = "",
     ) -> str | None:
-        """Store what changed as the next version, merged with what others did; its hash.
+        """Commit the changes, merged with concurrent commits; returns the hash.
 
-        If nothing changed, and no event was noted, there is no new version, and the hash
-        is that of the last one (None if there is none yet). `metadata` is a further value
-        about the step; `logic_step`, `status` and `error` are fields of `Commit`. With a
-        `write_id`, a commit that is sent twice is made once.
+        If nothing changed and no event was added, no commit is made and the current hash is
+        returned (None before the first). `metadata` is an additional value about the step;
+        `logic_step`, `status` and `error` are fields of `Commit`. `write_id` is an idempotency
+        key: a commit that is sent twice is made once.
 
-        Raises `NotStorable` with the path if an object was changed into something that
-        cannot be stored, and `MergeConflict` if others changed the same places and no
-        merger settles it. The state stays as it is then, with its changes. If others made
-        the same change, it counts once; if the commit is `exclusive`, that is a conflict too.
+        Raises `NotStorable` with the path of a value that cannot be stored, and `MergeConflict` if
+        others changed the same places and no merger resolves it. The state then keeps its changes.
+        Identical concurrent changes count as one; for an `exclusive` commit they are a conflict
+        too.
         """
         with self._apart("commit"):
             about: StepFields = {
@@ -457,7 +457,7 @@ class Versioned(_Part):
 
     @contextmanager
     def _apart(self, verb: str) -> Iterator[None]:
-        """The lock, for what has no place in a transaction."""
+        """The lock, for operations that are not allowed in a transaction."""
         self._transactions.refuse_own(verb)
         with self._lock:
             self._transactions.refuse_others(verb)
@@ -465,18 +465,17 @@ class Versioned(_Part):
 
     def _rules(self, mergers: Mergers | None) -> Mergers:
         if mergers is None:
-            return self._mergers  # They were checked when they were given.
+            return self._mergers  # Validated when they were set.
         check_mergers(mergers, self.codec)
         return {**self._mergers, **mergers}
 
-    # Others.
+    # Concurrent changes.
 
     def refresh(self, *, mergers: Mergers | None = None) -> str | None:
-        """Show what others committed, and keep own changes; the commit's hash.
+        """Show what others committed, keeping own changes; returns the commit's hash.
 
-        Objects that are held are brought up to date in place. Raises `MergeConflict`,
-        with nothing changed, if others changed what was changed here too, and `Conflict` if
-        somebody removed the branch.
+        Held objects are updated in place. Raises `MergeConflict`, with nothing changed, if others
+        changed the same places, and `Conflict` if the branch was deleted.
         """
         with self._apart("refresh"):
             self._working_copy.refresh(self._rules(mergers))
@@ -499,42 +498,41 @@ class Versioned(_Part):
             agent=self._history.agent,
         )
 
-    # Time.
+    # History.
 
     def checkout(self, commit_hash: At) -> Checkout:
-        """The state as a commit left it, read-only; nothing moves.
+        """A read-only view of the state as of a commit; this handle does not move.
 
-        A commit is named by its hash, or by a branch or tag that is at it. A whole hash names
-        any commit of the store: also one of another state. The first digits of one, at least
-        six, name a commit that a branch of this state comes from.
+        `commit` is a hash, or a branch or tag. A full hash may name any commit of the store, also
+        of another state. A prefix of at least six digits names an ancestor of a branch of this
+        state.
         """
         return Checkout(self._history, resolve(self._history, commit_hash))
 
     def history(self, limit: int | None = None) -> list[Commit]:
-        """The commits that led to where this handle stands, newest first."""
+        """The commits that led to this handle's, newest first."""
         if limit is not None and (type(limit) is not int or limit < 0):
             raise InvalidInput(f"limit is a whole number or None, not {limit!r:.80}")
         return [] if self._commit is None else list(self._history.steps(self._commit, limit))
 
     def diff(self, old: At, new: At | None = None) -> list[Change]:
-        """What changed from one commit to another, or to where this handle stands."""
+        """The changes from one commit to another, or to this handle's."""
         if new is None and self._commit is None:
             return []
         after = self._required() if new is None else resolve(self._history, new)
         return self._history.diff(resolve(self._history, old), after)
 
     def changes(self) -> list[Change]:
-        """What changed since the commit that this handle stands at, and is not committed."""
+        """The uncommitted changes."""
         with self._lock:
             return self._working_copy.changes()
 
     def reset(self, commit_hash: At | None = None) -> str | None:
-        """Drop what was not committed; with a commit, put the branch back to it.
+        """Discard uncommitted changes; with a commit, move the branch back to it.
 
-        Without one the handle stands at the newest commit of its branch then. Nothing is
-        deleted: the commits that the branch leaves can still be checked out, and be
-        returned to. Objects that were read before are no longer followed. Raises `Conflict`,
-        and drops nothing, if somebody removed the branch: `branch` begins it anew.
+        Without one, the handle moves to the branch's head. Nothing is deleted: the abandoned
+        commits can still be checked out and reset to. Objects read before are no longer tracked.
+        Raises `Conflict`, and discards nothing, if the branch was deleted; `branch` recreates it.
         """
         with self._apart("reset"):
             if commit_hash is not None:
@@ -546,9 +544,9 @@ class Versioned(_Part):
             return self.commit_hash
 
     def branch(self, name: str, at: At | None = None) -> Versioned:
-        """A handle on another branch, which begins here (or at a commit) if it is new.
+        """A handle on another branch, which is created here (or at a commit) if it does not exist.
 
-        What is not committed stays with this handle.
+        Uncommitted changes stay with this handle.
         """
         start = self._commit if at is None else resolve(self._history, at)
         exists = name in self._history.branches()
@@ -559,15 +557,14 @@ class Versioned(_Part):
         return self._other(name)
 
     def branches(self) -> dict[str, str]:
-        """The branches and the hashes of the commits they are at, sorted by name."""
+        """The branches and the hashes of their heads, sorted by name."""
         return {name: id.hex() for name, id in self._history.branches().items()}
 
     def merge(self, source: Versioned | At, *, mergers: Mergers | None = None) -> str | None:
-        """Bring the changes of another branch or commit into this branch; the new hash.
+        """Merge another branch or commit into this branch; returns the new hash.
 
-        Three-way, from where the two parted. Raises `MergeConflict` with nothing changed,
-        `InvalidInput` if something here is not committed, and `Conflict` if somebody removed
-        this branch.
+        A three-way merge from the merge base. Raises `MergeConflict` with nothing changed,
+        `InvalidInput` if there are uncommitted changes, and `Conflict` if this branch was deleted.
         """
         if isinstance(source, Versioned):
             source = source._required()
@@ -591,15 +588,15 @@ class Versioned(_Part):
     def transaction(self, description: str = "") -> Iterator[Versioned]:
         """A block that is committed as one version when it ends.
 
-        It begins at the newest version, unless something here is not committed yet. What
-        others commit meanwhile is merged, but what both changed is a `MergeConflict`, even
-        if both changed it alike: so no count is lost. Mergers settle that.
+        It starts from the head, unless there are uncommitted changes. Concurrent commits are
+        merged, but a place that both sides changed is a `MergeConflict` even if they changed it
+        alike, so no count is lost. Mergers resolve that.
 
-        If it raises, or the commit fails, the state is as it was before the block, and
-        objects are read anew. Only if it is not known whether the commit was made, the
-        changes stay, and the next commit finds out. A transaction inside another one is
-        committed with that. Other threads wait. Another task of the same event loop
-        cannot begin one meanwhile: give each task a handle of its own, with `session`.
+        If the block raises, or the commit fails, the state is as before the block, and objects are
+        loaded again. Only if the outcome of the commit is unknown do the changes stay, and the
+        next commit settles it. A nested transaction is committed with the outer one. Other threads
+        wait. Another task of the same event loop cannot begin one in between: give each task its
+        own handle, with `session`.
         """
         with self._lock:
             self._working_copy.settle(self._mergers)
@@ -617,7 +614,7 @@ class Versioned(_Part):
                     self._working_copy.land(about, None, self._mergers, None, exclusive=True)
             except BaseException as error:
                 made = False
-                with suppress(RopewalkError):  # Then it stays unsure.
+                with suppress(RopewalkError):  # The outcome stays unknown.
                     made = self._working_copy.settle(self._mergers)
                 if made and isinstance(error, RopewalkError):
                     return
@@ -628,7 +625,7 @@ class Versioned(_Part):
     # Events.
 
     def note(self, event: Mapping[str, Any]) -> None:
-        """Keep the record of an event, a plain dict; it is stored with the next commit."""
+        """Add the record of an event, a plain dict; it is stored with the next commit."""
         if not isinstance(event, Mapping):
             raise InvalidInput(f"the record of an event is a mapping, not {type(event).__name__}")
         try:
@@ -636,7 +633,7 @@ class Versioned(_Part):
         except NotStorable as error:
             raise inside(error, "event") from error
         with self._lock:
-            # A copy: what happened does not change any more.
+            # A copy: recorded events are immutable.
             self._working_copy.noted.append(self.codec.decode(encoded))
 
     def _moment(self, what: str) -> str | None:
@@ -645,16 +642,16 @@ class Versioned(_Part):
         return ""
 
     def records(self, limit: int | None = None) -> Iterator[Recorded]:
-        """The records of events, newest first: those not committed, then commit by commit."""
+        """The records of events, newest first: uncommitted ones, then commit by commit."""
         with self._lock:
             noted, commit = list(self._working_copy.noted), self._commit
         pending = [Recorded(record, self.commit_hash, None) for record in reversed(noted)]
         return islice(chain(pending, recorded(self._history, commit)), limit)
 
-    # Life.
+    # Lifecycle.
 
     def close(self) -> None:
-        """Close the store, if this state opened it. What was not committed is lost."""
+        """Close the store if this state opened it. Uncommitted changes are lost."""
         if self._owns_store:
             self.store.close()
 
@@ -664,7 +661,7 @@ class Versioned(_Part):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # The asynchronous face.
+    # The asynchronous interface.
 
     acommit = twin(commit)
     arefresh = twin(refresh)

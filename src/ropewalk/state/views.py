@@ -36,7 +36,7 @@ from ropewalk.tree.read import Container, find_part, nowhere, open_part
 _MOST_CHANGES: Final = 1_000
 _COMMITS: Final = 5
 _LOOKED_AT: Final = 50
-"""Among how many commits those are sought that changed something in a namespace."""
+"""How many commits are searched for changes of a namespace."""
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "reordered": "~"}
 
 _NO_COMMITS: Final = "(it keeps no commits; focus='full' shows what it holds)"
@@ -53,7 +53,7 @@ class Version(NamedTuple):
 
 
 def parent_version(history: History, commit: Commit) -> Version | None:
-    """What a commit went on from, if anything."""
+    """The parent of a commit, if any."""
     steps = list(history.steps(commit, 2))
     return Version(steps[1].root, history.read) if len(steps) > 1 else None
 
@@ -76,7 +76,7 @@ class _Stored:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A short title."""
         where = f", namespace {'/'.join(self._place)!r:.80}" if self._place else ""
         return f"{self._title}{where}, with {counted(self._level.count, 'key')}"
 
@@ -93,7 +93,7 @@ class _Stored:
         return self._difference(self._before, self._now)
 
     def recent(self) -> Node:
-        """What the last commits changed; of a namespace, those that changed something in it."""
+        """The changes of the last commits; of a namespace, of those that changed it."""
         lines = list(islice(self._steps(), _COMMITS))
         if not lines:
             return plain_text("(nothing is committed yet)")
@@ -114,7 +114,7 @@ class _Stored:
         return _Level(self._part(self._now), read, self._codec)
 
     def _part(self, version: Version) -> bytes:
-        """The map of this place in a version; an empty one if it is not there."""
+        """The map of this place in a version; empty if it does not exist there."""
         path = tuple(step for name in self._place for step in (NAMESPACES, name))
         try:
             return find_part(link(version.root), path, version.read, self._codec)
@@ -152,7 +152,7 @@ class _Level:
         return self._opened.view.total - (self._reserved is not None)
 
     def node(self) -> Node:
-        """The keys with their values, and then the namespaces."""
+        """The keys with their values, followed by the namespaces."""
         label = counted(self.count, "key")
         own = Node(label, "lines", self.count, self._parts)
         inner = self._inner
@@ -164,7 +164,7 @@ class _Level:
         return [self._looker.pair(self._opened, entry) for entry in self._entries(start, stop)]
 
     def _entries(self, start: int, stop: int) -> list[Entry]:
-        """The entries in a range, as if the reserved one were not there."""
+        """The entries in a range, skipping the reserved one."""
         view, reserved = self._opened.view, self._reserved
         if reserved is None or stop <= reserved:
             return view.entries(start, stop)
@@ -174,7 +174,7 @@ class _Level:
 
 
 def _namespaces(part: bytes, read: Reader, codec: Codec) -> list[tuple[str, Node]]:
-    """The namespaces in a map of them, those that hold something."""
+    """The non-empty namespaces in a map of them."""
     opened = open_part(part, read)
     if opened is None:
         return []
@@ -186,7 +186,7 @@ def _namespaces(part: bytes, read: Reader, codec: Codec) -> list[tuple[str, Node
 
 
 class _OutlineDiffer(Differ):
-    """Finds differences whose values are looked at, and not loaded."""
+    """Computes differences whose values are shown without loading them."""
 
     def __init__(self, read: Reader, codec: Codec) -> None:
         super().__init__(read, codec)
@@ -235,21 +235,21 @@ def _spelled(path: Path) -> str:
 
 
 def _told(commit: Commit) -> str:
-    """What is known about a commit, in short."""
+    """A short description of a commit."""
     moment = datetime.fromtimestamp(commit.time / 1_000_000, UTC)
     said = " ".join(piece for piece in (commit.status, commit.description) if piece)
     return f"{commit.short[:7]} {moment:%Y-%m-%d %H:%M:%S} {said[:80]}".rstrip()
 
 
 def _showing(codec: Codec) -> Codec:
-    """A codec that shows objects by their fields, unless the program declared their class."""
+    """A codec that shows objects by their fields, unless their class is declared."""
     shown = codec.showing()
     shown.registry = Registry(parent=codec.registry)
     return shown
 
 
 def source_of(state: Any) -> _Stored | _InMemory:
-    """How to look at a state; raises `InvalidInput`."""
+    """The source of a state's outline; raises `InvalidInput`."""
     if isinstance(state, Versioned | Namespace):
         return _handle(state)
     if isinstance(state, Checkout):
@@ -267,7 +267,7 @@ def _handle(state: Versioned | Namespace) -> _Stored | _InMemory:
         try:
             draft = whole._working_copy.draft()
         except NotStorable as error:
-            # Something was changed into what cannot be stored; it can still be looked at.
+            # A value that cannot be stored can still be shown.
             return _InMemory(state, f"(there can be no commit now: {error})")
         read = whole._working_copy.reader_of(draft)
         committed = whole._commit
@@ -286,7 +286,7 @@ class _InMemory:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A short title."""
         where = "/".join(self._state.place) if isinstance(self._state, Live) else ""
         kind = type(self._state).__name__ + (f" of {where!r:.80}" if where else "")
         return f"{kind} with {counted(len(self._state), 'key')}"
@@ -305,7 +305,7 @@ class _InMemory:
 
 
 def value_at(value: Any, path: Path, done: int = 0) -> Any:
-    """What is at a path of a value in memory; raises `PathNotFound`."""
+    """The value at a path in memory; raises `PathNotFound`."""
     for depth in range(done, len(path)):
         step = path[depth]
         try:
@@ -323,7 +323,7 @@ def _inside(value: Any, step: Any) -> Any:
             return step
         raise KeyError(step)
     if isinstance(step, str):
-        # A field of an object, as a path in an error or a diff names it.
+        # A field of an object, as errors and diffs name it.
         if not hasattr(type(value), "__dict__") or str(step).startswith("_"):
             raise KeyError(step)
         return getattr(value, str(step))
@@ -349,18 +349,17 @@ def view(
 ) -> str:
     """A state as text, of at most `max_tokens` tokens.
 
-    `focus` is `"full"` (all keys), `"recent"` (what the last commits changed),
-    `"changes"` (what is not committed yet, or what the commit of a checkout changed), or
-    a path: a tuple, or a text such as `docs[3].title`. The part of a key that is called
-    like one of these words is shown by a tuple: `("full",)`.
+    `focus` is `"full"` (all keys), `"recent"` (the changes of the last commits), `"changes"` (the
+    uncommitted changes, or those of a checkout's commit), or a path: a tuple, or a text such as
+    `docs[3].title`. Use a tuple for a key named like one of these words: `("full",)`.
 
-    What does not fit is cut fairly: every key gets a line before any gets more, long
-    texts lose their middle, and large collections show their beginning, their end and a
-    count. Only what is shown is read from a store, or little more. Tokens are estimated
-    (about four characters each, fewer for other scripts than Latin); `count`, a function
-    from a text to its number of tokens, makes them exact. Nothing is downloaded.
+    The budget is shared fairly: every key gets a line before any gets more, long texts lose their
+    middle, and large collections show their beginning, their end and a count. Little more is read
+    from a store than is shown. Tokens are estimated (about four characters each, fewer for
+    non-Latin scripts); `count`, a function from a text to its number of tokens, makes them exact.
+    Nothing is downloaded.
 
-    Raises `InvalidInput`, and `PathNotFound` for a path that leads nowhere.
+    Raises `InvalidInput`, and `PathNotFound` for a path that does not exist.
     """
     if type(max_tokens) is not int or max_tokens < 1:
         raise InvalidInput(f"max_tokens is a whole number from 1 on, not {max_tokens!r:.80}")
@@ -388,13 +387,13 @@ def _whole_estimate(text: str) -> int:
 
 
 def _printable(text: str) -> str:
-    """A text that any terminal takes, and that does nothing to it."""
+    """A text without control characters, safe for any terminal."""
     text = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _fitting(title: str, node: Node, most: int, count: Callable[[str], int]) -> str:
-    """The text of a node that takes at most so many tokens."""
+    """The text of a node that fits into this many tokens."""
     budget = float(most)
     text = ""
     for _ in range(_TRIES):
@@ -402,7 +401,7 @@ def _fitting(title: str, node: Node, most: int, count: Callable[[str], int]) -> 
         tokens = count(text)
         if tokens <= most:
             return text
-        # What counts exactly may count more than the estimate.
+        # The exact count may exceed the estimate.
         budget *= 0.95 * most / tokens
     while text and count(text) > most:
         text = text[: len(text) * 9 // 10]
@@ -422,7 +421,7 @@ def _lines(title: str, node: Node, budget: float) -> list[str]:
 
 
 def _alone(node: Node, room: float) -> list[str]:
-    """A value without parts, or an empty container."""
+    """The lines of a value without parts, or of an empty container."""
     single = Node("", "lines", 1, lambda start, stop: [("value", node)][start:stop])
     lines = render(single, room)
     if lines[:1] == ["value:"]:

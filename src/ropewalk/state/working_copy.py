@@ -1,7 +1,7 @@
-"""A working copy of a branch: what a program holds of a state, and how that becomes commits.
+"""A working copy of a branch: the part of a state that a program holds, and how it is committed.
 
-Invariants: the `part` of every cached entry is what the commit that the copy stands at has
-under that key. A commit that was sent and not answered is settled before anything else.
+Invariants: the `part` of every cached entry is the stored value under that key at the copy's
+commit. A commit that was sent and not answered is settled before anything else.
 """
 
 from __future__ import annotations
@@ -39,21 +39,20 @@ from ropewalk.tree import (
 from ropewalk.tree.map import CacheEntry, ChangedEntry, Draft, MapWriter
 
 _MOST_COMPARED: Final = 1_000_000
-"""How many pairs of list items may be compared to find out which of them moved."""
+"""How many pairs of list items may be compared to detect moved items."""
 _CONTAINERS: Final = (dict, list, set, bytearray, deque)
 
 _RESENDS: Final = 3
 MOMENT: Final = "moment"
-"""The kind of the refs that keep what a task held in its middle."""
+"""The kind of the refs that keep the states recorded in the middle of a task."""
 
 
 class _Reconciler:
-    """Makes of held objects what became of them elsewhere; one for each time that is done.
+    """Updates held objects in place to the values of another commit; used once per update.
 
-    Only what differs between the old value and the new one is changed in the held object,
-    so what another thread changes in it meanwhile stays. Objects inside that stay what
-    they are, or change in their place, stay the same objects: whoever holds them goes on
-    with the newest content.
+    Only differences between the old and the new value are applied, so what another thread changes
+    in a held object stays. Nested objects that are unchanged, or change in place, keep their
+    identity, so references to them see the newest content.
     """
 
     def __init__(self, codec: Codec) -> None:
@@ -62,7 +61,7 @@ class _Reconciler:
         """Objects that were changed: one that stands in two places is changed for one."""
 
     def bring(self, held: Any, old: Any, new: Any) -> Any:
-        """The held object, which was the old value, as the new one; else the new one."""
+        """Update the held object from the old to the new value; returns it, or a replacement."""
         if type(held) is not type(new) or type(old) is not type(new) or id(held) in self._met:
             return new
         if isinstance(held, tuple):
@@ -80,7 +79,7 @@ class _Reconciler:
             same = False
         return held if same else new
 
-    # What is inside.
+    # Contents.
 
     def _bring_content(self, held: Any, old: Any, new: Any) -> None:
         match held:
@@ -115,7 +114,7 @@ class _Reconciler:
 
     def _bring_list(self, held: list[Any], old: list[Any], new: list[Any]) -> None:
         before, after = ([self._identity(item) for item in items] for items in (old, new))
-        # From the end, so that what is nearer to the start stays where it is.
+        # From the end, so that earlier indexes stay valid.
         for tag, start, stop, low, high in reversed(_steps(before, after)):
             if tag == "replace" and stop - start == high - low and stop <= len(held):
                 held[start:stop] = [
@@ -126,7 +125,7 @@ class _Reconciler:
                 held[start:stop] = new[low:high]
 
     def _bring_tuple(self, held: Any, old: Any, new: Any) -> Any:
-        """The held tuple if only what its items hold had to change."""
+        """The held tuple, if it was enough to update its items."""
         if not len(held) == len(old) == len(new):
             return new
         items = [
@@ -144,7 +143,7 @@ class _Reconciler:
                 value = self.bring(getattr(held, name), getattr(old, name), getattr(new, name))
                 object.__setattr__(held, name, value)
 
-    # What is the same.
+    # Equality.
 
     def _is_same(self, one: Any, other: Any) -> bool:
         return one is other or self._identity(one) == self._identity(other)
@@ -153,7 +152,7 @@ class _Reconciler:
         try:
             return self._codec.encode(value)
         except NotStorable:
-            # Too deep for one piece, or not to be stored: then it equals nothing.
+            # Too deep to encode, or not storable: equal to nothing.
             return b"%x" % id(value)
 
 
@@ -165,7 +164,7 @@ def _put_in_order(held: dict[Any, Any], new: Iterable[Any]) -> None:
 
 
 def _steps(before: list[bytes], after: list[bytes]) -> list[tuple[str, int, int, int, int]]:
-    """How to make one list of another: tag, start and stop before, start and stop after."""
+    """The edits from one list to another: tag, old start and stop, new start and stop."""
     start = _count_same(before, after)
     end = _count_same(reversed(before[start:]), reversed(after[start:]))
     left, right = before[start : len(before) - end], after[start : len(after) - end]
@@ -184,7 +183,7 @@ def _count_same(one: Iterable[bytes], other: Iterable[bytes]) -> int:
 
 
 def _slots(cls: type) -> list[str]:
-    """The attributes that an object of a class keeps outside its `__dict__`."""
+    """The attributes that an object keeps outside its `__dict__`."""
     named = [getattr(base, "__slots__", ()) for base in cls.__mro__]
     names = [name for one in named for name in ((one,) if isinstance(one, str) else one)]
     fields = getattr(cls, "__struct_fields__", ())
@@ -193,7 +192,7 @@ def _slots(cls: type) -> list[str]:
 
 
 def _is_fixed(held: Any) -> bool:
-    """Whether an object says that it never changes: by its class, or by a hash of its content."""
+    """Whether an object is immutable, judging by its class or by a hash of its content."""
     cls = type(held)
     if isinstance(held, type | FunctionType):
         return True
@@ -218,7 +217,7 @@ def _is_array(held: Any) -> bool:
 
 
 class Sent(NamedTuple):
-    """A commit of which it is not known whether it was made."""
+    """A commit whose outcome is unknown."""
 
     write_id: str
     draft: Draft
@@ -226,7 +225,7 @@ class Sent(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What was not committed at a moment."""
+    """The uncommitted changes at one moment."""
 
     values: dict[int, tuple[CacheEntry, Any]]
     """By the identity of their entries."""
@@ -235,23 +234,23 @@ class Saved(NamedTuple):
 
 @dataclass(slots=True)
 class _Update:
-    """What becomes of an entry when the copy moves to another commit."""
+    """How one entry changes when the copy moves to another commit."""
 
     at: At
     kept: ChangedEntry | None
-    """What it was drafted as, if it had changed."""
+    """Its draft, if it had changed."""
     stored: bytes | None
-    """What the other commit has there."""
+    """The other commit's value."""
     wanted: bytes | None
-    """The same with own changes."""
+    """That value with own changes applied."""
     old: Any = ABSENT
-    """What it holds, as it was drafted, if that is not what is wanted."""
+    """Its drafted value, if it differs from the wanted one."""
     new: CacheEntry | None = None
-    """What is wanted, if it does not hold that."""
+    """The wanted value, if it differs."""
 
 
 class WorkingCopy:
-    """What is held of one branch. Not for several threads at once."""
+    """The cached part of one branch. Not thread-safe."""
 
     def __init__(self, history: History, branch: str) -> None:
         self.history = history
@@ -259,7 +258,7 @@ class WorkingCopy:
         self.stand_at(self.branch.head)
 
     def stand_at(self, commit: Commit | None) -> None:
-        """Begin anew from a commit, with nothing held."""
+        """Start over from a commit, with an empty cache."""
         self.commit = commit
         self.noted: list[Mapping[str, Any]] = []
         self._sent: Sent | None = None
@@ -277,17 +276,17 @@ class WorkingCopy:
     def is_unsure(self) -> bool:
         return self._sent is not None
 
-    # What changed.
+    # Changes.
 
     def draft(self) -> Draft:
-        """All that is held, as objects; raises `NotStorable`."""
+        """Encode everything cached; raises `NotStorable`."""
         try:
             return self._writer.write(self.root, self.cached.top)
         except NotStorable as error:
             raise inside(error) from error
 
     def reader_of(self, draft: Draft) -> Reader:
-        """What reads a draft: what is stored, and the objects that are not stored yet."""
+        """A reader of a draft: stored objects, and those not stored yet."""
         return reading_too(self._recent.read, draft.edited.objects)
 
     def is_changed(self, draft: Draft) -> bool:
@@ -297,7 +296,7 @@ class WorkingCopy:
         return draft.edited.root != self.commit.root
 
     def changes(self) -> list[Change]:
-        """What is not committed, by path."""
+        """The uncommitted changes, by path."""
         draft, before = self.draft(), self.root
         read = self.reader_of(draft)
         if before is None:
@@ -306,17 +305,17 @@ class WorkingCopy:
         return list(diff(before, draft.edited.root, read, codec=self.history.codec))
 
     def moment(self, what: str) -> Commit:
-        """The commit of what is held now; off the branch, unless nothing changed.
+        """The commit of the current values; off the branch, unless nothing changed.
 
-        The next commit comes from it. If there is none, because what was held is dropped,
-        its own ref keeps it.
+        The next commit descends from it. If there is none, because the changes are dropped, its
+        own ref keeps it.
         """
         draft, last = self.draft(), self._aside
         for known in (self.commit, None if last is None else last.commit):
             if known is not None and known.root == draft.edited.root:
                 return known
         ref = ref_name(MOMENT, new_write_id()) if last is None else last.ref
-        self._aside = None  # If no answer comes, it is not known where the ref is.
+        self._aside = None  # Without a reply, the position of the ref is unknown.
         kept = self.branch.keep_aside(ref, draft.edited, self.commit, last, description=what)
         self._aside = kept
         return kept.commit
@@ -332,7 +331,7 @@ class WorkingCopy:
         *,
         exclusive: bool = False,
     ) -> Commit | None:
-        """Commit what changed and what was noted; the commit that the handle stands at then."""
+        """Commit changes and events; returns the commit the handle is at then."""
         self.settle(mergers)
         draft = self.draft()
         if not (self.is_changed(draft) or self.noted or metadata is not None):
@@ -357,8 +356,8 @@ class WorkingCopy:
                 self._resend(error, left)
                 draft = self.draft()
             except (Unavailable, Full):
-                # It may have been made: the next commit finds out. A store that is full may
-                # say so when it is sent again because there was no answer.
+                # It may have been made: the next commit finds out. A full store may refuse the
+                # retry of a commit that succeeded but was not answered.
                 raise
             except RopewalkError:
                 self._sent = None
@@ -369,7 +368,7 @@ class WorkingCopy:
         raise AssertionError("the last attempt raises or returns")
 
     def _resend(self, error: MissingObjects, left: int) -> None:
-        """Have everything sent again that was collected since it was read."""
+        """Send everything again that was collected since it was read."""
         if not left or self.root in error.ids:
             raise Conflict(
                 f"branch {self.branch.name!r} of {self.history.space!r} was moved back, and what "
@@ -379,7 +378,7 @@ class WorkingCopy:
         self.cached.forget()
 
     def settle(self, mergers: Mergers) -> bool:
-        """Find out whether a commit that was interrupted, or got no answer, was made."""
+        """Find out whether an interrupted or unanswered commit was made."""
         if self._sent is None:
             return False
         made = self.branch.find_write(self._sent.write_id)
@@ -390,14 +389,14 @@ class WorkingCopy:
         return True
 
     def _accept(self, sent: Sent, commit: Commit, mergers: Mergers) -> None:
-        """Stand at a commit that was made of a draft; may be done again if it fails."""
+        """Move to a commit made from a draft; can be repeated if it fails."""
         edited = sent.draft.edited
         if commit.root == edited.root:
             self._recent.remember(edited.objects)
             self._writer.accept(sent.draft)
             self._move_to(commit)
         elif self.commit is None or self.commit.id != commit.id:
-            # Whoever shares the objects may have changed them since they were drafted.
+            # Other owners of the objects may have changed them since the draft.
             rules = {
                 path: Merger(self._append, on_equal=True) if merger == "append" else merger
                 for path, merger in mergers.items()
@@ -409,7 +408,7 @@ class WorkingCopy:
         self.cached.tidy()
 
     def _append(self, base: Any, ours: Any, theirs: Any) -> Any:
-        """What was appended to an own commit, after what that was merged into."""
+        """Append the items an own commit added to a list to the list it was merged into."""
         encode = self.history.codec.encode
         alike = type(ours) in (list, tuple) and type(base) is type(ours) is type(theirs)
         if not alike or encode(ours[: len(base)]) != encode(base):
@@ -420,12 +419,12 @@ class WorkingCopy:
         self.commit = commit
         self.cached.move_to(commit.root)
 
-    # What others did.
+    # Concurrent changes.
 
     def fetch_head(self) -> Commit | None:
-        """The newest commit of the branch; None before the first.
+        """The head of the branch; None before the first commit.
 
-        Raises `Conflict` if the branch was removed: what the handle stands at is not there.
+        Raises `Conflict` if the branch was deleted: the handle's commit is not on it.
         """
         head = self.branch.refresh()
         if head is None and self.commit is not None:
@@ -433,7 +432,7 @@ class WorkingCopy:
         return head
 
     def refresh(self, mergers: Mergers) -> None:
-        """Stand at the newest commit, with own changes on top of it."""
+        """Move to the head, with own changes on top of it."""
         self.settle(mergers)
         head = self.fetch_head()
         if head is not None and (self.commit is None or head.id != self.commit.id):
@@ -447,9 +446,9 @@ class WorkingCopy:
         head: Commit,
         mergers: Mergers,
     ) -> None:
-        """Bring what was drafted, and differs from a base, onto another commit.
+        """Rebase the draft's changes from a base onto another commit.
 
-        What is held changes in place. All is read before, so nothing is half done.
+        Held objects change in place. Everything is read first, so nothing is half done.
         """
         read = reading_too(self._recent.read, [*objects, *draft.edited.objects])
         merged = Edited(head.root, [], [])
@@ -463,7 +462,7 @@ class WorkingCopy:
             for update in updates:
                 self._apply(update, reconciler.bring)
         except BaseException:
-            # An interrupt: no object may stay half changed, so new ones take their places.
+            # An interrupt: replace the objects, so that none stays half changed.
             self._move_to(head)
             for update in updates:
                 self._apply(update, lambda held, old, new: new)
@@ -471,7 +470,7 @@ class WorkingCopy:
         draft.builder.forget()
 
     def _updates(self, draft: Draft, head: ObjectId, merged: Edited, read: Reader) -> list[_Update]:
-        """What becomes of every entry."""
+        """The updates of all entries."""
         both = reading_too(read, merged.objects)
         outcome = CachedEntries(MapWriter(self.history.codec, both), merged.root)
         stored = CachedEntries(MapWriter(self.history.codec, self._recent.read), head)
@@ -506,10 +505,10 @@ class WorkingCopy:
             entry.part, entry.given, entry.alive = stored, ABSENT, 0
             entry.mirrors.clear()
 
-    # Going back.
+    # Rollback.
 
     def save(self) -> Saved:
-        """What is held and not committed, to restore it."""
+        """The uncommitted changes, to be restored later."""
         draft = self.draft()
         read = self.reader_of(draft)
         values = {}
@@ -520,11 +519,11 @@ class WorkingCopy:
         return Saved(values, list(self.noted))
 
     def restore(self, saved: Saved) -> None:
-        """Hold again what was held; the store is not asked."""
+        """Restore saved changes without accessing the store."""
         for at in self.cached.places():
             entry, value = saved.values.get(id(at.entry), (None, ABSENT))
             if entry is None:
-                self.cached.drop(at)  # Read anew when it is asked for.
+                self.cached.drop(at)  # Loaded again on access.
             else:
                 entry.value, entry.given = value, ABSENT
         self.noted = saved.noted

@@ -1,4 +1,4 @@
-"""Which thread a call is about, by its `config`; where that is stored, and the record of it."""
+"""Which thread a call addresses: `config` resolved to a timeline, and the thread's record."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ from ropewalk.threads.fields import (
 from ropewalk.timeline.timeline import check_agent
 
 Id: TypeAlias = str | int
-"""What may name a thread, a user or a message: text, or a whole number."""
+"""An id of a thread, a user or a message: text or an integer."""
 
 _TENANT = "threads"
 _LARGEST = 10**100
 
 
 class Address(NamedTuple):
-    """The thread that a call is about."""
+    """The thread that a call addresses."""
 
     thread_id: Id
     user_id: Id | None
     branch: str | None
-    """The branch that the call is about; None is the thread's current one."""
+    """The branch the call addresses; None for the thread's current branch."""
 
     @property
     def name(self) -> str:
-        """The name of its timeline."""
+        """The name of the thread's timeline."""
         return name_of(self.thread_id)
 
     @property
     def tenant(self) -> str:
-        """The tenant of its timeline: each user has one."""
+        """The tenant of the thread's timeline; each user has one."""
         return tenant_of(self.user_id)
 
     @property
     def space(self) -> str:
-        """Where it is stored."""
+        """The space the timeline is stored in."""
         return _space(self.thread_id, self.user_id)
 
 
 def address_of(config: Mapping[str, Any]) -> Address:
-    """The thread that a config names; raises `InvalidInput` if it names none."""
+    """The thread that a config addresses; raises `InvalidInput` if it has no thread id."""
     expect_config(config)
     thread_id, user_id, branch = map(config.get, ("thread_id", "user_id", "branch"))
     if thread_id is None:
@@ -67,7 +67,7 @@ def address_of(config: Mapping[str, Any]) -> Address:
         raise InvalidInput(f"config['branch'] is the name of a branch, not {branch!r:.80}")
     try:
         known, user = _ids(thread_id, user_id)
-    except TypeError:  # What cannot be hashed is no id.
+    except TypeError:  # Unhashable values are never valid ids.
         known, user = check_id(thread_id, "thread_id"), check_id(user_id, "user_id")
     return Address(known, user, branch)
 
@@ -79,14 +79,14 @@ def _ids(thread_id: Any, user_id: Any) -> tuple[Id, Id | None]:
 
 
 def user_of(config: Mapping[str, Any]) -> Id | None:
-    """The user that a config names, if it names one."""
+    """The user id in a config, or None."""
     expect_config(config)
     user_id = config.get("user_id")
     return None if user_id is None else check_id(user_id, "user_id")
 
 
 def expect_config(config: Mapping[str, Any]) -> None:
-    """Raise `InvalidInput` for what is no config."""
+    """Raise `InvalidInput` for a config that is not a mapping."""
     if type(config) is not dict and not isinstance(config, Mapping):
         raise InvalidInput(
             f"config is a dict such as {{'thread_id': 'support-42'}}, not a {type(config).__name__}"
@@ -94,7 +94,7 @@ def expect_config(config: Mapping[str, Any]) -> None:
 
 
 def check_id(id: Any, what: str) -> Id:
-    """The id, unless it cannot name anything; raises `InvalidInput`."""
+    """Return the id if it is valid; raises `InvalidInput`."""
     if isinstance(id, bool) or not isinstance(id, str | int):
         raise InvalidInput(f"{what} is text or a whole number, not {id!r:.80}")
     if isinstance(id, str):
@@ -115,26 +115,26 @@ def check_id(id: Any, what: str) -> Id:
 
 
 def name_of(id: Id) -> str:
-    """How an id is spelled in a name: 1 and "1" are two."""
+    """Encode an id as a name, keeping 1 and "1" distinct."""
     if isinstance(id, int):
         return f"#{id}"
     return f"#{id}" if id.startswith("#") else id
 
 
 def id_of(name: str) -> Id:
-    """The id that a name spells."""
+    """Decode an id from a name."""
     if not name.startswith("#"):
         return name
     return name[1:] if name.startswith("##") else int(name[1:])
 
 
 def tenant_of(user_id: Id | None) -> str:
-    """The tenant for the threads of a user; without one, of nobody in particular."""
+    """The tenant that holds a user's threads; the anonymous tenant without a user."""
     return _TENANT if user_id is None else f"{_TENANT}:{name_of(user_id)}"
 
 
 def user_of_tenant(tenant: str) -> Id | None:
-    """The user whose threads a tenant has; raises `ValueError` for one of something else."""
+    """The user that a tenant belongs to; raises `ValueError` if it is not a tenant of threads."""
     if tenant == _TENANT:
         return None
     kind, _, user = tenant.partition(":")
@@ -161,23 +161,23 @@ _NAMES: Final = ("thread_id", "thread_name", "user_id", "metadata", *_TIMES)
 
 @dataclass(frozen=True, slots=True)
 class ThreadInfo:
-    """The record of a thread; checked when it is made, and then left as it is.
+    """The record of a thread: validated on construction and immutable.
 
-    It shares no dict and no list with who made it. `replace` makes a changed one.
+    It copies the containers it is given. `replace` returns a modified copy.
     """
 
     thread_id: str | int
-    """What names the thread. 1 and "1" are two threads."""
+    """The id of the thread. 1 and "1" are different threads."""
     thread_name: str | None = None
-    """A name for people."""
+    """A display name."""
     user_id: str | int | None = None
-    """Whose thread it is."""
+    """The user that owns the thread."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Whatever the program notes about it."""
+    """Application metadata."""
     created_at: datetime | None = None
-    """When the record was first put, in UTC."""
+    """When the record was first stored, in UTC."""
     updated_at: datetime | None = None
-    """When the record was last put, in UTC."""
+    """When the record was last stored, in UTC."""
 
     def __post_init__(self) -> None:
         identifier(self.thread_id, "thread_id")
@@ -191,13 +191,13 @@ class ThreadInfo:
                 _set(self, name, as_time(value, name))
 
     def replace(self, **changes: Any) -> ThreadInfo:
-        """A record with these fields changed, checked like a new one."""
+        """Return a copy with these fields changed, validated like a new record."""
         return _replace(self, **changes)
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values, as they are stored; what is absent is left out.
+        """The record as plain values for storage, without absent fields.
 
-        The dict shares the record's own values: encode it, do not change it.
+        The dict shares the record's containers: encode it, do not modify it.
         """
         made: dict[str, Any] = {"thread_id": self.thread_id}
         if self.thread_name is not None:
@@ -214,9 +214,9 @@ class ThreadInfo:
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> ThreadInfo:
-        """What `to_stored` gave; nothing is checked again.
+        """Rebuild a record from `to_stored`, without validating it again.
 
-        The record takes the values over: hand in what was just decoded.
+        The record takes ownership of the values, so pass freshly decoded ones.
         """
         made = object.__new__(cls)
         for name in ("thread_id", "thread_name", "user_id"):
@@ -229,9 +229,9 @@ class ThreadInfo:
 
 
 def as_thread_info(value: ThreadInfo | Mapping[str, Any]) -> ThreadInfo:
-    """A `ThreadInfo`, from one or from a dict with its fields.
+    """Convert a `ThreadInfo`, or a dict with its fields, to a `ThreadInfo`.
 
-    Times may be ISO texts with a zone, or seconds since 1970.
+    Times may be ISO strings with a zone, or seconds since 1970.
     """
     if isinstance(value, ThreadInfo):
         return value

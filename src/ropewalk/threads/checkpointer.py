@@ -1,4 +1,4 @@
-"""Conversations in a store: their states, messages and records, by the id of a thread."""
+"""Conversations in a store: states, messages and records, addressed by thread id."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ropewalk.threads.thread import Changes, Incoming, Thread, ThreadTimeline, n
 from ropewalk.timeline import Timeline
 
 if TYPE_CHECKING:
-    # With a default, so that a checkpointer of any state needs no annotation.
+    # The default lets a checkpointer of any state go without an annotation.
     from typing_extensions import TypeVar
 
     from ropewalk.store import KVStore
@@ -50,27 +50,27 @@ else:
 C = TypeVar("C", bound="ThreadCheckpointer[Any]")
 
 _KEPT: Final = 256
-"""Of how many threads it is remembered where they were."""
+"""How many threads have their last position cached."""
 _OBJECT_BYTES: Final = 32 << 20
-_LONGEST_ID: Final = 4096  # It becomes a key of a map, and those have an end.
+_LONGEST_ID: Final = 4096  # Cached states are entries of a map, and map keys have a size limit.
 DAY: Final = 86_400.0
 
 
 class ThreadCheckpointer(Generic[StateT]):
-    """Keeps conversations: of each its state, its messages and its record.
+    """Stores conversations: the state, the messages and the record of each thread.
 
-    `config` says which thread a call is about: `{"thread_id": "t1"}`, and perhaps whose
-    it is: `{"thread_id": "t1", "user_id": "alice"}`. Each user has threads of their own,
-    which no other user sees; without a `user_id` they are nobody's in particular.
-    `ThreadCheckpointer[MyState](store, types=[MyState])` says what the states are.
+    `config` addresses a thread: `{"thread_id": "t1"}`, or with its owner `{"thread_id": "t1",
+    "user_id": "alice"}`. Users never see each other's threads; threads without a `user_id` belong
+    to one anonymous user.
+    `ThreadCheckpointer[MyState](store, types=[MyState])` declares the type of the states.
 
-    A thread is a timeline: every change is a commit, so `timeline(config)` and the command
-    line show its history and go back, branch and compare. What is put is copied: neither
-    side sees later changes of the other. Without a store it is in memory.
+    A thread is a timeline: every change is a commit, so `timeline(config)` and the command line
+    can show its history, roll back, branch and compare. Values are copied on the way in and out.
+    Without a store, conversations are kept in memory.
 
-    `types` are classes that a state may have, beside plain ones and those that
-    `ropewalk.register` declared; with `classes="declared"` only these. `cache_seconds` is how
-    long a cached state lives.
+    `types` are the classes a state may contain besides plain ones and those declared with
+    `ropewalk.register`; with `classes="declared"`, only these. `cache_seconds` is the lifetime of
+    a cached state.
 
     Safe to share between threads and event loops. Every method has an asynchronous twin:
     `aput_state` for `put_state`, and so on.
@@ -100,14 +100,14 @@ class ThreadCheckpointer(Generic[StateT]):
     def __repr__(self) -> str:
         return f"<ThreadCheckpointer in {self.store!r}>"
 
-    # Life.
+    # Lifecycle.
 
     def setup(self) -> None:
-        """Make sure that the store answers. Nothing else has to be made."""
+        """Check that the store answers. No other setup is needed."""
         self.store.spaces("threads/")
 
     def release(self) -> bool:
-        """Close what this checkpointer opened: its store, unless that was handed over."""
+        """Close the store if this checkpointer opened it."""
         if self._owns_store:
             self.store.close()
         return True
@@ -126,23 +126,23 @@ class ThreadCheckpointer(Generic[StateT]):
 
     async def arelease(self) -> bool:
         """The asynchronous twin of `release`."""
-        # Not on a thread of the store: closing waits for those.
+        # Not on a worker thread of the store: closing waits for those to finish.
         return await self._threads.run_apart(self.release)
 
-    # The state.
+    # State.
 
     def put_state(self, config: Mapping[str, Any], state: StateT) -> StateT:
-        """Make a state the newest of a thread; gives it back. Only what changed is stored."""
+        """Store a state as the thread's newest, and return it. Only what changed is written."""
         self._change(config, Changes(puts_state=True, state=state), "put_state", "a state")
         return state
 
     def get_state(self, config: Mapping[str, Any]) -> StateT | None:
-        """The newest state, the caller's own; None if there is none."""
+        """Return a copy of the newest state, or None."""
         found: StateT | None = self._contents(config).value(STATE)
         return found
 
     def clear_state(self, config: Mapping[str, Any]) -> bool:
-        """Take the state away, also from the cache. It stays in the history."""
+        """Remove the state from the thread and the cache. It stays in the history."""
         address = address_of(config)
         thread = self._thread(address)
         if thread.contents().part(STATE) is not None:
@@ -153,12 +153,12 @@ class ThreadCheckpointer(Generic[StateT]):
         return True
 
     def put_state_cache(self, config: Mapping[str, Any], state: StateT) -> StateT:
-        """Keep a state at hand, for a time; gives it back. It may be lost at any moment."""
+        """Cache a state for `cache_seconds`, and return it. It may be evicted at any time."""
         self._cache.put(self._thread(address_of(config)), state)
         return state
 
     def get_state_cache(self, config: Mapping[str, Any]) -> StateT | None:
-        """The state that was cached, unless its time is over or a newer one was put."""
+        """Return the cached state, or None if it has expired or a newer state was stored."""
         found: StateT | None = self._cache.get(self._thread(address_of(config)))
         return found
 
@@ -172,16 +172,16 @@ class ThreadCheckpointer(Generic[StateT]):
     ) -> bool:
         """Append messages, all of them or none.
 
-        One that is there already, by its id, is not stored again; if it differs, it takes
-        the place of the one that was there. `metadata` is said of all of them: it is found
-        in the metadata of each, beneath its own.
+        A message whose id is already stored is not stored again; if its content differs, it
+        replaces the stored one. `metadata` applies to all of them: each message has it as defaults
+        beneath its own metadata.
         """
         changes = Changes(messages=_incoming(messages), about=_about(metadata))
         self._change(config, changes, "put_messages", _counted(len(changes.messages)), metadata)
         return True
 
     def get_message(self, config: Mapping[str, Any], message_id: Id | None = None) -> Message:
-        """A message by its id, or the latest; raises `MessageNotFound`, an `IndexError`."""
+        """Return a message by its id, or the latest; raises `MessageNotFound`, an `IndexError`."""
         contents = self._contents(config)
         if message_id is None:
             position = contents.last_position
@@ -208,13 +208,13 @@ class ThreadCheckpointer(Generic[StateT]):
         newest_first: bool = False,
         cursor: str | None = None,
     ) -> Page[Message]:
-        """A page of the messages, in their order.
+        """Return a page of the messages, in order.
 
-        `search` finds what was said: messages whose text has it as a part; case, accents'
-        spelling and width make no difference. `role`, `since`
-        (inclusive), `until` (exclusive) and `metadata` narrow it down. A `limit` of 0 is
-        an empty page. The page's `cursor`, handed over with the same arguments, gives the
-        next one, whatever is put or deleted meanwhile.
+        `search` selects messages whose text contains it, ignoring case, character width and the
+        encoding of accents. `role`, `since` (inclusive), `until` (exclusive) and `metadata` filter
+        further. A `limit` of 0 returns an empty page. Pass the page's `cursor` with the same
+        arguments to get the next page; it stays valid when messages are added or deleted in
+        between.
         """
         if search is not None and not isinstance(search, str):
             raise InvalidInput(f"search is text, not a {type(search).__name__}")
@@ -226,7 +226,7 @@ class ThreadCheckpointer(Generic[StateT]):
         return list_messages(contents, search, wanted, window, cursor, newest_first, found)
 
     def delete_message(self, config: Mapping[str, Any], message_id: Id) -> bool:
-        """Take a message away; raises `MessageNotFound`. It stays in the history."""
+        """Delete a message; raises `MessageNotFound`. It stays in the history."""
         changes = Changes(removes=[check_message_id(message_id)])
         self._change(config, changes, "delete_message", f"without {message_id!r:.80}")
         return True
@@ -236,16 +236,16 @@ class ThreadCheckpointer(Generic[StateT]):
     def put_thread(
         self, config: Mapping[str, Any], thread_info: ThreadInfo | Mapping[str, Any]
     ) -> bool:
-        """Keep what is known about a thread: its name, metadata and times."""
+        """Store the record of a thread: its name, metadata and times."""
         address = address_of(config)
         record = _record(address, thread_info)
         self._change(config, Changes(record=record), "put_thread", "the record")
         return True
 
     def get_thread(self, config: Mapping[str, Any]) -> ThreadInfo | None:
-        """What is known about a thread; None if there is no such thread.
+        """Return the record of a thread, or None if the thread does not exist.
 
-        A thread of which only a state or messages were put is known too.
+        A thread that has only a state or messages has a record too.
         """
         address = address_of(config)
         thread = self._thread(address)
@@ -262,12 +262,11 @@ class ThreadCheckpointer(Generic[StateT]):
         cursor: str | None = None,
         all_users: bool = False,
     ) -> Page[ThreadInfo]:
-        """A page of the threads of one user, the latest changed first.
+        """Return a page of one user's threads, most recently changed first.
 
-        The config must name the user by `user_id`: without it, only threads that were put
-        without one are listed. With `all_users`, those of every user are, whomever the config
-        names. `search` looks for a part of ids, names and what the metadata say. No `thread_id`
-        is needed.
+        The config names the user by `user_id`; without it, only threads stored without one are
+        listed. `all_users` lists the threads of every user, whatever the config says. `search`
+        matches parts of ids, names and metadata. No `thread_id` is needed.
         """
         window = Window.of(offset, limit, cursor)
         user = user_of(config or {})
@@ -275,7 +274,7 @@ class ThreadCheckpointer(Generic[StateT]):
         return self._directory.list(owners, search, metadata, window, cursor)
 
     def clean_thread(self, config: Mapping[str, Any]) -> bool:
-        """Empty a thread: state, cache, messages and record. False if there was nothing.
+        """Empty a thread: state, cache, messages and record. Returns False if it was empty.
 
         The history stays, so this can be undone.
         """
@@ -289,7 +288,7 @@ class ThreadCheckpointer(Generic[StateT]):
         self.store.text_index().drop(scope_of(thread))
         return found
 
-    # All at once, and the history.
+    # Combined writes, and the history.
 
     def put(
         self,
@@ -300,10 +299,10 @@ class ThreadCheckpointer(Generic[StateT]):
         *,
         metadata: Mapping[str, Any] | None = None,
     ) -> str | None:
-        """Put a state, messages and a record in one step: all of them or none.
+        """Store a state, messages and a record in one commit, all of them or none.
 
-        What is None stays as it was. Gives the id of the checkpoint; None if nothing
-        changed.
+        Arguments that are None leave their part unchanged. Returns the id of the checkpoint, or
+        None if nothing changed.
         """
         changes = Changes(
             puts_state=state is not None,
@@ -318,9 +317,9 @@ class ThreadCheckpointer(Generic[StateT]):
         return self._change(config, changes, "put", ", ".join(parts), metadata)
 
     def timeline(self, config: Mapping[str, Any]) -> Timeline:
-        """The history of a thread: to look at, go back in, branch, and compare.
+        """Return the history of a thread: to inspect, roll back, branch and compare.
 
-        What its methods do is what the next call here finds.
+        Later calls on this checkpointer see the effects of its methods.
         """
         address = address_of(config)
         thread = self._thread(address)
@@ -334,10 +333,10 @@ class ThreadCheckpointer(Generic[StateT]):
         self._watch(thread.history.space, made)
         return made
 
-    # Inside.
+    # Internals.
 
     def _watch(self, space: str, timeline: Timeline) -> None:
-        """From now on, look before every change of a thread: somebody here may switch branches."""
+        """From now on, read the current branch before every change: this process may switch it."""
         with self._lock:
             self._timelines[timeline] = space
             for (known, _), thread in self._known.items():
@@ -380,7 +379,7 @@ class ThreadCheckpointer(Generic[StateT]):
             self._cache.outdate(thread)
         return None if commit is None else commit.id.hex()
 
-    # The asynchronous face.
+    # The asynchronous interface.
 
     asetup = twin(setup)
     aput_state = twin(put_state)
@@ -401,7 +400,7 @@ class ThreadCheckpointer(Generic[StateT]):
 
 
 def check_message_id(id: Any) -> Id:
-    """The id, unless it can name no message; raises `InvalidInput`."""
+    """Return the id if a message can have it; raises `InvalidInput`."""
     if not isinstance(id, str):
         return check_id(id, "message_id")
     if not id:
@@ -454,21 +453,20 @@ def _counted(number: int) -> str:
     return "1 message" if number == 1 else f"{number} messages"
 
 
-# The state cache: fast, for a time, and allowed to be lost.
-#
-# What is cached is kept beside the mark of the state that was stored then. A put makes a new
-# mark, so a cached state never hides one that was put after it. Who puts a state also forgets
-# what it cached: else that would be served again after a rollback to the mark before.
+# The state cache: fast, expiring and allowed to lose entries.  A cached state is stored with the
+# mark of the state that was stored at that time. Each put makes a new mark, so a cached state
+# never hides one that was put after it. A put also removes the thread's cached state; otherwise a
+# rollback to the earlier mark would serve it again.
 
 
 _MARK: Final = 8
 _LONGEST: Final = 100 * 366 * 86_400.0
-"""So many seconds every engine can count."""
+"""The longest lifetime, in seconds, that every engine supports."""
 _MOST_MET: Final = 10_000
 
 
 class StateCache:
-    """Cached states, by thread."""
+    """Cached states by thread."""
 
     def __init__(self, store: Store, codec: Codec, seconds: float | None) -> None:
         if seconds is not None and not (_is_number(seconds) and seconds > 0):
@@ -480,15 +478,15 @@ class StateCache:
         """The keys of what was kept or found here."""
 
     def put(self, thread: Thread, state: Any) -> None:
-        """Keep a state, as it is now."""
+        """Cache a copy of a state."""
         mark = thread.contents().marks.saved.ljust(_MARK, b"\0")
         key = _key(thread)
         self._meet(key)
         self._scratch.put(key, mark + self._codec.encode(state), self._seconds)
 
     def get(self, thread: Thread) -> Any:
-        """The state that was kept; None if there is none, or the stored one is newer."""
-        mark = thread.contents().marks.saved.ljust(_MARK, b"\0")  # First: it finds the branch.
+        """Return the cached state, or None if it is missing or stale."""
+        mark = thread.contents().marks.saved.ljust(_MARK, b"\0")  # First: this resolves the branch.
         key = _key(thread)
         found = self._scratch.get(key)
         if found is None:
@@ -499,21 +497,21 @@ class StateCache:
         try:
             return self._codec.decode(found[_MARK:])
         except FormatError:
-            return None  # Damaged, which is as good as lost.
+            return None  # A damaged entry is a cache miss.
 
     def _meet(self, key: str) -> None:
         if len(self._met) >= _MOST_MET:
-            self._met.clear()  # Their marks still tell which of them are outdated.
+            self._met.clear()  # Their marks still tell which of them are stale.
         self._met.add(key)
 
     def remove(self, thread: Thread) -> None:
-        """Forget what is kept of a thread."""
+        """Remove the thread's cached state."""
         key = _key(thread)
         self._met.discard(key)
         self._scratch.remove(key)
 
     def outdate(self, thread: Thread) -> None:
-        """Forget what is kept of a thread, if that was met here: a state was put."""
+        """Remove the thread's cached state, if this process has seen one, after a put."""
         if _key(thread) in self._met:
             self.remove(thread)
 

@@ -1,12 +1,12 @@
-"""What a thread holds at one moment: its messages, its state and its record.
+"""What a thread holds at one commit: its messages, its state and its record.
 
-A thread is one map. Messages stand in it by their positions, whole numbers that only grow
-and are never given twice; beside them stand the state, the record and some marks, under
-names. So an append changes the last node and the root, and nothing else.
+A thread is one map. Messages are stored under their positions: integers that only grow and are
+never reused. The state, the record and the marks are stored under names. An append therefore
+changes only the last node and the root.
 
-A second map, in the first, finds a position by the id of a message. It lags behind: the
-ids of the latest messages are only in the messages themselves, so that an append need not
-change it. Whoever looks for an id looks in both.
+A second map, nested in the first, finds a position by message id. It lags behind: the ids of the
+latest messages are only in the messages themselves, so that an append need not change it. A lookup
+by id checks both.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ STATE_KEY: Final = default_codec.encode(STATE)
 IDS_KEY: Final = default_codec.encode(IDS)
 
 LAG: Final = 128
-"""How many of the latest positions the map of ids may lack."""
+"""How many of the latest positions may be missing from the map of ids."""
 
-# How keys sort: the numbers from 0 to 127, then names, then the larger numbers.
+# Key order: the numbers from 0 to 127, then names, then larger numbers.
 _NAMES: Final = b"\x80"
 _LARGER: Final = b"\xcc"
 
@@ -43,29 +43,29 @@ _MOST: Final = 512
 
 
 class Marks(NamedTuple):
-    """What a thread must not forget, also when it is cleaned."""
+    """Bookkeeping of a thread that survives `clean_thread`."""
 
     saved: bytes = b""
-    """Made anew whenever a state is put or cleared: it tells one put from another."""
+    """Replaced whenever a state is put or cleared, to tell one put from another."""
     past: int = 0
-    """No position before this one is given again."""
+    """Positions below this one are never given out again."""
     listed: int = 0
-    """The messages before this position are in the map of ids."""
+    """Messages below this position are in the map of ids."""
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values."""
+        """Plain values for storage."""
         return self._asdict()
 
 
 class Row(NamedTuple):
-    """A message where it stands."""
+    """A message and its position."""
 
     position: int
     stored: dict[str, Any]
 
 
 class Contents:
-    """A thread at one root; never changes, and reads what is asked for."""
+    """A thread at one root: immutable, and read lazily."""
 
     def __init__(self, root: ObjectId | None, maps: MapWriter, read: Reader, codec: Codec) -> None:
         self.root = root
@@ -73,22 +73,22 @@ class Contents:
 
     @classmethod
     def at(cls, root: ObjectId | None, read: Reader, codec: Codec) -> Contents:
-        """The contents of a root, for whoever only reads."""
+        """The contents of a root, for reading only."""
         return cls(root, MapWriter(codec, read), read, codec)
 
     def version(self, root: ObjectId) -> Contents:
-        """The contents of another root."""
+        """The contents of another root, through the same reader."""
         return Contents.at(root, self._read, self._codec)
 
-    # What stands under names.
+    # Parts stored under names.
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing but marks: as before the first write, or cleaned."""
+        """Whether there are only marks: before the first write, or after `clean_thread`."""
         return self._top.total == (self.part(MARKS) is not None)
 
     def part(self, key: Any) -> bytes | None:
-        """The stored part under a name, or at a position."""
+        """The stored part under a name or at a position."""
         return _body(self._top, self._codec.encode(key))
 
     def value(self, key: str, default: Any = None) -> Any:
@@ -98,14 +98,14 @@ class Contents:
 
     @cached_property
     def marks(self) -> Marks:
-        """What is remembered of the past."""
+        """The bookkeeping marks."""
         return Marks(**self.value(MARKS, {}))
 
     # Messages.
 
     @property
     def message_count(self) -> int:
-        """How many messages there are."""
+        """The number of messages."""
         return self._top.total - self._names.number
 
     @cached_property
@@ -116,7 +116,7 @@ class Contents:
 
     @property
     def last_position(self) -> int | None:
-        """Where the latest message stands."""
+        """The position of the latest message."""
         count = self.message_count
         if not count:
             return None
@@ -124,11 +124,11 @@ class Contents:
         return _position(entry.key)
 
     def position_of(self, id: Any) -> int | None:
-        """Where the message with an id stands."""
+        """The position of the message with an id."""
         return self.position_under(self._codec.encode(id))
 
     def position_under(self, key: bytes) -> int | None:
-        """The same for an encoded id."""
+        """The position of the message with an encoded id."""
         found = self.latest.get(key)
         if found is not None or not self.is_listed:
             return found
@@ -144,27 +144,27 @@ class Contents:
 
     @cached_property
     def latest(self) -> dict[bytes, int]:
-        """The positions that the map of ids lacks, by encoded id; all, if it is not right."""
+        """The positions missing from the map of ids, by encoded id; all, if it is wrong."""
         start = self.rank_of(self.marks.listed) if self.is_listed else 0
         rows = self.row_list(start, self.message_count)
         return {self._codec.encode(row.stored["id"]): row.position for row in rows}
 
     @cached_property
     def is_listed(self) -> bool:
-        """Whether the map of ids holds the messages that it should.
+        """Whether the map of ids is complete up to its mark.
 
-        A merge of branches may leave it with ids of messages that are gone, or without some:
-        one side listed ids while the other deleted or appended.
+        A merge of branches may leave ids of deleted messages in it, or miss some: one side updated
+        the map while the other deleted or appended.
         """
         return self._ids.total == self.rank_of(self.marks.listed)
 
     @property
     def listed_ids(self) -> Sequence[Entry]:
-        """What the map of ids holds."""
+        """The entries of the map of ids."""
         return self._ids.entries(0, self._ids.total)
 
     def rank_of(self, position: int) -> int:
-        """How many messages stand before a position."""
+        """How many messages precede a position."""
         key = self._codec.encode(position)
         place = self._top.locate(key)[0]
         return place - self._names.number if key >= _LARGER else place
@@ -172,7 +172,7 @@ class Contents:
     def rows(
         self, start: int = 0, stop: int | None = None, *, newest_first: bool = False
     ) -> Iterator[Row]:
-        """The messages of the ranks [start, stop), read a few at a time, then more."""
+        """The messages of the ranks [start, stop), read in batches that grow."""
         stop = self.message_count if stop is None else min(stop, self.message_count)
         size = _FIRST
         while start < stop:
@@ -190,13 +190,13 @@ class Contents:
         return [Row(_position(entry.key), loader.part(entry.body)) for entry in entries]
 
     def rows_at(self, positions: Iterable[int]) -> list[Row]:
-        """The messages at those of the positions that there are, sorted, fetched together."""
+        """The messages at those positions that exist, sorted, fetched together."""
         if self.root is None:
             return []
         return [Row(*found) for found in self._map(self.root).pick(positions)]
 
     def differing(self, before: ObjectId) -> list[int]:
-        """The positions that are not as they were at another root."""
+        """The positions that differ from those at another root."""
         if self.root is None:
             return []
         keys = self._map(self.root).differing(self._map(before))
@@ -204,7 +204,7 @@ class Contents:
 
     @reading
     def load(self, part: bytes) -> Any:
-        """The value of a part."""
+        """Decode a part."""
         return Loader(self._read, self._codec).part(part)
 
     def _map(self, root: ObjectId) -> Map:
@@ -238,14 +238,14 @@ class Contents:
 
 
 class _Names(NamedTuple):
-    """Where the names stand among the keys."""
+    """Where names sort among the keys."""
 
     start: int
     number: int
 
 
 def _position(key: bytes) -> int:
-    """A position from its encoding: one byte, or one that says the length and then the number."""
+    """Decode a position: one byte, or a length byte followed by the number."""
     return key[0] if len(key) == 1 else int.from_bytes(key[1:], "big")
 
 

@@ -1,4 +1,4 @@
-"""What the models of this layer check, each check naming the field and what is accepted."""
+"""Validators of this layer's models; each error names the field and what is accepted."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def own(value: Any) -> Any:
-    """A copy of plain containers, all the way down; anything else is the same object.
+    """Copy plain containers recursively; other objects are returned as they are.
 
-    So a model and its caller share no dict and no list.
+    A model therefore shares no dict or list with its caller.
     """
     kind = type(value)
     if kind is dict:
@@ -30,7 +30,7 @@ def own(value: Any) -> Any:
 
 
 def own_mapping(value: Any, field: str) -> dict[Any, Any]:
-    """A mapping as a dict that nobody else holds; None is an empty one."""
+    """Copy a mapping to a new dict; None becomes an empty one."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -44,7 +44,7 @@ def own_mapping(value: Any, field: str) -> dict[Any, Any]:
 
 
 def bare(cls: type[T], **fields: Any) -> T:
-    """An instance whose fields were checked before they were stored."""
+    """An instance built without validation, from fields that were validated before storage."""
     made = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(made, name, value)
@@ -52,26 +52,26 @@ def bare(cls: type[T], **fields: Any) -> T:
 
 
 def plain(value: str) -> str:
-    """The characters of a str; of an enum's member or such, without its class."""
+    """The characters of a str subclass, such as an enum member, as a plain str."""
     return value if type(value) is str else str.__str__(value)
 
 
 def text(value: Any, field: str) -> str:
-    """A str."""
+    """Check for a str."""
     if not isinstance(value, str):
         raise refusal(field, value, "a str")
     return plain(value)
 
 
 def optional_text(value: Any, field: str) -> str | None:
-    """A str or None."""
+    """Check for a str or None."""
     if value is not None and not isinstance(value, str):
         raise refusal(field, value, "a str or None")
     return None if value is None else plain(value)
 
 
 def identifier(value: Any, field: str) -> str | int:
-    """An id: a str that is not empty, or an int."""
+    """Check for an id: a non-empty str, or an int."""
     if isinstance(value, str) and value:
         return plain(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -80,10 +80,10 @@ def identifier(value: Any, field: str) -> str | int:
 
 
 def refusal(field: str, value: Any, accepted: str) -> InvalidInput:
-    """The one error that all fields share, to be raised."""
+    """Build the error that all validators raise."""
     try:
         shown = repr(value)
-    except ValueError:  # Python writes no number of so many digits.
+    except ValueError:  # Python refuses to format integers of so many digits.
         shown = "too large to be shown"
     if len(shown) > 80:
         shown = f"{shown[:77]}..."
@@ -98,12 +98,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def now() -> datetime:
-    """Now, in UTC."""
+    """The current time, in UTC."""
     return datetime.now(UTC)
 
 
 def as_time(value: Any, field: str) -> datetime:
-    """An aware datetime in UTC; one that does not say its zone is refused."""
+    """Convert an aware datetime to UTC; a naive one is refused."""
     if not isinstance(value, datetime):
         raise refusal(field, value, "a datetime with a zone")
     if value.tzinfo is UTC:
@@ -120,7 +120,7 @@ def as_time(value: Any, field: str) -> datetime:
 
 
 def read_time(value: Any, field: str) -> datetime:
-    """A time as dicts say it: a datetime, an ISO text with a zone, or seconds since 1970."""
+    """Read a time from a dict: a datetime, an ISO string with a zone, or seconds since 1970."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -132,7 +132,7 @@ def read_time(value: Any, field: str) -> datetime:
 
 
 def write_seconds(value: datetime) -> int | float:
-    """Seconds since 1970: an int where it is whole."""
+    """Seconds since 1970, as an int if whole."""
     whole, rest = divmod(to_microseconds(value), 1_000_000)
     return whole if rest == 0 else whole + rest / 1_000_000
 
@@ -143,7 +143,7 @@ def to_microseconds(value: datetime) -> int:
 
 
 def from_microseconds(value: int) -> datetime:
-    """The time that is so many microseconds after 1970."""
+    """The time at a number of microseconds since 1970."""
     return _EPOCH + timedelta(0, 0, value)
 
 

@@ -34,11 +34,11 @@ from ropewalk.tree.read import Loader
 T = TypeVar("T")
 
 _MOST: Final = 1 << 62
-"""No list is longer, and counting further is not possible everywhere."""
+"""The longest page; some engines cannot count further."""
 
 
 class Page(list[T]):
-    """A list with a cursor: `cursor` begins the next page; None after the last one."""
+    """A list with a cursor to the next page, which is None on the last one."""
 
     __slots__ = ("cursor",)
 
@@ -48,14 +48,14 @@ class Page(list[T]):
 
 
 class Window(NamedTuple):
-    """Which part of a list is wanted."""
+    """The requested limit and cursor of a list."""
 
     offset: int
     limit: int | None
 
     @classmethod
     def of(cls, offset: int | None, limit: int | None, cursor: str | None) -> Window:
-        """What a caller asked for; raises `InvalidInput`."""
+        """Validate a caller's arguments; raises `InvalidInput`."""
         if cursor is not None and offset:
             raise InvalidInput("a cursor says where a page begins: give it or an offset, not both")
         return cls(_count(offset, "offset") or 0, _count(limit, "limit"))
@@ -70,12 +70,12 @@ def _count(number: int | None, what: str) -> int | None:
 
 
 def make_cursor(*parts: Any) -> str:
-    """A text that stands for a place in a list."""
+    """Encode a place in a list as a cursor."""
     return base64.urlsafe_b64encode(ormsgpack.packb(parts)).decode("ascii").rstrip("=")
 
 
 def read_cursor(cursor: str, *kinds: type) -> list[Any]:
-    """The parts of a cursor; raises `InvalidInput` for what is none of this list's."""
+    """Decode a cursor; raises `InvalidInput` if it does not belong to this kind of list."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         parts = ormsgpack.unpackb(base64.b64decode(padded, b"-_", validate=True))
@@ -100,7 +100,7 @@ _FURTHEST: Final = 1 << 62
 
 @dataclass(slots=True, frozen=True)
 class Filter:
-    """Which messages are wanted, beside what they say."""
+    """The conditions of a message list, apart from its text search."""
 
     roles: Collection[str] | None = None
     since: datetime | None = None
@@ -115,7 +115,7 @@ class Filter:
         until: datetime | None,
         metadata: Mapping[str, Any] | None,
     ) -> Filter:
-        """What a caller asked for; raises `InvalidInput`."""
+        """Validate a caller's arguments; raises `InvalidInput`."""
         roles = None if role is None else _roles([role] if isinstance(role, str) else role)
         for name, moment in (("since", since), ("until", until)):
             if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
@@ -126,11 +126,11 @@ class Filter:
 
     @property
     def is_open(self) -> bool:
-        """Whether every message passes."""
+        """Whether every message matches."""
         return self == Filter()
 
     def passes(self, message: Message) -> bool:
-        """Whether a message is wanted."""
+        """Whether a message matches."""
         if self.roles is not None and message.role not in self.roles:
             return False
         if self.since is not None and message.created_at < self.since:
@@ -141,7 +141,7 @@ class Filter:
 
 
 def says(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether metadata hold what is wanted: equal values of equal types, so 1 is not True."""
+    """Whether metadata contain the wanted values, equal in type too: 1 is not True."""
     return all(
         key in metadata and type(metadata[key]) is type(value) and metadata[key] == value
         for key, value in wanted.items()
@@ -158,7 +158,7 @@ def _roles(given: Any) -> frozenset[str]:
 
 
 def message_of(stored: dict[str, Any]) -> Message:
-    """A stored message, with what was said of all that were put with it."""
+    """Decode a stored message, with the metadata of the batch it was put in."""
     about = stored.pop("about", None)
     if about is not None:
         stored["metadata"] = {**about, **stored.get("metadata", {})}
@@ -174,7 +174,7 @@ def list_messages(
     newest_first: bool,
     find: Finder,
 ) -> Page[Message]:
-    """A page of the messages that are wanted."""
+    """Return a page of the matching messages."""
     if window.limit == 0:
         return Page()
     bounds = _bounds(cursor, newest_first)
@@ -193,7 +193,7 @@ def list_messages(
 def _slice(
     contents: Contents, start: int, stop: int, window: Window, newest_first: bool
 ) -> Page[Message]:
-    """A page of all messages: found by counting, without reading what is skipped."""
+    """A page of an unfiltered list, found by rank without reading the messages skipped."""
     size = stop - start if window.limit is None else window.limit
     if newest_first:
         stop = max(start, stop - window.offset)
@@ -220,7 +220,7 @@ def _page(
 
 
 def _after(position: int, newest_first: bool) -> str:
-    """The cursor of a page that goes on from a message: before it, or after it."""
+    """The cursor that continues after a message, or before it in descending order."""
     return make_cursor(position if newest_first else position + 1, newest_first)
 
 
@@ -242,15 +242,15 @@ _REMEMBERED: Final = 10_000
 
 
 class _Seen(NamedTuple):
-    """What a list of threads needs to know of one, at a commit."""
+    """What a list of threads caches about a thread at a commit."""
 
     is_empty: bool
     record: bytes | None
-    """As it is stored, so that each caller gets one of their own."""
+    """Kept encoded, so that each caller decodes a copy of its own."""
 
 
 class _Listed(NamedTuple):
-    """A thread in the order of a list: the latest changed first, then by name."""
+    """The sort key of a thread: most recently changed first, then by name."""
 
     time: int
     space: str
@@ -262,7 +262,7 @@ class _Listed(NamedTuple):
 
 
 class Directory:
-    """The threads in a store. What was seen of a commit is remembered: it never changes."""
+    """The threads in a store, cached by commit; commits are immutable."""
 
     def __init__(self, store: Store, codec: Codec, objects: SharedObjects) -> None:
         self._store, self._codec, self._objects = store, codec, objects
@@ -277,7 +277,7 @@ class Directory:
         window: Window,
         cursor: str | None,
     ) -> Page[ThreadInfo]:
-        """A page of the threads of some users."""
+        """Return a page of the threads of some users."""
         if search is not None and not isinstance(search, str):
             raise InvalidInput(f"search is text, not a {type(search).__name__}")
         if metadata is not None and not isinstance(metadata, Mapping):
@@ -312,7 +312,7 @@ class Directory:
         tenants = {split_name(space)[0] for space in self._store.spaces(tenant_of(None))}
         found = []
         for tenant in sorted(tenants):
-            # Other tenants may begin alike, and be somebody else's.
+            # Other applications may use tenants with the same prefix.
             with suppress(ValueError):
                 found.append(user_of_tenant(tenant))
         return found
@@ -325,12 +325,12 @@ class Directory:
             try:
                 info = self.info(Address(id_of(name), user, None), history, commit)
             except (FormatError, ValueError):
-                continue  # A timeline of somebody else's: what it holds, or its name, says so.
+                continue  # Not a timeline of a thread: its contents or its name show that.
             if commit is not None and info is not None:
                 yield _Listed(commit.time, space, info)
 
     def info(self, address: Address, history: History, commit: Commit | None) -> ThreadInfo | None:
-        """What is known about a thread at a commit of its history; None if it is empty."""
+        """The record of a thread at one of its commits; None if the thread is empty."""
         if commit is None:
             return None
         read = self._reader(history)
@@ -341,7 +341,7 @@ class Directory:
         stored["thread_id"] = address.thread_id
         if address.user_id is not None:
             stored["user_id"] = address.user_id
-        # A time that somebody gave holds until the next change.
+        # A time set by the caller holds until the next change.
         if "updated_at" not in stored or self._record_before(commit, read) == seen.record:
             stored["updated_at"] = commit.time
         return ThreadInfo.from_stored(stored)
@@ -378,7 +378,7 @@ def _is_wanted(info: ThreadInfo, search: str | None, metadata: Mapping[str, Any]
 
 
 def _said(value: Any) -> Iterator[str]:
-    """The texts in metadata."""
+    """The strings in metadata."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""One message of a conversation: what it says, what it cost, and the id that names it."""
+"""One message of a conversation, its token usage, and message ids."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ropewalk.threads.parts import (
 )
 
 Role: TypeAlias = Literal["user", "assistant", "system", "developer", "tool"]
-"""Who speaks."""
+"""The role of a message's author."""
 ROLES: Final[tuple[Role, ...]] = ("user", "assistant", "system", "developer", "tool")
 
 _set = object.__setattr__
@@ -56,35 +56,34 @@ _PUBLIC: Final = (
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Message:
-    """One message of a conversation; checked when it is made, and then left as it is.
+    """One message of a conversation: validated on construction and immutable.
 
-    `content` is a text, or parts (OpenAI-style dicts of parts are taken, too). An `id`
-    that sorts by birth is made if there is none, and `created_at` is now.
+    `content` is a text or a list of parts; OpenAI-style dicts of parts are accepted. By default
+    `id` is a new id that sorts by creation time, and `created_at` is now.
 
-    A message shares no dict and no list with who made it: both may go on and change
-    theirs. `replace` makes a changed one.
+    It copies the containers it is given. `replace` returns a modified copy.
     """
 
     role: Role
-    """Who speaks: "user", "assistant", "system", "developer" or "tool"."""
+    """The author's role: "user", "assistant", "system", "developer" or "tool"."""
     content: str | tuple[Part, ...] | None
-    """What is said: a text, or parts; None if there is nothing but calls."""
+    """The content: a text, parts, or None if there are only tool calls."""
     id: str | int
-    """What names the message in its thread."""
+    """The id of the message in its thread."""
     name: str | None
-    """The name of who speaks, beside the role."""
+    """The author's name, in addition to the role."""
     tool_calls: tuple[ToolCall, ...]
-    """The calls of tools that are asked for."""
+    """The tool calls the model requests."""
     tool_call_id: str | None
-    """The call that this message is the answer to."""
+    """The id of the call this message answers."""
     usage: Usage | None
-    """What it cost, in tokens."""
+    """Token usage."""
     created_at: datetime
-    """When it was made, in UTC."""
+    """When it was created, in UTC."""
     metadata: Mapping[str, Any]
-    """Whatever the program notes about it; never sent to a model."""
+    """Application metadata; never sent to a model."""
     extra: Mapping[str, Any]
-    """What a dict said beside the fields above, kept so that it can be said again."""
+    """What the source dict contained beyond the fields above, for an exact round trip."""
     _source: Mapping[str, Any] | None = field(compare=False)
 
     def __init__(  # noqa: PLR0913 - each by name
@@ -117,10 +116,10 @@ class Message:
 
     @property
     def text(self) -> str:
-        """What is said: the texts of the content, of results and of a refusal, nothing else.
+        """The text of the message: the texts of its content, of tool results and of a refusal.
 
-        Also what a spoken answer says, by its transcript. Never urls, data, ids, names or
-        the arguments of calls; nor what a model thought before it spoke.
+        It includes transcripts of audio answers. It never includes URLs, data, ids, names, the
+        arguments of calls, or a model's reasoning.
         """
         said = text_of(self.content)
         if not self.extra:
@@ -131,14 +130,14 @@ class Message:
     def from_openai(cls, raw: Mapping[str, Any]) -> Message:
         """Read a message of Chat Completions, or an item of the Responses API.
 
-        `to_openai` gives an equal dict again, also with keys and parts that are not known.
+        `to_openai` returns an equal dict, unknown keys and parts included.
         """
         if not isinstance(raw, Mapping):
             raise refusal("message", raw, _accepted_for(raw))
         if type(raw) is dict and len(raw) == 2 and type(raw.get("content")) is str:
             role = raw.get("role")
             if type(role) is str and role in ROLES:
-                return cls(role, raw["content"])  # Most are such, and need no notes.
+                return cls(role, raw["content"])  # The common case: nothing to note.
         try:
             fields, form = openai.read(raw)
             made = cls(**fields)
@@ -150,16 +149,16 @@ class Message:
         return made
 
     def to_openai(self) -> dict[str, Any]:
-        """The message as an OpenAI-style dict: the one that was read, or one for a request.
+        """Return an OpenAI-style dict: the one that was read, or one for a request.
 
-        `id`, `created_at`, `usage` and `metadata` are in it only if they were read.
+        It contains `id`, `created_at`, `usage` and `metadata` only if the dict that was read did.
         """
         return openai.write(self, self._source)
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values, as they are stored; what is absent is left out.
+        """The message as plain values for storage, without absent fields.
 
-        The dict shares the message's own values: encode it, do not change it.
+        The dict shares the message's containers: encode it, do not modify it.
         """
         made: dict[str, Any] = {"role": self.role, "id": self.id}
         made["created_at"] = to_microseconds(self.created_at)
@@ -183,9 +182,9 @@ class Message:
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> Message:
-        """What `to_stored` gave; nothing is checked again, because it was when it was stored.
+        """Rebuild a message from `to_stored`; it was validated before it was stored.
 
-        The message takes the values over: hand in what was just decoded.
+        The message takes ownership of the values, so pass freshly decoded ones.
         """
         made = object.__new__(cls)
         get = stored.get
@@ -204,7 +203,7 @@ class Message:
         return made
 
     def replace(self, **changes: Any) -> Message:
-        """A message with these fields changed, checked like a new one."""
+        """Return a copy with these fields changed, validated like a new message."""
         fields = {name: getattr(self, name) for name in _PUBLIC}
         made = type(self)(**{**fields, **changes})
         _set(made, "_source", openai.changed(self._source, changes))
@@ -223,14 +222,14 @@ class Message:
 
 
 def _accepted_for(raw: object) -> str:
-    """What would do in the place of something that is no message."""
+    """A hint for the error message about a value that is not a message."""
     if any(cls.__module__.startswith("langchain_core.") for cls in type(raw).__mro__):
         return "what ropewalk.adapters.langchain.from_langchain makes of it"
     return "a Message or an OpenAI-style dict"
 
 
 def as_message(value: Message | Mapping[str, Any]) -> Message:
-    """A `Message`, from one or from an OpenAI-style dict."""
+    """Convert a `Message` or an OpenAI-style dict to a `Message`."""
     return value if isinstance(value, Message) else Message.from_openai(value)
 
 
@@ -269,7 +268,7 @@ def _said_beside(extra: Mapping[str, Any]) -> list[str]:
     return [one for one in (refused, spoken) if isinstance(one, str)]
 
 
-# What an answer cost.
+# Token usage.
 
 
 _COUNTS = {
@@ -281,10 +280,10 @@ _COUNTS = {
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How many tokens went in and came out.
+    """Token counts of one answer.
 
-    `total_tokens` is their sum unless it is given. What a provider says beside them,
-    such as details, is in `extra`.
+    `total_tokens` defaults to the sum. Other fields of the provider, such as details, are in
+    `extra`.
     """
 
     input_tokens: int = 0
@@ -302,7 +301,7 @@ class Usage:
 
     @classmethod
     def from_openai(cls, raw: Mapping[str, Any]) -> Usage:
-        """Read a dict with the names of Chat Completions or of the Responses API."""
+        """Read a usage dict of Chat Completions or the Responses API."""
         if not isinstance(raw, Mapping):
             raise refusal("usage", raw, "a Usage or a mapping")
         rest = dict(raw)
@@ -314,7 +313,7 @@ class Usage:
         return cls(*counts, found["total_tokens"], rest)
 
     def to_openai(self) -> dict[str, Any]:
-        """A dict with the names of Chat Completions."""
+        """Return a dict with the field names of Chat Completions."""
         return {
             **self.extra,
             "prompt_tokens": self.input_tokens,
@@ -323,7 +322,7 @@ class Usage:
         }
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values, as they are stored."""
+        """The usage as plain values for storage."""
         made: dict[str, Any] = {"input": self.input_tokens, "output": self.output_tokens}
         if self.total_tokens != self.input_tokens + self.output_tokens:
             made["total"] = self.total_tokens
@@ -333,7 +332,7 @@ class Usage:
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> Usage:
-        """What `to_stored` gave; nothing is checked again."""
+        """Rebuild a usage from `to_stored`, without validating it again."""
         spent, gained = stored["input"], stored["output"]
         return bare(
             cls,
@@ -345,7 +344,7 @@ class Usage:
 
 
 def as_usage(value: Usage | Mapping[str, Any] | None) -> Usage | None:
-    """A `Usage`, from one or from a dict of a provider."""
+    """Convert a `Usage` or a provider's dict to a `Usage`."""
     if value is None or isinstance(value, Usage):
         return value
     return Usage.from_openai(value)
@@ -356,12 +355,11 @@ def _count(value: Any, name: str) -> None:
         raise refusal(name, value, "an int that is not negative")
 
 
-# Ids that sort by birth.
-#
-# 48 bits of milliseconds, 20 bits that count, and 52 random bits: 24 characters, of which
-# the order as text is the order of birth. Within one process each id is greater than the
-# one before, from any thread, and also while the clock stands still or goes back. Ids of
-# other processes, forked ones too, differ by chance: the random bits are new for each id.
+# Ids that sort by creation time.  48 bits of milliseconds, a 20-bit counter and 52 random bits: 24
+# characters whose order as text is the order of creation. Within a process every id is greater
+# than the one before, from any thread, even while the clock stands still or goes back. Ids of
+# different processes, forked ones included, differ by their random bits, which are new for each
+# id.
 
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuv"
@@ -372,7 +370,7 @@ _COUNTER_BITS = 20
 
 
 class Ticks:
-    """Numbers that only grow: milliseconds by a clock in nanoseconds, and a count in them."""
+    """A strictly increasing number: milliseconds of a nanosecond clock, and a count."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -382,15 +380,15 @@ class Ticks:
             os.register_at_fork(after_in_child=self._begin_anew)
 
     def next(self) -> int:
-        """A number that is greater than the one before."""
+        """Return a number greater than the previous one."""
         at_least = self._clock() // 1_000_000 << _COUNTER_BITS
         with self._lock:
-            # A full count runs over into the milliseconds, and order still holds.
+            # A full count carries into the milliseconds, which keeps the order.
             self._last = max(at_least, self._last + 1)
             return self._last
 
     def _begin_anew(self) -> None:
-        # Another thread of the parent may have held the lock, and is not here.
+        # After a fork, a thread that exists only in the parent may hold the lock.
         self._lock = threading.Lock()
 
 
@@ -398,7 +396,7 @@ _ticks = Ticks(time.time_ns)
 
 
 def new_id() -> str:
-    """A new id: 24 characters, greater than any that this process made before."""
+    """Return a new id: 24 characters, greater than any this process made before."""
     number = _ticks.next() << _RANDOM_BITS
     number |= int.from_bytes(os.urandom(7), "big") >> 4
     pairs = _PAIRS

@@ -1,14 +1,14 @@
-"""Messages from OpenAI-style dicts and back, without loss.
+"""Conversion of messages from and to OpenAI-style dicts, without loss.
 
-Three shapes are known: a message of Chat Completions (which messages of the Responses
-and the Assistants API are, too), a call item and an output item of the Responses API.
-Any other item is kept whole. What a dict said in another way than `write` would say it
-is noted in the message's source, so that `write` says it so again:
+Three shapes are known: a message of Chat Completions (which covers messages of the Responses and
+Assistants APIs), a call item and an output item of the Responses API. Any other item is kept
+whole. Wherever a dict differs from what `write` would produce, the message's source notes it, so
+that `write` reproduces it:
 
 - `form`: the type of the item, or "item" for one that is kept whole;
-- `with`: keys that were there and are usually left out;
-- `without`: keys that were not there and usually are;
-- `raw`: values that were written in another way, such as a null.
+- `with`: keys that were present and are usually omitted;
+- `without`: keys that were absent and are usually present;
+- `raw`: values in an unusual spelling, such as a null.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ropewalk.threads.message import Message
 
 _BESIDE: Final = ("id", "created_at", "usage", "metadata")
-"""What a message has and a request to a model does not take: written only if it was read."""
+"""Fields that a request to a model does not accept: written only if they were read."""
 _CHAT: Final = ("role", "content", "name", "tool_calls", "tool_call_id", *_BESIDE)
 _CALLS: Final = {
     "function_call": ("function", "arguments"),
@@ -43,7 +43,7 @@ _KEYS_OF_FIELD: Final = {"content": ("content", "output")}
 
 
 def read(raw: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The fields of the message that a dict says, and its form (None for a chat message)."""
+    """The message fields in a dict, and its form (None for a chat message)."""
     if "role" in raw:
         return _read_chat(raw), None
     kind = raw.get("type")
@@ -60,12 +60,12 @@ def read(raw: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
 
 
 def source(message: Message, raw: Mapping[str, Any], form: str | None) -> dict[str, Any] | None:
-    """What must be noted so that `write` gives this dict again; None if nothing."""
+    """The notes that `write` needs to reproduce this dict; None if there are none."""
     notes: dict[str, Any] = {} if form is None else {"form": form}
     shown = [key for key in _beside(form) if key in raw]
     if shown:
         notes["with"] = shown
-    # A key of `extra` is written as it was read; only the others can differ.
+    # Keys of `extra` are written as they were read; only the others can differ.
     written = _write(message, notes)
     known = {key: value for key, value in written.items() if key not in message.extra}
     absent = [key for key in known if key not in raw]
@@ -82,7 +82,7 @@ def source(message: Message, raw: Mapping[str, Any], form: str | None) -> dict[s
 
 
 def write(message: Message, notes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The message as an OpenAI-style dict that shares nothing with it."""
+    """Return the message as an OpenAI-style dict that shares nothing with it."""
     notes = notes or {}
     made = _write(message, notes)
     for key in notes.get("without", ()):
@@ -92,7 +92,7 @@ def write(message: Message, notes: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def changed(notes: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What remains of the notes when these fields of the message are changed."""
+    """The notes that remain valid when these fields of the message are changed."""
     if notes is None:
         return None
     stale = {key for name in fields for key in _KEYS_OF_FIELD.get(name, (name,))}
@@ -117,15 +117,15 @@ def _as_said(known: Mapping[str, Any], key: str, value: Any) -> bool:
         return False
     written = known[key]
     if type(written) is str and isinstance(value, str):
-        return written == plain(value)  # A member of an enum, or such: its characters are said.
-    # 1 and 1.0 are equal, and still two ways to say it.
+        return written == plain(value)  # A str subclass is written as its characters.
+    # 1 and 1.0 are equal but spelled differently.
     return type(written) is type(value) and bool(written == value)
 
 
 def _read_chat(raw: Mapping[str, Any]) -> dict[str, Any]:
     role = raw["role"]
     fields: dict[str, Any] = {
-        # The role of results before there were tools.
+        # The role of function results before there were tools.
         "role": "tool" if role == "function" else role,
         "content": as_content(raw.get("content")),
         "name": raw.get("name"),
@@ -188,7 +188,7 @@ def _read_output_item(raw: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _unknown(raw: Mapping[str, Any], *known: str) -> dict[str, Any] | None:
-    """The keys that an item of this kind does not have; None if one is a field's name."""
+    """The keys unknown in an item of this kind; None if one clashes with a field's name."""
     extra = {key: value for key, value in raw.items() if key not in (*known, *_BESIDE)}
     return None if any(key in _CHAT for key in extra) else extra
 
@@ -243,14 +243,14 @@ def _write_chat(message: Message) -> dict[str, Any]:
 
 
 def _unwrapped(part: Part, content: Any) -> tuple[Any, str | None]:
-    """A result that is all of a tool's message: Chat Completions has no part for it."""
+    """Unwrap a result that is the whole tool message: Chat Completions has no part for it."""
     if not isinstance(part, ToolResult):
         return content, None
     return part.content, part.tool_call_id
 
 
 def _without_calls(content: tuple[Part, ...], calls: list[Part]) -> tuple[Part, ...] | None:
-    """The content without its calls, which Chat Completions has beside the content."""
+    """The content without its calls, which Chat Completions stores separately."""
     own_calls = [part for part in content if isinstance(part, ToolCall) and part.type != "tool_use"]
     if not own_calls:
         return content

@@ -1,7 +1,7 @@
-"""The parts that the content of a message is made of.
+"""The parts that the content of a message consists of.
 
-A part keeps what it does not know: unknown keys of a dict are in `extra`, and a part of
-an unknown type is an `OtherPart`, which keeps the dict whole.
+Unknown data survives a round trip: unknown keys of a dict are kept in `extra`, and a part of an
+unknown type is an `OtherPart`, which keeps the dict whole.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ def _extra() -> Any:
 
 
 class Part:
-    """One part of the content of a message: the class of all kinds of parts."""
+    """Base class of the parts of a message's content."""
 
     __slots__ = ()
 
     kind: ClassVar[str]
-    """What stands for this class in a store."""
+    """The tag of this class in stored data."""
 
     def to_openai(self) -> dict[str, Any]:
-        """The part as an OpenAI-style dict."""
+        """Return the part as an OpenAI-style dict."""
         raise NotImplementedError
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values, as they are stored; what is absent is left out."""
+        """The part as plain values for storage, without absent fields."""
         raise NotImplementedError
 
 
@@ -44,7 +44,7 @@ TEXT_KEYS = {"text": "text", "input_text": "text", "output_text": "text", "refus
 
 @dataclass(frozen=True, slots=True)
 class TextPart(Part):
-    """A text; `type` says which one: "text", "input_text", "output_text" or "refusal"."""
+    """A text; `type` is "text", "input_text", "output_text" or "refusal"."""
 
     text: str
     type: str = "text"
@@ -58,14 +58,14 @@ class TextPart(Part):
         _own_extra(self, TEXT_KEYS[self.type])
 
     def to_openai(self) -> dict[str, Any]:
-        """The part as an OpenAI-style dict."""
+        """Return the part as an OpenAI-style dict."""
         key = TEXT_KEYS[self.type]
         inner = self.extra.get(key)
         said = self.text if inner is None else {**inner, "value": self.text}
         return {"type": self.type, **own(self.extra), key: own(said)}
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values, as they are stored; what is absent is left out."""
+        """The part as plain values for storage, without absent fields."""
         made: dict[str, Any] = {"part": "text", "text": self.text}
         if self.type != "text":
             made["type"] = self.type
@@ -76,7 +76,7 @@ class TextPart(Part):
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(Part):
-    """An image: its `url` (one that holds the data, too), or the id of a file.
+    """An image: a `url`, which may be a data URL, or the id of a file.
 
     `type` is "image_url" (Chat Completions) or "input_image" (Responses).
     """
@@ -98,11 +98,11 @@ class ImagePart(Part):
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str, detail: str | None = None) -> ImagePart:
-        """An image of which the url holds the data; `media_type` is such as "image/png"."""
+        """An image as a data URL; `media_type` is for example "image/png"."""
         return cls(f"data:{media_type};base64,{b64encode(data).decode()}", detail)
 
     def to_openai(self) -> dict[str, Any]:
-        """The part as an OpenAI-style dict."""
+        """Return the part as an OpenAI-style dict."""
         made: dict[str, Any] = {"type": self.type, **own(self.extra)}
         if self.file_id is not None:
             made["file_id"] = self.file_id
@@ -116,13 +116,13 @@ class ImagePart(Part):
         return made
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values, as they are stored; what is absent is left out."""
+        """The part as plain values for storage, without absent fields."""
         return _stored(self, "image_url", ("url", "detail", "file_id"))
 
 
 @dataclass(frozen=True, slots=True)
 class AudioPart(Part):
-    """A sound: its `data` in base64, and its `format`, such as "wav" or "mp3"."""
+    """Audio: base64 `data` and its `format`, such as "wav" or "mp3"."""
 
     data: str
     format: str
@@ -139,18 +139,18 @@ class AudioPart(Part):
 
     @classmethod
     def from_bytes(cls, data: bytes, format: str) -> AudioPart:
-        """A sound from its bytes."""
+        """Build the part from raw bytes."""
         return cls(b64encode(data).decode(), format)
 
     def to_openai(self) -> dict[str, Any]:
-        """The part as an OpenAI-style dict."""
+        """Return the part as an OpenAI-style dict."""
         made: dict[str, Any] = {"type": self.type, **own(self.extra)}
         inner = {**(made.get("input_audio") or {}), "data": self.data, "format": self.format}
         made["input_audio"] = inner
         return made
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values, as they are stored; what is absent is left out."""
+        """The part as plain values for storage, without absent fields."""
         return _stored(self, "input_audio", ("data", "format"))
 
 
@@ -159,10 +159,10 @@ CALL_KEYS = {"function": "arguments", "custom": "input", "tool_use": "input"}
 
 @dataclass(frozen=True, slots=True)
 class ToolCall(Part):
-    """A call that a model asks for: `name` of the tool, and `arguments`.
+    """A tool call requested by a model: the `name` of the tool and its `arguments`.
 
-    `arguments` is the text as the model wrote it (JSON for a function, which need not be
-    right), or a mapping. `type` is "function", "custom" or "tool_use".
+    `arguments` is the text the model wrote (JSON for a function, possibly malformed) or a mapping.
+    `type` is "function", "custom" or "tool_use".
     """
 
     id: str
@@ -184,7 +184,7 @@ class ToolCall(Part):
         _own_extra(self, None if self.type == "tool_use" else self.type)
 
     def parsed(self) -> Any:
-        """The arguments as values; `InvalidInput` if their text is not JSON."""
+        """The parsed arguments; raises `InvalidInput` if their text is not JSON."""
         if not isinstance(self.arguments, str):
             return own(self.arguments)
         try:
@@ -196,7 +196,7 @@ class ToolCall(Part):
             ) from error
 
     def arguments_text(self) -> str:
-        """The arguments as text; a mapping becomes JSON."""
+        """The arguments as text; a mapping is written as JSON."""
         if isinstance(self.arguments, str):
             return self.arguments
         try:
@@ -208,7 +208,7 @@ class ToolCall(Part):
             ) from error
 
     def to_openai(self) -> dict[str, Any]:
-        """The call as an OpenAI-style dict."""
+        """Return the call as an OpenAI-style dict."""
         made: dict[str, Any] = {"type": self.type, **own(self.extra), "id": self.id}
         if self.type == "tool_use":
             return {**made, "name": self.name, "input": own(self.arguments)}
@@ -218,13 +218,13 @@ class ToolCall(Part):
         return made
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values, as they are stored; what is absent is left out."""
+        """The call as plain values for storage, without absent fields."""
         return _stored(self, "function", ("id", "name", "arguments"))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult(Part):
-    """What a tool gave back, as a part: a text, or parts."""
+    """The result of a tool, as a part: a text or parts."""
 
     tool_call_id: str
     content: str | Sequence[Part] | None = None
@@ -241,7 +241,7 @@ class ToolResult(Part):
         _own_extra(self, None)
 
     def to_openai(self) -> dict[str, Any]:
-        """The part as a dict of type "tool_result"."""
+        """Return the part as a dict of type "tool_result"."""
         made = {"type": "tool_result", **own(self.extra), "tool_use_id": self.tool_call_id}
         if self.content is not None:
             made["content"] = content_to_openai(self.content)
@@ -250,7 +250,7 @@ class ToolResult(Part):
         return made
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values, as they are stored; what is absent is left out."""
+        """The part as plain values for storage, without absent fields."""
         made = _stored(self, None, ("tool_call_id", "is_error"))
         if self.content is not None:
             made["content"] = content_to_stored(self.content)
@@ -259,7 +259,7 @@ class ToolResult(Part):
 
 @dataclass(frozen=True, slots=True)
 class OtherPart(Part):
-    """A part of a type that Ropewalk does not know, kept whole: `data` is its dict."""
+    """A part of a type that Ropewalk does not know: `data` is the whole dict."""
 
     data: Mapping[str, Any] = field(hash=False)
 
@@ -269,31 +269,31 @@ class OtherPart(Part):
         _set(self, "data", own_mapping(self.data, "data"))
 
     def to_openai(self) -> dict[str, Any]:
-        """The dict as it came."""
+        """Return the dict as it was read."""
         made: dict[str, Any] = own(self.data)
         return made
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values, as they are stored."""
+        """The part as plain values for storage."""
         return {"part": "other", "data": self.data}
 
 
 def content_to_openai(content: str | Sequence[Part] | None) -> Any:
-    """The content as Chat Completions says it."""
+    """The content in the shape of Chat Completions."""
     if content is None or isinstance(content, str):
         return content
     return [part.to_openai() for part in content]
 
 
 def content_to_stored(content: str | Sequence[Part]) -> Any:
-    """The content as plain values."""
+    """The content as plain values for storage."""
     if isinstance(content, str):
         return content
     return [part.to_stored() for part in content]
 
 
 def text_of(content: str | Sequence[Part] | None) -> str:
-    """What is said in a content: its texts, each on a line of its own."""
+    """The texts of a content, one per line."""
     if content is None or isinstance(content, str):
         return content or ""
     said = [_said(part) for part in content]
@@ -305,8 +305,8 @@ def _said(part: Part) -> str:
         return part.text
     if isinstance(part, ToolResult):
         return text_of(part.content)
-    # Some providers write a text as {"text": ...}. A part with a type of its own may hold
-    # anything at that key, such as what a model thought.
+    # Some providers write a text as {"text": ...}. Parts of another type may hold anything at that
+    # key, such as a model's reasoning.
     if isinstance(part, OtherPart) and "type" not in part.data:
         found = part.data.get("text")
         return found if isinstance(found, str) else ""
@@ -335,7 +335,7 @@ def _parts_or_text(content: Any) -> str | tuple[Part, ...] | None:
 
 
 def _own_extra(part: Any, inner: str | None) -> None:
-    """Give a part its own `extra`; at the key `inner` it holds what is unknown further in."""
+    """Copy a part's `extra`; its key `inner` holds the unknown keys of the nested dict."""
     made = own_mapping(part.extra, "extra")
     if inner in made and not isinstance(made[inner], Mapping):
         raise refusal(f"extra[{inner!r}]", made[inner], "a mapping of what is not known in it")
@@ -352,11 +352,11 @@ def _one_of(kind: Any, accepted: Collection[str]) -> None:
         raise refusal("type", kind, " or ".join(repr(one) for one in accepted))
 
 
-# Parts from OpenAI-style dicts, and from what is stored.
+# Reading parts from OpenAI-style dicts and from storage.
 
 
 def as_content(value: Any) -> str | tuple[Part, ...] | None:
-    """The content of a message: a text, parts (dicts of parts, too), or None."""
+    """Validate the content of a message: a text, parts (dicts of parts included), or None."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -367,7 +367,7 @@ def as_content(value: Any) -> str | tuple[Part, ...] | None:
 
 
 def read_part(raw: Any) -> Part:
-    """A part, from one, from a text, or from an OpenAI-style dict."""
+    """Read a part from a part, a text or an OpenAI-style dict."""
     if isinstance(raw, Part):
         return raw
     if isinstance(raw, str):
@@ -379,14 +379,14 @@ def read_part(raw: Any) -> Part:
     kind = raw.get("type")
     read = _READERS.get(kind) if isinstance(kind, str) else None
     part = read(raw) if read is not None else None
-    # Only what comes back exactly is understood; anything else is kept as it came.
+    # Parse only what would be written back exactly; keep anything else as it came.
     if part is not None and part.to_openai() == raw:
         return part
     return OtherPart(raw)
 
 
 def read_call(raw: Mapping[str, Any]) -> ToolCall | None:
-    """A call from an OpenAI-style dict; None if it is not like one."""
+    """Read a call from an OpenAI-style dict; None if it has another shape."""
     kind = raw.get("type") or "function"
     if not isinstance(kind, str) or kind not in CALL_KEYS:
         return None
@@ -408,7 +408,7 @@ def _read_text(raw: Mapping[str, Any]) -> Part | None:
     key = TEXT_KEYS[raw["type"]]
     said, extra = raw.get(key), _rest(raw, "type", key)
     if isinstance(said, Mapping):
-        # The Assistants API says {"text": {"value": ..., "annotations": [...]}}.
+        # The Assistants API writes {"text": {"value": ..., "annotations": [...]}}.
         extra[key] = _rest(said, "value")
         said = said.get("value")
     return TextPart(said, raw["type"], extra) if isinstance(said, str) else None
@@ -477,14 +477,14 @@ _READERS: Final[dict[str, Callable[[Mapping[str, Any]], Part | None]]] = {
 
 
 def content_from_stored(stored: Any) -> str | tuple[Part, ...] | None:
-    """What `content_to_stored` gave."""
+    """Rebuild a content from `content_to_stored`."""
     if stored is None or type(stored) is str:
         return stored
     return tuple([part_from_stored(one) for one in stored])
 
 
 def part_from_stored(stored: Mapping[str, Any]) -> Part:
-    """What `to_stored` of a part gave; nothing is checked again."""
+    """Rebuild a part from `to_stored`, without validating it again."""
     kind = stored.get("part")
     if kind == "text":
         return bare(
@@ -494,7 +494,7 @@ def part_from_stored(stored: Mapping[str, Any]) -> Part:
             extra=stored.get("extra") or {},
         )
     make = _FROM_STORED.get(kind or "")
-    # A newer version may have parts that this one does not know.
+    # A newer version may have stored parts unknown to this one.
     return OtherPart(stored) if make is None else make(stored)
 
 
@@ -520,7 +520,7 @@ def _audio_from_stored(stored: Mapping[str, Any]) -> Part:
 
 
 def call_from_stored(stored: Mapping[str, Any]) -> ToolCall:
-    """What `ToolCall.to_stored` gave."""
+    """Rebuild a call from `ToolCall.to_stored`."""
     return bare(
         ToolCall,
         id=stored["id"],

@@ -1,13 +1,13 @@
-"""Finding messages by a part of what they say: by reading them, in long threads with an index.
+"""Substring search over messages: by reading them or, in long threads, with an index.
 
-`Query.matches` is the one meaning of a search. A short thread is read. An index of runs of three
-characters, which stands beside the store, gives candidates for the rest of a long one. It is made
-behind: until it is there, long threads are read too. So every engine finds the same.
+`Query.matches` alone defines a match. A short thread is scanned. For a long one, a trigram index
+beside the store supplies candidates. The index is built in the background; until it exists, long
+threads are scanned too. Every engine therefore finds the same messages.
 
-An index is at some state: the root of the messages that it was built from. What differs
-between that and the messages that are searched is found by a diff of two trees. If it is
-little, it is looked at beside the index; if it is much, the index is brought up to date.
-Whatever an index does, each message that is found was looked at, and none is missing.
+An index has a state: the root of the messages it was built from. The difference between that root
+and the searched one is found by a tree diff. A small difference is scanned in addition to the
+index; a large one brings the index up to date. Every candidate is checked against its message, so
+results are exact whatever the index returns.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from ropewalk.threads.thread import Thread
 from ropewalk.tree import ID_SIZE, ObjectId
 
 _GRAM: Final = 3
-"""An index knows the text by all runs of so many characters."""
+"""The length of the character runs an index stores."""
 
 _SPELLED: Final = {
     code: 0xE000 + code
     for code in range(0x80)
     if not chr(code).isalnum() and not chr(code).isspace()
 } | dict.fromkeys(range(0xD800, 0xE000), 0xE080)
-"""How an index spells what its engine may take for the end of a word, or cannot encode."""
+"""Stands in an index for characters that an engine may treat as a word boundary or cannot encode.
+"""
 
-_ASKED: Final = 8  # So many runs of a long query are asked for: the rest is looked at anyway.
+_ASKED: Final = 8  # How many runs of a long query are looked up; candidates are checked anyway.
 
-# Nobody sees these: soft hyphens, joiners, marks of direction, variation selectors.
+# Invisible characters: soft hyphens, joiners, direction marks, variation selectors.
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]+"
@@ -49,10 +50,10 @@ _UNSEEN = re.compile(
 
 
 def normalise(text: str) -> str:
-    """A text in which differences that a search passes over are gone.
+    """Fold the differences that a search ignores.
 
-    Those of case (also German sharp s, and the four Turkish letters i, which become one), of
-    width and ligatures, and of accents that are characters of their own. Accents remain.
+    Those are case (including German sharp s, and the four Turkish letters i, which become one),
+    width and ligatures, and the encoding of accents. Accents themselves remain.
     """
     if text.isascii():
         return text.lower()
@@ -63,7 +64,7 @@ def normalise(text: str) -> str:
 
 
 def grams(text: str) -> set[str]:
-    """What an index keeps of a text: the three characters from each one on, within words."""
+    """The terms an index stores for a text: its trigrams, within words."""
     normal = " ".join(normalise(text).split()).translate(_SPELLED)
     runs = {normal[at : at + _GRAM] for at in range(len(normal))}
     return {run.partition(" ")[0] for run in runs} - {""}
@@ -71,14 +72,14 @@ def grams(text: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What somebody looks for: a part of a text, in any case. A blank one is in every text."""
+    """A case-insensitive substring search. A blank query matches every text."""
 
     literal: str
     """Normalised."""
 
     @classmethod
     def parse(cls, text: str) -> Query:
-        """Every text is a query."""
+        """Parse a query; every text is valid."""
         normal = normalise(text)
         return cls(normal if normal.strip() else "")
 
@@ -89,7 +90,7 @@ class Query:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """What some of the grams of every text that matches begin with."""
+        """Prefixes of index terms that every matching text contains."""
         words = self.literal.translate(_SPELLED).split()
         found = {
             word[at : at + _GRAM]
@@ -97,61 +98,61 @@ class Query:
             for at in (*range(0, len(word) - _GRAM, _GRAM), max(len(word) - _GRAM, 0))
         }
         longest = sorted(found, key=lambda one: (-len(one), one.isalpha(), one))
-        # Short ones are in almost every text.
+        # Short terms occur in almost every text.
         full = [one for one in longest if len(one) == _GRAM]
         return tuple((full or longest)[:_ASKED])
 
     def matches(self, text: str) -> bool:
-        """Whether a text has what is looked for."""
+        """Whether a text matches."""
         return self.literal in normalise(text)
 
 
 def matches(text: str, query: str) -> bool:
-    """Whether a text has what a query looks for."""
+    """Whether a text matches a query."""
     return Query.parse(query).matches(text)
 
 
-# The index, and what is newer than it.
+# The index, and messages newer than it.
 
 
 SCANNED: Final = 2 << 20
-"""So many characters are sooner read than an index is made of them."""
+"""Threads with less text than this are scanned, which is faster than building an index."""
 
 PROBED: Final = 32 << 10
-"""After so many, an index is asked if there is one."""
+"""After scanning this much text, check whether an index exists."""
 
 _FEW_CHANGED: Final = 64
-"""As many messages may differ from what is indexed before the index is brought up to date."""
+"""How many messages may differ from the indexed ones before the index is updated."""
 
-_AT_ONCE: Final = 256  # If more differ, that is done behind, and nobody waits for it.
+_AT_ONCE: Final = 256  # A larger difference is indexed in the background.
 
-_BATCH: Final = 2000  # Messages that are indexed in one step, so that nobody waits for long.
-_MOST: Final = 5 * _BATCH  # If more changed, all messages are indexed anew, in steps.
+_BATCH: Final = 2000  # Messages indexed per commit, so that writers never wait for long.
+_MOST: Final = 5 * _BATCH  # If more changed, the index is rebuilt, in steps.
 _FIRST_PAGE: Final = 32
 _LAST_PAGE: Final = 2048
-_TOGETHER: Final = 256  # Messages that are read at once.
-_TRIES: Final = 3  # Others may move the index while we ask it.
+_TOGETHER: Final = 256  # Messages read at once.
+_TRIES: Final = 3  # The index may move while it is being read.
 _STAMP: Final = f"2 {unicodedata.unidata_version} ".encode()
-"""What grams were made by. Whoever makes other ones of a text begins anew."""
+"""The version of the terms. An index with another one is rebuilt."""
 
-_PLACE: Final = 8  # Bytes of a position, in the state of an index that is not finished.
+_PLACE: Final = 8  # Bytes of a position in the state of an unfinished index.
 
 
 class Part(NamedTuple):
-    """Which messages are searched, by position, and from which end."""
+    """The range of positions to search, and the direction."""
 
     after: int | None = None
     before: int | None = None
     newest_first: bool = False
 
     def beyond(self, last: int | None) -> Part:
-        """The same without what comes up to a position."""
+        """The range without the positions up to this one."""
         if last is None:
             return self
         return self._replace(before=last) if self.newest_first else self._replace(after=last)
 
     def holds(self, position: int) -> bool:
-        """Whether a position is searched."""
+        """Whether a position is in the range."""
         return Within(0, *self).holds(position)
 
 
@@ -159,27 +160,27 @@ ALL: Final = Part()
 
 
 class Messages(Protocol):
-    """What is searched: messages by position, at one root. A `Map` is such."""
+    """The messages to search: a map from position to message, at one root. `Map` conforms."""
 
     @property
     def root(self) -> ObjectId:
-        """What names all of them as they are."""
+        """The root hash."""
 
     def __len__(self) -> int: ...
 
     def range(
         self, start: Any = None, stop: Any = None, *, reverse: bool = False
     ) -> Iterator[tuple[Any, Any]]:
-        """The positions [start, stop), with their messages."""
+        """The messages at the positions [start, stop)."""
 
     def pick(self, keys: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Those of some positions that there are, sorted, with their messages."""
+        """The messages at those positions that exist, sorted."""
 
     def version(self, root: ObjectId) -> Self:
         """The messages at another root."""
 
     def differing(self, other: Self) -> list[Any]:
-        """The positions that are not as they are in another version."""
+        """The positions that differ from another version."""
 
 
 M = TypeVar("M", bound=Messages)
@@ -188,8 +189,9 @@ M = TypeVar("M", bound=Messages)
 class Searcher(Generic[M]):
     """Searches messages by position.
 
-    `text` gives what people said in a stored message. `scope` names the messages in the
-    index, and stays the same while they change. `behind` runs what makes the index of a scope.
+    `text` extracts the searchable text of a stored message. `scope` identifies the messages in the
+    index, and stays the same while they change. `behind` builds the index of a scope in the
+    background.
     """
 
     def __init__(
@@ -207,10 +209,10 @@ class Searcher(Generic[M]):
         self._behind = behind
 
     def find(self, query: Query, part: Part = ALL) -> Iterator[tuple[int, Any]]:
-        """The positions and messages that match, in order, as they are asked for.
+        """Yield the matching positions and messages, in order.
 
-        Messages are read until there was so much text that an index is faster. If none is
-        ready then, it is made behind, and all are read this time.
+        Messages are scanned up to the amount of text at which an index is faster. If no index is
+        ready then, its build starts in the background and the scan continues.
         """
         if query.is_empty:
             yield from self._range(part)
@@ -243,7 +245,7 @@ class Searcher(Generic[M]):
                     yield position, message
             else:
                 return
-            # The index was moved meanwhile: the search goes on behind what was found.
+            # The index moved in between: continue after the last result.
             ready, tries = self._ready(), tries - 1
         for position, message in self._range(part):
             if query.matches(self._text(message)):
@@ -258,7 +260,7 @@ class Searcher(Generic[M]):
     def _pages(
         self, query: Query, part: Part, state: bytes, changed: list[int]
     ) -> Iterator[list[int] | None]:
-        """Positions to look at, some at a time, in order; None where the index was moved."""
+        """Yield batches of candidate positions, in order; None where the index moved."""
         size = _FIRST_PAGE
         beside = {at for at in changed if part.holds(at)}
         while True:
@@ -282,10 +284,10 @@ class Searcher(Generic[M]):
                 if query.matches(self._text(message)):
                     yield at, message
 
-    # Keeping the index up to date.
+    # Maintaining the index.
 
     def _ready(self) -> tuple[bytes, list[int]] | None:
-        """A state of the index, and the positions that differ from it: few.
+        """The index state to use, and the few positions that differ from it.
 
         None if the index cannot be used now.
         """
@@ -300,7 +302,7 @@ class Searcher(Generic[M]):
         return None
 
     def bring_forward(self) -> None:
-        """Make the index that of the messages, step by step."""
+        """Bring the index up to date with the messages, step by step."""
         failures = 0
         for _ in range(2 * len(self._messages) // _BATCH + 2 * _TRIES):
             state = self._index.state(self._scope)
@@ -313,7 +315,7 @@ class Searcher(Generic[M]):
                 return
 
     def _changed(self, state: bytes | None) -> list[int] | None:
-        """The positions that are not now as they were; None if all are to be indexed."""
+        """The positions that changed since then; None if everything must be indexed."""
         root, place = _opened(state)
         if root is None or place:
             return None
@@ -323,11 +325,11 @@ class Searcher(Generic[M]):
                 return None
             changed = self._messages.differing(before)
         except MissingObjects:
-            return None  # It was collected. If ours is incomplete, reading it will say so.
+            return None  # The old root was collected. If ours is incomplete, reading it raises.
         return None if len(changed) > _MOST else changed
 
     def _update(self, state: bytes | None, changed: list[int]) -> bool:
-        """Index what changed, in one step; whether that was done."""
+        """Index the changes in one step; returns whether it succeeded."""
         said: dict[int, set[str] | None] = dict.fromkeys(changed)
         for at, message in self._messages.pick(changed):
             said[at] = grams(self._text(message)) or None
@@ -335,17 +337,17 @@ class Searcher(Generic[M]):
         return self._index.apply(self._scope, state, after, list(said.items()))
 
     def _build(self, state: bytes | None) -> bool:
-        """Index some more of all messages; whether that was done.
+        """Index the next batch of a full build; returns whether it succeeded.
 
-        Until it is finished, the state is a root and the next position, so that whoever
-        comes can go on.
+        Until the build is finished, the state is a root and the next position, so that any process
+        can continue it.
         """
         root, place = _opened(state)
         if root is not None and place:
             try:
                 return self._build_on(self._messages.version(root), state, place)
             except MissingObjects:
-                pass  # It was collected meanwhile.
+                pass  # Collected in between.
         return self._build_on(self._messages, None, 0)
 
     def _build_on(self, messages: M, state: bytes | None, start: int) -> bool:
@@ -358,9 +360,9 @@ class Searcher(Generic[M]):
 
 
 def _opened(state: bytes | None) -> tuple[bytes | None, int]:
-    """The root in a state, and the next position to be indexed; 0 if all are.
+    """Decode a state: the root, and the next position to index (0 if complete).
 
-    No root in what is no state of ours.
+    An unknown state has no root.
     """
     if state is None or not state.startswith(_STAMP):
         return None, 0
@@ -370,22 +372,23 @@ def _opened(state: bytes | None) -> tuple[bytes | None, int]:
     return rest[:ID_SIZE], int.from_bytes(rest[ID_SIZE:], "big")
 
 
-# The messages of a thread.
+# Messages of a thread.
 
 
 class Indexing:
-    """Makes indexes behind, each on a thread of its own, and no index twice at a time."""
+    """Builds indexes in the background, each on its own thread and never one twice at a time."""
 
     def __init__(self) -> None:
         self._running: dict[str, threading.Thread] = {}
         self._lock = freed_after_fork(threading.Lock())
 
     def begin(self, scope: str, make: Callable[[], None]) -> None:
-        """Make the index of a scope, unless that is being done."""
+        """Start building the index of a scope unless a build is running."""
 
         def run() -> None:
             try:
-                # Closed or collected meanwhile, or no room: the next search tries again.
+                # The store was closed, the messages collected, or there is no room: the next
+                # search retries.
                 with suppress(RopewalkError):
                     make()
             finally:
@@ -394,7 +397,7 @@ class Indexing:
 
         with self._lock:
             running = self._running.get(scope)
-            if running is not None and running.is_alive():  # A parent's is not, after a fork.
+            if running is not None and running.is_alive():  # Not so after a fork.
                 return
             running = threading.Thread(target=run, name="ropewalk-index", daemon=True)
             self._running[scope] = running
@@ -409,11 +412,11 @@ class Bounds(NamedTuple):
 
 
 Finder: TypeAlias = Callable[[Contents, str, Bounds, bool], Iterator[Row]]
-"""Finds messages that say something, in order or newest first."""
+"""Yields the messages that match a query, in order or newest first."""
 
 
 def finder(thread: Thread, indexing: Indexing) -> Finder:
-    """What finds messages of a thread."""
+    """The search function of a thread."""
     index = thread.history.store.text_index()
 
     def find(contents: Contents, search: str, bounds: Bounds, newest_first: bool) -> Iterator[Row]:
@@ -428,12 +431,12 @@ def finder(thread: Thread, indexing: Indexing) -> Finder:
 
 
 def scope_of(thread: Thread) -> str:
-    """What names the messages of a thread in an index of words."""
+    """The scope of a thread's messages in a search index."""
     return f"{thread.history.space}/{thread.branch}"
 
 
 class _Rows:
-    """The messages of a thread, as they are searched."""
+    """Adapts the messages of a thread to `Messages`."""
 
     def __init__(self, contents: Contents, root: ObjectId) -> None:
         self._contents, self.root = contents, root
@@ -463,5 +466,5 @@ class _Rows:
 def _text(stored: dict[str, Any]) -> str:
     content = stored.get("content")
     if type(content) is str and "extra" not in stored:
-        return content  # Most are such, and nothing else of them is said.
+        return content  # The common case: a text and nothing else.
     return Message.from_stored(stored).text

@@ -1,8 +1,8 @@
-"""One thread in a store: where it is now, and how it is changed.
+"""One thread in a store: its head, and how it is changed.
 
-Every change is an edit of the newest contents, made again if somebody else was faster.
-So positions are given in the order of the commits, which all readers see alike, and no
-two changes are merged.
+Every change is an edit of the newest contents, retried if another writer was faster. Positions
+therefore follow the order of the commits, which is the same for all readers, and concurrent
+changes are never merged.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from ropewalk.tree.map import CachedMap, CacheEntry, Draft, MapWriter
 
 
 class Head(NamedTuple):
-    """A branch of a thread as it was seen."""
+    """A branch of a thread and the commit it points to."""
 
     branch: str
     commit: Commit | None
-    """None before the first."""
+    """None before the first commit."""
 
     @property
     def id(self) -> ObjectId | None:
-        """What names the commit."""
+        """The hash of the commit."""
         return None if self.commit is None else self.commit.id
 
 
 def look(history: History, read: Reader, named: str | None) -> Head:
-    """Where a thread is now: on a branch of a name, or on the current one.
+    """Read the head of a thread: of the named branch, or of the current one.
 
-    Raises `NotFound` for a name that no branch has.
+    Raises `NotFound` if there is no branch of that name.
     """
     gone: ObjectId | None = None
     while True:
-        # All refs at one moment: a thread has few.
+        # All refs in one consistent read; a thread has few.
         view = history.store.view(history.space)
         branch = named or branch_in(view, read) or MAIN
         ref = ref_name("branch", branch)
@@ -76,7 +76,7 @@ def look(history: History, read: Reader, named: str | None) -> Head:
         except NotFound:
             if target == gone:
                 raise
-            gone = target  # Moved away from and collected since; or lost.
+            gone = target  # Collected after the branch moved on, or lost.
 
 
 class Thread:
@@ -97,11 +97,11 @@ class Thread:
     # Reading.
 
     def contents(self) -> Contents:
-        """What the thread holds now."""
+        """The thread's contents at its head."""
         return self.contents_at(self.look())
 
     def contents_at(self, commit: Commit | None) -> Contents:
-        """What the thread held at a commit; nothing before the first."""
+        """The thread's contents at a commit; empty before the first."""
         root = None if commit is None else commit.root
         known = self._contents
         if known.root != root:
@@ -110,7 +110,7 @@ class Thread:
         return known
 
     def look(self) -> Commit | None:
-        """The newest commit; None before the first."""
+        """The head commit; None before the first."""
         self._head = look(self.history, self._read, self._named)
         return self._head.commit
 
@@ -124,7 +124,7 @@ class Thread:
     def change(
         self, changes: Changes, metadata: Mapping[str, Any] | None, **fields: Unpack[StepFields]
     ) -> Commit | None:
-        """Make changes of the newest contents; the commit, or None if nothing changed."""
+        """Apply changes to the newest contents; returns the commit, or None if nothing changed."""
         with self._writing:
             while True:
                 writer = self._writer()
@@ -138,7 +138,7 @@ class Thread:
                 return commit
 
     def _writer(self) -> Writer:
-        """What writes to the current branch."""
+        """The writer of the current branch."""
         if self._watched or self.branch not in self._writers:
             self.look()
         found = self._writers.get(self.branch)
@@ -149,20 +149,20 @@ class Thread:
         return found
 
     def watch(self) -> None:
-        """Look before every change from now on: somebody here may switch branches."""
+        """Read the current branch before every change from now on: this process may switch it."""
         self._watched = True
 
 
 class _Unchanged(Exception):
-    """Nothing would change: raised out of an edit, so that no commit is made."""
+    """Raised out of an edit that would change nothing, so that no commit is made."""
 
 
 class _BranchGone(Exception):
-    """The branch was deleted; an edit must not begin it anew."""
+    """The branch was deleted; an edit must not recreate it."""
 
 
 class Writer:
-    """What is known of a branch by whoever writes to it. Not for several threads at once."""
+    """The writer of a branch, with what it has cached of the head. Not thread-safe."""
 
     def __init__(self, history: History, branch: str, objects: SharedObjects, begun: bool) -> None:
         self.branch = branch
@@ -187,9 +187,9 @@ class Writer:
         newest: ObjectId | None,
         fields: StepFields,
     ) -> Commit | None:
-        """Make changes; the commit, or None if there is nothing to change.
+        """Apply changes; returns the commit, or None if there is nothing to change.
 
-        `newest` is the newest commit that anybody here has seen.
+        `newest` is the newest commit that this process has seen.
         """
         about: StepFields = {**fields, "time": changes.time}
         head = self._branch.head
@@ -203,7 +203,7 @@ class Writer:
                     **about,
                 )
             except (_Unchanged, MessageNotFound) as error:
-                # That was so where the branch was last seen: is it so at its newest?
+                # Nothing changes at the cached head; check that at the real one.
                 if look and isinstance(error, _Unchanged):
                     return None
                 if look:
@@ -224,7 +224,7 @@ class Writer:
         self._plan = plan = Planner(contents, self._maps, self._codec, self._state).plan(changes)
         if plan.is_empty:
             raise _Unchanged
-        # What was handed over may be changed by other threads meanwhile.
+        # Other threads may modify the arguments while the commit runs.
         self._draft = self._maps.write(root, plan.cached, plan.added)
         if self._draft.edited.root == root:
             raise _Unchanged
@@ -238,59 +238,59 @@ class Writer:
     def _accept(self, commit: Commit) -> None:
         draft, plan = self._draft, self._plan
         assert draft is not None and plan is not None, "a commit was made of nothing"
-        put = plan.cached.entries.get(STATE_KEY)  # Before a removed one is dropped.
+        put = plan.cached.entries.get(STATE_KEY)  # Before removed messages are dropped from it.
         self._objects.remember(draft.edited.objects)
         self._maps.accept(draft)
         self._made, self._known, self._begun = commit.id, plan.known, True
         if put is not None:
-            # The caller's own object is not held on to.
+            # Keep no reference to the caller's object.
             self._state = None if put.value is ABSENT else put
             put.value = put.given = ABSENT
         self._draft = self._plan = None
 
 
-# What a call wants to change, and what becomes of it at the newest contents.
+# Requested changes, and the plan to apply them to the newest contents.
 
 
 class Incoming(NamedTuple):
-    """A message that is to be stored."""
+    """A message to store."""
 
     id: Any
     stored: dict[str, Any]
     timeless: bool = False
-    """Whether nobody said when it was made: then the time that is stored stays."""
+    """Whether the caller gave no creation time: an existing message then keeps its own."""
     is_new: bool = False
-    """Whether its id was made just now, so that no thread can have it."""
+    """Whether the id was generated by this call, so that the thread cannot contain it."""
 
 
 @dataclass(slots=True, frozen=True)
 class Changes:
-    """What a call wants to change in a thread; what is left out stays."""
+    """The changes a call requests; absent parts stay as they are."""
 
     puts_state: bool = False
     state: Any = None
     clears_state: bool = False
     messages: Sequence[Incoming] = ()
     about: Mapping[str, Any] | None = None
-    """What is said of all the messages together."""
+    """Metadata that apply to all the messages."""
     record: Mapping[str, Any] | None = None
     removes: Sequence[Any] = ()
-    """The ids of messages that are to go; each must be there."""
+    """Ids of messages to delete; each must exist."""
     cleans: bool = False
     time: int = field(default_factory=lambda: time_ns() // 1000)
-    """When that was wanted, in microseconds since 1970."""
+    """When the change was requested, in microseconds since 1970."""
 
 
 class Known(NamedTuple):
-    """What of some contents need not be read."""
+    """Cached facts about some contents, which need not be read."""
 
     marks: Marks
     next: int
     latest: dict[bytes, int]
-    """The positions that the map of ids lacks, by encoded id."""
+    """The positions missing from the map of ids, by encoded id."""
 
     def tell(self, contents: Contents) -> None:
-        """Spare the contents the reading."""
+        """Fill the caches of some contents, to save reads."""
         contents.marks, contents.next, contents.latest = self
         contents.is_listed = True
 
@@ -300,7 +300,7 @@ class Plan(NamedTuple):
 
     cached: CachedMap
     added: Mapping[bytes, bytes]
-    """The parts of new messages by their encoded positions."""
+    """The parts of new messages by encoded position."""
     known: Known
 
     @property
@@ -310,7 +310,7 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """Makes a plan. What is the same as before is left out of it."""
+    """Plans changes, leaving out what is already stored."""
 
     def __init__(
         self, contents: Contents, maps: MapWriter, codec: Codec, state: CacheEntry | None
@@ -326,7 +326,7 @@ class Planner:
         self._is_unlisted = not contents.is_listed
 
     def plan(self, changes: Changes) -> Plan:
-        """What becomes of some changes; raises `MessageNotFound`."""
+        """Plan some changes; raises `MessageNotFound`."""
         if changes.cleans:
             self._clean()
         if changes.puts_state:
@@ -365,25 +365,25 @@ class Planner:
             self._add(position, _with(message.stored, about))
             return
         part, stored = self._contents.part(position), message.stored
-        if part is None:  # It came earlier in the same call.
+        if part is None:  # A duplicate within the same call.
             self._add(position, _with(stored, about))
             return
         known = self._contents.load(part)
         if message.timeless:
             stored = {**stored, "created_at": known["created_at"]}
         if self._is_same(stored, known):
-            self._cached.entries.pop(self._encode(position), None)  # It was edited, and now back.
+            self._cached.entries.pop(self._encode(position), None)  # Edited, then restored.
         else:
             self._place(position, _with(stored, about), part)
 
     def _is_same(self, stored: dict[str, Any], known: dict[str, Any]) -> bool:
-        """Whether a message is stored already, whatever was said of those beside it."""
+        """Whether a message is stored already, apart from the metadata of its batch."""
         about = known.pop("about", None)
         if self._are_same(stored, known):
             return True
         if about is None:
             return False
-        # Whoever reads a message gets what was said of all in it, and may put that again.
+        # Reading a message merges its batch's metadata into it, and the caller may put that again.
         return self._are_same(stored, {**known, "metadata": {**about, **known.get("metadata", {})}})
 
     def _are_same(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -392,7 +392,7 @@ class Planner:
         )
 
     def _add(self, position: int, stored: dict[str, Any]) -> None:
-        """Put a message where none was."""
+        """Append a message."""
         part = self._maps.encode_small(stored)
         if part is None:
             self._added.pop(self._encode(position), None)
@@ -415,14 +415,14 @@ class Planner:
             self._marks = self._marks._replace(past=self._next)
 
     def _dated(self, record: Mapping[str, Any], time: int) -> dict[str, Any]:
-        """A record that says when it was first put."""
+        """Set the creation time of a record."""
         if "created_at" in record:
             return dict(record)
         known = self._contents.value(RECORD, {})
         return {**record, "created_at": known.get("created_at", time)}
 
     def _list_ids(self) -> None:
-        """Let the map of ids catch up; if it is not right, make it so."""
+        """Bring the map of ids up to date; rebuild it if it is wrong."""
         found = self._contents.listed_ids if self._is_unlisted else ()
         known = {entry.key: entry.body for entry in found}
         for key, part in known.items():
@@ -464,22 +464,21 @@ def no_message(id: Any) -> MessageNotFound:
     return MessageNotFound(f"the thread has no message {id!r:.80}")
 
 
-# The history of a thread: to look at, go back in, branch, merge and compare.
+# The history of a thread: inspect, roll back, branch, merge and compare.
 
 
 class ThreadTimeline(Timeline):
-    """A timeline whose steps are put by a `ThreadCheckpointer`.
+    """A timeline whose checkpoints are written by a `ThreadCheckpointer`.
 
-    Where the changes of two sides become one, the bookkeeping of neither fits what comes
-    out, so it is made anew.
+    Merging two sides would leave the bookkeeping of neither valid, so a merge rebuilds it.
     """
 
     def checkpoint(self, *arguments: Any, **options: Any) -> NoReturn:
-        """Refused: what it would store is no conversation."""
+        """Not supported: a plain checkpoint is not a conversation."""
         raise _refusal(self.name)
 
     def safe_execute(self, *arguments: Any, **options: Any) -> NoReturn:
-        """Refused: what it would store is no conversation."""
+        """Not supported: a plain checkpoint is not a conversation."""
         raise _refusal(self.name)
 
     def merge(
@@ -490,10 +489,10 @@ class ThreadTimeline(Timeline):
         mergers: Mergers | None = None,
         description: str = "",
     ) -> Checkpoint:
-        """Bring the changes of a branch into the current one; see `Timeline.merge`.
+        """Merge a branch into the current one; see `Timeline.merge`.
 
-        Messages stand at positions. If both branches got new ones, these are other
-        messages at the same positions, and that is a `MergeConflict`.
+        Messages are stored by position. If both branches have new messages, these are different
+        messages at the same positions, which is a `MergeConflict`.
         """
         return super().merge(
             source_branch, strategy, mergers=_beside(mergers), description=description
@@ -526,14 +525,14 @@ def _needs(edited: Edited, made: Edited) -> list[ObjectId]:
 
 
 def _beside(mergers: Mergers | None) -> Mergers:
-    """The mergers of a caller, and those of the bookkeeping."""
+    """The caller's mergers, and those of the bookkeeping."""
     if mergers is not None and not isinstance(mergers, Mapping):
-        return mergers  # To be refused by whoever reads them.
+        return mergers  # Left for the readers to refuse.
     return {**(mergers or {}), (MARKS,): _further, (IDS,): "ours"}
 
 
 def _further(base: Any, ours: Any, theirs: Any) -> Any:
-    """Marks of which no position is given twice."""
+    """Marks that never give out a position twice."""
     if not (isinstance(ours, Mapping) and isinstance(theirs, Mapping)):
         return theirs if ours is ABSENT else ours
     return {**ours, "past": max(ours["past"], theirs["past"])}
