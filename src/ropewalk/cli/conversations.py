@@ -22,6 +22,7 @@ from ropewalk.errors import InvalidInput
 from ropewalk.store import Store, space_name
 from ropewalk.threads import Message, TextPart, ThreadCheckpointer, ThreadInfo, ToolCall, ToolResult
 from ropewalk.threads.address import address_of, name_of
+from ropewalk.threads.search import Query
 
 Search = Annotated[
     str | None,
@@ -60,7 +61,8 @@ def threads(
         users = list(names_by_user(store)) if run.user is None else [run.user]
         found: list[_Row | GraphRow] = [row for user in users for row in _rows(chat, user, search)]
         if run.user is None:
-            found += [row for row in graph_rows(store) if search is None or search in row.name]
+            wanted = Query.parse(search or "")
+            found += [row for row in graph_rows(store) if wanted.matches(row.name)]
         found.sort(key=lambda row: row.changed, reverse=True)
         sizes = _sizes(run, store) if size else {}
         for row in found[: most(limit)]:

@@ -243,6 +243,12 @@ def test_threads_of_langgraph_are_listed_beside_conversations(taken: Path) -> No
     assert "chat of LangGraph 13 checkpoints, step " in here("threads").out
 
 
+def test_threads_of_langgraph_are_searched_in_any_case(taken: Path) -> None:
+    assert here("threads", "-q", "--search", "HA").out == "chat\n"
+    assert here("threads", "-q", "--search", "nobody").out == ""
+    assert sorted(here("threads", "-q", "--search", " ").out.split()) == ["ask", "chat"]
+
+
 def test_the_log_names_the_nodes_that_ran(taken: Path) -> None:
     lines = here("log", "--thread", "chat").out.splitlines()
 
