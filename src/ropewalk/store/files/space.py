@@ -371,8 +371,9 @@ def _listed(folder: Path) -> Sequence[str]:
 
 
 def damaged(path: Path, place: int) -> Corrupt:
-    """What is said of a log that lost something."""
+    """What is said of a log that lost something, or is lost itself."""
+    what = f"damaged from byte {place} on" if path.exists() else "gone"
     return Corrupt(
-        f"the log {path} is damaged from byte {place} on: operations that were acknowledged are "
-        "missing. Restore the file from a copy; other spaces are not affected."
+        f"the log {path} is {what}: operations that were acknowledged are missing. "
+        "Restore the file from a copy; other spaces are not affected."
     )
