@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
 
 from ropewalk.adapters.langgraph import CoherentStore, StoreItem, StoreSearchItem
 from ropewalk.adapters.langgraph.coherent.naming import artifact_name, scope_prefix, split_artifact
@@ -144,6 +145,11 @@ def test_an_unknown_keyword_is_refused_with_the_known_ones() -> None:
         CoherentStore(benchmark=True)
     with pytest.raises(InvalidInput, match="lazy, eager"):
         CoherentStore("blind")
+
+
+def test_who_names_a_store_beside_ours_is_told_what_to_do_instead() -> None:
+    with pytest.raises(InvalidInput, match=r"base= is gone.*store=.*changelog"):
+        CoherentStore(base=InMemoryStore())
 
 
 # Values.

@@ -103,6 +103,11 @@ class CoherentStore(BaseStore, Closes):
         **strategy_parameters: Any,
     ) -> None:
         self._convention = convention(identity)
+        if "base" in strategy_parameters:
+            raise InvalidInput(
+                "base= is gone: CoherentStore keeps the values itself, in store=, a path or URL. "
+                "Copy what the other store holds once, as the changelog shows."
+            )
         chosen = strategy_for(CoherentStore, strategy, tick_seconds, strategy_parameters)
         is_indexed = index is not None or ttl is not None
         self._is_local = store is None and not is_indexed
