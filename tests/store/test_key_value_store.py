@@ -151,7 +151,7 @@ def test_other_keys_are_left_alone() -> None:
 
 def test_an_agent_lives_on_a_key_value_store() -> None:
     data: dict[str, bytes] = {}
-    agent = Timeline("agent", store=DictKV(data).as_store())
+    agent = Timeline("agent", store=DictKV(data))
     for step in range(40):
         agent.checkpoint({"step": step, "notes": ["a note"] * step})
     agent.branch("other")
@@ -159,12 +159,13 @@ def test_an_agent_lives_on_a_key_value_store() -> None:
     agent.switch_branch("main")
     agent.rollback(3)
 
-    again = Timeline("agent", store=DictKV(data).as_store())
+    again = Timeline("agent", store=DictKV(data))
 
     assert again.get_state()["step"] == 36
     again.undo()
     assert again.get_state()["step"] == 39
     again.merge("other")
+    assert Timeline.agents(DictKV(data)) == ["agent"]
     assert DictKV(data).as_store().check(read_data=True).ok
 
 

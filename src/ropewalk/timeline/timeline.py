@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from os import PathLike
-from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 from ropewalk.codec import Classes, Codec, Path
 from ropewalk.codec.codec import codec_of
@@ -24,6 +24,7 @@ from ropewalk.store import open as open_store
 from ropewalk.store.asynchronous import Threads, twin
 from ropewalk.store.forking import freed_after_fork
 from ropewalk.store.names import encode_part
+from ropewalk.store.opening import store_of
 from ropewalk.timeline import branches, drawing, search
 from ropewalk.timeline.branches import HEAD, living_branch, stored_branch
 from ropewalk.timeline.checkpoint import Checkpoint, CheckpointStatus, Diff, Past
@@ -31,6 +32,9 @@ from ropewalk.timeline.drawing import TreeLine
 from ropewalk.timeline.execution import Execution
 from ropewalk.timeline.search import Index
 from ropewalk.tree import Edited, Mergers, ObjectId, Reader, TreeWriter, merge
+
+if TYPE_CHECKING:
+    from ropewalk.store import KVStore
 
 T = TypeVar("T", bound="Timeline")
 
@@ -74,8 +78,8 @@ class Timeline:
     def __init__(  # noqa: PLR0913 - one for each thing to choose
         self,
         name: str,
-        store: Store | str | PathLike[str] | None = None,
-        storage_backend: Store | str | PathLike[str] | None = None,
+        store: Store | KVStore | str | PathLike[str] | None = None,
+        storage_backend: Store | KVStore | str | PathLike[str] | None = None,
         recovery_strategies: Sequence[RecoveryStrategy] | None = None,
         *,
         codec: Codec | None = None,
@@ -92,8 +96,7 @@ class Timeline:
         self.name = name
         self._execution = Execution(self, recovery_strategies or ())
         given = storage_backend if store is None else store
-        self._owns_store = not isinstance(given, Store)
-        self.store = given if isinstance(given, Store) else open_store(given)
+        self.store, self._owns_store = (open_store(), True) if given is None else store_of(given)
         try:
             self._history = History(self.store, space, codec=known, agent=name)
             self._index = Index(self._history)
@@ -111,14 +114,14 @@ class Timeline:
 
     @classmethod
     def agents(
-        cls, store: Store | str | PathLike[str] | None = None, *, tenant: str = TENANT
+        cls, store: Store | KVStore | str | PathLike[str] | None = None, *, tenant: str = TENANT
     ) -> list[str]:
         """The names of the timelines in a store, sorted; nothing is made."""
-        if isinstance(store, Store):
-            spaces = store.spaces(f"{encode_part(tenant)}/")
-            return sorted(split_name(space)[1] for space in spaces)
-        with open_store(store, create=False) as opened:
-            return cls.agents(opened, tenant=tenant)
+        if isinstance(store, str | PathLike) or store is None:
+            with open_store(store, create=False) as opened:
+                return cls.agents(opened, tenant=tenant)
+        known, _ = store_of(store)
+        return sorted(split_name(space)[1] for space in known.spaces(f"{encode_part(tenant)}/"))
 
     # Saving and reading.
 
@@ -480,7 +483,7 @@ class Timeline:
     def import_session(
         cls: type[T],
         path: str | PathLike[str],
-        store: Store | str | PathLike[str] | None = None,
+        store: Store | KVStore | str | PathLike[str] | None = None,
         name: str | None = None,
         *,
         progress: Progress | None = None,

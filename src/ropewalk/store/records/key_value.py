@@ -22,8 +22,8 @@ _publishing = freed_after_fork(threading.Lock())
 class KVStore(ABC):
     """A key-value store of yours, on which Ropewalk builds a store.
 
-    Subclass it, supply four methods, and hand it to `Versioned`; `as_store()` gives the store
-    for everything else. What each method promises is what that store is built on, so run
+    Subclass it, supply four methods, and hand it to whatever takes a store; `as_store()` gives
+    the store that is built on it. What each method promises is what that store is built on, so run
     `ropewalk.testing.KVStoreContract` on your class.
 
     Keys are made of letters, digits and `/-._~%`, begin with `ropewalk/`, and have at most
