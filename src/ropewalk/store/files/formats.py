@@ -1,20 +1,20 @@
-"""Where the files of a folder are, and how each is spelled.
+"""Paths and formats of the files in a folder.
 
-A log has one line of JSON for each record:
+A log has one line of JSON per record:
 
     {"space": "team/agent", "log": 2, "after": 0, "check": "..."}
     {"sequence": 1, ..., "durability": "full", "frame": "...", "check": "..."}
     {"synced": 1}
 
-The first line says whose log it is, and up to which record the space was packed when it began.
-A record's line is appended whole. Its frame, in base64, holds everything; what stands before it
-is for people, and for who wants to know the refs without opening frames. `synced` is written
-after a sync: what stands before it has survived every power loss since. It is a witness, and
-holds nothing that must be kept.
+The first line names the space, and the record up to which it was packed when the log began. A
+record's line is appended whole. Its frame, in base64, holds everything; the fields before it are
+for people, and for readers that need the refs without opening frames. `synced` is a witness,
+written after a sync: everything before it has survived every power loss since. It holds nothing
+that must be kept.
 
-After a power loss the end of a log may be torn: a line is missing or broken, and nothing
-behind it was ever acknowledged as durable. Such an end is passed over. A line that is
-broken although a witness stands behind it is damage.
+After a power loss the end of a log may be torn: a line is missing or broken, and nothing after it
+was ever acknowledged as durable. Such an end is ignored. A broken line with a witness after it is
+damage.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ SEGMENTS = "segments"
 _LONGEST = 100
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 _PLAIN = re.compile(r"[a-z0-9_~-](?:[a-z0-9._~-]*[a-z0-9_~-])?")
-# Names that Windows gives to devices.
+# Device names of Windows.
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?")
 
 
 def temporary(root: Path) -> Path:
-    """A new name for a file that gets its real one later."""
+    """A temporary name for a file that is renamed later."""
     return root / NEW / urandom(16).hex()
 
 
@@ -82,22 +82,22 @@ def object_path(objects: Path, id: ObjectId) -> Path:
 
 
 def space_folder(spaces: Path, space: str) -> Path:
-    """The folder of a space: one inside the other for the two parts of its name."""
+    """The folder of a space: two nested ones for the two parts of its name."""
     tenant, _, name = space.partition("/")
     return spaces / folder_name(tenant) / folder_name(name)
 
 
 def plain_space(folder: Path) -> str | None:
-    """The name of the space of a folder, if it can be told from that."""
+    """The name of the space of a folder, if the folder's name determines it."""
     tenant, name = folder.parent.name, folder.name
     return None if "=" in tenant + name else f"{tenant}/{name}"
 
 
 def folder_name(part: str) -> str:
-    """A part of a name as the name of a folder that every file system tells apart.
+    """Encode a part of a name as a folder name that is unique on every file system.
 
-    Most stay as they are. One that is long, has capitals, or begins or ends with a dot
-    is cut and gets a hash behind `=`, which no part holds.
+    Most stay as they are. One that is long, has capitals, or begins or ends with a dot is
+    shortened and gets a hash after `=`, which no part contains.
     """
     letters = _ESCAPE.sub("_", part)
     if len(part) <= _LONGEST and _PLAIN.fullmatch(letters) and not _DEVICES.fullmatch(part):
@@ -107,20 +107,20 @@ def folder_name(part: str) -> str:
 
 
 LAYOUT: Final = 2
-"""The version of the folder: what is where, and how it is spelled."""
+"""The version of the folder's layout and formats."""
 
 _KIND: Final = "file store"
 
 
 class Leases(NamedTuple):
-    """The leases of a space, and the last token that was given."""
+    """The leases of a space, and the last token given out."""
 
     tokens: int
     records: Mapping[str, LeaseRecord]
 
 
 class Extent(NamedTuple):
-    """How much of a file counts, to which there is only added; and what that must be."""
+    """The valid length of an append-only file, and the checksum of that content."""
 
     file: str
     size: int = 0
@@ -128,34 +128,34 @@ class Extent(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """What a space is without the tail of its log."""
+    """The packed part of a space: everything except the tail of its log."""
 
     generation: int
-    """Goes up each time that this is replaced."""
+    """Increases each time this is replaced."""
     epoch: int
     packed: int
-    """The last record that is in a segment."""
+    """The last record in a segment."""
     log: str
     """The file of the tail."""
     refs: tuple[Ref, ...]
-    """As the last packed record left them."""
+    """The refs at the last packed record."""
     segments: Extent
-    """Which segments there are."""
+    """The list of segments."""
     lookup: Extent
-    """In which packed records commits and keys are."""
+    """The index of packed commits and keys."""
     names: Extent
-    """The shared objects that packed records lead to."""
+    """The shared objects that packed records reference."""
 
 
 def unpacked(log: str) -> Packing:
-    """What a space is at first."""
+    """The initial state of a space."""
     return Packing(0, 1, 0, log, (), Extent("catalog.0"), Extent("lookup.0"), Extent("names.0"))
 
 
 def replace_file(
     disk: Filesystem, root: Path, path: Path, data: bytes, *, sync: bool = True
 ) -> None:
-    """Put a file in the place of another, whole. With `sync` its name is durable then too."""
+    """Replace a file atomically. With `sync` the rename is durable too."""
     new = temporary(root)
     try:
         if not new.parent.is_dir():
@@ -186,7 +186,7 @@ def encode_header() -> bytes:
 
 
 def read_header(path: Path) -> Header:
-    """The store's header; raises if it is newer, older or none."""
+    """Read the store's header; raises if it is missing, damaged or of a newer version."""
     with suppress(ValueError, KeyError, TypeError):
         spelled = json.loads(path.read_bytes())
         if isinstance(spelled, dict) and spelled.get("ropewalk") == _KIND:
@@ -212,18 +212,18 @@ def _decode_header(path: Path, spelled: Mapping[str, Any]) -> Header:
     return decode_header(ormsgpack.packb(["ropewalk", spelled["format"], spelled["algorithm"], id]))
 
 
-# What a space is.
+# The packed part of a space.
 
 
 def encode_packing(space: str, packing: Packing) -> bytes:
-    """Spell what a space is."""
+    """Encode the packed part of a space."""
     spelled: dict[str, object] = {"space": space, "layout": LAYOUT, **packing._asdict()}
     spelled["refs"] = [[ref.name, ref.target.hex(), ref.sequence] for ref in packing.refs]
     return seal(spelled)
 
 
 def read_packing(path: Path, space: str) -> Packing:
-    """What a space is. Raises `FileNotFoundError` if it was never packed, and `FormatError`."""
+    """Read the packed part of a space; raises `FileNotFoundError` if absent, and `FormatError`."""
     match unseal(path.read_bytes()):
         case {"layout": int(layout)} if layout > LAYOUT:
             raise NewerFormat(
@@ -245,7 +245,7 @@ def read_packing(path: Path, space: str) -> Packing:
 
 
 def name_in(path: Path) -> str | None:
-    """The space that such a file is about; None if it does not say."""
+    """The space that such a file belongs to; None if it does not say."""
     with suppress(FileNotFoundError):
         data = path.read_bytes()
         spelled = unseal(data[: data.find(b"\n") + 1])
@@ -258,13 +258,13 @@ def name_in(path: Path) -> str | None:
 
 
 def encode_leases(space: str, leases: Leases) -> bytes:
-    """Spell leases."""
+    """Encode leases."""
     listed = [list(one) for one in leases.records.values()]
     return seal({"space": space, "tokens": leases.tokens, "leases": listed})
 
 
 def read_leases(path: Path, space: str | None = None) -> Leases:
-    """The leases of a space; none if nobody ever took one."""
+    """The leases of a space; none if none was ever taken."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -287,7 +287,7 @@ def _decode_lease(path: Path, spelled: object) -> LeaseRecord:
 
 
 def damaged(path: Path) -> FormatError:
-    """What is said of a small file that is gone or is not as it was written."""
+    """The error for a small file that is missing or damaged."""
     return FormatError(f"{path} is damaged. Restore it from a copy of the store.")
 
 
@@ -308,28 +308,28 @@ class Entry(NamedTuple):
     """The record whose body is the dictionary of this one."""
     moves: tuple[Move, ...]
     key: bytes | None
-    """What it is found by."""
+    """The key that finds it."""
     names: tuple[ObjectId, ...]
-    """Shared objects that it leads to."""
+    """Shared objects that it references."""
     durable: bool
-    """Whether it was not acknowledged before it was synced."""
+    """Whether it was acknowledged before it was synced."""
     start: int
-    """Where its line begins in the log."""
+    """The offset of its line in the log."""
     end: int
 
 
 class Lines(NamedTuple):
-    """What a stretch of a log says."""
+    """The content of a range of a log."""
 
     entries: list[Entry]
     end: int
-    """Where the sound part ends; what is behind it is torn."""
+    """The end of the intact part; anything after it is torn."""
     synced: int
-    """The last record that a witness speaks for; 0 if there is none."""
+    """The last record covered by a witness; 0 if there is none."""
 
 
 class Broken(Exception):
-    """A log is damaged from this place on. The reader looks again before it says so."""
+    """A log is damaged from this offset on. The reader reads again before reporting it."""
 
     def __init__(self, place: int) -> None:
         super().__init__(place)
@@ -383,18 +383,20 @@ def encode_line(
 
 
 def encode_witness(sequence: int) -> bytes:
-    """The line that says what is durable."""
+    """The line that records what is durable."""
     return b'{"synced":%d}\n' % sequence
 
 
 def encode_end(sequence: int) -> bytes:
-    """The line beside a log that says up to where it went when it was closed."""
+    """The line in a file beside a log that records where it ended when it was closed."""
     return seal({"last": sequence})
 
 
 def read_end(path: Path) -> int:
-    """The last record that such lines name, or the first: one was durable before the file was
-    made; 0 if there is no file."""
+    """The last record in such lines; 0 if there is no file, at least 1 if there is one.
+
+    The file is created after a record became durable.
+    """
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -404,7 +406,7 @@ def read_end(path: Path) -> int:
 
 
 def encode_began(name: str) -> bytes:
-    """The line that says that a space began."""
+    """The line that records that a space began."""
     return seal({"began": name})
 
 
@@ -415,7 +417,7 @@ def seal(spelled: Mapping[str, object]) -> bytes:
 
 
 def _bytes_of(spelled: Mapping[str, object]) -> bytes:
-    """JSON without the bracket that closes it."""
+    """JSON without the closing bracket."""
     return _spell(spelled).encode("utf-8", "surrogatepass")[:-1]
 
 
@@ -423,7 +425,7 @@ def _bytes_of(spelled: Mapping[str, object]) -> bytes:
 
 
 def unseal(line: bytes) -> dict[str, Any] | None:
-    """What such a line says; None if it is not as it was written."""
+    """Decode such a line; None if it is damaged."""
     body = _sealed(line)
     return None if body is None else _read_json(body)
 
@@ -444,7 +446,7 @@ def _read_json(body: bytes) -> dict[str, Any] | None:
 
 
 def read_start(line: bytes, space: str, after: int) -> None:
-    """Check the first line of a log; `FormatError` if it is another log's or none."""
+    """Check the first line of a log; `FormatError` if it belongs to another log or is damaged."""
     start = unseal(line)
     if start is None:
         raise Broken(0)
@@ -460,9 +462,9 @@ def read_start(line: bytes, space: str, after: int) -> None:
 
 
 def read_lines(data: bytes, place: int, sequence: int) -> Lines:
-    """The records behind number `sequence`, from lines that begin at `place` of the log.
+    """The records after number `sequence`, from lines that begin at offset `place` of the log.
 
-    Raises `Broken` where lines are missing that were acknowledged.
+    Raises `Broken` where acknowledged lines are missing.
     """
     entries: list[Entry] = []
     end, synced = place, 0
@@ -480,7 +482,7 @@ def read_lines(data: bytes, place: int, sequence: int) -> Lines:
         elif found is None:
             torn = at if torn is None else torn
         elif found.sequence == sequence + 1 and (torn is None or at - torn <= LONGEST_WITNESS):
-            # A witness is not synced itself, so a broken one may stand between two sound lines.
+            # Witnesses are not synced, so a broken one may be between two intact lines.
             entries.append(found)
             sequence, end, torn = sequence + 1, place + stop, None
         elif found.durable or torn is None:
@@ -489,7 +491,7 @@ def read_lines(data: bytes, place: int, sequence: int) -> Lines:
 
 
 def read_row(line: bytes, entry: Entry) -> Row:
-    """A record with its frame; raises `Broken` if the line is no longer what it was."""
+    """A record with its frame; raises `Broken` if its line has changed."""
     body = _sealed(line)
     try:
         if body is not None:
@@ -501,7 +503,7 @@ def read_row(line: bytes, entry: Entry) -> Row:
 
 
 def _read_line(line: bytes, at: int) -> Entry | int | None:
-    """A record, the number in a witness, or None for what is neither."""
+    """A record, the number in a witness, or None for anything else."""
     if line.startswith(b'{"synced":'):
         number = line[10:-2]
         sound = number.isdigit() and len(number) < 20 and line == encode_witness(int(number))

@@ -1,11 +1,11 @@
-"""The right to change a folder: one thread of one process at a time has it.
+"""The write lock of a folder: held by one thread of one process at a time.
 
-Among the threads of a store object there is a queue, among processes a lock on a file
-(`flock`), which is tried after short waits of random length. A lock ends with its process.
+Threads of a store object queue; processes lock a file (`flock`), retrying after short random
+waits. A lock ends with its process.
 
-The file's content says what its holder was about to do. Whoever finds that in it knows
-that the one before did not come to its end. It is only for the time that the machine
-runs, so it is never synced: what is there after a power loss is durable anyway.
+The lock file contains what its holder is about to do. A writer that finds an entry there knows
+that the previous one did not finish. This need not survive a crash of the machine, so it is never
+synced: whatever exists after a power loss is durable anyway.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ropewalk.store.retry import Backoff
 
 try:
     import fcntl
-except ImportError:  # A system without them: such a store is refused when it is opened.
+except ImportError:  # Systems without flock: a store is refused when it is opened.
     fcntl = None  # type: ignore[assignment]
 
 LOCK = "lock"
@@ -42,29 +42,29 @@ class Lock:
         _locks.add(self)
 
     def take(self, backoff: Backoff) -> bool:
-        """Wait for the lock; whether it was got."""
+        """Wait for the lock; returns whether it was acquired."""
         while not self._try():
             if not backoff.wait():
                 return False
         return True
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Release the lock."""
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def begin(self, what: str) -> None:
-        """Note what is about to change."""
+        """Record what is about to change."""
         assert self._file is not None
         os.pwrite(self._file, _BEGUN + what.encode() + b"\n", 0)
 
     def done(self) -> None:
-        """Note that everything is as durable as it must be."""
+        """Record that everything is as durable as it must be."""
         assert self._file is not None
         os.pwrite(self._file, _DONE, 0)
 
     def unfinished(self) -> str | None:
-        """What somebody began and did not end."""
+        """What a previous holder began and did not finish."""
         assert self._file is not None
         noted = os.pread(self._file, _LONGEST, 0)
         if not noted.startswith(_BEGUN):
@@ -72,7 +72,7 @@ class Lock:
         return noted[1:].partition(b"\n")[0].decode("ascii", "replace")
 
     def close(self) -> None:
-        """Let go of the file, and of the lock."""
+        """Close the file, which releases the lock."""
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):
@@ -86,7 +86,7 @@ class Lock:
         except BlockingIOError:
             return False
         if not self._is_current():
-            self.close()  # Somebody removed the file: others would lock another one.
+            self.close()  # The file was removed: other processes would lock a new one.
             return False
         return True
 
@@ -99,7 +99,7 @@ class Lock:
 
 
 class Queue:
-    """A lock that threads get in the order in which they came."""
+    """A fair lock: threads acquire it in order of arrival."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -107,7 +107,7 @@ class Queue:
         self._held = False
 
     def enter(self, seconds: float) -> bool:
-        """Wait for the lock, at most so long; whether it was got."""
+        """Wait for the lock until a timeout; returns whether it was acquired."""
         with self._lock:
             if not self._held:
                 self._held = True
@@ -117,13 +117,13 @@ class Queue:
             self._waiting.append(mine)
         try:
             return mine.acquire(timeout=max(seconds, 0)) or self._handed_over(mine)
-        except BaseException:  # An interrupt: nobody may wait for a lock that nobody has.
+        except BaseException:  # After an interrupt, nobody may wait for a lock that nobody holds.
             if self._handed_over(mine):
                 self.leave()
             raise
 
     def leave(self) -> None:
-        """Hand the lock to who has waited longest."""
+        """Hand the lock to the thread that has waited longest."""
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().release()
@@ -131,7 +131,7 @@ class Queue:
                 self._held = False
 
     def _handed_over(self, mine: threading.Lock) -> bool:
-        """Stop waiting; whether the lock was handed over at the last moment."""
+        """Stop waiting; returns whether the lock was handed over at the last moment."""
         with self._lock:
             if mine in self._waiting:
                 self._waiting.remove(mine)
@@ -140,7 +140,7 @@ class Queue:
 
 
 class WriteLock:
-    """The right to change one folder. Safe to share between threads and to carry over a fork."""
+    """The write lock of one folder. Safe to share between threads and across a fork."""
 
     def __init__(self, folder: Path, busy_seconds: float) -> None:
         if fcntl is None:
@@ -155,7 +155,7 @@ class WriteLock:
 
     @contextmanager
     def held(self) -> Iterator[Lock]:
-        """Be the one writer; `Unavailable` if others write for too long."""
+        """Hold the lock; raises `Unavailable` if other writers hold it for too long."""
         process = self._here()
         backoff = Backoff(self._busy_seconds, first=0.0002, last=0.002)
         if not process.queue.enter(backoff.remaining):
@@ -172,7 +172,7 @@ class WriteLock:
 
     @contextmanager
     def using(self) -> Iterator[None]:
-        """Keep `close` waiting until this is over."""
+        """Delay `close` until the block ends."""
         process = self._here()
         with process.changed:
             if self._closed:
@@ -186,7 +186,7 @@ class WriteLock:
                 process.changed.notify_all()
 
     def close(self) -> None:
-        """Wait for those who are inside, and let go."""
+        """Wait for current holders, and close."""
         process = self._here()
         with process.changed:
             self._closed = True
@@ -202,7 +202,7 @@ class WriteLock:
 
 
 class _Process:
-    """What one process has open."""
+    """The open resources of one process."""
 
     def __init__(self, folder: Path) -> None:
         self.queue = Queue()
@@ -215,7 +215,7 @@ _locks: WeakSet[Lock] = WeakSet()
 
 
 def _leave_to_the_parent() -> None:
-    # A lock belongs to the open file, which a child shares: it would outlive the parent.
+    # A lock belongs to the open file, which a child shares and which would outlive the parent.
     for lock in list(_locks):
         lock.close()
 

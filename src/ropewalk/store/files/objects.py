@@ -1,8 +1,8 @@
-"""Shared objects as files: one each, under the object's name.
+"""Shared objects as files, one per object, named by its id.
 
-A file gets its name when all of it is there and durable. It is removed by who has the right to
-write, when no space leads to it; and who commits with that right looks whether it is there. So
-nothing has to be noted beside it.
+A file gets its name once it is complete and durable. It is removed under the write lock when no
+space references it, and a commit checks under the write lock that it exists. No other bookkeeping
+is needed.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 
 T = TypeVar("T")
 
-_HEAD: Final = 16  # Bytes in which the kind and the length stand.
+_HEAD: Final = 16  # Bytes that contain the kind and the length.
 _CHUNK: Final = bytes((Kind.CHUNK,))
 _SYNCED_AT_ONCE: Final = 4
-_WORTH_THREADS: Final = 8  # Below this, starting them takes longer than they save.
-_FORGOTTEN: Final = 3600.0  # Seconds after which a file without its real name is nobody's.
+_WORTH_THREADS: Final = 8  # With fewer items, starting threads takes longer than it saves.
+_FORGOTTEN: Final = 3600.0  # Temporary files older than this many seconds are garbage.
 
 
 class Objects:
-    """The shared objects of one store. What changes them needs the right to write."""
+    """The shared objects of one store. Changes need the write lock."""
 
     def __init__(self, root: Path, disk: Filesystem) -> None:
         self._root, self._disk = root, disk
         self._folder = root / OBJECTS
 
-    # Reading. Needs no right, and waits for nobody.
+    # Reading. Lock-free.
 
     def frames(self, ids: Iterable[ObjectId]) -> dict[ObjectId, bytes]:
-        """The files of objects, without those that are absent."""
+        """The files of objects, without missing ones."""
         found: dict[ObjectId, bytes] = {}
         for id in ids:
             with suppress(FileNotFoundError):
@@ -52,11 +52,11 @@ class Objects:
         return found
 
     def present(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
-        """Those of the ids whose files are there and not empty."""
+        """Those of the ids whose files exist and are not empty."""
         return {id for id in ids if self._size(id)}
 
     def leading(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
-        """Those of the objects that may lead to others: all but parts of texts."""
+        """Those of the objects that may have links: all but parts of texts."""
         found: set[ObjectId] = set()
         for id in ids:
             with suppress(FileNotFoundError), open(object_path(self._folder, id), "rb") as file:
@@ -65,7 +65,7 @@ class Objects:
         return found
 
     def scan(self) -> Iterator[Stored]:
-        """Every object whose file says what it is."""
+        """Every object whose file has a valid header."""
         for folder in self._folders():
             for name in sorted(_listed(folder)):
                 with suppress(ValueError, FileNotFoundError):
@@ -85,7 +85,7 @@ class Objects:
     # Writing.
 
     def stage(self, objects: Sequence[tuple[ObjectId, bytes]]) -> dict[ObjectId, Path]:
-        """Write files under temporary names, durably. Needs no right yet."""
+        """Write files under temporary names, durably. Does not need the write lock."""
         staged = {id: temporary(self._root) for id, _ in objects}
         try:
             self._each(self._create, [(staged[id], frame) for id, frame in objects])
@@ -98,16 +98,16 @@ class Objects:
         path, frame = given
         try:
             self._disk.create(path, frame, sync=True)
-        except FileNotFoundError:  # Left out of a copy, because it was empty.
+        except FileNotFoundError:  # Omitted by a copy of the folder, because it was empty.
             self._disk.make_folder(self._root / NEW)
             self._disk.create(path, frame, sync=True)
 
     def install(self, objects: Iterable[Object], staged: Mapping[ObjectId, Path]) -> None:
-        """Give objects their names, durably; those that are not staged are written now."""
+        """Rename objects to their names, durably; objects that are not staged are written now."""
         waiting = {one.id: one for one in objects}
         below = {id: waiting.keys() & _links(one) for id, one in waiting.items()}
         while waiting:
-            # What one leads to is durable before it, so that what is there is whole.
+            # Children are durable before their parents, so that whatever exists is complete.
             ready = [one for id, one in waiting.items() if not below[id] & waiting.keys()]
             for one in ready:
                 del waiting[one.id]
@@ -118,7 +118,7 @@ class Objects:
         path = object_path(self._folder, one.id)
         self._make_folder(path.parent)
         if not self._rename(staged, path):
-            # Its file was collected since we looked, or taken for a forgotten one.
+            # Its file was collected since the check, or taken for a leftover.
             self._rename(self.stage([(one.id, shared_frame(one))])[one.id], path)
 
     def _rename(self, staged: Path | None, path: Path) -> bool:
@@ -136,12 +136,12 @@ class Objects:
             self._disk.sync_folder(self._folder)
 
     def sync_all(self) -> None:
-        """Make every name durable that somebody gave and did not sync."""
+        """Make every name durable that was given and not synced."""
         self._disk.sync_folder(self._folder)
         self._sync(self._folders())
 
     def remove(self, ids: Iterable[ObjectId]) -> None:
-        """Remove objects to which nothing else leads, those that lead to others first."""
+        """Remove unreferenced objects, parents before their children."""
         parts = set(ids)
         leading = self.leading(parts)
         parts -= leading
@@ -155,19 +155,19 @@ class Objects:
 
     def _below(self, id: ObjectId) -> set[ObjectId]:
         found: set[ObjectId] = set()
-        with suppress(RopewalkError):  # One that is damaged leads nowhere.
+        with suppress(RopewalkError):  # A damaged one has no links.
             for frame in self.frames([id]).values():
                 found = _links(shared_object(id, frame))
         return found
 
     def discard(self, ids: Iterable[ObjectId]) -> None:
-        """Remove objects, whatever leads to them."""
+        """Remove objects, whether or not they are referenced."""
         for id in ids:
             with suppress(FileNotFoundError):
                 self._disk.remove(object_path(self._folder, id))
 
     def remove_orphans(self) -> None:
-        """Remove what killed writers left."""
+        """Remove the leftovers of killed writers."""
         with suppress(FileNotFoundError), os.scandir(self._root / NEW) as files:
             for file in files:
                 if time.time() - file.stat().st_mtime > _FORGOTTEN:
@@ -177,7 +177,7 @@ class Objects:
         self._each(self._disk.sync_folder, folders)
 
     def _each(self, work: Callable[[T], None], given: Iterable[T]) -> None:
-        """Do work that waits for the disk, on several threads where that is faster."""
+        """Run disk-bound work, on several threads where that is faster."""
         listed = list(given)
         if len(listed) < _WORTH_THREADS:
             for one in listed:
@@ -189,18 +189,18 @@ class Objects:
 
 
 def _stored(id: ObjectId, path: Path) -> Stored:
-    """What a file says of its object; one that says nothing counts as it is."""
+    """The header in an object's file; without one, the file's content is the object."""
     with open(path, "rb", buffering=0) as file:
         size, head = os.fstat(file.fileno()).st_size, file.read(_HEAD)
     try:
         kind, length = Kind(head[0]), read_varint(head, 2)[0]
-    except (ValueError, IndexError):  # A `FormatError` is one too.
+    except (ValueError, IndexError):  # Includes `FormatError`.
         kind, length = Kind.CHUNK, size
     return Stored(id, kind, length, size)
 
 
 def _links(one: Object) -> set[ObjectId]:
-    """What an object leads to; nothing if it is none of ours."""
+    """The links of an object; none if it is not one of ours."""
     try:
         return set(links(one))
     except FormatError:

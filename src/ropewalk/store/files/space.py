@@ -30,8 +30,8 @@ from ropewalk.store.record import Row
 from ropewalk.store.segment import Packed, find_rows
 from ropewalk.tree.objects import ObjectId
 
-_LOOKS: Final = 3  # A writer may cut a torn end, or a packer swap the log, while it is read.
-_KEPT: Final = 1 << 20  # Files of at most so many bytes are kept in memory.
+_LOOKS: Final = 3  # A writer may cut off a torn end, or a packer replace the log, during a read.
+_KEPT: Final = 1 << 20  # Files up to this size are cached.
 _CATALOG_ROW: Final = 12 + 1 + 12 + 1 + 16 + 1 + 8 + 1
 
 _Signature = tuple[int, int, int, int] | None
@@ -39,7 +39,7 @@ _NOT_LOOKED: Final = (-1, -1, -1, -1)
 
 
 class Listed(NamedTuple):
-    """A segment, as the catalog lists it."""
+    """A segment in the catalog."""
 
     first: int
     last: int
@@ -53,25 +53,25 @@ class Listed(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """Where the next record of a space goes."""
+    """Where the next record of a space is appended."""
 
     name: str
     packing: formats.Packing
     log: Path
     sequence: int
     synced: int
-    """The last record that is known to be durable."""
+    """The last record known to be durable."""
     end: int
-    """Where the sound part of the log ends."""
+    """The end of the intact part of the log."""
     size: int
-    """How long the log is; more than `end` if its end is torn."""
+    """The length of the log; more than `end` if its end is torn."""
 
 
 class Space:
-    """One space, as far as its files were read. For one thread at a time: hold its `lock`."""
+    """One space, as far as its files were read. Not thread-safe: hold its `lock`."""
 
     def __init__(self, folder: Path, name: str, has_begun: Callable[[str], bool]) -> None:
-        """`has_begun` says whether a space of a name is known to have had a log."""
+        """`has_begun` tells whether the space of a name is known to have had a log."""
         self.folder, self.name = folder, name
         self._has_begun = has_begun
         self.lock = threading.Lock()
@@ -79,7 +79,7 @@ class Space:
         self.forget()
 
     def forget(self) -> None:
-        """Read everything anew at the next look."""
+        """Read everything again on the next access."""
         self._signature: tuple[_Signature, _Signature] = _NOT_LOOKED, _NOT_LOOKED
         self._contents: dict[Extent, bytes] = {}
         self._closed_at = 0
@@ -101,10 +101,10 @@ class Space:
         """How long the log was; more than `end` if its end is torn."""
         self._last = (0, b"")
 
-    # Following.
+    # Following the log.
 
     def refresh(self) -> None:
-        """Read what changed; `Corrupt` if the files are not what they were."""
+        """Read what changed; `Corrupt` if the files are inconsistent."""
         for look in range(_LOOKS):
             stated, logged = _sign(self._state), _sign(self.log)
             if (stated, logged) == self._signature:
@@ -147,20 +147,20 @@ class Space:
     def _expect_store(self) -> None:
         root = self.folder.parents[2]
         if not (root / HEADER).exists():
-            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(root))  # All of it is away.
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(root))  # All of it is gone.
 
     def _expect_nothing(self) -> None:
-        """There is no log: so there never was one."""
+        """Without a log, check that there never was one."""
         if self.sequence:
             self._expect_store()
         if self.sequence or self.packing.generation:
             raise Broken(0)
         self._expect_none_synced()
         if any(name.startswith(f"{LOG}.") for name in _listed(self.folder)):
-            raise Broken(0)  # One that followed upon it.
+            raise Broken(0)  # A successor of the missing log.
 
     def _expect_none_synced(self) -> None:
-        """A log in which nothing is sound has a torn end, unless it was synced before."""
+        """A log without an intact line has a torn end, unless it was synced before."""
         if self.packing.generation or (self.folder / SPACE).exists():
             raise Broken(0)
         if self._has_begun(self.name):
@@ -208,7 +208,7 @@ class Space:
     # The tail.
 
     def tail(self) -> Tail:
-        """Where the next record goes."""
+        """Where the next record is appended."""
         return Tail(
             self.name, self.packing, self.log, self.sequence, self.synced, self.end, self.size
         )
@@ -224,7 +224,7 @@ class Space:
         return [formats.read_row(data[one.start - begin : one.end - begin], one) for one in some]
 
     def lines_after(self, sequence: int) -> bytes:
-        """The lines of records behind a number."""
+        """The lines of records after a number."""
         some = self.entries[sequence - self.packing.packed :]
         lines = [self._read_log(one.start, one.end) for one in some]
         for one, line in zip(some, lines, strict=True):
@@ -232,7 +232,7 @@ class Space:
         return b"".join(lines)
 
     def refs_at(self, sequence: int) -> tuple[Ref, ...]:
-        """What the refs were after a record of the tail."""
+        """The refs after a record of the tail."""
         refs = {ref.name: ref for ref in self.packing.refs}
         for one in self.entries[: sequence - self.packing.packed]:
             move_refs(refs, one)
@@ -246,7 +246,7 @@ class Space:
     # What is packed.
 
     def read(self, extent: Extent) -> bytes:
-        """What counts of a file; `FormatError` if it is not as it was written."""
+        """The valid content of a file; `FormatError` if it is damaged."""
         if not extent.size:
             return b""
         found = self._contents.get(extent)
@@ -281,9 +281,9 @@ class Space:
         return read_segment(self.folder, self.name, _listed_at(rows, at * _CATALOG_ROW))
 
     def indexed(self, names: Iterable[bytes]) -> list[list[int]]:
-        """The packed records that bring commits or have keys: see `commit_name`, `key_name`.
+        """The packed records with commits or keys: see `commit_name`, `key_name`.
 
-        There may be others among them. Raises `FormatError` if `lookup` is damaged.
+        The result may contain others. Raises `FormatError` if `lookup` is damaged.
         """
         rows = self.read(self.packing.lookup)
         return [
@@ -291,17 +291,17 @@ class Space:
         ]
 
     def packed_names(self) -> set[ObjectId]:
-        """Shared objects that are noted of packed records."""
+        """Shared objects listed for packed records."""
         rows = self.read(self.packing.names)
         return {bytes.fromhex(one) for one in rows.decode("ascii").split()}
 
     def names(self) -> set[ObjectId]:
-        """Shared objects to which the space leads, as far as is noted."""
+        """Shared objects that the space references, as far as listed."""
         return self.packed_names().union(*[one.names for one in self.entries])
 
 
 def move_refs(refs: dict[str, Ref], one: Entry) -> None:
-    """Move refs as a record does."""
+    """Apply the ref moves of a record."""
     for name, _, target in one.moves:
         if target is None:
             refs.pop(name, None)
@@ -313,7 +313,7 @@ def move_refs(refs: dict[str, Ref], one: Entry) -> None:
 
 
 def encode_segment(space: str, packed: Packed) -> bytes:
-    """The file of a segment: a line that says what it is, its head, and its blocks."""
+    """The file of a segment: a header line, its head, and its blocks."""
     said = {
         "space": space, "first": packed.first, "last": packed.last,
         "head": len(packed.head), "data": len(packed.data),
@@ -322,7 +322,7 @@ def encode_segment(space: str, packed: Packed) -> bytes:
 
 
 def read_segment(folder: Path, space: str, listed: Listed) -> Packed:
-    """A segment from its file; `FormatError` if it is another."""
+    """A segment from its file; `FormatError` if it is not this one."""
     path = folder / listed.file
     data = path.read_bytes()
     start = data.find(b"\n") + 1
@@ -339,7 +339,7 @@ def read_segment(folder: Path, space: str, listed: Listed) -> Packed:
 
 
 def catalog_row(listed: Listed) -> bytes:
-    """A segment as the catalog lists it."""
+    """The catalog row of a segment."""
     return b"%012d %012d %s %08x\n" % (
         listed.first, listed.last, listed.name.encode(), listed.crc,
     )  # fmt: skip
@@ -351,7 +351,7 @@ def _listed_at(rows: bytes, at: int) -> Listed:
 
 
 def names_rows(ids: Iterable[ObjectId]) -> bytes:
-    """Shared objects as they are noted."""
+    """The rows that list shared objects."""
     return b"".join([b"%s\n" % id.hex().encode() for id in sorted(ids)])
 
 
@@ -371,7 +371,7 @@ def _listed(folder: Path) -> Sequence[str]:
 
 
 def damaged(path: Path, place: int) -> Corrupt:
-    """What is said of a log that lost something, or is lost itself."""
+    """The error for a log that lost data, or is lost itself."""
     what = f"damaged from byte {place} on" if path.exists() else "gone"
     return Corrupt(
         f"the log {path} is {what}: operations that were acknowledged are missing. "

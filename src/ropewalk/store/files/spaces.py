@@ -1,4 +1,4 @@
-"""Spaces as folders: each with a log, segments, what it is without them, and its leases."""
+"""Spaces as folders, each with a log, segments, its packed state and its leases."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ from ropewalk.tree.objects import ObjectId
 
 T = TypeVar("T")
 
-_SPACES: Final = 256  # That are kept in memory.
+_SPACES: Final = 256  # How many are cached.
 _LOOKS: Final = 3
-_MOST_ENDS: Final = 2048  # Bytes of notes where a log ended.
+_MOST_ENDS: Final = 2048  # Bytes of notes about where a log ended.
 _FIRST_LINES: Final = 512 * 1024
-_FORGOTTEN: Final = 3600.0  # Seconds after which a file that nothing names is nobody's.
+_FORGOTTEN: Final = 3600.0  # Unreferenced files older than this many seconds are garbage.
 
 
 class Spaces:
-    """The spaces of one store. What changes them needs the right to write."""
+    """The spaces of one store. Changes need the write lock."""
 
     def __init__(self, root: Path, disk: Filesystem, durability: Durability) -> None:
         self._root, self._disk, self._durability = root, disk, durability
@@ -65,18 +65,18 @@ class Spaces:
         self._ends: dict[str, int] = {}
         """The last record of each log that this store object wrote to, once it is durable."""
 
-    # Reading. Needs no right, and waits for nobody who writes.
+    # Reading. Lock-free.
 
     @contextmanager
     def looking(self, name: str) -> Iterator[Space]:
-        """A space as it is now."""
+        """The current state of a space."""
         space = self._here().get(name, self._root)
         with space.lock:
             space.refresh()
             yield space
 
     def ask(self, name: str, question: Callable[[Space], T]) -> T:
-        """What a space says; it is read anew if its files are changed meanwhile."""
+        """Query a space, reading it again if its files change meanwhile."""
         for look in range(_LOOKS):
             with self.looking(name) as space:
                 try:
@@ -105,7 +105,7 @@ class Spaces:
         return formats.read_leases(space_folder(self._folder, name) / LEASES, name)
 
     def examine(self) -> Iterator[tuple[str, str]]:
-        """What is wrong with leases, and with what is noted of packed records."""
+        """Find damage in leases and in the lists of packed records."""
         for path in sorted(self._folder.glob(f"*/*/{LEASES}")):
             try:
                 formats.read_leases(path)
@@ -125,7 +125,7 @@ class Spaces:
     # Appending.
 
     def append(self, tail: Tail, append: Append, dictionary: int | None, frame: bytes) -> int:
-        """Add a record to a log: the moment at which a commit happens. The bytes of its line."""
+        """Append a record to a log, the moment of the commit; returns the size of its line."""
         name, packing, path, end = tail.name, tail.packing, tail.log, tail.end
         sequence = tail.sequence + 1
         if tail.size > end:
@@ -134,7 +134,7 @@ class Spaces:
         if end == 0:
             self._make_folders(path.parent)
         elif full and tail.synced < tail.sequence:
-            # Nothing durable may stand behind what is not.
+            # A durable record must not follow one that is not.
             self.sync(name)
         line = formats.encode_line(
             append,
@@ -160,7 +160,7 @@ class Spaces:
         return len(line)
 
     def sync(self, name: str) -> None:
-        """Make durable what a log says, and its name."""
+        """Make the content of a log and its name durable."""
         with self.looking(name) as space:
             path = space.log
         if path.exists():
@@ -169,7 +169,7 @@ class Spaces:
             self._sync_names(path.parent)
 
     def sync_relaxed(self) -> None:
-        """Make durable what this store object wrote without syncing it."""
+        """Sync the records that this store object wrote without a sync."""
         for name in sorted(self._unsynced):
             self.sync(name)
             with self.looking(name) as space:
@@ -182,7 +182,7 @@ class Spaces:
         self._unsynced.clear()
 
     def note_ends(self) -> None:
-        """Note beside each log where it ends: one that is cut at the end of a line is missed."""
+        """Record where each log ends, so that a truncation at the end of a line is detected."""
         for name, sequence in self._ends.items():
             path = space_folder(self._folder, name) / SPACE
             start = formats.encode_start(name, 0)
@@ -193,7 +193,7 @@ class Spaces:
         self._ends.clear()
 
     def _take_back(self, path: Path, end: int, error: OSError) -> None:
-        """Cut off what a failed append left, so that it has not happened."""
+        """Truncate the leftovers of a failed append, so that it has no effect."""
         try:
             if path.exists():
                 self._disk.truncate(path, end)
@@ -204,7 +204,7 @@ class Spaces:
             ) from error
 
     def _witness(self, path: Path, name: str, sequence: int, *, begins: bool) -> None:
-        """Note what is durable: in the log, and of a log that begins also beside it."""
+        """Record what is durable: in the log, and for a new log also beside it."""
         # It only helps to tell damage from a power loss.
         with suppress(OSError):
             self._disk.append(path, formats.encode_witness(sequence), sync=False)
@@ -213,7 +213,7 @@ class Spaces:
                 self._disk.append(self._root / LIST, formats.encode_began(name), sync=False)
 
     def write_leases(self, name: str, leases: formats.Leases, *, sync: bool) -> None:
-        """Put leases in the place of those before."""
+        """Replace leases."""
         path = space_folder(self._folder, name) / LEASES
         fresh = not path.exists()
         if fresh:
@@ -235,7 +235,7 @@ class Spaces:
     # Segments.
 
     def write_segment(self, name: str, packed: Packed) -> Listed:
-        """Write a segment that nothing names yet, durably. Needs no right."""
+        """Write a segment durably, not referenced yet. Does not need the write lock."""
         listed = Listed(packed.first, packed.last, urandom(8).hex(), crc32(packed.head))
         folder = space_folder(self._folder, name)
         path = folder / listed.file
@@ -249,21 +249,21 @@ class Spaces:
         return listed
 
     def discard(self, name: str, segments: Iterable[Listed]) -> None:
-        """Remove segments that nothing names."""
+        """Remove unreferenced segments."""
         folder = space_folder(self._folder, name)
         self._disk.discard([folder / one.file for one in segments])
 
     def pack(self, name: str, listed: Listed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
-        """Put a segment in the place of its records, in one step; False if somebody else did."""
+        """Replace records by a segment in one step; False if another writer did."""
         folder = space_folder(self._folder, name)
         with self.looking(name) as space:
             now, entries, sequence = space.packing, list(space.entries), space.sequence
             if now.packed + 1 != listed.first or sequence < listed.last:
                 return False
             if listed.last % GROUP and sequence > listed.last:
-                return False  # It may lean on what would go.
+                return False  # It may depend on what would be removed.
             if not (folder / listed.file).exists():
-                return False  # Whoever wrote it slept until it was taken for nobody's.
+                return False  # Its writer slept until the file was taken for garbage.
             lines, refs = space.lines_after(listed.last), space.refs_at(listed.last)
             done = entries[: listed.last - now.packed]
             named = {id for one in done for id in one.names}
@@ -292,7 +292,7 @@ class Spaces:
     def replace(
         self, name: str, epoch: int, replaced: Sequence[Listed], named: set[ObjectId]
     ) -> bool:
-        """Swap segments for others, and raise the epoch; False if another one did."""
+        """Replace segments, and raise the epoch; False if another collection did."""
         folder = space_folder(self._folder, name)
         with self.looking(name) as space:
             now = space.packing
@@ -341,7 +341,7 @@ class Spaces:
                         self._disk.discard([path])
 
     def _extended(self, folder: Path, extent: Extent, data: bytes, cache: bool = False) -> Extent:
-        """Add to a file behind what counts of it, durably."""
+        """Append to a file after its valid content, durably."""
         if not data:
             return extent
         path = folder / extent.file
@@ -350,7 +350,7 @@ class Spaces:
             self._disk.truncate(path, extent.size)
         elif size < extent.size:
             if cache:
-                return extent  # It stays what it is: damaged, and not needed.
+                return extent  # It stays as it is: damaged, and not needed.
             raise formats.damaged(path)
         self._disk.append(path, data, sync=True)
         return Extent(extent.file, extent.size + len(data), crc32(data, extent.crc))
@@ -361,19 +361,19 @@ class Spaces:
         return Extent(file, len(data), crc32(data))
 
     def _write(self, path: Path, data: bytes) -> None:
-        """Make a file, in the place of what a killed packer left."""
+        """Create a file, replacing what a killed packer left."""
         self._disk.discard([path])
         self._disk.create(path, data, sync=True)
 
     def _swap(self, name: str, folder: Path, packing: Packing) -> None:
-        """Name what was written, in one step. It is durable before anything else is removed."""
+        """Reference new files in one step. It is durable before anything else is removed."""
         self._disk.sync_folder(folder)
         data = formats.encode_packing(name, packing)
         replace_file(self._disk, self._root, folder / STATE, data)
 
 
 class _Known:
-    """The spaces that one process keeps in memory."""
+    """The spaces that a process caches."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -396,7 +396,7 @@ class _Known:
             return found
 
     def begun(self, path: Path) -> set[str]:
-        """The spaces that are known to have begun. It only helps: a line may be lost or torn."""
+        """The spaces known to have begun. A hint: a line may be lost or torn."""
         with self._listing, suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
             file.seek(self._read)
             data = file.read()

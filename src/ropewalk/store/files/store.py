@@ -47,7 +47,7 @@ from ropewalk.tree.objects import Object, ObjectId
 
 T = TypeVar("T")
 
-_LINE_BYTES: Final = 512  # About what a record takes in its log, beside its frame.
+_LINE_BYTES: Final = 512  # Approximate overhead of a record in its log, besides its frame.
 _OURS: Final = {
     LOCK, formats.HEADER, formats.LIST, formats.OBJECTS, formats.SPACES, formats.NEW,
 }  # fmt: skip
@@ -56,15 +56,15 @@ _OURS: Final = {
 class FileStore(FolderStore):
     """A store of plain files in a folder, for several processes and threads at once.
 
-    The folder is made if it is not there; the one that it is in must exist. With
-    `create=False` nothing is made, and `NotFound` says that there is no store. With
-    `durability="full"` a commit that returned survives a power loss. With `"relaxed"`
-    the last moments before a power loss may be gone, but nothing is ever half there;
-    the end of a process, even a killed one, takes nothing in either case.
+    The folder is created if it does not exist; its parent must. With `create=False` nothing is
+    created, and `NotFound` is raised if there is no store. With `durability="full"` a commit that
+    returned survives a power loss. With `"relaxed"` a power loss may undo the last moments, but
+    never leaves half a commit; the end of a process, even a killed one, loses nothing in either
+    case.
 
-    A commit that would make the folder larger than `size_limit` bytes is `StoreFull`, with
-    nothing written. One that waited `busy_seconds` for other writers is `Unavailable`.
-    Reading waits for nobody.
+    A commit that would make the folder larger than `size_limit` bytes raises `StoreFull`, with
+    nothing written. One that waited `busy_seconds` for other writers raises `Unavailable`. Readers
+    never wait.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class FileStore(FolderStore):
             )
 
     def _create(self) -> None:
-        """Make an empty store; the header comes last, when all else is durable."""
+        """Create an empty store; the header comes last, when everything else is durable."""
         for name in (formats.OBJECTS, formats.SPACES, formats.NEW):
             self._disk.make_folder(self.path / name)
         self._disk.sync_folder(self.path)
@@ -126,7 +126,7 @@ class FileStore(FolderStore):
 
     def _close(self) -> None:
         self._close_packer()
-        # What cannot be synced now may be lost with the power, as `relaxed` says.
+        # With `relaxed`, unsynced names may be lost with the power.
         with suppress(RopewalkError, OSError):
             if self._durability == "relaxed":
                 with self._writing():
@@ -134,11 +134,11 @@ class FileStore(FolderStore):
         self._log.note_ends()
         self._lock.close()
 
-    # The right to write.
+    # The write lock.
 
     @contextmanager
     def _writing(self) -> Iterator[Lock]:
-        """Be the only one who changes the folder, after all that was begun is settled."""
+        """Hold the write lock, after recovering from unfinished changes."""
         with system_errors(self.path):
             self._expect_there()
         with system_errors(self.path), self._lock.held() as lock:
@@ -149,7 +149,7 @@ class FileStore(FolderStore):
             yield lock
 
     def _finish(self, space: str) -> None:
-        """Make durable what somebody named and wrote who was killed, or met an error."""
+        """Make durable what a writer that was killed or failed had named and written."""
         self._sync_own_name()
         self._disk.sync_folder(self.path)
         self._objects.sync_all()
@@ -157,18 +157,18 @@ class FileStore(FolderStore):
             self._log.sync(space)
 
     def _sync_own_name(self) -> None:
-        with suppress(PermissionError):  # Then somebody else made the folder for us.
+        with suppress(PermissionError):  # Another process created the folder first.
             self._disk.sync_folder(self.path.parent)
 
     @contextmanager
     def _changing(self, lock: Lock, space: str = "") -> Iterator[None]:
-        """Note that names change, until they are durable. After an error the note stays."""
+        """Record that names change, until they are durable. After an error the entry stays."""
         lock.begin(space)
         yield
         lock.done()
 
     def _expect_there(self) -> None:
-        """Raise if the folder is away, or that of another store by now."""
+        """Raise if the folder is gone, or belongs to another store by now."""
         header = self.path / formats.HEADER
         found = os.stat(header)
         place = found.st_dev, found.st_ino, found.st_mtime_ns
@@ -203,8 +203,8 @@ class FileStore(FolderStore):
         return operation
 
     def _stage(self, batch: Append) -> Mapping[ObjectId, Path]:
-        """Write what is shared and not there, before anybody has to wait for it."""
-        if batch.fresh:  # This spares others a wait for what would be refused anyway.
+        """Write missing shared objects before taking the write lock."""
+        if batch.fresh:  # An early check, so that a commit bound to fail does not take the lock.
             with self._space_at(batch.space) as space:
                 expect_refs(batch, space.refs)
         there = self._objects.present(batch.shared)
@@ -220,7 +220,7 @@ class FileStore(FolderStore):
         staged: Mapping[ObjectId, Path],
         lock: Lock,
     ) -> tuple[Operation, int]:
-        """Append a record with the right to write: look, decide, write."""
+        """Append a record under the write lock: check, decide, write."""
         with self._log.looking(batch.space) as space:
             tail = space.tail()
             refs = {move.name: space.refs[move.name] for move in batch.moves
@@ -242,9 +242,9 @@ class FileStore(FolderStore):
         sequence = tail.sequence + 1
         if dictionary is not None and not (
             same_group(sequence, dictionary) and packing.packed < dictionary < sequence
-        ):  # It was packed, or is of another group.
+        ):  # It was packed, or is in another group.
             dictionary, frame = None, batch.frame(None)
-        if batch.objects:  # Without any, a commit may be what makes room.
+        if batch.objects:  # A commit without objects may be what frees space.
             self._usage.take(len(frame) * 4 // 3 + _LINE_BYTES)
         names_change = bool(absent) or tail.end == 0
         with self._changing(lock, batch.space) if names_change else nullcontext():
@@ -258,7 +258,7 @@ class FileStore(FolderStore):
         return done, size
 
     def _absent(self, batch: Append) -> list[Object]:
-        """What is shared and not there; raises `MissingObjects` for what is only led to."""
+        """Missing shared objects; raises `MissingObjects` for links to absent ones."""
         if not batch.names and not batch.shared:
             return []
         there = self._objects.present(batch.names.union(batch.shared))
@@ -306,7 +306,7 @@ class FileStore(FolderStore):
         try:
             found = self._ask(space, lambda found: found.indexed(names))
         except FormatError:
-            return {}  # Then all records are looked through.
+            return {}  # Then all records are scanned.
         return {id: some[-1] for id, some in zip(ids, found, strict=True) if some}
 
     def _find(self, space: str, key: bytes) -> list[int]:
@@ -317,7 +317,7 @@ class FileStore(FolderStore):
         try:
             return self._ask(space, question)
         except FormatError:
-            return super()._find(space, key)  # By looking through all records.
+            return super()._find(space, key)  # By scanning all records.
 
     # Spaces.
 
@@ -358,7 +358,7 @@ class FileStore(FolderStore):
             granted = LeaseRecord(name, holder, leases.tokens + 1, 0, duration)
             changed = formats.Leases(granted.token, {**leases.records, name: granted})
             with self._changing(lock, space):
-                # A token is never given twice, so it is durable before it is given.
+                # A token is never reused, so it is durable before it is given out.
                 self._log.write_leases(space, changed, sync=True)
             return granted
 
@@ -375,8 +375,8 @@ class FileStore(FolderStore):
             self._log.write_leases(space, changed, sync=False)
             return True
 
-    # Segments and collection. A segment is written before anybody has to wait for it, and named
-    # with the right to write. What is written and not named then is removed later.
+    # Segments and collection. A segment is written before taking the write lock, and referenced
+    # under it. Segments that end up unreferenced are removed later.
 
     def _settle(
         self, space: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]
@@ -439,7 +439,7 @@ class FileStore(FolderStore):
         doomed = unreached(self, there, self._named() if named is None else named)
         if named is None:
             with self._lock.using(), self._writing():
-                if doomed:  # Somebody may have come to name some of them.
+                if doomed:  # A commit may reference some of them by now.
                     doomed = unreached(self, there, self._named())
                 self._objects.remove(doomed)
                 self._objects.remove_orphans()
@@ -453,7 +453,7 @@ class FileStore(FolderStore):
             self._objects.discard(ids)
 
     def _named(self) -> set[ObjectId]:
-        """The shared objects to which spaces lead."""
+        """The shared objects that spaces reference."""
         return set[ObjectId]().union(*[self._ask(space, Space.names) for space in self._spaces("")])
 
     # Care.

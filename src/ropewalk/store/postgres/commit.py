@@ -1,4 +1,4 @@
-"""A commit as parts of the parameters of one statement, and what the answer to it says."""
+"""Encodes commits as the parameters of one statement, and decodes its answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ropewalk.store.record import GROUP, seal
 from ropewalk.tree.objects import ObjectId
 
 TYPES: Final = "boolean bigint[] text[] bytea[] text[] bytea[] text[] bigint[] bytea[] bytea[]"
-"""The types of what `parameters_of` gives."""
+"""The types of the parameters from `parameters_of`."""
 
 MADE, RECORDED, FENCED, MOVED, EPOCH, MISSING, GONE, LATE = range(8)
-"""What is said of a commit; the last one is that its record has another number by now."""
+"""The outcome of a commit; LATE means that its sequence number is taken by now."""
 
 _LOOK, _LACKS = 1, 2
 _SEALS: Final = 4
@@ -23,20 +23,23 @@ _SMALL: Final = 16 * 1024
 
 
 class Answer(NamedTuple):
-    """What is said of one commit."""
+    """The outcome of one commit."""
 
     status: int
     said: int
-    """The number of the record, or of the one that was recorded; the number of the move or the
-    fence that is refused; the epoch; the last record."""
+    """A value whose meaning depends on the status.
+
+    The number of the record, or of the one recorded earlier; the number of the conflicting move or
+    fence; the epoch; or the last record.
+    """
     packed: int
     watched: bool
     actual: ObjectId | None = None
-    """Where a ref is that was expected elsewhere."""
+    """The actual target of a ref that was expected elsewhere."""
 
 
 class Draft:
-    """A commit as it is sent: its record, for one of the next numbers of its space."""
+    """A commit to be sent: its record, prepared for the next few sequence numbers of its space."""
 
     __slots__ = ("batch", "dictionary", "first", "frame", "look", "seals")
 
@@ -48,9 +51,10 @@ class Draft:
     def frame_for(
         self, last: int, dictionary: int | None, frame: bytes, most: int = _SEALS
     ) -> None:
-        """Be the record after a last one, or one soon after, as far as it is of that group.
+        """Prepare the record for the numbers after `last`, as far as they are in the same group.
 
-        The checksum of a record tells its number, of which the server takes the right one.
+        The checksum of a record covers its number, so several are sent and the server picks the
+        right one.
         """
         self.first, self.dictionary, self.frame = last + 1, dictionary, frame
         end = last + (most if len(frame) < _SMALL else 1)
@@ -63,15 +67,15 @@ class Draft:
 
     @property
     def alone(self) -> bool:
-        """Whether it cannot go with others: shared objects are locked in one order."""
+        """Whether it must be sent without others: shared objects are locked in a fixed order."""
         return bool(self.batch.shared or self.batch.names)
 
 
 def parameters_of(drafts: Sequence[Draft], *, again: bool, encoding: str) -> list[Any]:
-    """Commits as parameters, in the order that the function takes them.
+    """Commits as parameters, in the order the function takes them.
 
-    `again` is whether they may have been made already, and the answer was lost; `encoding` is
-    that of columns for people.
+    `again` tells that they may have been made already, because the answer was lost; `encoding` is
+    that of the columns for people.
     """
     numbers: list[int | None] = []
     said: list[str | None] = []
@@ -123,7 +127,7 @@ def parameters_of(drafts: Sequence[Draft], *, again: bool, encoding: str) -> lis
 
 
 def answers_from(answers: str, actual: str | None) -> list[Answer]:
-    """What is said of each commit."""
+    """Decode the outcome of each commit."""
     found: list[Answer] = []
     numbers = list(map(int, answers.split()))
     elsewhere = iter((actual or "").split())
@@ -136,19 +140,18 @@ def answers_from(answers: str, actual: str | None) -> list[Answer]:
 
 
 def write_of(write_id: str) -> int:
-    """The number by which a write is looked for; several may share it."""
+    """The number that finds a write id; several write ids may share it."""
     return int.from_bytes(sha256(write_id.encode()).digest()[:8], "big", signed=True)
 
 
 def prefix_of(id: ObjectId) -> int:
-    """The number by which a commit is found; several may share it."""
+    """The number that finds a commit; several commits may share it."""
     return int.from_bytes(id[:8], "big", signed=True)
 
 
-# Values as Postgres spells them in binary: the driver's own way takes ten times as long.
-#
-# An array is dimensions, has nulls, type of elements, count, first index: 4 bytes each; then for
-# each element its length in 4 bytes, or -1 for none, and its bytes.
+# Values in Postgres' binary format: the driver's own encoding takes ten times as long.  An array
+# is dimensions, has nulls, type of elements, count, first index: 4 bytes each; then for each
+# element its length in 4 bytes, or -1 for null, and its bytes.
 
 _HEAD = Struct(">iiIii")
 _LENGTH = Struct(">i")
@@ -158,7 +161,7 @@ _BYTEA, _INT8, _TEXT = 17, 20, 25
 
 
 def spelled(kind: str, value: Any) -> bytes | None:
-    """A value of a type."""
+    """Encode a value of a type."""
     if value is None:
         return None
     if isinstance(value, Array):
@@ -177,7 +180,7 @@ _SPELL: Final[Mapping[str, Callable[[Any], bytes]]] = {
 
 
 class Array:
-    """An array that is spelled already."""
+    """An array that is already encoded."""
 
     __slots__ = ("data",)
 
@@ -186,14 +189,14 @@ class Array:
 
 
 def byteas(items: Sequence[bytes | None]) -> Array:
-    """An array of bytes, or of nothing where there is None."""
+    """An array of bytes or nulls."""
     length = _LENGTH.pack
     parts = [_NONE if item is None else length(len(item)) + item for item in items]
     return _array(_BYTEA, parts)
 
 
 def texts(items: Sequence[str | None], encoding: str = "utf-8") -> Array:
-    """An array of texts; what the database cannot hold in one is spelled out or left out."""
+    """An array of texts; characters the database cannot hold are escaped, and NULs dropped."""
     encoded = [
         None if item is None else item.encode(encoding, "backslashreplace").replace(b"\0", b"")
         for item in items
@@ -204,7 +207,7 @@ def texts(items: Sequence[str | None], encoding: str = "utf-8") -> Array:
 
 
 def bigints(items: Sequence[int | None]) -> Array:
-    """An array of whole numbers."""
+    """An array of integers."""
     bigint = _BIGINT.pack
     return _array(_INT8, [_NONE if item is None else bigint(8, item) for item in items])
 
@@ -212,5 +215,5 @@ def bigints(items: Sequence[int | None]) -> Array:
 def _array(element: int, parts: list[bytes]) -> Array:
     if not parts:
         return Array(_HEAD.pack(0, 0, element, 0, 1)[:12])
-    # That there may be nulls is no promise that there are some.
+    # The flag allows nulls, and does not promise any.
     return Array(_HEAD.pack(1, 1, element, len(parts), 1) + b"".join(parts))

@@ -1,4 +1,4 @@
-"""A database as a store sees it: its schema, who is connected, and who listens."""
+"""A database as a store uses it: its schema, its connections, and its listener."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DEFAULT_SCHEMA = "ropewalk"
 
 
 class Asked(NamedTuple):
-    """What somebody who opens a store asks for; None where the URL may say it."""
+    """What the caller of a constructor asks for; None where the URL may set it."""
 
     schema: str | None
     durability: Durability | None
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 class Database:
-    """One schema of a database, and everything that is open for it."""
+    """One schema of a database, and the resources open for it."""
 
     def __init__(self, dsn: str, asked: Asked, settings: Settings) -> None:
         conninfo, own = split_dsn(dsn)
@@ -59,7 +59,8 @@ class Database:
         self._begin = (self.durability == "full", str(max(int(1000 * settings.timeout), 1)))
         full = self.durability == "full"
         self.header, server = open_schema(self.pool, self.schema, asked.create, full)
-        # What is sent is UTF-8. Other databases than these two may have no place for all of it.
+        # Requests are sent as UTF-8. Databases with other encodings may be unable to store some
+        # characters.
         self.encoding = "utf-8" if server in ("UTF8", "SQL_ASCII") else "ascii"
         listen = asked.listen_dsn and read_dsn(asked.listen_dsn, self.schema).conninfo
         self._watchers = Watchers()
@@ -74,19 +75,19 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Where it is, without secrets."""
+        """The location, without secrets."""
         return self.pool.place.shown
 
     def rows(self, statement: str, *parameters: Any) -> list[Row]:
-        """What a statement gives that changes nothing; `{s}` in it stands for the schema."""
+        """Run a read-only statement; `{s}` in it stands for the schema."""
         return self.pool.rows(statement.replace("{s}", self.name), parameters)
 
     def change(self, statement: str, *parameters: Any) -> list[Row]:
-        """What a statement gives that is not to be done twice."""
+        """Run a statement that must not be repeated."""
         return self.pool.rows(statement.replace("{s}", self.name), parameters, repeatable=False)
 
     def ask(self, function: str, types: str, *parameters: Any) -> list[Row]:
-        """What a function gives that changes nothing; `types` are those of its parameters."""
+        """Call a read-only function; `types` are those of its parameters."""
         return self._called(function, types, lambda: parameters)
 
     def call(
@@ -99,11 +100,10 @@ class Database:
         durable: bool = True,
         patience: int | None = None,
     ) -> Row:
-        """What a function gives that changes something.
+        """Call a function that changes something.
 
-        It waits at most `patience` milliseconds for what others hold. What is not `durable` is
-        so with the next thing that is. A function gives the parameters for each time that it is
-        sent.
+        It waits at most `patience` milliseconds for locks. A call that is not `durable` becomes
+        durable with the next one that is. The parameters are computed for each attempt.
         """
         synced, longest = self._begin
         before = (synced and durable, longest if patience is None else str(patience))
@@ -132,16 +132,16 @@ class Database:
             asked, lambda: list(map(spelled, kinds, given())), repeatable=repeatable
         )
 
-    # News.
+    # Notifications.
 
     def changed(self, space: str, watched: bool) -> None:
-        """Wake who waits for a space: here at once, and elsewhere if somebody listens."""
+        """Wake the watchers of a space: those here at once, and others if anyone listens."""
         self._watchers.wake(space)
         if watched:
             self._notifier.tell(space)
 
     def listen(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when there may be news of a space; the way to stop that."""
+        """Call `wake` when a space may have changed; returns the function that stops it."""
         remove = self._watchers.add(space, wake)
         self._watches.changed = True
         self.pubsub.touch(WAKE)
@@ -153,22 +153,22 @@ class Database:
         return stop
 
     def close(self) -> None:
-        """Let go of threads and connections."""
+        """Close threads and connections."""
         self.pubsub.detach(self._watchers)
         self.pubsub.close()
         self._notifier.close()
         self.pool.close()
 
 
-# The schema: made by hand, by a command or on first use.
+# The schema: created by hand, by a command or on first use.
 
 _OLDEST = 130000
 
 
 def open_schema(pool: Pool, schema: str, create: bool, full: bool) -> tuple[Header, str | None]:
-    """The header of the store in a schema, which is made if need be; raises what is wrong.
+    """The header of the store in a schema, created if needed, and the database's encoding.
 
-    And the encoding of the database.
+    Raises what makes the schema unusable.
     """
     place, seconds = pool.place.shown, pool.settings.timeout
     try:
@@ -199,7 +199,7 @@ def _found_or_made(connection: Connection, place: str, schema: str, create: bool
 
 
 def _expect_durable(connection: Connection, place: str) -> None:
-    """Raise `NotAllowed` unless the server syncs what it says that it stored."""
+    """Raise `NotAllowed` unless the server syncs the commits it acknowledges."""
     wrong = [
         name
         for name in ("fsync", "full_page_writes")
@@ -226,7 +226,7 @@ def _expect_version(connection: Connection, place: str) -> None:
 
 
 def _find(connection: Connection, place: str, schema: str) -> Header | None:
-    """The header of the store that is there; None if nothing is. Raises for anything else."""
+    """The header of the existing store; None if the schema is empty. Raises for anything else."""
     rows = connection.execute(
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
@@ -271,7 +271,7 @@ def _of_something_else(schema: str, shown: str) -> FormatError:
 
 
 def _complete(connection: Connection, schema: str) -> None:
-    """Make the functions again if some are missing, for example because they are new."""
+    """Create missing functions, for example those of a newer version."""
     rows = connection.execute(
         "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
         "WHERE n.nspname = %s",
@@ -290,14 +290,14 @@ def _create(connection: Connection, place: str, schema: str) -> None:
     header = encode_header(Header(os.urandom(16)))
     try:
         with connection.transaction():
-            # Two that come at once make one store. The lock ends with the transaction.
+            # Concurrent creators make one store. The lock ends with the transaction.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"ropewalk {name}",))
             if _find(connection, place, schema) is not None:
                 return
             there = connection.execute(
                 "SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)
             ).fetchone()
-            if there is None:  # Asking for one that is there needs rights that we can do without.
+            if there is None:  # CREATE IF NOT EXISTS would need rights we can do without.
                 connection.execute(f"CREATE SCHEMA {name}".encode())
             connection.execute(tables(name).encode())
             connection.execute(

@@ -1,7 +1,7 @@
-"""The one place where errors of Postgres and its driver become Ropewalk's.
+"""Maps the errors of Postgres and its driver to Ropewalk's, here and nowhere else.
 
-A message says which setting to look at. It never holds a password: what the driver says
-about a connection string that it cannot read is left out, because it quotes it.
+A message names the setting to look at. It never contains a password: the driver's complaint about
+an unreadable connection string is left out, because it quotes the string.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ropewalk.errors import (
 )
 
 DATA_ERRORS: tuple[type[Exception], ...] = (psycopg.DataError,)
-"""A value that the database cannot hold, for example a word that its encoding cannot spell."""
+"""Values the database cannot hold, for example text outside its encoding."""
 
 _GONE = ("08", "57P01", "57P02", "57P03", "57P05")
-_BUSY = ("40001", "40P01", "23505")  # The last one: two made the same at once.
+_BUSY = ("40001", "40P01", "23505")  # The last one: two sessions created the same object at once.
 _UNPREPARED = ("26000", "42P05")
 
-# libpq hands on no code for a connection that was refused: only the server's words, which
-# may be in its own language. What is not recognised is told as it is.
+# libpq reports no code for a refused connection, only the server's words, possibly localized.
+# Unrecognised ones are passed on as they are.
 _REFUSED = (
     ("does not exist", "database ", NotFound, "Check the name at the end of the URL, or create it"),
     ("does not exist", "role ", NotAllowed, "Check the user in the URL"),
@@ -45,11 +45,11 @@ _REFUSED = (
 
 
 class TimedOut(psycopg.OperationalError):
-    """A call took longer than it may. The connection cannot be used any more."""
+    """A call exceeded its deadline. The connection is no longer usable."""
 
 
 class Lost(Exception):
-    """A connection ended before the answer came: what was asked for may have happened."""
+    """The connection ended before the answer came: the statement may have been executed."""
 
     def __init__(self, error: psycopg.Error) -> None:
         super().__init__(str(error))
@@ -57,11 +57,11 @@ class Lost(Exception):
 
 
 class AllLent(Lost):
-    """There is no connection because others have them all: the server is there."""
+    """All connections of the pool are in use: the server is there."""
 
 
 class Again(Exception):
-    """The server took back what was done, because others were in the way: try again."""
+    """The server rolled back because of concurrent transactions: retry."""
 
     def __init__(self, error: psycopg.Error) -> None:
         super().__init__(str(error))
@@ -69,26 +69,26 @@ class Again(Exception):
 
 
 class Unprepared(Again):
-    """A prepared statement is not there, or is another's: nothing was done."""
+    """A prepared statement is missing, or belongs to another session: nothing was executed."""
 
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Raise what a statement raises inside, in the store of this place, as Ropewalk's errors.
+    """Translate the errors of statements inside to Ropewalk's, naming the store's location.
 
-    `Lost` and `Again` are for who can try again.
+    `Lost` and `Again` are for callers that can retry.
     """
     try:
         yield
     except psycopg.Error as error:
         known = from_statement(place, error)
         if known is None:
-            raise  # A mistake of ours, which must not look like the server's.
+            raise  # A bug of ours, which must not look like the server's.
         raise known from error
 
 
 def from_statement(place: str, error: psycopg.Error) -> Exception | None:
-    """What an error of a statement means; None if it means that we are wrong."""
+    """The error for a failed statement; None if it is a bug of ours."""
     state = error.sqlstate or ""
     if isinstance(error, TimedOut):
         return Lost(error)
@@ -102,7 +102,7 @@ def from_statement(place: str, error: psycopg.Error) -> Exception | None:
 
 
 def from_connecting(place: str, error: psycopg.Error) -> RopewalkError:
-    """What it means that a connection could not be made."""
+    """The error for a connection that could not be made."""
     state, reason = error.sqlstate or "", said(error)
     if state == "3D000":
         return NotFound(f"{_cannot(place)}: {reason}. Check the name at the end of the URL.")
@@ -155,7 +155,7 @@ def unavailable(place: str, error: Exception, seconds: float) -> Unavailable:
 
 
 def said(error: Exception) -> str:
-    """What a driver said, as one line."""
+    """The message of a driver error, on one line."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     text = " ".join((primary or str(error)).split())
     return text.rstrip(".") or type(error).__name__

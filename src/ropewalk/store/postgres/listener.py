@@ -1,10 +1,10 @@
-"""News of what others commit, and messages of buses: Postgres' LISTEN and NOTIFY.
+"""Notifications of commits, and messages of buses, over Postgres' LISTEN and NOTIFY.
 
-NOTIFY inside a commit would make all commits of the database wait for each other: Postgres
-lets one transaction that notifies end at a time, sync and all. So a commit only looks whether
-somebody listens to its space, and then its client notifies afterwards, from a thread of its
-own. News may be lost, so who waits looks at the log now and then in any case. Where a pooler
-keeps no LISTEN, the numbers of the spaces are looked at instead.
+NOTIFY inside a commit would serialize all commits of the database: Postgres lets one transaction
+that notifies end at a time, including its sync. A commit therefore only checks whether anyone
+listens to its space, and its client notifies afterwards, from a thread of its own. Notifications
+may be lost, so watchers also poll the log at intervals. Where a pooler prevents LISTEN, the
+sequence numbers of the spaces are polled instead.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from ropewalk.store.watch import WAKE, Watchers
 if TYPE_CHECKING:
     from psycopg import Notify
 
-_PAYLOAD: Final = 7999  # What Postgres takes, as text.
-_LISTENED: Final = 500  # Topics in one statement.
-_LOOKS: Final = 0.05  # Seconds between two looks where LISTEN is not to be had.
-_LASTS, _RENEWED = 90, 30.0  # Seconds that a watch counts, and after which it is renewed.
+_PAYLOAD: Final = 7999  # The maximum of Postgres, as text.
+_LISTENED: Final = 500  # Topics per statement.
+_LOOKS: Final = 0.05  # The polling interval in seconds without LISTEN.
+_LASTS, _RENEWED = 90, 30.0  # Lifetime of a watch in seconds, and the interval of its renewal.
 _CLOSES: Final = 5.0
 
 
@@ -54,7 +54,7 @@ class PostgresPubSub(PubSub):
 
     @classmethod
     def at(cls, dsn: str, prefix: str, patience: float) -> PostgresPubSub:
-        """On a database that a `dsn` leads to, as for `PostgresStore`."""
+        """On the database of a `dsn`, as for `PostgresStore`."""
         place = read_dsn(split_dsn(dsn)[0], prefix)
         return cls(Pool(place, Settings(0, 1, patience, patience)), prefix, patience=patience)
 
@@ -63,11 +63,11 @@ class PostgresPubSub(PubSub):
 
     @property
     def message_limit(self) -> int:
-        """The most bytes that one message may have."""
+        """The maximum size of a message in bytes."""
         return _PAYLOAD // 4 * 3
 
     def is_direct(self) -> bool:
-        """Whether there is a way to the server itself: a pooler between keeps no LISTEN."""
+        """Whether the server can be reached without a pooler, which would not keep a LISTEN."""
         if self._conninfo is not None:
             return True
         with suppress(RopewalkError):
@@ -97,7 +97,7 @@ class PostgresPubSub(PubSub):
 
 
 class Watches:
-    """Which spaces somebody in this process waits for, as others are to know."""
+    """The spaces that this process watches, as registered in the database."""
 
     def __init__(self, watchers: Watchers, schema: str) -> None:
         self.watchers, self.schema = watchers, schema
@@ -106,7 +106,7 @@ class Watches:
         self._renewed = -_RENEWED
 
     def register(self, connection: Connection) -> list[str]:
-        """Say that somebody listens, if that is due. There may have been news of these before."""
+        """Register or renew watches when due. The spaces may have changed before that."""
         spaces = self.watchers.spaces()
         now = time.monotonic()
         if not spaces or not (self.changed or now - self._renewed > _RENEWED):
@@ -122,7 +122,7 @@ class Watches:
 
 
 def _channel(prefix: str, topic: str) -> str:
-    """A name of at most 63 bytes, which is all that Postgres takes."""
+    """A channel name of at most 63 bytes, the limit of Postgres."""
     return f"rw_{blake2b(f'{prefix} {topic}'.encode(), digest_size=20).hexdigest()}"
 
 
@@ -133,7 +133,7 @@ def _payload(message: bytes) -> str:
 class _Sender(Sender):
     def __init__(self, connection: Connection, prefix: str, patience: float) -> None:
         self._connection, self._prefix, self._patience = connection, prefix, patience
-        self._execute("SET synchronous_commit = off", ())  # Nothing here has to survive.
+        self._execute("SET synchronous_commit = off", ())  # Nothing here has to be durable.
         connection.prepare_threshold = 0
 
     def send(self, messages: Sequence[tuple[str, bytes]]) -> None:
@@ -164,7 +164,7 @@ class _Listener(Listener):
         self._topics: dict[str, str] = {}
         self._received: list[Received] = []
         if watches is not None:
-            watches.changed = True  # There may have been news before.
+            watches.changed = True  # There may have been commits before.
         connection.add_notify_handler(self._note)
 
     def fileno(self) -> int:
@@ -200,7 +200,7 @@ class _Listener(Listener):
         self._connection.close()
 
     def _note(self, found: Notify) -> None:
-        """Keep what came while a statement was under way."""
+        """Keep notifications that arrived during a statement."""
         self._take(found.channel, found.payload.encode())
 
     def _take(self, channel: str, payload: bytes) -> None:
@@ -220,7 +220,7 @@ class _Listener(Listener):
 
 
 class _Poller(Listener):
-    """Looks at the numbers of spaces again and again."""
+    """Polls the sequence numbers of spaces."""
 
     looks = _LOOKS
 
@@ -258,7 +258,7 @@ class _Poller(Listener):
 
 
 class Notifier:
-    """Tells others of commits, several at once, from a thread of its own."""
+    """Notifies other processes of commits, in batches, from a thread of its own."""
 
     def __init__(self, pool: Pool, prefix: str) -> None:
         self._pool = pool
@@ -270,7 +270,7 @@ class Notifier:
         self._thread: threading.Thread | None = None
 
     def tell(self, space: str) -> None:
-        """Let who listens to a space know, soon."""
+        """Notify the listeners of a space soon."""
         with self._lock:
             self._spaces.add(space)
             if self._thread is None or not self._thread.is_alive():
@@ -281,7 +281,7 @@ class Notifier:
         self._news.set()
 
     def close(self) -> None:
-        """Tell what is left to tell, and end."""
+        """Send pending notifications, and stop."""
         self._closed = True
         self._news.set()
         thread = self._thread
@@ -295,7 +295,7 @@ class Notifier:
             with self._lock:
                 spaces, self._spaces = self._spaces, set()
             if spaces:
-                with suppress(RopewalkError, psycopg.Error):  # Who waits looks at the log.
+                with suppress(RopewalkError, psycopg.Error):  # Watchers poll the log.
                     self._pool.rows(
                         "SELECT pg_notify(%b::text, s) FROM unnest(%b::text[]) s",
                         [self._channel, [_payload(space.encode()) for space in sorted(spaces)]],

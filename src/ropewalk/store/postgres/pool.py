@@ -1,9 +1,9 @@
-"""Connections to Postgres: few, shared, each call bounded in time, none left in a transaction.
+"""A small pool of connections to Postgres: every call has a deadline, and none stays in a
+transaction.
 
-A connection is lent for one statement, which is its own transaction. So it works behind
-PgBouncer in transaction mode: nothing is left in a session. Statements are prepared only on
-connections that lead to the server itself, and only those that call a function, whose plans
-do not grow old.
+A connection is lent for one statement, which is its own transaction. This works behind PgBouncer
+in transaction mode, because a session keeps no state. Statements are prepared only on direct
+connections, and only function calls, whose plans do not become outdated.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ R = TypeVar("R")
 Row = tuple[Any, ...]
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.005, 0.5
-_LATEST = 1.0  # Seconds for which an answer is read on that begins in time and trickles in.
-_RECONNECTS = 1.0  # Seconds after which a pool that waits for a server is asked once more.
-_ENCODING = "utf8"  # Whatever the database has: without one, the driver gives bytes for text.
-_OWN = ("schema", "durability")  # Options of a URL that are not Postgres'.
-_PROBES = 2  # Seconds for a new connection at least: Postgres' own library takes no less.
+_LATEST = 1.0  # How long, in seconds, an answer that began in time may take to arrive.
+_RECONNECTS = 1.0  # After this many seconds, a pool waiting for a server tries again.
+_ENCODING = "utf8"  # Whatever the database's encoding: else texts come as bytes.
+_OWN = ("schema", "durability")  # URL options that are not Postgres'.
+_PROBES = 2  # Minimum seconds for a new connection, a limit of libpq.
 
-# The pool tells of each connection that it cannot make. Whoever asks for one is told by an
-# error, and a library does not write to the terminal.
+# The pool logs every failed connection. Callers get an error instead, and a library does not write
+# to the terminal.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 
 class _ArrayDumper(Dumper):
-    """Hands an array over as it is."""
+    """Passes an encoded array through."""
 
     format = Format.BINARY
 
@@ -67,7 +67,7 @@ class _ArrayDumper(Dumper):
         self.oid = 0
 
     def dump(self, obj: Array) -> bytes:
-        """The bytes of an array. Its type is told by the statement."""
+        """The bytes of an array. The statement determines its type."""
         return obj.data
 
 
@@ -76,11 +76,11 @@ psycopg.adapters.register_dumper(Array, _ArrayDumper)
 
 
 class Connection(psycopg.Connection[Row]):
-    """A connection whose statements end at a deadline, even if the server says nothing."""
+    """A connection whose statements end at a deadline, even if the server is silent."""
 
     deadline: float | None = None
     direct = False
-    """Whether it leads to the server itself, and not to a pooler."""
+    """Whether it leads to the server itself rather than a pooler."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -88,18 +88,18 @@ class Connection(psycopg.Connection[Row]):
         """The names of statements that are prepared."""
 
     def look(self) -> None:
-        """Find out whether it is direct: a pooler tells a process number of its own."""
+        """Detect a pooler, which reports a backend process id of its own."""
         row = self.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
         self.direct = row is not None and row[0] == self.info.backend_pid
 
     def has_news(self) -> bool:
-        """Whether the server has said something unasked: most often, that it is over."""
+        """Whether the server sent something unasked: usually the end of the connection."""
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
         return bool(poll.poll(0))
 
     def call(self, statement: bytes, values: Sequence[bytes | None], prepare: bool) -> list[Row]:
-        """What a statement gives, all in binary: a cursor takes three times as long for it."""
+        """Run a statement in binary format: a cursor takes three times as long."""
         formats = [Format.BINARY] * len(values)
         if not prepare:
             self.pgconn.send_query_params(
@@ -116,7 +116,7 @@ class Connection(psycopg.Connection[Row]):
         return _rows(self._result())
 
     def _result(self) -> PGresult:
-        """The answer to what was sent; raises what the server says, or `TimedOut`."""
+        """The answer; raises the server's error, or `TimedOut`."""
         connection = self.pgconn
         while connection.flush():
             if self._ready(select.POLLIN | select.POLLOUT) & select.POLLIN:
@@ -137,7 +137,7 @@ class Connection(psycopg.Connection[Row]):
         return found
 
     def _ready(self, events: int) -> int:
-        """What the server is ready for, as soon as it is for something."""
+        """Wait until the socket is ready."""
         poll = select.poll()
         poll.register(self.pgconn.socket, events)
         if self.deadline is None:
@@ -148,15 +148,15 @@ class Connection(psycopg.Connection[Row]):
         return ready[0][1] if ready else 0
 
     def wait(self, gen: PQGen[R], *args: Any, **kwargs: Any) -> R:
-        """Drive a statement until it is done, or out of time."""
+        """Drive a statement until it is done or out of time."""
         bounded = gen if self.deadline is None else _until(gen, self.deadline)
         return super().wait(bounded, *args, **kwargs)
 
 
 def _until(gen: PQGen[R], deadline: float) -> PQGen[R]:
-    """The same generator, which raises once the time is over.
+    """The same generator, which raises at the deadline.
 
-    What has come by then is still read, unless that takes long too.
+    What has arrived by then is still read, unless that takes too long.
     """
     try:
         asked = next(gen)
@@ -186,7 +186,7 @@ _READ: Final[Mapping[int, Callable[[bytes], Any]]] = {
     25: lambda data: data.decode(_ENCODING),
     2278: lambda data: None,
 }
-"""How values of a type are read, by its number: what our functions give, which is not much."""
+"""Decoders by type number, for the few types our functions return."""
 
 
 def _rows(result: PGresult) -> list[Row]:
@@ -208,14 +208,14 @@ class Settings(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a database is: what may be shown of it, and what connects."""
+    """The location of a database: a form without secrets, and the connection string."""
 
     shown: str
     conninfo: str
 
 
 def _unknown_option(dsn: str) -> str | None:
-    """The first option behind the ? of a URL that Postgres has not; None if that is not why."""
+    """The first option after the ? of a URL that Postgres does not know; None if all are known."""
     address, _, query = dsn.rpartition("?")
     if "@" in query or "?" in address:  # It may be a part of the password.
         return None
@@ -225,15 +225,15 @@ def _unknown_option(dsn: str) -> str | None:
 
 
 def read_dsn(dsn: str, schema: str) -> Place:
-    """A connection string, and how to name it without its secrets; raises `InvalidInput`."""
+    """Parse a connection string, with a form without secrets; raises `InvalidInput`."""
     try:
         parts = conninfo.conninfo_to_dict(dsn)
     except (psycopg.Error, ValueError, UnicodeError):
-        # What the driver says may quote a password.
+        # The driver's message may quote a password.
         raise bad_dsn(_unknown_option(dsn)) from None
     host = str(parts.get("host") or parts.get("hostaddr") or "")
     port, name = str(parts.get("port") or ""), str(parts.get("dbname") or "")
-    # A password whose @ or / is not spelled out spills into what is shown.
+    # An unescaped @ or / in a password would put part of it into the shown form.
     spilled = "@" in host[1:] or "@" in name or (not port.replace(",", "0").isdigit() and port)
     if spilled or "\0" in dsn:
         raise bad_dsn()
@@ -243,7 +243,7 @@ def read_dsn(dsn: str, schema: str) -> Place:
 
 
 def split_dsn(dsn: str) -> tuple[str, dict[str, str]]:
-    """A URL without what in it is ours and not Postgres', and that."""
+    """Split our own options from those of Postgres in a URL."""
     head, mark, query = dsn.partition("?")
     if not dsn.startswith(("postgresql://", "postgres://")) or not mark:
         return dsn, {}
@@ -259,7 +259,7 @@ def split_dsn(dsn: str) -> tuple[str, dict[str, str]]:
 
 
 class Pool:
-    """Lends connections, and tries again what may be tried again. Safe to share."""
+    """A connection pool that retries what is safe to retry. Safe to share."""
 
     def __init__(self, place: Place, settings: Settings) -> None:
         self.place = place
@@ -271,7 +271,7 @@ class Pool:
         self._prepares = True
         self._pool: ConnectionPool[Connection] | None = None
 
-    # Asking.
+    # Statements.
 
     def rows(
         self,
@@ -280,17 +280,17 @@ class Pool:
         *,
         repeatable: bool = True,
     ) -> list[Row]:
-        """What one statement gives; it is its own transaction.
+        """Run one statement, which is its own transaction.
 
-        One that is `repeatable` is sent again when its answer was lost, until the time for
-        the call is over. Otherwise that is `Unavailable` at once.
+        If the answer is lost, a `repeatable` statement is retried until the deadline of the call;
+        any other raises `Unavailable` at once.
         """
 
         def ask(connection: Connection) -> list[Row]:
-            # The statement is ours; what others chose is in the parameters.
+            # The statement is ours; user input is only in the parameters.
             cursor = connection.cursor(binary=True)
             cursor.execute(statement.encode(), parameters or None, prepare=False)
-            # Not `description`, which says much that nobody asked for.
+            # Not `description`, which computes much that is not needed.
             result = cursor.pgresult
             return cursor.fetchall() if result is not None and result.nfields else []
 
@@ -303,9 +303,9 @@ class Pool:
         *,
         repeatable: bool = True,
     ) -> list[Row]:
-        """The same for a call of a function, with values as Postgres spells them in binary.
+        """Call a function, with values in Postgres' binary format.
 
-        They are asked for each time that it is sent.
+        The values are computed for each attempt.
         """
 
         def ask(connection: Connection) -> list[Row]:
@@ -315,12 +315,12 @@ class Pool:
         return self.run(ask, repeatable=repeatable)
 
     def row(self, statement: str, parameters: Sequence[Any] = ()) -> Row:
-        """The one row that a statement gives, which may be sent twice."""
+        """Run a repeatable statement that returns one row."""
         (found,) = self.rows(statement, parameters)
         return found
 
     def run(self, work: Callable[[Connection], R], *, repeatable: bool) -> R:
-        """Work with a connection, within the time of one call."""
+        """Use a connection within the deadline of one call."""
         began = time.monotonic()
         deadline, hurry = began + self.settings.timeout, began + tries_for(self.settings.timeout)
         pauses = _pauses()
@@ -332,7 +332,7 @@ class Pool:
                 ):
                     return work(connection)
             except (Lost, Again, Unprepared) as error:
-                # A pooler that did not look like one: then nothing is prepared any more.
+                # An undetected pooler: from now on nothing is prepared.
                 self._prepares &= not isinstance(error, Unprepared)
                 gone = isinstance(error, Lost) and not isinstance(error, AllLent)
                 final = not repeatable and isinstance(error, Lost)
@@ -345,7 +345,8 @@ class Pool:
         pool = self._opened()
         connection = self._taken(pool, deadline)
         while not repeatable and connection.has_news():
-            # The server ended it while it was idle. What is sent once must not be lost to that.
+            # The server closed it while idle. A statement that is sent only once must not be lost
+            # to that.
             connection.close()
             pool.putconn(connection)
             connection = self._taken(pool, deadline)
@@ -360,7 +361,7 @@ class Pool:
             pool.putconn(connection)
 
     def _taken(self, pool: ConnectionPool[Connection], deadline: float) -> Connection:
-        """A connection of the pool. One that has given the server up tries anew when asked."""
+        """A connection of the pool. If the pool has given up on the server, it tries again."""
         now = time.monotonic()
         until = now + tries_for(deadline - now)
         while True:
@@ -374,7 +375,7 @@ class Pool:
                 raise StoreClosed(f"{self.place.shown} was closed") from error
 
     def _reason(self, error: PoolTimeout) -> Exception:
-        """Why there is no connection: what a new one is told, or that all are lent."""
+        """Why there is no connection: the error of a new one, or that all are in use."""
         try:
             self.connect(seconds=_PROBES).close()
         except RopewalkError as told:
@@ -386,7 +387,7 @@ class Pool:
     # Connections.
 
     def connect(self, conninfo: str | None = None, seconds: float | None = None) -> Connection:
-        """A connection of one's own; raises what a person can act on."""
+        """A dedicated connection; raises an actionable error."""
         patience = self.settings.connect_timeout if seconds is None else seconds
         try:
             return Connection.connect(
@@ -409,7 +410,8 @@ class Pool:
             if self._closed:
                 raise StoreClosed(f"{self.place.shown} was closed")
             if self._process != os.getpid():
-                # After a fork, connections are the parent's. They must not even be closed here.
+                # After a fork, connections belong to the parent. They must not even be closed
+                # here.
                 self._left_behind.append(self._pool)
                 self._process, self._pool = os.getpid(), None
             if self._pool is None:
@@ -439,7 +441,7 @@ class Pool:
         return pool
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         with self._lock:
             self._closed = True
             pool, self._pool = self._pool, None
@@ -449,7 +451,7 @@ class Pool:
 
 
 def _pauses() -> Iterator[float]:
-    """Sleep a little longer each time; how long was slept."""
+    """Sleep a little longer each time, yielding the time slept."""
     pause = 0.0
     while True:
         slept = pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that two do not keep step

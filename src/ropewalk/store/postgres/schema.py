@@ -36,14 +36,14 @@ LAYOUT: Final = 3
 """The version of the tables."""
 
 AFTER_NAMES: Final = "\x7f"
-"""Sorts behind every character of a name."""
+"""Sorts after every character of a name."""
 
 BLOCK_BITS: Final = 12
-"""Positions of words are searched in blocks, so that what is in many is found in the first."""
+"""Positions are searched in blocks, so that the first matches of a frequent word come early."""
 BATCH: Final = 500
-"""So many positions at once are put in order at once, and not by the searches that follow."""
+"""How many pending positions a writer merges into the index, to spare searches that work."""
 MANY: Final = "!"
-"""The lexeme of a position with more words than a row can hold: it is found by every word."""
+"""The lexeme of a position with more words than a row can hold: every word matches it."""
 
 _VERIFIED: Final = 1000
 
@@ -56,8 +56,8 @@ _COLUMNS: Final = (
     "find"
 )
 
-# Frames are compressed already, so Postgres does not try. Rows that change with every commit
-# have room beside them for the next version.
+# Frames are already compressed, so Postgres does not compress them. Rows that change with every
+# commit have free space beside them for the next version.
 _TABLES: Final = f"""
 CREATE TABLE {{s}}.facts (
     one boolean PRIMARY KEY DEFAULT true CHECK (one), layout integer NOT NULL, header bytea NOT NULL
@@ -110,8 +110,8 @@ CREATE UNLOGGED TABLE {{s}}.watches (
 CREATE UNLOGGED TABLE {{s}}.accesses (at timestamptz NOT NULL, hash bytea PRIMARY KEY);
 """
 
-# What a crash of the server empties together, so that no state of an index outlives its words.
-# What is still to be put in order is short, because every search looks through it.
+# Emptied together by a crash of the server, so that no state of an index outlives its words. The
+# pending list is short, because every search scans it.
 BESIDE: Final = """
 CREATE UNLOGGED TABLE IF NOT EXISTS {s}.indexed (
     number bigint NOT NULL UNIQUE, name text COLLATE "C" PRIMARY KEY, state bytea NOT NULL
@@ -153,7 +153,7 @@ CREATE VIEW {{s}}.threads AS
     WHERE s.name LIKE 'langgraph/%' OR s.name LIKE 'threads%/%' GROUP BY s.number;
 """
 
-# Small functions that others and the views use.
+# Small functions used by others and by the views.
 _CHECKSUMS: Final = """
 CREATE OR REPLACE FUNCTION {s}.moment_1(p_time bigint) RETURNS text LANGUAGE sql STABLE AS $moment$
     SELECT to_char(to_timestamp(p_time / 1000000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.MS')
@@ -174,20 +174,20 @@ AS $mark$
 $mark$;
 """
 
-# A session keeps the plans of a function. Made while tables are small, a plan may read them
-# whole, and would go on to do so when they have grown. So only plans over indexes are allowed.
-# EXISTS beside OR becomes a subplan that may hash a whole table, which no setting forbids: a
-# LEFT JOIN takes its place.
+# A session caches the plans of a function. A plan made while tables are small may use sequential
+# scans, and would keep them as the tables grow, so only index plans are allowed. EXISTS beside OR
+# becomes a subplan that may hash a whole table, which no setting forbids: a LEFT JOIN is used
+# instead.
 _PLANNING = """
     SET enable_seqscan = off SET enable_bitmapscan = off
     SET enable_hashjoin = off SET enable_mergejoin = off
     SET plan_cache_mode = force_generic_plan SET jit = off
 """
 
-# What is read most: all of it is of one moment. Several values come as one, because the driver
-# takes longer for an array than for all else. A name that is in one of `spaces` and `names`
-# alone was changed by somebody. Who does not find a ref must know that none is gone, and that
-# none has another name by now: of very many, that is left to who reads them.
+# The most frequent read, in one snapshot. Several values are returned as one, because the driver
+# is slow at decoding arrays. A name in only one of `spaces` and `names` indicates tampering.
+# Before reporting that a ref does not exist, the sum of marks shows whether one was removed or
+# renamed; with very many refs, that check is left to their readers.
 _READING = """
 CREATE OR REPLACE FUNCTION {s}.view_1(
     p_space text, p_from text, p_to text,
@@ -244,8 +244,8 @@ BEGIN
 END $load$;
 """
 
-# What every change begins with: the level of durability, and how long to wait for others.
-# With another isolation, a commit that waited would decide on what was before.
+# The start of every change: the durability level and the lock timeout. Under another isolation
+# level, a commit that waited would decide on outdated data.
 _BEGIN = """
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'transactions are % here', current_setting('transaction_isolation')
@@ -260,8 +260,8 @@ _BEGIN = """
     v_set := set_config('lock_timeout', p_patience, true);
 """
 
-# The row of a space, locked until the end of the transaction. It is made if need be. Who makes
-# one holds up whoever else makes it, so both tables have it or neither.
+# The row of a space, locked until the end of the transaction and created if needed. Concurrent
+# creators wait for each other, so both tables have the row or neither.
 _SPACE = """
 CREATE OR REPLACE FUNCTION {s}.space_1(p_name text) RETURNS {s}.spaces LANGUAGE plpgsql AS $space$
 DECLARE
@@ -296,8 +296,8 @@ BEGIN
 END $save$;
 """
 
-# Several commits, one after the other: what `parameters_of` in `commit` spells. Each is made, or
-# refused for itself: nothing is written then, and the answer says why.
+# Several commits in sequence, as encoded by `parameters_of` in `commit`. Each one is made or
+# refused by itself; a refused one writes nothing, and the answer gives the reason.
 _COMMIT = """
 CREATE OR REPLACE FUNCTION {s}.commit_3(
     p_durable boolean, p_patience text, p_again boolean,
@@ -460,8 +460,8 @@ BEGIN
 END $grant$;
 """
 
-# A segment takes the place of its rows. It needs no sync: whatever a power loss takes of it, it
-# takes as a whole, and the rows are there again.
+# A segment replaces its rows. It needs no sync: a power loss undoes all of it, and the rows are
+# back.
 _SEGMENTS = f"""
 CREATE OR REPLACE FUNCTION {{s}}.settle_1(
     p_durable boolean, p_patience text, p_space text, p_first integer, p_last integer,
@@ -524,8 +524,9 @@ BEGIN
 END $replace$;
 """
 
-# What nothing leads to is locked first, so that nobody can come to name it, and then looked at
-# again. Without `p_named` it is deleted; with it nothing is, and these are what spaces name.
+# Unreferenced objects are locked first, so that nobody can begin to reference them, and then
+# checked again. Without `p_named` they are deleted; with it nothing is deleted, and it lists the
+# objects that spaces reference.
 _SHARED = """
 CREATE OR REPLACE FUNCTION {s}.collect_2(
     p_durable boolean, p_patience text, p_named bytea[], p_after bytea, p_most integer,
@@ -566,7 +567,7 @@ BEGIN
 END $collect$;
 """
 
-# The words of a position come as one text with spaces between them.
+# The words of a position, as one text separated by spaces.
 _INDEX = """
 CREATE OR REPLACE FUNCTION {s}.index_1(
     p_durable boolean, p_patience text, p_name text, p_number bigint, p_before bytea,
@@ -605,9 +606,9 @@ BEGIN
 END $index$;
 """
 
-# A lexeme names its scope and block, so that is all that the index is asked for: any other
-# condition could make the planner walk through a scope's positions instead. An index of this
-# kind is only ever read through a bitmap: without bitmaps, every search would read all rows.
+# A lexeme includes its scope and block, so the index is searched for nothing else: another
+# condition could make the planner scan a scope's positions instead. A GIN index is only read by
+# bitmap scans: without them, every search would read all rows.
 _FIND = """
 CREATE OR REPLACE FUNCTION {s}.find_1(
     p_name text, p_state bytea, p_prefixes text[], p_after bigint, p_before bigint,
@@ -668,14 +669,14 @@ END $find$;
 
 
 def tables(schema: str) -> str:
-    """What makes a store in a schema that is there, but for its header. Its name is quoted."""
+    """The statements that create a store in an existing schema, except for its header."""
     return _TABLES.format(s=schema) + functions(schema) + _VIEWS.format(s=schema)
 
 
 def functions(schema: str) -> str:
-    """What makes the functions of a store, or puts them in the place of what they were.
+    """The statements that create or replace the functions of a store.
 
-    With the tables of what may be lost, which may be gone or new, too.
+    They include the tables that may be lost, which may be missing or new.
     """
     parts = (
         BESIDE, _CHECKSUMS, _READING, _SPACE, _COMMIT, _LEASES, _SEGMENTS, _SHARED, _INDEX, _FIND,
@@ -693,7 +694,7 @@ def function_names() -> frozenset[str]:
 
 
 def check_schema(schema: str) -> str:
-    """The name of a schema, checked; raises `InvalidInput`."""
+    """Return the name of a schema if it is valid; raises `InvalidInput`."""
     if not isinstance(schema, str) or not _NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise InvalidInput(
             f"schema is the name of a schema in Postgres: at most 48 letters, digits, _ and -, not "
@@ -703,14 +704,14 @@ def check_schema(schema: str) -> str:
 
 
 def quoted(schema: str) -> str:
-    """A checked name, as it stands in a statement."""
+    """Quote a valid name."""
     return f'"{schema}"'
 
 
 def script(schema: str) -> str:
-    """All that makes a store, for somebody who does that by hand, once."""
+    """A script that creates a store, to be run once by hand."""
     name = quoted(check_schema(schema))
-    # The id of a store is its own, so the server makes it up.
+    # The store's id is random, so the server generates it.
     known = encode_header(Header(bytes(16)))
     assert known.endswith(bytes(16))
     header = f"'\\x{known[:-16].hex()}'::bytea || uuid_send(gen_random_uuid())"

@@ -1,4 +1,4 @@
-"""Small values beside history in Postgres; see `schema` for their table."""
+"""Expiring values beside history in Postgres; see `schema` for their table."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from ropewalk.store.postgres.database import Database
 
 _SCRATCH_BYTES: Final = 256 * 1024 * 1024
-_TIDIED_EVERY: Final = 64  # Puts, between two looks at what is over.
+_TIDIED_EVERY: Final = 64  # Puts between two removals of expired values.
 
 
 class PostgresScratch(Scratch):
-    """Small values in the database, or in this process if they cannot be there."""
+    """Expiring values in the database, or in this process if the table is not available."""
 
     def __init__(self, database: Database, best_effort: BestEffort) -> None:
         self._database, self._best_effort = database, best_effort
@@ -27,7 +27,7 @@ class PostgresScratch(Scratch):
         return self._memory if self._best_effort.unusable else None
 
     def get(self, key: str) -> bytes | None:
-        """The value of a key, unless it is over."""
+        """The value of a key, unless it has expired."""
         if self._instead is not None:
             return self._instead.get(key)
         rows = self._ask(
@@ -38,7 +38,7 @@ class PostgresScratch(Scratch):
         return rows[0][0] if rows else None
 
     def put(self, key: str, value: bytes, seconds: float | None = None) -> None:
-        """Keep a value, for so many seconds."""
+        """Store a value for a number of seconds."""
         if self._instead is not None:
             self._instead.put(key, value, seconds)
             return
@@ -63,7 +63,7 @@ class PostgresScratch(Scratch):
         self._ask("DELETE FROM {s}.scratch WHERE key = %b::text", key)
 
     def keys(self, prefix: str = "") -> list[str]:
-        """The keys that begin so."""
+        """The keys with a prefix."""
         if self._instead is not None:
             return self._instead.keys(prefix)
         rows = self._ask(
@@ -74,7 +74,7 @@ class PostgresScratch(Scratch):
         return [key for (key,) in rows]
 
     def _tidy(self) -> None:
-        """Remove what is over, and what was put first if it is too much."""
+        """Remove expired values, and the oldest ones beyond the limit."""
         self._ask("DELETE FROM {s}.scratch WHERE expires_at <= now()")
         self._ask(
             "DELETE FROM {s}.scratch s USING (SELECT key, sum(octet_length(value)) "

@@ -1,4 +1,4 @@
-"""The index of words beside history in Postgres; see `schema` for its tables."""
+"""The search index beside history in Postgres; see `schema` for its tables."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from ropewalk.store.postgres.database import Database
 
 _MOST_BYTES: Final = 500_000
-"""Of all words of a position. Postgres takes a megabyte in one row."""
+"""The maximum for all words of a position. Postgres takes a megabyte in one row."""
 
 _LARGEST: Final = 2**63 - 1
 
 
 class PostgresTextIndex(TextIndex):
-    """An index in the database, or in this process if there can be none."""
+    """An index in the database, or in this process if the tables are not available."""
 
     def __init__(self, database: Database, best_effort: BestEffort) -> None:
         self._database, self._best_effort = database, best_effort
@@ -32,7 +32,7 @@ class PostgresTextIndex(TextIndex):
         return self._memory if self._best_effort.unusable else None
 
     def state(self, scope: str) -> bytes | None:
-        """What a scope is an index of."""
+        """The state a scope is indexed at."""
         found = self._best_effort.attempt(lambda: self._scope(scope), None)
         if self._instead is not None:
             return self._instead.state(scope)
@@ -41,7 +41,7 @@ class PostgresTextIndex(TextIndex):
     def apply(
         self, scope: str, before: bytes | None, after: bytes, changes: Sequence[Change]
     ) -> bool:
-        """Change an index from one state to another; False if it is not at the first."""
+        """Move an index from one state to another; False if it is not at the first."""
         if self._instead is not None:
             return self._instead.apply(scope, before, after, changes)
         return self._best_effort.attempt(lambda: self._apply(scope, before, after, changes), False)
@@ -61,14 +61,14 @@ class PostgresTextIndex(TextIndex):
         positions = bigints([at for at, _ in said])
         given = (scope, number, before, after, positions, texts([words for _, words in said]))
         types = "text bigint bytea bytea bigint[] text[]"
-        # Sent again, it would find its own state and say that somebody else was faster.
+        # A retry would find its own state and report that another writer was faster.
         (done,) = self._database.call("index_1", types, given, repeatable=False)
         return bool(done)
 
     def find(
         self, scope: str, state: bytes, prefixes: Sequence[str], within: Within
     ) -> list[int] | None:
-        """Positions with words that begin so; None if the index is at another state."""
+        """Positions with words of these prefixes; None if the index is at another state."""
         if self._instead is not None:
             return self._instead.find(scope, state, prefixes, within)
         after = -1 if within.after is None else within.after
@@ -84,7 +84,7 @@ class PostgresTextIndex(TextIndex):
         return None if found is None else sorted(found, reverse=within.newest_first)
 
     def drop(self, scope: str) -> None:
-        """Forget a scope."""
+        """Remove a scope."""
         if self._instead is not None:
             self._instead.drop(scope)
             return
@@ -110,7 +110,7 @@ class PostgresTextIndex(TextIndex):
 
 
 def _lexemes(number: int, position: int, words: Collection[str] | None) -> str:
-    """The words of a position as they are indexed; nothing if it is gone."""
+    """The words of a position as they are indexed; none if the position was deleted."""
     if not words:
         return ""
     begin = f"{number:x}g{position >> BLOCK_BITS:x}g"

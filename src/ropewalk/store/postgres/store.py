@@ -55,17 +55,17 @@ _SENT_AT_A_TIME: Final = 4 << 20
 _TRIES: Final = 20
 _SMALL_TAIL: Final = 64 << 20
 _VACUUMED_AFTER: Final = 1024
-"""So many rows that were packed leave room that new ones are to take."""
+"""This many packed rows leave enough space for new ones to justify a vacuum."""
 
 _GROUP_BYTES: Final = 256 * 1024
-_LEADS_AFTER: Final = 0.05  # Seconds that a thread waits for a leader before it leads beside it.
+_LEADS_AFTER: Final = 0.05  # Seconds that a thread waits for a leader before it leads as well.
 
 LOCK_MILLISECONDS: Final = 200
-"""How long a group waits for a space that others hold: the others in it are not to wait."""
+"""How long a group waits for a locked space, so that its other members are not delayed."""
 
 
 class Look(NamedTuple):
-    """A space as it was at one moment, with some of its refs."""
+    """A snapshot of a space, with some of its refs."""
 
     sound: bool
     epoch: int
@@ -92,21 +92,20 @@ class Look(NamedTuple):
 class PostgresStore(LogStore):
     """A store in one schema of a Postgres database.
 
-    `dsn` is what Postgres connects with: a URL `postgresql://user:password@host/database`
-    or `key=value` pairs; without one, Postgres' own defaults hold. The tables are made on
-    first use, unless `create=False`. With `durability="full"` a commit that returned
-    survives a power loss of the server; `"relaxed"` may lose its last moments, and nothing
-    is ever half there.
+    `dsn` is a connection string: a URL `postgresql://user:password@host/database` or `key=value`
+    pairs; without one, Postgres' own defaults apply. The tables are created on first use, unless
+    `create=False`. With `durability="full"` a commit that returned survives a power loss of the
+    server; `"relaxed"` may lose the last moments, but never half a commit.
 
-    A call takes at most `timeout` seconds, and two more to find out why there is no
-    connection; then it is `Unavailable`. Until then, what can be repeated without harm is:
-    a commit is, by its write id. At most `max_connections` are open, and one more while
-    somebody watches. PgBouncer may be between, in transaction mode; `listen_dsn` then leads
-    to the server itself, for sooner news.
+    A call takes at most `timeout` seconds, and two more to diagnose a failed connection; then it
+    raises `Unavailable`. Until then, whatever is safe to repeat is retried; a commit is, by its
+    write id. At most `max_connections` are open, and one more while there are watchers. PgBouncer
+    in transaction mode may be in between; `listen_dsn` then leads to the server itself, for faster
+    notifications.
 
-    `default_ttl_seconds` is how long the content of references is kept, `contents()` tells
-    of it, and `prune_expired()` lets go what is over. `update_last_accessed` notes when
-    content is read, which costs a second statement each time.
+    `default_ttl_seconds` is how long the content of references is kept; `contents()` lists it, and
+    `prune_expired()` releases what has expired. `update_last_accessed` records when content is
+    read, which costs a second statement per read.
     """
 
     capabilities = Capabilities(persists=True, shared=True, wakes=True)
@@ -146,7 +145,7 @@ class PostgresStore(LogStore):
         expect_seconds(connect_timeout, "connect_timeout")
         self._notes_accesses = bool(update_last_accessed)
         try:
-            from ropewalk.store.postgres import database as databases  # Brings the driver.
+            from ropewalk.store.postgres import database as databases  # Imports the driver.
             from ropewalk.store.postgres.errors import DATA_ERRORS
             from ropewalk.store.postgres.pool import Settings
         except ModuleNotFoundError as error:
@@ -171,7 +170,7 @@ class PostgresStore(LogStore):
 
     @staticmethod
     def sql(schema: str = "ropewalk") -> str:
-        """What makes the schema, its tables and functions, for who does that by hand."""
+        """The SQL that creates the schema, its tables and functions, to be run by hand."""
         return script(schema)
 
     @property
@@ -191,7 +190,7 @@ class PostgresStore(LogStore):
 
     @property
     def pubsub(self) -> PubSub:
-        """What listens, for who watches and for the buses of this store."""
+        """The listener behind `watch` and the buses of this store."""
         return self._database.pubsub
 
     def __repr__(self) -> str:
@@ -199,7 +198,7 @@ class PostgresStore(LogStore):
         return f"<{type(self).__name__} {self.backend_id!r}: {self._database.shown}{state}>"
 
     def _close(self) -> None:
-        with hasty(0):  # A server that is gone is not waited for.
+        with hasty(0):  # Do not wait for a server that is gone.
             self._close_packer()
             if self._unvacuumed:
                 self._vacuum("")
@@ -221,7 +220,7 @@ class PostgresStore(LogStore):
     def read(self, ids: Iterable[ObjectId]) -> list[Object]:
         """The objects with these ids, in this order, each verified against its hash.
 
-        As on every store; with `update_last_accessed` it is noted which content was read.
+        As on every store; with `update_last_accessed`, reads of content are recorded.
         """
         found = super().read(ids)
         if self._notes_accesses:
@@ -229,7 +228,7 @@ class PostgresStore(LogStore):
         return found
 
     def contents(self) -> Iterator[Content]:
-        """What is kept for references: when each was stored, last read, and is over."""
+        """The content kept for references: when each was stored, was last read, and expires."""
         self._check_open()
         rows = self._ask("SELECT hash, at FROM {s}.accesses")
         return contents(self, {hash.hex(): at for hash, at in rows})
@@ -237,15 +236,15 @@ class PostgresStore(LogStore):
     def prune_expired(
         self, limit: int | None = None, *, now: int | None = None, grace: float = 0.0
     ) -> Pruned:
-        """Drop expired references, and delete what only they held, as every store does."""
+        """Drop expired references, and delete what only they kept, as every store does."""
         done = super().prune_expired(limit, now=now, grace=grace)
         for some in _portions([bytes.fromhex(hash) for hash in done.hashes]):
             self._ask("DELETE FROM {s}.accesses WHERE hash = ANY (%b::bytea[])", byteas(some))
         return done
 
     def _note_accesses(self, ids: Sequence[ObjectId]) -> None:
-        # Roots of content that is pinned; whatever else is read has no such name.
-        with suppress(RopewalkError):  # It is only a note.
+        # Roots of pinned content; no other reads have an entry.
+        with suppress(RopewalkError):  # Best effort: losing this record is harmless.
             self._ask(
                 "INSERT INTO {s}.accesses (at, hash) SELECT now(), i.id "
                 "FROM unnest(%b::bytea[]) i(id) JOIN {s}.spaces s ON s.name = %b::text "
@@ -277,7 +276,7 @@ class PostgresStore(LogStore):
                     if recorded is not None:
                         batch.recorded = recorded
                         return recorded
-                    draft.look = False  # Another id has the same number.
+                    draft.look = False  # A hash collision of two write ids.
                 case commit.FENCED:
                     raise fenced_off(space, batch.fences[answer.said])
                 case commit.MOVED:
@@ -291,7 +290,7 @@ class PostgresStore(LogStore):
                     gone = batch.names.difference(batch.shared)
                     if gone := gone - self._present_shared(list(gone)):
                         raise MissingObjects(sorted(gone))
-                    self._share(batch.shared)  # Collected since we looked.
+                    self._share(batch.shared)  # Collected since the check.
                 case _:
                     last, dictionary = answer.said, draft.dictionary
                     frame = draft.frame
@@ -309,12 +308,12 @@ class PostgresStore(LogStore):
         )  # fmt: skip
 
     def _send_again(self, draft: Draft) -> Answer:
-        """Send what may have been made already."""
+        """Send commits again that may have been made already."""
         draft.look = True
         return self._send([draft])[0]
 
     def _send_together(self, drafts: Sequence[Draft]) -> list[Answer]:
-        # Spaces are locked in one order, so that two groups never wait for each other.
+        # Spaces are locked in a fixed order, so that two groups never deadlock.
         ordered = sorted(drafts, key=lambda draft: draft.batch.space)
         answers = dict(zip(map(id, ordered), self._send(ordered), strict=True))
         return [answers[id(draft)] for draft in drafts]
@@ -334,7 +333,7 @@ class PostgresStore(LogStore):
     # Shared objects.
 
     def _share(self, objects: Mapping[ObjectId, Object]) -> None:
-        """Store what is shared and not there, before the commit that leads to it."""
+        """Store missing shared objects, before the commit that references them."""
         there = self._present_shared(list(objects))
         absent = [one for id, one in objects.items() if id not in there]
         while absent:
@@ -345,7 +344,7 @@ class PostgresStore(LogStore):
                 some.append(absent.pop())
                 frames.append(bytes((some[-1].kind,)) + compress(some[-1].payload))
                 size += len(frames[-1])
-            self._ask(  # It is synced with the commit.
+            self._ask(  # The commit syncs it.
                 "INSERT INTO {s}.shared (kind, length, id, leads, frame) SELECT * FROM unnest("
                 "%b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[]) "
                 "o(kind, length, id) ORDER BY o.id ON CONFLICT (id) DO NOTHING",
@@ -397,7 +396,7 @@ class PostgresStore(LogStore):
     # The log.
 
     def _look(self, space: str, first: str | None = None, after: str | None = None) -> Look:
-        """A space, and its refs from a name up to another; raises `Corrupt`."""
+        """A space, and its refs in a range of names; raises `Corrupt`."""
         (row,) = self._database.ask("view_1", "text text text", space, first, after)
         look = Look(*row)
         if not look.sound:
@@ -521,7 +520,7 @@ class PostgresStore(LogStore):
                 "beat = %b::bigint, duration = %b::float8 FROM {s}.spaces s"
             )
             after = _columns(record)
-        # Sent again, it would find its own record and say that somebody else was faster.
+        # A retry would find its own record and report that another holder was faster.
         return bool(
             self._database.change(
                 f"{change} WHERE s.name = %b::text AND l.space = s.number AND l.name = %b::text "
@@ -545,7 +544,7 @@ class PostgresStore(LogStore):
             bigints([sequence_of(place) for _, place in commits]),
         )  # fmt: skip
         types = "text integer integer bytea bytea bigint[] bigint[]"
-        # It needs no sync: whatever a power loss takes of it, it takes as a whole.
+        # It needs no sync: a power loss undoes all of it.
         (done,) = self._database.call("settle_1", types, given, durable=False)
         if done:
             self._unvacuumed += packed.last - packed.first + 1
@@ -554,11 +553,11 @@ class PostgresStore(LogStore):
         return bool(done)
 
     def _vacuum(self, options: str) -> None:
-        """Make room in the tail for new rows, sooner than the server would by itself."""
+        """Free space in the tail for new rows, earlier than autovacuum would."""
         self._unvacuumed = 0
         with suppress(RopewalkError):
             ((size,),) = self._ask("SELECT pg_relation_size('{s}.tail')")
-            if size < _SMALL_TAIL:  # A large one has much that did not change.
+            if size < _SMALL_TAIL:  # In a large one, most pages did not change.
                 self._ask(f"VACUUM {options} {{s}}.tail")
 
     def _replace(self, space: str, found: Sweep) -> bool:
@@ -584,9 +583,9 @@ class PostgresStore(LogStore):
                 bigints([sequence for _, sequence in found.gone]),
                 byteas(sorted(lost)),
             )  # fmt: skip
-            # Sent again, it would find the epoch that it raised.
+            # A retry would find the epoch it raised itself.
             (done,) = self._database.call("replace_1", types, given, repeatable=False)
-            if done != 1:  # Then something came between.
+            if done != 1:  # Another operation came in between.
                 return bool(done)
         return False
 
@@ -635,14 +634,14 @@ class PostgresStore(LogStore):
 
 
 def _columns(record: LeaseRecord | None) -> tuple[Any, ...]:
-    """Holder, token, beat and duration of a lease."""
+    """Holder, token, heartbeat and duration of a lease."""
     if record is None:
         return (None, None, None, None)
     return (_encoded(record.holder), record.token, record.beat, record.duration)
 
 
 def _encoded(holder: str) -> bytes:
-    return holder.encode("utf-8", "surrogatepass")  # Any text may name a holder.
+    return holder.encode("utf-8", "surrogatepass")  # A holder's name may be any text.
 
 
 def _lease_record(name: str, holder: bytes, token: int, beat: int, duration: float) -> LeaseRecord:
@@ -665,7 +664,7 @@ def _links(one: Object) -> Sequence[ObjectId]:
     try:
         return links(one)
     except FormatError:
-        return ()  # None of ours: it leads nowhere.
+        return ()  # Not one of ours: it has no links.
 
 
 def _damaged_space(space: str) -> Corrupt:

@@ -1,1 +1,1 @@
-"""The record layer on cells: values by key, which change by compare-and-set."""
+"""The record layer on cells: values by key that change by compare-and-set."""

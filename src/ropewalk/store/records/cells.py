@@ -1,7 +1,7 @@
-"""Values by key, on which a store of records is built.
+"""The key-value interface that stores of records are built on.
 
-A cell changes, by compare-and-set; a part is written once, under a name of its own, and named
-by a cell. What each holds begins with a checksum over its key and its bytes.
+A cell changes by compare-and-set. A part is written once, under a unique name, and referenced by a
+cell. The content of each begins with a checksum over its key and its bytes.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ropewalk.errors import Corrupt, FormatError, Full, NotAllowed, Unavailable
 ROOT: Final = "ropewalk/"
 HEADER: Final = "ropewalk/header"
 SHARED: Final = "ropewalk/shared"
-"""The cell that says where shared objects are."""
+"""The cell that locates shared objects."""
 SPACES: Final = "ropewalk/space/"
 """The cells of spaces."""
 KNOWN: Final = "ropewalk/known/"
-"""Cells that say that a space has operations, so that one that is gone is missed."""
+"""Cells that mark spaces with operations, so that the loss of a space is detected."""
 PARTS: Final = "ropewalk/part/"
-"""The parts of spaces, each in a folder of its space."""
+"""The parts of spaces, in a folder per space."""
 PACKS: Final = "ropewalk/pack/"
-"""Shared objects, and where they are."""
+"""Shared objects, and their indexes."""
 
 LARGEST: Final = 4 << 20
-"""Indexes of more bytes are not merged."""
+"""Larger indexes are not merged."""
 
 _MAGIC: Final = b"ropewalk\x02"
 _OLDER: Final = b"ropewalk\x01"
@@ -39,49 +39,49 @@ _START: Final = len(_MAGIC) + _CRC
 
 
 class Cells(Protocol):
-    """Values that change, each on its own."""
+    """Mutable values, each changed independently."""
 
     def get(self, key: str) -> bytes | None:
         """The value of a key."""
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The values of several keys, without those that are absent."""
+        """The values of several keys, without missing ones."""
 
     def keys(self, prefix: str) -> list[str]:
-        """The keys that begin so, each once."""
+        """The keys with a prefix, each once."""
 
     def swap(self, key: str, expected: bytes | None, value: bytes) -> bool:
-        """Compare and set: None is absent. False if the key has another value."""
+        """Compare and set; None stands for an absent key. False if the key has another value."""
 
 
 class Parts(Protocol):
-    """Values that never change."""
+    """Immutable values."""
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The values of several keys, without those that are absent."""
+        """The values of several keys, without missing ones."""
 
     def pieces(self, key: str, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
-        """Pieces of a value, by offset and length; None if there is none."""
+        """Ranges of a value, by offset and length; None if it is absent."""
 
     def keys(self, prefix: str) -> list[str]:
-        """The keys that begin so, each once."""
+        """The keys with a prefix, each once."""
 
     def set_many(self, values: Mapping[str, bytes]) -> None:
         """Set several keys."""
 
     def remove(self, keys: Sequence[str]) -> None:
-        """Remove keys; those that are not there are passed over."""
+        """Remove keys; missing ones are ignored."""
 
 
 class Extent(NamedTuple):
-    """A part that says where things are, and about how many bytes it has."""
+    """A part that is an index, and its approximate size in bytes."""
 
     name: str
     size: int
 
 
 class Gone(Exception):
-    """A part is not there. The reader reads the cell again that named it before it says so."""
+    """A part is missing. The reader reads the cell that named it again before reporting a loss."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -89,14 +89,14 @@ class Gone(Exception):
 
 
 def new_name() -> str:
-    """A name that no other part has."""
+    """A unique name for a part."""
     return urandom(8).hex()
 
 
 def merged(indexes: Sequence[Extent], size: int) -> int:
-    """How many of the last indexes are put together with a new one of so many bytes.
+    """How many of the last indexes to merge with a new one of this size.
 
-    So there are few, and each row is written again only a few times.
+    Keeps the number of indexes small while rewriting each row only a few times.
     """
     count = 0
     for one in reversed(indexes):
@@ -108,7 +108,7 @@ def merged(indexes: Sequence[Extent], size: int) -> int:
 
 
 def read_part(parts: Parts, key: str) -> bytes:
-    """A part; raises `Gone`."""
+    """Read a part; raises `Gone`."""
     found = parts.get_many([key]).get(key)
     if found is None:
         raise Gone(key)
@@ -116,7 +116,7 @@ def read_part(parts: Parts, key: str) -> bytes:
 
 
 def remove_parts(parts: Parts, keys: Iterable[str]) -> None:
-    """Remove what nothing names. What cannot be removed is in nobody's way, and goes later."""
+    """Remove unreferenced parts. One that cannot be removed is harmless, and removed later."""
     doomed = sorted(keys)
     if doomed:
         with suppress(Unavailable, NotAllowed, Full):
@@ -125,7 +125,7 @@ def remove_parts(parts: Parts, keys: Iterable[str]) -> None:
 
 @contextmanager
 def reading(key: str) -> Iterator[None]:
-    """Raise `FormatError` if what is under a key has another form than ours."""
+    """Raise `FormatError` if the content of a key cannot be decoded."""
     try:
         yield
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -135,13 +135,13 @@ def reading(key: str) -> Iterator[None]:
 
 
 def seal(key: str, content: Any) -> bytes:
-    """Spell what stands under a key so that damage is noticed, and what is another key's, too."""
+    """Encode a value with a checksum that also covers its key."""
     payload = ormsgpack.packb(content)
     return b"%s%s%s" % (_MAGIC, _checksum(key, payload), payload)
 
 
 def unseal(key: str, data: bytes) -> Any:
-    """Read it; `FormatError` if it is not what was stored under this key."""
+    """Decode a value; `FormatError` if it is not what was stored under this key."""
     payload = data[_START:]
     if data[:_START] != _MAGIC + _checksum(key, payload):
         raise damaged(key)
@@ -159,14 +159,14 @@ def _checksum(key: str, payload: bytes) -> bytes:
 
 
 def damaged(key: str) -> FormatError:
-    """What is said of a value that is not what was stored."""
+    """The error for a damaged value."""
     return FormatError(
         f"what is stored under {key!r} is damaged, or is not Ropewalk's. Restore it from a copy."
     )
 
 
 def lost(key: str) -> Corrupt:
-    """What is said of a value that is gone."""
+    """The error for a missing value."""
     return Corrupt(
         f"{key!r} is gone, although it is needed: operations that were acknowledged cannot be "
         "read. Restore it from a copy; other spaces are not affected."

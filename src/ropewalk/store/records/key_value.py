@@ -1,4 +1,4 @@
-"""A key-value store that a user brings, and the store on it."""
+"""The interface of a user's key-value store, and the store built on it."""
 
 from __future__ import annotations
 
@@ -22,70 +22,69 @@ _publishing = freed_after_fork(threading.Lock())
 class KVStore(ABC):
     """A key-value store of yours, on which Ropewalk builds a store.
 
-    Subclass it, supply four methods, and hand it to whatever takes a store; `as_store()` gives
-    the store that is built on it. What each method promises is what that store is built on, so run
+    Subclass it, implement four methods, and pass it to whatever takes a store; `as_store()` returns
+    the store built on it. That store relies on what each method promises, so run
     `ropewalk.testing.KVStoreContract` on your class.
 
-    Keys are made of letters, digits and `/-._~%`, begin with `ropewalk/`, and have at most
-    600 characters; upper and lower case differ. Values are bytes, rarely more than 16 MiB.
-    Every method may be called from several threads at once. Raise what your driver raises
-    when a server does not answer: it becomes `Unavailable`. Raise `StoreFull` when there is
-    no room. There is no `__init__` that a subclass would have to call.
+    Keys consist of letters, digits and `/-._~%`, begin with `ropewalk/`, and have at most 600
+    characters; they are case-sensitive. Values are bytes, rarely more than 16 MiB. Every method
+    may be called from several threads at once. Raise your driver's errors when a server does not
+    answer: they become `Unavailable`. Raise `StoreFull` when there is no room. There is no
+    `__init__` that a subclass would have to call.
     """
 
     durability: Durability = "relaxed"
     """What a write that returned survives: set it in your class.
 
-    `"full"`: the loss of power. `"relaxed"`: that may take the last moments, but never a
-    write without also all that came after it. `"none"`: it ends with the process.
+    `"full"`: a power loss. `"relaxed"`: a power loss may undo the last moments, but never a write
+    without also all later ones. `"none"`: it ends with the process.
     """
 
     @abstractmethod
     def get(self, key: str) -> bytes | None:
-        """The value of a key, whole, as it was last set; None if there is none.
+        """The value of a key, whole, as last set; None if the key is absent.
 
-        It sees every write that returned before it was called, whoever made it.
+        It sees every write that returned before it was called, from any client.
         """
 
     @abstractmethod
     def set(self, key: str, value: bytes) -> None:
-        """Give a key a value, in the place of the one before, if any.
+        """Set the value of a key, replacing any previous one.
 
-        When it returns, everybody sees the value. Nobody ever sees a part of it.
+        When it returns, every client sees the value. No client ever sees a part of it.
         """
 
     @abstractmethod
     def keys(self, prefix: str) -> Iterable[str]:
-        """The keys that begin so, in any order.
+        """The keys with a prefix, in any order.
 
-        A key that is there from the beginning of the call to the end of the iteration is
-        among them. One that comes or goes meanwhile may be. A key may be named twice.
+        A key that exists from the beginning of the call to the end of the iteration is included.
+        One that is added or removed in between may be. A key may be returned twice.
         """
 
     @abstractmethod
     def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
-        """Give a key a value if it has the expected one now; whether it had.
+        """Set a key if it has the expected value now; returns whether it had.
 
-        None stands for a key that is not there: `expected=None` makes a new one, and
-        `value=None` removes it. Looking and writing are one step: of all who expect the same
-        value at the same time, one gets True. Empty bytes are a value.
+        None stands for an absent key: `expected=None` creates a key, and `value=None` removes it.
+        Comparing and writing are one atomic step: of all callers that expect the same value at the
+        same time, one gets True. Empty bytes are a value.
         """
 
     def get_many(self, keys: Iterable[str]) -> Mapping[str, bytes]:
-        """The values of several keys, without those that are not there.
+        """The values of several keys, without missing ones.
 
-        Each is as `get` gives it; they need not be of one moment. Override it if the server
-        can be asked for many at once.
+        Each is as from `get`; they need not be one snapshot. Override it if the server supports
+        batch reads.
         """
         found = {key: self.get(key) for key in keys}
         return {key: value for key, value in found.items() if value is not None}
 
     def set_many(self, values: Mapping[str, bytes]) -> None:
-        """Set several keys, in their order or in one step. Each is as with `set`.
+        """Set several keys, in order or in one step. Each is as with `set`.
 
-        If it raises or is cut off, some may have been set: the first ones, because what
-        comes first is what the others point to. Override it if the server can be told many
-        at once.
+        If it raises or is interrupted, some may have been set: the first ones, because later ones
+        refer to them. Override it if the server supports batch writes.
         """
         for key, value in values.items():
             self.set(key, value)
@@ -93,18 +92,17 @@ class KVStore(ABC):
     def compare_and_set_many(
         self, changes: Sequence[tuple[str, bytes | None, bytes | None]]
     ) -> Sequence[bool]:
-        """Do `compare_and_set` for several keys; what each one said, in the same order.
+        """Call `compare_and_set` for several distinct keys; returns the results in the same order.
 
-        Each is a step on its own, and none is twice among them. Override it if the server
-        can be asked for many at once.
+        Each is independent of the others. Override it if the server supports batches.
         """
         return [self.compare_and_set(*change) for change in changes]
 
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Let go of connections; called when the store on it is closed."""
+        """Release connections; called when the store on it is closed."""
 
     def as_store(self) -> KeyValueStore:
-        """The store on this key-value store: the same one each time, until it is closed."""
+        """The store on this key-value store: the same one until it is closed."""
         store: KeyValueStore | None = getattr(self, "_ropewalk_store", None)
         if store is not None and not store._closed:
             return store
@@ -118,12 +116,12 @@ class KVStore(ABC):
 
 
 Swap: TypeAlias = tuple[str, bytes | None, bytes | None]
-"""A key, the value that is expected, and the value that it gets."""
+"""A key, the expected value, and the new value."""
 
 _KEYS_AT_A_TIME = 256
 _BYTES_AT_A_TIME = 4 * 1024 * 1024
 
-# A mistake in a program is not a server that does not answer.
+# A bug in the class is not an unreachable server.
 _MISTAKES = (
     ArithmeticError,
     AssertionError,
@@ -138,7 +136,7 @@ _MISTAKES = (
 
 
 class Calls:
-    """The methods of a `KVStore`, as the store on it calls them."""
+    """How the store calls the methods of a `KVStore`."""
 
     def __init__(self, kv: KVStore) -> None:
         self._kv = kv
@@ -152,7 +150,7 @@ class Calls:
         return None if value is None else self._expect_bytes("get", key, value)
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The values of several keys, without those that are absent."""
+        """The values of several keys, without missing ones."""
         found: dict[str, bytes] = {}
         for start in range(0, len(keys), _KEYS_AT_A_TIME):
             some = dict.fromkeys(keys[start : start + _KEYS_AT_A_TIME])
@@ -163,13 +161,13 @@ class Calls:
             for key, value in values.items():
                 if key not in some:
                     raise self._wrong("get_many", "only what was asked for", key)
-                # None is not asked for here, but it is clear what is meant.
+                # None is not allowed here, but its meaning is clear.
                 if value is not None:
                     found[key] = self._expect_bytes("get_many", key, value)
         return found
 
     def set_many(self, values: Mapping[str, bytes]) -> None:
-        """Set several keys, not too many at once."""
+        """Set several keys, in batches of limited size."""
         some: dict[str, bytes] = {}
         held = 0
         for key, value in values.items():
@@ -186,18 +184,18 @@ class Calls:
             self._kv.set_many(values)
 
     def pieces(self, key: str, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
-        """Pieces of a value, by offset and length; None if there is none."""
+        """Ranges of a value, by offset and length; None if it is absent."""
         value = self.get(key)
         if value is None:
             return None
         return [value[start : start + length] for start, length in places]
 
     def remove(self, keys: Sequence[str]) -> None:
-        """Remove keys; those that are not there are passed over."""
+        """Remove keys; missing ones are ignored."""
         self.swap_many([(key, value, None) for key, value in self.get_many(keys).items()])
 
     def keys(self, prefix: str) -> list[str]:
-        """The keys that begin so, each once."""
+        """The keys with a prefix, each once."""
         with self._answering("keys"):
             found = list(dict.fromkeys(self._kv.keys(prefix)))
         for key in found:
@@ -214,7 +212,7 @@ class Calls:
         return done
 
     def swap_many(self, swaps: Sequence[Swap]) -> list[bool]:
-        """Compare and set several keys, each on its own; whether each was set."""
+        """Compare and set several keys independently; returns the results."""
         done: list[bool] = []
         for start in range(0, len(swaps), _KEYS_AT_A_TIME):
             some = swaps[start : start + _KEYS_AT_A_TIME]
@@ -226,7 +224,7 @@ class Calls:
         return done
 
     def close(self) -> None:
-        """Let go. What is under way in other threads may end with `StoreClosed`."""
+        """Close the `KVStore`. Calls in progress in other threads may raise `StoreClosed`."""
         with self._answering("close"):
             self._closing = True
             self._kv.close()
@@ -260,10 +258,10 @@ class Calls:
 class KeyValueStore(CellStore):
     """A store on a `KVStore`, for as many processes as that one serves.
 
-    It keeps what the `KVStore` keeps, under keys that begin with `ropewalk/`, and survives
-    what that one's `durability` says. Each change of a space is one compare-and-set. A
-    commit that lost against others for 30 seconds is `Unavailable`. Closing it closes the
-    `KVStore`. `KVStore.as_store()` makes one with the defaults, once for each.
+    It keeps everything under keys that begin with `ropewalk/`, and is as durable as the
+    `KVStore`'s `durability` says. Each change of a space is one compare-and-set. A commit that
+    lost against other writers for 30 seconds raises `Unavailable`. Closing it closes the
+    `KVStore`. `KVStore.as_store()` creates one with the defaults.
     """
 
     capabilities = Capabilities(persists=True, shared=True, wakes=False)
@@ -292,7 +290,7 @@ class KeyValueStore(CellStore):
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledged commit survives, by the word of the `KVStore`."""
+        """What an acknowledged commit survives, as the `KVStore` declares."""
         return self._durability
 
     def _shown(self) -> str:

@@ -1,15 +1,14 @@
-"""The shared objects of a store of records: packs, and one cell that says where they are.
+"""The shared objects of a store of records: packs, and one cell that locates them.
 
-A commit that brings some puts them together into a pack, and names them in the cell by one swap.
-The newest rows are in the cell itself, all others in indexes. What the cell does not name is not
-there. So nobody takes part of a commit for all of it, and a pack that a killed writer left is
-nobody's.
+A commit writes its new objects to a pack, and adds them to the cell by one swap. The newest rows
+are in the cell itself, all others in indexes. An object not listed by the cell does not exist, so
+no reader sees part of a commit, and the packs of a killed writer are garbage.
 
-A collection marks what no space leads to in the cell, and raises the epochs of all spaces: what
-was decided before cannot land after that, and what is decided after it sees the marks. Then it
-looks again, and takes out of the cell what still has its mark. A writer who brings a marked object
-takes the mark off. Packs are removed when the cell names nothing in them any more, and never
-named again.
+A collection marks unreferenced objects in the cell, and raises the epochs of all spaces: a commit
+prepared before that can no longer land, and one prepared afterwards sees the marks. It then checks
+again, and removes from the cell the objects that still have its mark. A writer that references a
+marked object clears the mark. A pack is removed once the cell lists nothing in it, and its name is
+never reused.
 """
 
 from __future__ import annotations
@@ -50,38 +49,38 @@ from ropewalk.tree.objects import ID_SIZE, Kind, Object, ObjectId
 T = TypeVar("T")
 
 _INLINE: Final = 16 * 1024
-"""So many bytes of rows are in the cell."""
+"""The maximum bytes of rows in the cell."""
 _ROW: Final = Struct(f">{ID_SIZE}s8sIIBI")
 _KEPT: Final = 64
 
 
 class Spot(NamedTuple):
-    """Where an object is."""
+    """The location of an object."""
 
     id: ObjectId
     pack: bytes
     offset: int
     size: int
-    """Of its frame."""
+    """The size of its frame."""
     kind: int
     length: int
-    """Of its payload."""
+    """The size of its payload."""
 
 
 class Cell(NamedTuple):
-    """What the cell says."""
+    """The content of the cell."""
 
     raw: bytes | None
     revision: int
     sweep: int
-    """Goes up before packs are removed that nobody names: who put one before puts it anew."""
+    """Raised before unreferenced packs are removed: earlier writers then put theirs again."""
     round: int
-    """The last collection that marked something."""
+    """The last collection that marked anything."""
     marks: Mapping[ObjectId, int]
-    """Objects that nothing leads to, with the collection that said so."""
+    """Unreferenced objects, with the collection that marked them."""
     indexes: tuple[Extent, ...]
     rows: bytes
-    """The newest ones, in the order in which they came."""
+    """The newest rows, in order of arrival."""
 
 
 class SharedObjects:
@@ -106,12 +105,12 @@ class SharedObjects:
     # Reading.
 
     def create(self) -> None:
-        """Make the cell, unless it is there."""
+        """Create the cell if it is absent."""
         cell = Cell(None, 1, 0, 0, {}, (), b"")
         self._cells.swap(SHARED, None, _encode(cell))
 
     def frames(self, ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
-        """The frames of objects, without those that are absent."""
+        """The frames of objects, without missing ones."""
 
         def question(cell: Cell) -> dict[ObjectId, bytes]:
             packs: dict[bytes, list[Spot]] = {}
@@ -127,7 +126,7 @@ class SharedObjects:
             return found
 
         known = self._cell
-        if known is not None:  # What was once there mostly still is.
+        if known is not None:  # Objects found once usually still exist.
             with suppress(Gone):
                 found = question(known)
                 if len(found) == len(set(ids)):
@@ -135,7 +134,7 @@ class SharedObjects:
         return self._ask(question)
 
     def present(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
-        """Those of the ids that are there, and that no collection has marked."""
+        """Those of the ids that exist and that no collection has marked."""
 
         def question(cell: Cell) -> set[ObjectId]:
             return self._find(cell, ids).keys() - cell.marks.keys()
@@ -143,7 +142,7 @@ class SharedObjects:
         return self._ask(question)
 
     def leading(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
-        """Those of the objects that may lead to others: all but parts of texts."""
+        """Those of the objects that may have links: all but parts of texts."""
 
         def question(cell: Cell) -> set[ObjectId]:
             return {one.id for one in self._find(cell, ids).values() if one.kind != Kind.CHUNK}
@@ -156,7 +155,7 @@ class SharedObjects:
             yield Stored(one.id, Kind(one.kind), one.length, one.size)
 
     def missing_parts(self) -> list[str]:
-        """The keys of parts that are named and not there."""
+        """The keys of listed parts that are missing."""
 
         def question(cell: Cell) -> list[str]:
             return sorted(self._named(cell).difference(self._parts.keys(PACKS)))
@@ -164,7 +163,7 @@ class SharedObjects:
         return question(self._now()) and self._ask(question)
 
     def _now(self) -> Cell:
-        """What the cell says now."""
+        """The current cell."""
         raw = self._cells.get(SHARED)
         if raw is None:
             raise lost(SHARED)
@@ -174,7 +173,7 @@ class SharedObjects:
         return known
 
     def _ask(self, question: Callable[[Cell], T]) -> T:
-        """What the cell comes to; it is read again if a part is missed."""
+        """Evaluate the cell, reading it again if a part is missing."""
         missed = ""
         while True:
             cell = self._now()
@@ -218,14 +217,14 @@ class SharedObjects:
         return found
 
     def _named(self, cell: Cell) -> set[str]:
-        """The keys of all parts that are named."""
+        """The keys of all listed parts."""
         packs = {_pack_key(one.pack) for one in self._all(cell).values()}
         return packs | {PACKS + one.name for one in cell.indexes}
 
     # Writing.
 
     def keep(self, objects: Mapping[ObjectId, Object], needed: Iterable[ObjectId]) -> None:
-        """Store what is not there; raises `MissingObjects` for what is needed and not there."""
+        """Store missing objects; raises `MissingObjects` for needs that are absent."""
         others = set(needed) - objects.keys()
         put: tuple[int, set[ObjectId], bytes] = -1, set(), b""
 
@@ -245,7 +244,7 @@ class SharedObjects:
         self._change(change)
 
     def mark(self, ids: Iterable[ObjectId]) -> int:
-        """Mark objects to which nothing leads, in the place of all marks before; by which round."""
+        """Mark unreferenced objects, replacing all earlier marks; returns the round."""
 
         def change(cell: Cell) -> Cell:
             round = cell.round + 1
@@ -254,9 +253,10 @@ class SharedObjects:
         return self._change(change).round
 
     def drop(self, ids: set[ObjectId], round: int) -> dict[ObjectId, int]:
-        """Take out what still has the mark of a round, and the marks of the rest; their sizes.
+        """Remove objects that still have the mark of a round, and clear the other marks; returns
+        sizes.
 
-        Packs of which less than half is left are written anew, and removed.
+        Packs of which less than half is left are rewritten.
         """
         dropped: dict[ObjectId, Spot] = {}
         packs: set[bytes] = set()
@@ -281,7 +281,7 @@ class SharedObjects:
         return {id: one.size for id, one in dropped.items()}
 
     def discard(self, ids: Iterable[ObjectId]) -> None:
-        """Take objects out, whatever leads to them."""
+        """Remove objects, whether or not they are referenced."""
         doomed = set(ids)
 
         def change(cell: Cell) -> Cell:
@@ -291,14 +291,14 @@ class SharedObjects:
         self._change(change)
 
     def remove_orphans(self) -> None:
-        """Remove what killed writers left."""
+        """Remove the leftovers of killed writers."""
         doomed = set(self._parts.keys(PACKS))
         if doomed := doomed - self._ask(self._named):
             self._change(lambda cell: cell._replace(sweep=cell.sweep + 1))
             remove_parts(self._parts, doomed - self._ask(self._named))
 
     def _change(self, change: Callable[[Cell], Cell | None]) -> Cell:
-        """Change what the cell says, in one step; remove the indexes that it no longer names."""
+        """Change the cell in one step; remove the indexes it no longer lists."""
         with self._turn:
             backoff = Backoff(self._busy_seconds, *self._waits)
             while True:
@@ -309,7 +309,7 @@ class SharedObjects:
                 if self._cells.swap(SHARED, cell.raw, raw):
                     remove_parts(self._parts, _index_keys(cell) - _index_keys(fresh))
                     return fresh
-                # It may have happened although somebody said no: then they are named.
+                # It may have been written although the reply was negative: then they are listed.
                 named = _index_keys(cell) | _index_keys(self._now())
                 remove_parts(self._parts, _index_keys(fresh) - named)
                 if not backoff.wait():
@@ -319,7 +319,7 @@ class SharedObjects:
                     )
 
     def _put(self, objects: Sequence[Object]) -> bytes:
-        """Write objects that are named later, in packs; their rows."""
+        """Write objects in packs, to be listed later; returns their rows."""
         rows: list[bytes] = []
         packs: dict[str, bytes] = {}
         frames: list[bytes] = []
@@ -359,11 +359,11 @@ class SharedObjects:
         return made
 
     def _rewritten(self, cell: Cell, left: Mapping[ObjectId, Spot]) -> Cell:
-        """The cell with these objects and no others."""
+        """The cell with exactly these objects."""
         return cell._replace(indexes=tuple(self._write_indexes(left)), rows=b"")
 
     def _move_thin(self, rows: Mapping[ObjectId, Spot], left: dict[ObjectId, Spot]) -> None:
-        """Put what is left of packs that are less than half full into others."""
+        """Move the remaining objects of packs that are less than half full to other packs."""
         sizes: dict[bytes, int] = {}
         living: dict[bytes, list[Spot]] = {}
         for id, one in rows.items():
@@ -375,7 +375,7 @@ class SharedObjects:
                 left.update(self._moved(pack, spots))
 
     def _moved(self, pack: bytes, spots: Sequence[Spot]) -> dict[ObjectId, Spot]:
-        """Objects in a pack of their own."""
+        """Write objects to a pack of their own."""
         frames = self._parts.pieces(_pack_key(pack), [(one.offset, one.size) for one in spots])
         if frames is None:
             raise Gone(_pack_key(pack))
@@ -401,7 +401,7 @@ def _spots(rows: bytes) -> list[Spot]:
 
 
 def _search(rows: bytes, id: ObjectId) -> Spot | None:
-    """An object in rows that are sorted."""
+    """Find an object in sorted rows."""
     size = _ROW.size
     at = bisect_left(
         range(len(rows) // size), id, key=lambda at: rows[at * size : at * size + ID_SIZE]

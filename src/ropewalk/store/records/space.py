@@ -1,9 +1,9 @@
-"""One space: its cell, the entries in that, and the parts that it names.
+"""One space: its cell, the entries in it, and the parts it references.
 
-The cell holds the tail of the log, so a commit is one compare-and-set. What the log came to up to
+The cell holds the tail of the log, so a commit is one compare-and-set. The result of the log up to
 its last packed record is in a part, the state: the refs, and the names of the indexes. An index
-says of several segments in which parts they are, what is found in them, and which shared objects
-they lead to. A new index is merged with those before it that are not much larger, so there are
+covers several segments: the parts they are in, what can be found in them, and the shared objects
+they reference. A new index is merged with preceding ones that are not much larger, so there are
 few.
 """
 
@@ -33,27 +33,27 @@ from ropewalk.store.records.cells import (
 from ropewalk.store.segment import Packed, find_rows
 from ropewalk.tree.objects import ID_SIZE, ObjectId
 
-_KEPT: Final = 16  # Indexes of a space that are kept in memory.
-_SEGMENTS: Final = 2  # The same of segments, beside those that the store opened.
+_KEPT: Final = 16  # Indexes of a space that are cached.
+_SEGMENTS: Final = 2  # The same for segments, besides those the store opened.
 
 
 class Head(NamedTuple):
-    """What a cell says of its space, beside the entries."""
+    """The cell of a space, without the entries."""
 
     revision: int
-    """Goes up with each swap, so no bytes come back."""
+    """Increases with each swap, so the bytes of a cell never recur."""
     sweep: int
-    """Goes up before parts are removed that nobody names: who wrote some before writes anew."""
+    """Raised before unreferenced parts are removed: earlier writers then put theirs again."""
     epoch: int
     packed: int
-    """The last record that is in a segment."""
+    """The last record in a segment."""
     state: str
-    """The part with what the log came to up to there; empty if nothing is packed."""
+    """The part with the state at that record; empty if nothing is packed."""
     tokens: int
     leases: tuple[LeaseRecord, ...]
 
     def changed(self, **changes: Any) -> Head:
-        """As it is after the next swap."""
+        """The head after the next swap."""
         return self._replace(revision=self.revision + 1, **changes)
 
 
@@ -67,17 +67,17 @@ class Entry(NamedTuple):
     """The record whose body is the dictionary of this one."""
     moves: tuple[tuple[str, ObjectId | None], ...]
     key: bytes | None
-    """What it is found by."""
+    """The key that finds it."""
     names: tuple[ObjectId, ...]
-    """Shared objects that it leads to."""
+    """Shared objects that it references."""
     frame: bytes
-    """With a crc32 in front; if the rest is in an overflow part, only that."""
+    """With a crc32 in front; only that if the rest is in an overflow part."""
     overflow: str
     """The part with the frame of a large record."""
 
 
 class Index(NamedTuple):
-    """Where packed records are, and what they lead to."""
+    """Where packed records are, and what they reference."""
 
     segments: tuple[tuple[int, int, str], ...]
     """First record, last record, part."""
@@ -86,23 +86,23 @@ class Index(NamedTuple):
     """Ids of shared objects."""
 
     def ids(self) -> set[ObjectId]:
-        """The shared objects, each by itself."""
+        """The ids of the shared objects."""
         names = self.names
         return {names[at : at + ID_SIZE] for at in range(0, len(names), ID_SIZE)}
 
     def joined(self, other: Index) -> Index:
-        """With what follows it."""
+        """Merge with the following index."""
         names = b"".join(sorted(self.ids() | other.ids()))
         return Index(self.segments + other.segments, self.lookup + other.lookup, names)
 
 
 class Moment(NamedTuple):
-    """A space as it is at one moment, for who wants to change it."""
+    """A snapshot of a space, as the basis of a change."""
 
     raw: bytes | None
     head: Head
     tail: list[bytes]
-    """The entries, as they are spelled. Nobody changes it."""
+    """The encoded entries; never modified."""
 
     @property
     def sequence(self) -> int:
@@ -111,7 +111,7 @@ class Moment(NamedTuple):
 
 
 class Space:
-    """One space as it was last read. For one thread at a time: hold its `lock`."""
+    """One space as last read. Not thread-safe: hold its `lock`."""
 
     def __init__(self, name: str, parts: Parts) -> None:
         self.name = name
@@ -124,7 +124,7 @@ class Space:
         self.forget()
 
     def forget(self) -> None:
-        """Be a space that does not exist."""
+        """Reset to a space that does not exist."""
         self.moment = Moment(None, EMPTY, [])
         self.refs: dict[str, Ref] = {}
         self.own: tuple[int, bytes] = (0, b"")
@@ -137,7 +137,7 @@ class Space:
 
     @property
     def head(self) -> Head:
-        """What the cell says beside the entries."""
+        """The cell without the entries."""
         return self.moment.head
 
     @property
@@ -146,7 +146,7 @@ class Space:
         return self.moment.sequence
 
     def take(self, now: Moment) -> None:
-        """See the space so from now on; raises `Gone`, and then has not changed."""
+        """Adopt a new snapshot; raises `Gone`, and is unchanged then."""
         before, seen = self.moment, len(self.entries)
         grown = now.head.state == before.head.state and now.tail[:seen] == before.tail
         if not grown:
@@ -162,9 +162,9 @@ class Space:
         self.moment = now
 
     def continues(self, now: Moment) -> bool:
-        """Whether this is known to have the past that was seen, and no other.
+        """Whether this is known to continue the history already seen.
 
-        A server may lose its last moments, and others write new ones.
+        A server may lose its last moments, and other writers continue from there.
         """
         before = self.moment
         if before.raw is None:
@@ -205,11 +205,11 @@ class Space:
         return found
 
     def refs_of(self, moves: Iterable[Move]) -> dict[str, Ref]:
-        """The refs that are to be moved, as far as there are any."""
+        """The current targets of the refs that are to be moved."""
         return {name: self.refs[name] for name, _, _ in moves if name in self.refs}
 
     def refs_at(self, sequence: int) -> dict[str, Ref]:
-        """What the refs were after a record of the tail."""
+        """The refs after a record of the tail."""
         refs, packed = dict(self._packed_refs), self.head.packed
         for number, one in enumerate(self.entries[: sequence - packed], packed + 1):
             move_refs(refs, number, one)
@@ -264,22 +264,22 @@ class Space:
         return found
 
     def find(self, name: bytes) -> list[int]:
-        """The packed records that bring a commit or have a key: see `store.segment`."""
+        """The packed records with a commit or key: see `store.segment`."""
         found: list[int] = []
         for extent in self.indexes:
             found += find_rows(self.index(extent.name).lookup, name)
         return found
 
     def packed_names(self) -> set[ObjectId]:
-        """Shared objects that are noted of packed records."""
+        """Shared objects listed for packed records."""
         return {id for one in self.indexes for id in self.index(one.name).ids()}
 
     def names(self) -> set[ObjectId]:
-        """Shared objects to which the space leads, as far as is noted."""
+        """Shared objects that the space references, as far as listed."""
         return self.packed_names().union(*[one.names for one in self.entries])
 
     def parts(self) -> set[str]:
-        """The keys of all parts that the space names."""
+        """The keys of all parts the space references."""
         names = {self.head.state} | {one.name for one in self.indexes}
         names |= {one.overflow for one in self.entries}
         names |= {part for one in self.indexes for *_, part in self.index(one.name).segments}
@@ -287,7 +287,7 @@ class Space:
 
 
 def move_refs(refs: dict[str, Ref], sequence: int, one: Entry) -> None:
-    """Move refs as a record does."""
+    """Apply the ref moves of a record."""
     for name, target in one.moves:
         if target is None:
             refs.pop(name, None)
@@ -295,27 +295,27 @@ def move_refs(refs: dict[str, Ref], sequence: int, one: Entry) -> None:
             refs[name] = Ref(name, target, sequence)
 
 
-# How it is spelled.
+# Encoding.
 
 
 def space_key(space: str) -> str:
-    """The cell of a space."""
+    """The key of a space's cell."""
     return SPACES + space
 
 
 def part_key(space: str, name: str) -> str:
-    """A part of a space."""
+    """The key of a part of a space."""
     return f"{PARTS}{space}/{name}"
 
 
 def encode_space(space: str, head: Head, tail: Sequence[bytes]) -> bytes:
-    """Spell a cell."""
+    """Encode a cell."""
     leases = [tuple(one) for one in head.leases]
     return seal(space_key(space), [*head[:-1], leases, tail])
 
 
 def decode_space(space: str, raw: bytes) -> Moment:
-    """Read a cell; raises `FormatError`."""
+    """Decode a cell; raises `FormatError`."""
     key = space_key(space)
     with reading(key):
         *numbers, state, tokens, leases, tail = unseal(key, raw)
@@ -326,7 +326,7 @@ def decode_space(space: str, raw: bytes) -> Moment:
 
 
 def encode_entry(append: Append, dictionary: int | None, frame: bytes, overflow: str) -> bytes:
-    """Spell a record of the tail."""
+    """Encode a record of the tail."""
     moves = [(name, target) for name, _, target in append.moves]
     key = append.metadata.get(KEY)
     return ormsgpack.packb([dictionary, moves, key, sorted(append.names), frame, overflow])
@@ -340,15 +340,15 @@ def _decode_entry(space: str, data: bytes) -> Entry:
 
 
 def encode_segment(key: str, packed: Packed) -> bytes:
-    """Spell a segment."""
+    """Encode a segment."""
     return seal(key, list(packed))
 
 
 def encode_index(key: str, index: Index) -> bytes:
-    """Spell an index."""
+    """Encode an index."""
     return seal(key, list(index))
 
 
 def encode_state(key: str, refs: Iterable[Ref], indexes: Sequence[Extent]) -> bytes:
-    """Spell what a log came to."""
+    """Encode a state."""
     return seal(key, [[list(ref) for ref in sorted(refs)], [list(one) for one in indexes]])

@@ -1,9 +1,9 @@
-"""The spaces of a store of records: how they are read, and how each changes.
+"""The spaces of a store of records: how they are read and changed.
 
-Parts are written before the swap that names them, and removed after the one that no longer does.
-So a reader that misses a part reads the cell again: if that still names it, it is lost. Before
-parts are removed that nobody names, the cell is swapped with a higher `sweep`. Who wrote parts
-before that, and wants to name them now, sees it and writes them anew.
+Parts are written before the swap that references them, and removed after the swap that drops them.
+A reader that misses a part therefore reads the cell again: if the cell still references it, it is
+lost. Before unreferenced parts are removed, the cell is swapped with a higher `sweep`. A writer
+that put parts before that, and is about to reference them, sees the change and writes them again.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from ropewalk.tree.objects import ObjectId
 
 T = TypeVar("T")
 
-_SPACES: Final = 256  # That are kept in memory.
+_SPACES: Final = 256  # How many are cached.
 _STRIPES: Final = 64
 _CRC: Final = 4
 
 
 class Overflow(NamedTuple):
-    """The part of a large record that is not named yet."""
+    """The part of a large record that is not referenced yet."""
 
     name: str
     frame: bytes
@@ -67,10 +67,10 @@ class Overflow(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """Parts that are to be named in the place of others."""
+    """Parts to be referenced instead of others."""
 
     state: str
-    """Of the space as it was."""
+    """Of the space before the change."""
     sweep: int
     named: str
     """The new state."""
@@ -89,7 +89,7 @@ class Spaces:
         waits: tuple[float, float],
         rewound: Callable[[str], None],
     ) -> None:
-        """`rewound` is called with a space that may have another past than was seen."""
+        """`rewound` is called with a space whose history may have been rewound."""
         self._cells, self._parts, self._rewound = cells, parts, rewound
         self._busy_seconds, self._waits = busy_seconds, waits
         self._lock = freed_after_fork(threading.Lock())
@@ -100,7 +100,7 @@ class Spaces:
 
     @contextmanager
     def looking(self, name: str, *, fresh: bool = True) -> Iterator[Space]:
-        """A space as it is now; if not `fresh`, as it was when it was last read, if ever."""
+        """A space, read again if `fresh`; otherwise the cached one, if any."""
         space = self._space(name)
         raw, known = None, space.known
         if fresh := fresh or not space.looked:
@@ -111,7 +111,7 @@ class Spaces:
             yield space
 
     def ask(self, name: str, question: Callable[[Space], T], *, fresh: bool = True) -> T:
-        """What a space says; it is read again if a part is missed."""
+        """Query a space, reading it again if a part is missing."""
         missed = ""
         while True:
             with self.looking(name, fresh=fresh) as space:
@@ -125,7 +125,7 @@ class Spaces:
     def names(self, prefix: str) -> list[str]:
         """The spaces that have operations."""
         known = {key.removeprefix(KNOWN) for key in self._cells.keys(KNOWN + prefix)}
-        # Some may just have begun, or have leases only.
+        # Some may be new, or have leases only.
         others = [key for key in self._cells.keys(SPACES + prefix)
                   if key.removeprefix(SPACES) not in known]  # fmt: skip
         for key, raw in self._cells.get_many(others).items():
@@ -150,14 +150,14 @@ class Spaces:
             return found
 
     def _read(self, name: str, space: Space) -> tuple[bytes | None, bool]:
-        """The cell of a space, and whether it is known to have operations."""
+        """The cell of a space, and whether the space is known to have operations."""
         if space.known:
             return self._cells.get(space_key(name)), True
         found = self._cells.get_many([space_key(name), KNOWN + name])
         return found.get(space_key(name)), KNOWN + name in found
 
     def _refresh(self, space: Space, raw: bytes | None, known: bool) -> None:
-        """See a space as its cell says that was read."""
+        """Update the cached space to the cell just read."""
         missed, again = "", False
         while True:
             space.known = space.known or known
@@ -179,7 +179,7 @@ class Spaces:
                 else:
                     space.looked = True
                     return
-            # An older one may have been read before another thread read a newer one.
+            # Another thread may have read a newer one in the meantime.
             again = True
             raw, known = self._read(space.name, space)
 
@@ -192,7 +192,7 @@ class Spaces:
             yield Backoff(self._busy_seconds, *self._waits)
 
     def wait(self, name: str, backoff: Backoff) -> None:
-        """Let others go ahead who were faster; `Unavailable` if that takes too long."""
+        """Back off after losing to other writers; `Unavailable` if that takes too long."""
         if not backoff.wait():
             raise Unavailable(
                 f"the space {name!r} was changed by others at every try for "
@@ -200,20 +200,20 @@ class Spaces:
             )
 
     def swap(self, name: str, now: Moment, fresh: Moment) -> bool:
-        """Change a space: the moment at which it happens. False if it is not as it was."""
+        """Change a space; False if its cell has changed."""
         data = encode_space(name, fresh.head, fresh.tail)
         if not self._cells.swap(space_key(name), now.raw, data):
             return False
         space = self._space(name)
         with space.lock:
             if space.moment.raw == now.raw:
-                with suppress(Gone, RopewalkError):  # Then whoever looks next reads it.
+                with suppress(Gone, RopewalkError):  # The next reader reads it.
                     space.take(Moment(data, fresh.head, fresh.tail))
                     space.looked = True
         return True
 
     def create(self, name: str) -> None:
-        """Make the cell of a space, unless it is there, so that a collection knows of it."""
+        """Create the cell of a space if it is absent, so that a collection sees the space."""
         self.swap(name, Moment(None, EMPTY, []), Moment(None, EMPTY.changed(), []))
 
     def append(
@@ -224,7 +224,7 @@ class Spaces:
         frame: bytes,
         overflow: Overflow | None,
     ) -> bool:
-        """Add a record, whose frame may be in an overflow part; False if others were faster."""
+        """Append a record, with an optional overflow part; False if another writer was faster."""
         entry = encode_entry(
             batch,
             dictionary,
@@ -238,7 +238,7 @@ class Spaces:
         return done
 
     def set_known(self, name: str) -> None:
-        """Note that a space has operations."""
+        """Record that a space has operations."""
         space = self._space(name)
         if not space.known:
             self._cells.swap(KNOWN + name, None, seal(KNOWN + name, None))
@@ -247,7 +247,7 @@ class Spaces:
     def put_overflow(
         self, name: str, frame: bytes, now: Moment, before: Overflow | None
     ) -> Overflow:
-        """Write a large record that is named by the next swap, unless that was done before."""
+        """Write the overflow part of a large record, unless that was done before."""
         if before is not None and (before.frame, before.sweep) == (frame, now.head.sweep):
             return before
         made = Overflow(new_name(), frame, now.head.sweep)
@@ -257,9 +257,9 @@ class Spaces:
     def change_leases(
         self, name: str, change: Callable[[dict[str, LeaseRecord], int], int | None]
     ) -> bool:
-        """Change the leases of a space; False, with nothing changed, if `change` says None.
+        """Change the leases of a space; False, with nothing changed, if `change` returns None.
 
-        It is given the leases and the last token, and says which is the last one then.
+        It receives the leases and the last token, and returns the new ones.
         """
         fresh = False
         with self.turn(name) as backoff:
@@ -279,7 +279,7 @@ class Spaces:
                 fresh = True
 
     def raise_epoch(self, name: str) -> None:
-        """Raise the epoch of a space, so that nothing lands there that was decided before."""
+        """Raise the epoch of a space, so that commits prepared before cannot land."""
         with self.turn(name) as backoff:
             while True:
                 with self.looking(name) as space:
@@ -292,7 +292,7 @@ class Spaces:
     # Packing and collection.
 
     def pack(self, name: str, packed: Packed, commits: Sequence[tuple[ObjectId, Place]]) -> bool:
-        """Put a segment in the place of its records; False if somebody else did."""
+        """Replace records by a segment; False if another writer did."""
 
         def plan(space: Space) -> _Plan | None:
             now, last = space.moment, packed.last
@@ -318,7 +318,7 @@ class Spaces:
 
         def swap(now: Moment, made: _Plan) -> Moment | None:
             if packed.last % GROUP and now.sequence > packed.last:
-                return None  # It may lean on what would go.
+                return None  # It may depend on what would be removed.
             head = now.head.changed(packed=packed.last, state=made.named)
             return Moment(None, head, now.tail[packed.last - now.head.packed :])
 
@@ -333,10 +333,10 @@ class Spaces:
         until: int,
         agrees: Callable[[], bool],
     ) -> bool:
-        """Swap segments for others, and raise the epoch; False if another collection did.
+        """Replace segments, and raise the epoch; False if another collection did.
 
-        `named` are the shared objects to which records up to number `until` lead. If there are
-        later ones, `agrees` says whether the collection agrees with them.
+        `named` are the shared objects that records up to number `until` reference. If there are
+        later records, `agrees` checks whether the collection may still go on.
         """
         changed = {one.last: one for one in segments}
 
@@ -364,7 +364,7 @@ class Spaces:
                     indexes.append(Index(tuple(listed), index.lookup, kept))
                     replaced.add(part_key(name, extent.name))
             if left:
-                return None  # Its segments are other ones by now.
+                return None  # Its segments have been replaced.
             made = self._planned(space, (), indexes, written)
             return made._replace(replaced=made.replaced | replaced)
 
@@ -383,7 +383,7 @@ class Spaces:
         indexes: Sequence[Extent | Index],
         written: dict[str, bytes],
     ) -> _Plan:
-        """The parts for these indexes, and the state that names them."""
+        """The parts for these indexes, and the state that references them."""
         name, extents = space.name, list(older)
         last = space.head.packed
         for one in indexes:
@@ -410,7 +410,7 @@ class Spaces:
         plan: Callable[[Space], _Plan | None],
         swap: Callable[[Moment, _Plan], Moment | None],
     ) -> bool:
-        """Write parts, name them in one swap, and remove those in whose place they are."""
+        """Write parts, reference them in one swap, and remove those they replace."""
         made = self.ask(name, plan)
         if made is None:
             return False
@@ -426,7 +426,8 @@ class Spaces:
                 if after is not None and self.swap(name, now, after):
                     break
                 if fresh and after is None:
-                    # It may have happened although somebody said no: then they are named.
+                    # It may have been written although the reply was negative: then they are
+                    # referenced.
                     named = self.ask(name, Space.parts)
                     remove_parts(self._parts, made.written.keys() - named)
                     return False
@@ -437,7 +438,7 @@ class Spaces:
         return True
 
     def remove_orphans(self) -> None:
-        """Remove what killed writers, packers and collections left."""
+        """Remove the leftovers of killed writers, packers and collections."""
         found: dict[str, list[str]] = {}
         for key in self._parts.keys(PARTS):
             found.setdefault(key.removeprefix(PARTS).rpartition("/")[0], []).append(key)

@@ -1,4 +1,4 @@
-"""Stores of records on cells: what those on a key-value store and in a bucket share."""
+"""The part that stores on a key-value store and in a bucket share."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ BUSY_SECONDS: Final = 30.0
 
 
 class CellStore(LogStore):
-    """A store of records whose spaces are cells. An engine calls `_use` before anything else."""
+    """A store of records whose spaces are cells. Subclasses call `_use` before anything else."""
 
     _tail_bytes: ClassVar[int] = 64 * 1024
     _inline_bytes: ClassVar[int] = 8 * 1024
-    """A larger record is a part of its own, and not in the cell of its space."""
+    """A larger record is stored in a part of its own instead of the space's cell."""
     _pack_bytes: ClassVar[int] = 8 * 1024 * 1024
-    """About the most bytes of shared objects in one part."""
+    """The approximate maximum of shared objects in one part, in bytes."""
     _waits: ClassVar[tuple[float, float]] = 0.0005, 0.02
-    """How long to wait, at first and at last, before a swap that lost is tried again."""
+    """The first and the longest wait before a lost swap is retried."""
     _header: Header
 
     @property
@@ -53,7 +53,7 @@ class CellStore(LogStore):
     # Opening and closing.
 
     def _use(self, values: Cells, parts: Parts) -> None:
-        """Keep everything in these."""
+        """Use these cells and parts."""
         self._cells, self._parts = values, parts
         self._listeners = Listeners()
         self._log = Spaces(values, parts, BUSY_SECONDS, self._waits, self._forget_space)
@@ -72,7 +72,7 @@ class CellStore(LogStore):
         return decode_header(cells.unseal(HEADER, data))
 
     def _create(self, others: Iterable[str]) -> None:
-        """Make an empty store; the header comes last. `others` are keys that are there."""
+        """Create an empty store; the header comes last. `others` are existing keys."""
         left = sorted(set(others) - {cells.SHARED})
         if left and self._cells.get(HEADER) is None:
             raise Corrupt(
@@ -84,7 +84,7 @@ class CellStore(LogStore):
         self._cells.swap(HEADER, None, cells.seal(HEADER, header))
 
     def _shown(self) -> str:
-        """Where the store is, without secrets."""
+        """The location, without secrets."""
         return self.backend_id
 
     # Committing.
@@ -100,13 +100,13 @@ class CellStore(LogStore):
                 with self._log.looking(space, fresh=fresh) as found:
                     now, refs, leans = found.moment, found.refs_of(batch.moves), found.leans()
                 try:
-                    if self._space(space) is not cache:  # It may have another past by now.
+                    if self._space(space) is not cache:  # Its history may have been rewound.
                         raise Moved(now.head.epoch)
                     recorded = self._decide(batch, now, refs, decided)
                 except (RopewalkError, Moved):
                     if fresh:
                         raise
-                    fresh = True  # What is refused on old grounds may be allowed on new ones.
+                    fresh = True  # A refusal based on a stale read may not hold.
                     continue
                 if recorded is not None:
                     break
@@ -141,10 +141,11 @@ class CellStore(LogStore):
     def _decide(
         self, batch: Append, now: Moment, refs: Mapping[str, Ref], decided: int
     ) -> Operation | None:
-        """Raise if a batch must not land upon this; what was recorded if it did before.
+        """Raise if a batch must not be committed on this snapshot; returns its record if it already
+        was.
 
-        If it was tried upon an earlier one, after record `decided`, it may have landed then,
-        though somebody said no.
+        If an attempt after record `decided` was reported as failed, it may have landed
+        nevertheless.
         """
         after = max(now.sequence - REMEMBERED_WRITES, 0)
         if batch.fresh:
@@ -158,7 +159,7 @@ class CellStore(LogStore):
         expect_allowed(batch, leases, refs, now.head.epoch)
         return None
 
-    # The log. What is in a record never changes, so who asks for one that was seen asks nobody.
+    # The log. Records are immutable, so a cached one is never read again.
 
     def _epoch(self, space: str) -> int:
         with self._log.looking(space, fresh=False) as found:
@@ -216,7 +217,7 @@ class CellStore(LogStore):
         return self._log.names(prefix)
 
     def _subscribe(self, space: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Wakes for what this store object commits; what others commit is looked for."""
+        """Wakes for commits of this store object; those of others are polled."""
         return self._listeners.add(space, wake)
 
     # Leases.
@@ -308,7 +309,8 @@ class CellStore(LogStore):
                 round = self._shared.mark(doomed)
                 for space in self._log.all_names():
                     self._log.raise_epoch(space)
-                # Some were named before their space knew; from here on nobody can.
+                # Some were referenced before their space was read; from here on that is
+                # impossible.
                 doomed = unreached(self, doomed, self._named())
                 doomed = self._shared.drop(set(doomed), round)
             self._shared.remove_orphans()
@@ -316,7 +318,7 @@ class CellStore(LogStore):
         return len(doomed), sum(doomed.values())
 
     def _named(self) -> set[ObjectId]:
-        """The shared objects to which spaces lead."""
+        """The shared objects that spaces reference."""
         return set[ObjectId]().union(
             *[self._log.ask(space, Space.names) for space in self._log.all_names()]
         )
@@ -339,7 +341,7 @@ class CellStore(LogStore):
 def _framed(
     batch: Append, cache: SpaceCache, leans: int, sequence: int, frames: dict[int | None, bytes]
 ) -> tuple[int | None, bytes]:
-    """The record that this one leans on, and its frame; `frames` are those that were made."""
+    """The record whose dictionary this one uses, and its frame; `frames` caches encoded ones."""
     dictionary, body = cache.dictionary()
     if dictionary is not None and not (dictionary == leans and same_group(sequence, leans)):
         dictionary = body = None

@@ -1,4 +1,4 @@
-"""Where a Redis server is, by its URL, and what it keeps, by its settings. Pure."""
+"""The address of a Redis server from its URL, and its durability from its settings. Pure."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _SHAPE = (
 
 
 class Address(NamedTuple):
-    """Where a store is."""
+    """The location of a store."""
 
     options: dict[str, Any]
-    """What a connection is made with; holds the password."""
+    """Connection parameters; they include the password."""
     name: str | None
-    """The store that the URL names."""
+    """The store the URL names."""
     durability: str | None
-    """What the URL asks for."""
+    """The durability the URL asks for."""
     shown: str
     """The URL without user and password."""
 
 
 def read_address(url: str) -> Address:
-    """Take a URL apart; `InvalidInput`, without quoting it, if it is none of Redis."""
+    """Parse a URL; raises `InvalidInput`, without quoting it, if it is not a Redis URL."""
     if not isinstance(url, str):
         raise InvalidInput(f"a Redis server is named by a URL, not by {type(url).__name__}")
     try:
@@ -42,12 +42,12 @@ def read_address(url: str) -> Address:
         port = parts.port
         asked = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True))
     except ValueError:
-        # Whatever is wrong may be a part of the password.
+        # The offending part may belong to the password.
         raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}") from None
     if parts.scheme not in SCHEMES or parts.fragment or "#" in url or not _is_whole(parts):
         raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}")
     if "@" in parts.query or ("@" in parts.path and parts.scheme != "unix"):
-        # A password with a / or a ? in it ends here, and nothing behind it may be shown.
+        # An unescaped / or ? in a password ends the host here, and nothing after it may be shown.
         raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}")
     name, durability = asked.pop("name", None), asked.pop("durability", None)
     for option in asked:
@@ -69,7 +69,7 @@ def read_address(url: str) -> Address:
 
 
 def check_store_name(name: str) -> str:
-    """The name of a store, which becomes a part of its keys."""
+    """Return the name of a store if it can be part of its keys."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInput(
             f"the name of a store is 1 to 64 letters, digits, dots, dashes or underscores, not "
@@ -104,7 +104,7 @@ def _is_whole(parts: SplitResult) -> bool:
 
 
 def _options(url: str) -> dict[str, Any]:
-    from redis.connection import parse_url  # Here, so that the class can be named without it.
+    from redis.connection import parse_url  # So that the class can be named without the import.
 
     parse: Callable[[str], dict[str, Any]] = parse_url
     try:
@@ -113,13 +113,13 @@ def _options(url: str) -> dict[str, Any]:
         raise InvalidInput(f"this is not the URL of a Redis server: {_SHAPE}") from None
 
 
-# What a server keeps, by its settings, and whether that is enough.
+# The durability of a server by its settings, and whether it suffices.
 
 Asked = Literal["full", "relaxed"]
 
 
 class Settings(NamedTuple):
-    """What a server says of itself."""
+    """The settings that a server reports."""
 
     info: Mapping[str, str]
     """From INFO."""
@@ -133,14 +133,14 @@ class Settings(NamedTuple):
         return tuple(int(part) for part in parts if part.isdecimal())
 
     def evicts(self) -> str:
-        """By which policy it removes keys when its memory is full; '' if by none."""
+        """The policy by which it evicts keys when its memory is full; '' for none."""
         known = self.info if self.config is None else self.config
         limit = known.get("maxmemory", "0")
         policy = known.get("maxmemory-policy", known.get("maxmemory_policy", "noeviction"))
         return "" if limit == "0" or policy == "noeviction" else policy
 
 
-# What `full` asks of a server: setting, value, and why.
+# What `full` requires of a server: setting, value, and reason.
 _FULL = (
     ("appendonly", "yes", "every write is in its log"),
     ("appendfsync", "always", "the log is on the disk before a commit is acknowledged"),
@@ -149,7 +149,7 @@ _FULL = (
 
 
 def check_asked(durability: str) -> Asked:
-    """A durability that can be asked for."""
+    """Validate a durability level."""
     match durability:
         case "full" | "relaxed":
             return durability
@@ -157,9 +157,9 @@ def check_asked(durability: str) -> Asked:
 
 
 def judge(where: str, settings: Settings, asked: Asked) -> Durability:
-    """What an acknowledged commit survives there; `NotAllowed` if that is less than asked.
+    """The durability of an acknowledged commit; `NotAllowed` if it is less than asked for.
 
-    A server may only evict what is marked to expire, which nothing of a store is.
+    A server may evict only keys that expire, and no key of a store's history does.
     """
     if settings.version < (6,):
         raise NotAllowed(f"the Redis server at {where} is too old: Ropewalk needs Redis 6 or newer")

@@ -1,4 +1,4 @@
-"""The one place where errors of Redis become Ropewalk's.
+"""Maps the errors of Redis to Ropewalk's, here and nowhere else.
 
 Messages of the driver and the server name addresses and commands, never a password.
 """
@@ -21,8 +21,7 @@ from ropewalk.store.redis.address import gone
 from ropewalk.store.redis.layout import damaged_space
 
 _CODE = re.compile(r"(?:^|[\s-])([A-Z]{3,}[A-Z_]*)\b")
-"""The word with which an error of the server begins; before Redis 7 it stands inside, where a
-script met it."""
+"""The first word of a server error; before Redis 7 it is inside the text if a script failed."""
 
 _MEANINGS = {
     "READONLY": "it is a replica, which takes no writes: the address must be that of the primary",
@@ -37,14 +36,14 @@ _MEANINGS = {
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether the same call may succeed in a moment, on another connection."""
+    """Whether a retry on another connection may succeed."""
     if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
         return False
     return isinstance(error, redis.ConnectionError)
 
 
 def from_redis(where: str, error: Exception) -> RopewalkError:
-    """What an error of the driver or the server means for the store at an address."""
+    """The Ropewalk error for an error of the driver or the server."""
     code, text = code_of(error), str(error).rstrip(".")
     if code == "GONE":
         return gone(where)
@@ -113,7 +112,7 @@ def _from_connection(where: str, error: Exception, text: str) -> RopewalkError:
 
 
 def code_of(error: Exception) -> str:
-    """The code of an error of the server, or of the driver's class for it; '' if it has none."""
+    """The code of a server error, or of the driver's class for it; '' if it has none."""
     for kind, code in _CLASSES:
         if isinstance(error, kind):
             return code
@@ -125,7 +124,7 @@ def code_of(error: Exception) -> str:
     return next((found for found in _CODE.findall(str(error)) if found in known), "")
 
 
-# The driver has classes for some, and takes the code out of their text.
+# The driver has classes for some, and strips the code from their text.
 _CLASSES: tuple[tuple[type[Exception], str], ...] = (
     (redis.AuthenticationError, "WRONGPASS"),
     (redis.exceptions.AuthorizationError, "NOPERM"),

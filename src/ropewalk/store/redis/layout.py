@@ -39,7 +39,7 @@ from ropewalk.tree.objects import ID_SIZE, Kind, ObjectId
 MARKS: Final = 1 << 48
 """Sums of marks are modulo this."""
 OVERHEAD: Final = 210
-"""About what Redis takes for a shared object beside its frame, in bytes."""
+"""Approximate overhead of Redis per shared object, in bytes."""
 
 _ROW: Final = re.compile(rb"(\d{1,16} ){4}\d{1,16}")
 _CHECK: Final = 12
@@ -49,25 +49,25 @@ _BOUND: Final = 8
 
 
 class SpaceRow(NamedTuple):
-    """What the row of a space says."""
+    """The row of a space."""
 
     last: int
     """The last record."""
     packed: int
-    """The last one that is in a segment."""
+    """The last record in a segment."""
     epoch: int
-    """What is added to the runs of the server."""
+    """Added to the server's restart count to get the epoch."""
     refs: int
     """The sum of the marks of all refs."""
     buckets: int
-    """How many the index has."""
+    """How many entries the index has."""
 
 
 NO_ROW: Final = SpaceRow(0, 0, 1, 0, 0)
 
 
 class Layout:
-    """The keys and the checks of one store."""
+    """The keys and the checksums of one store."""
 
     def __init__(self, root: str) -> None:
         self.root = root.encode()
@@ -79,23 +79,23 @@ class Layout:
         return self.root + (f":{kind}:{space}" if space else f":{kind}").encode()
 
     def check(self, *parts: bytes) -> bytes:
-        """What stands beside some values, and is another one for others; as scripts make it."""
+        """The checksum stored with some values, as the scripts compute it."""
         made = sha1(self.header + b"\0".join(parts), usedforsecurity=False)
         return made.hexdigest()[:_CHECK].encode()
 
     def mark(self, *parts: bytes) -> int:
-        """The same as a number."""
+        """The checksum as a number."""
         return int(self.check(*parts), 16)
 
     def read_row(self, space: str, text: bytes) -> SpaceRow:
-        """The row of a space; raises `Corrupt`."""
+        """Decode the row of a space; raises `Corrupt`."""
         body, _, mark = text.rpartition(b" ")
         if mark != self.check(space.encode(), body) or not _ROW.fullmatch(body):
             raise damaged_space(space)
         return SpaceRow(*map(int, body.split()))
 
     def read_ref(self, space: str, name: bytes, data: bytes, last: int) -> Ref:
-        """A ref; raises `Corrupt` unless it is as it was written, and its record is there."""
+        """Decode a ref; raises `Corrupt` if it is damaged or its record is missing."""
         target, check = data[:ID_SIZE], data[ID_SIZE : ID_SIZE + _CHECK]
         moved = data[ID_SIZE + _CHECK :]
         if check != self.check(space.encode(), name, target, moved) or int(moved) > last:
@@ -106,7 +106,7 @@ class Layout:
         return Ref(name.decode(), target, int(moved))
 
     def read_refs(self, space: str, row: SpaceRow, fields: Mapping[bytes, bytes]) -> list[Ref]:
-        """All refs of a space, sorted; raises `Corrupt`, also if one is gone."""
+        """Decode all refs of a space, sorted; raises `Corrupt`, also if one is missing."""
         refs = [self.read_ref(space, name, data, row.last) for name, data in fields.items() if name]
         checks = [data[ID_SIZE : ID_SIZE + _CHECK] for name, data in fields.items() if name]
         if sum([int(check, 16) for check in checks]) % MARKS != row.refs:
@@ -117,7 +117,7 @@ class Layout:
         return sorted(refs)
 
     def read_entry(self, space: str, sequence: int, entry: bytes) -> Row:
-        """A record of the tail; raises `Corrupt`."""
+        """Decode a record of the tail; raises `Corrupt`."""
         start = _MARK + 2 + (entry[_MARK + 1] if len(entry) > _MARK + 1 else 0)
         head, frame = entry[: start + _CRC], entry[start + _CRC : -_BOUND]
         bound = self.check(space.encode(), str(sequence).encode(), head)[:_BOUND]
@@ -131,40 +131,40 @@ class Layout:
 
 
 def pairs(found: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """The fields of a hash, as the server gives them."""
+    """The fields of a hash from the server's reply."""
     return list(zip(found[::2], found[1::2], strict=True))
 
 
 def checksum(frame: bytes) -> bytes:
-    """What stands in front of a frame in the tail."""
+    """The checksum before a frame in the tail."""
     return crc32(frame).to_bytes(_CRC, "little")
 
 
 def write_mark(write_id: str) -> bytes:
-    """What is kept of a write id beside its record."""
+    """The hash of a write id that is stored with its record."""
     return sha1(write_id.encode(), usedforsecurity=False).digest()[:_MARK]
 
 
 def index_digits(kind: bytes, name: bytes) -> tuple[bytes, bytes]:
-    """The bucket of the index that a commit or key is in, and what it is listed as there."""
+    """The index bucket of a commit or key, and its name there."""
     digits = sha1(kind + name, usedforsecurity=False).hexdigest().encode()
     return digits[:2], digits[2:18]
 
 
 def listed_in(bucket: bytes, name: bytes) -> list[int]:
-    """The records that a bucket of the index has for a name."""
+    """The records a bucket lists for a name."""
     rows = [row.partition(b":") for row in bucket[_BOUND:].split(b",")]
     return [int(sequence) for found, _, sequence in rows if found == name and sequence.isdigit()]
 
 
 def encode_segment(packed: Packed) -> bytes:
-    """A segment as it is stored."""
+    """Encode a segment."""
     said = f"{packed.first} {packed.last} {len(packed.head)}\n"
     return said.encode() + packed.head + packed.data
 
 
 def decode_segment(space: str, data: bytes) -> Packed:
-    """A segment; raises `Corrupt` if it is none. What it holds has checksums of its own."""
+    """Decode a segment; raises `Corrupt`. Its blocks have checksums of their own."""
     said, _, rest = data.partition(b"\n")
     try:
         first, last, size = map(int, said.split())
@@ -177,7 +177,7 @@ def decode_segment(space: str, data: bytes) -> Packed:
 
 
 def read_about(id: ObjectId, about: bytes) -> tuple[Kind, int, int, bool]:
-    """Kind, length, stored bytes, and whether it leads to others; raises `FormatError`."""
+    """Kind, length, stored bytes, and whether it has links; raises `FormatError`."""
     try:
         kind, length, stored, leads = map(int, about.split())
         if len(id) == ID_SIZE:
@@ -188,7 +188,7 @@ def read_about(id: ObjectId, about: bytes) -> tuple[Kind, int, int, bool]:
 
 
 def damaged_space(space: str) -> Corrupt:
-    """The error for a space whose values are not as they were written."""
+    """The error for a space whose values are damaged."""
     return Corrupt(
         f"{space!r} is damaged: its row, or rows of its log or its refs, are not as they were "
         "written. Restore the store from a copy; other spaces are not affected."

@@ -1,4 +1,4 @@
-"""News of what others commit, and messages of buses: publish and subscribe on a Redis server."""
+"""Notifications of commits, and messages of buses, over Redis publish and subscribe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ropewalk.store.redis.address import Address
 from ropewalk.store.watch import WAKE
 
 _CONNECT_SECONDS: Final = 2.0
-_LARGEST: Final = 512 * 1024 * 1024  # What Redis takes by default.
+_LARGEST: Final = 512 * 1024 * 1024  # The default limit of Redis.
 
 
 class RedisPubSub(PubSub):
@@ -29,7 +29,7 @@ class RedisPubSub(PubSub):
         wake: bytes | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        """`wake` is the channel on which commits to a store name its spaces."""
+        """`wake` is the channel on which commits to a store publish the names of their spaces."""
         self._address, self._wake = address, wake
         self._prefix = f"{prefix}:bus:".encode()
         super().__init__(patience)
@@ -39,7 +39,7 @@ class RedisPubSub(PubSub):
 
     @property
     def message_limit(self) -> int:
-        """The most bytes that one message may have."""
+        """The maximum size of a message in bytes."""
         return _LARGEST
 
     def _connect(self) -> Any:
@@ -50,7 +50,7 @@ class RedisPubSub(PubSub):
             "protocol": 2,
             "retry": Retry(NoBackoff(), 0),
         }
-        # The driver has no types for what is used of it here.
+        # The driver is untyped for what is used here.
         make_pool: Any = redis.ConnectionPool
         connection = make_pool(**options).make_connection()
         connection.connect()
@@ -102,7 +102,7 @@ class _Listener(Listener):
             if channel == self._wake:
                 if kind == b"subscribe":
                     yield Received(WAKE, None)
-                if kind in (b"message", b"subscribe"):  # There may have been news before.
+                if kind in (b"message", b"subscribe"):  # There may have been commits before.
                     yield Received(WAKE, said if kind == b"message" else b"")
             elif kind in (b"message", b"subscribe") and channel.startswith(self._prefix):
                 topic = channel[len(self._prefix) :].decode("utf-8", "replace")

@@ -1,8 +1,8 @@
-"""Shared objects in Redis: each has a key of its own, and is listed in one hash.
+"""Shared objects in Redis: each has a key of its own and an entry in one hash.
 
-Frames are sent before the script of a commit, to keys that end by themselves, and the script makes
-them stay. A frame is named by the hash of what is in it, so it does not matter who sends it, or
-how often, and a killed writer leaves nothing behind.
+Frames are sent before the commit's script, to keys that expire, and the script makes them
+permanent. A frame's key is the hash of its content, so it does not matter who sends it, or how
+often, and a killed writer leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ropewalk.tree.nodes import links
 from ropewalk.tree.objects import Object, ObjectId
 
 AT_A_TIME: Final = 4 * 1024 * 1024
-"""About how many bytes of frames one request sends."""
+"""Approximate bytes of frames per request."""
 
 _STAGED_SECONDS: Final = 3600
 _READ_AT_A_TIME: Final = 64
@@ -38,7 +38,7 @@ class Objects:
         self._key = server.layout.key("object") + b":"
 
     def frames(self, ids: Iterable[ObjectId]) -> dict[ObjectId, bytes]:
-        """The frames of objects, without absent ones."""
+        """The frames of objects, without missing ones."""
         found: dict[ObjectId, bytes] = {}
         for some in _portions(ids, _READ_AT_A_TIME):
             replies = self._server.ask("MGET", *[self._key + id for id in some])
@@ -46,7 +46,7 @@ class Objects:
         return found
 
     def about(self, ids: Iterable[ObjectId]) -> dict[ObjectId, bytes]:
-        """What is said of objects, without absent ones."""
+        """The descriptions of objects, without missing ones."""
         found: dict[ObjectId, bytes] = {}
         for some in _portions(ids, _ASKED_AT_A_TIME):
             replies = self._server.ask("HMGET", self._listed, *some)
@@ -56,7 +56,7 @@ class Objects:
         return found
 
     def leading(self, ids: Iterable[ObjectId]) -> set[ObjectId]:
-        """Those of some objects that lead to others, or may."""
+        """Those of some objects that may have links."""
         found: set[ObjectId] = set()
         for id, about in self.about(ids).items():
             with suppress(FormatError):
@@ -66,7 +66,7 @@ class Objects:
         return found
 
     def scan(self) -> Iterator[Stored]:
-        """Every object, once; raises `FormatError` if what is said of one is damaged."""
+        """Every object, once; raises `FormatError` if a description is damaged."""
         seen: set[ObjectId] = set()
         cursor = b"0"
         while True:
@@ -74,7 +74,7 @@ class Objects:
                 "HSCAN", self._listed, cursor, "COUNT", _SCANNED_AT_A_TIME
             )
             for id, said in pairs(found):
-                if id not in seen:  # Some come twice while the hash grows or shrinks.
+                if id not in seen:  # HSCAN may return a field twice while the hash is resized.
                     seen.add(id)
                     kind, length, stored, _ = read_about(id, said)
                     yield Stored(id, kind, length, stored)
@@ -84,7 +84,7 @@ class Objects:
     # Writing.
 
     def describe(self, objects: Iterable[Object]) -> dict[ObjectId, tuple[bytes, bytes]]:
-        """The frames of objects, and what is said of them."""
+        """The frames of objects, and their descriptions."""
         found: dict[ObjectId, tuple[bytes, bytes]] = {}
         for one in objects:
             frame = bytes((one.kind,)) + compress(one.payload)
@@ -93,7 +93,7 @@ class Objects:
         return found
 
     def stage(self, frames: Iterable[tuple[ObjectId, bytes]]) -> None:
-        """Send frames ahead of the commit that brings them."""
+        """Send frames ahead of the commit that references them."""
         commands: list[Command] = []
         held = 0
         for id, frame in frames:
@@ -106,17 +106,18 @@ class Objects:
             self._server.ask_at_once(commands)
 
     def change(self, step: str, mark: str, ids: Sequence[ObjectId]) -> tuple[int, int] | None:
-        """A step of a collection: see collect.lua. How many it changed, and their bytes.
+        """A step of a collection: see collect.lua. Returns how many objects it changed, and their
+        bytes.
 
-        Never sent again by itself: a request that arrives late must not condemn what a
-        collection has looked at since.
+        Never retried automatically: a delayed request must not condemn objects that a collection
+        has checked since.
         """
         found: tuple[int, int] | None
         found = self._server.run("collect", "", step, mark, b"".join(ids), again=False)
         return None if found is None else (found[0], found[1])
 
     def change_some(self, step: str, mark: str, ids: Iterable[ObjectId]) -> tuple[int, int]:
-        """The same for as many as there are, in portions."""
+        """The same for any number of objects, in batches."""
         done = [
             self.change(step, mark, some) or (0, 0) for some in _portions(ids, _ASKED_AT_A_TIME)
         ]
@@ -127,7 +128,7 @@ def _links(one: Object) -> Sequence[ObjectId]:
     try:
         return links(one)
     except FormatError:
-        return ()  # None of ours: it leads nowhere.
+        return ()  # Not one of ours: it has no links.
 
 
 def _there(

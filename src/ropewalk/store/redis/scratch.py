@@ -1,4 +1,4 @@
-"""Small values beside history on Redis: keys of their own, which the server forgets in time."""
+"""Expiring values beside history on Redis: keys of their own with a time to live."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from ropewalk.store.redis.server import Server
 
 _LONGEST: Final = 7 * 24 * 3600.0
-"""Seconds that a value lives without a time of its own: the server has to forget it some day."""
+"""The lifetime of a value without one of its own, in seconds, so that the server can free it."""
 
 _AT_A_TIME: Final = 1000
 
 
 class RedisScratch(Scratch):
-    """Small values on the server, or in this process if they may not be there."""
+    """Expiring values on the server, or in this process if the server does not allow them."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -39,7 +39,7 @@ class RedisScratch(Scratch):
         return found
 
     def put(self, key: str, value: bytes, seconds: float | None = None) -> None:
-        """Keep a value, for so many seconds at most."""
+        """Store a value for at most this many seconds."""
         if self._instead is not None:
             self._instead.put(key, value, seconds)
             return
@@ -58,13 +58,13 @@ class RedisScratch(Scratch):
         self._best_effort.attempt(lambda: self._server.ask("DEL", self._root + key), None)
 
     def keys(self, prefix: str = "") -> list[str]:
-        """The keys that begin so."""
+        """The keys with a prefix."""
         if self._instead is not None:
             return self._instead.keys(prefix)
         return self._best_effort.attempt(lambda: self._scan(prefix), [])
 
     def _scan(self, prefix: str) -> list[str]:
-        """Looks through all keys of the database; it is for people, not for every call."""
+        """Scans all keys of the database: for tools, not for regular use."""
         pattern = re.sub(r"([\[\]*?\\^])", r"\\\1", self._root + prefix) + "*"
         found: set[bytes] = set()
         cursor = b"0"

@@ -1,8 +1,8 @@
 """The connections to one Redis server, and the scripts that run there.
 
-Each new connection is greeted: the server must still be one that keeps what was asked for,
-and hold the same store. So a server that was restarted, or replaced by a replica, is noticed
-before anything is written to it.
+Every new connection is checked: the server must still provide the requested durability, and hold
+the same store. A server that was restarted, or replaced by a replica, is therefore noticed before
+anything is written to it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Command: TypeAlias = tuple[Argument, ...]
 Converse: TypeAlias = Callable[[Sequence[Command]], list[Any]]
 
 _GROUP_BYTES: Final = 256 * 1024
-_LEADS_AFTER: Final = 0.5  # Seconds that a thread waits for a leader before it leads beside it.
+_LEADS_AFTER: Final = 0.5  # Seconds that a thread waits for a leader before it leads as well.
 _CONNECT_SECONDS: Final = 5.0
 _ASKED: Final[tuple[Command, ...]] = (
     ("INFO", "server"),
@@ -46,7 +46,7 @@ _ASKED: Final[tuple[Command, ...]] = (
 
 
 class Script(NamedTuple):
-    """A script, and the name by which a server that has seen it knows it."""
+    """A script, and the digest by which a server that has loaded it knows it."""
 
     text: bytes
     digest: str
@@ -62,7 +62,7 @@ def script(name: str) -> Script:
 
 
 class _Commit(NamedTuple):
-    """The command of a commit, and that which is sent if it may have been run already."""
+    """The command of a commit, and the one for a retry that may find it done."""
 
     command: Command
     again: Command
@@ -101,11 +101,11 @@ class Server:
         }
         if address.shown.startswith("unix:"):
             del options["socket_keepalive"]
-        # The driver has no types for what is used of it here.
+        # The driver is untyped for what is used here.
         make_pool: Any = redis.BlockingConnectionPool
         self._pool = make_pool(**options)
         try:
-            self._pool.make_connection()  # Connects to nobody yet.
+            self._pool.make_connection()  # Does not connect yet.
         except (TypeError, ValueError, redis.RedisError) as error:
             raise InvalidInput(
                 f"the ssl_ options in the URL of {self.where} are not those of redis-py: {error}"
@@ -118,9 +118,10 @@ class Server:
         self._process = os.getpid()
 
     def open(self, new_header: bytes) -> Header | None:
-        """Find the store, or make it with this header if it is not empty; None without one.
+        """Open the store, or create it with this header if the server has none.
 
-        Waits for nobody: an address that is wrong is said to be at once.
+        Without a header nothing is created. An unreachable address is reported at once, without
+        waiting.
         """
         self._new_header = new_header
         try:
@@ -131,7 +132,7 @@ class Server:
         return decode_header(self.layout.header) if self.layout.header else None
 
     def ask(self, *command: Argument, again: bool = True) -> Any:
-        """Send a command; again, if the connection fails and that does no harm."""
+        """Send a command, retried after a failed connection if that is safe."""
         return self.ask_at_once([command], again=again)[0]
 
     def ask_at_once(self, commands: Sequence[Command], again: bool = True) -> list[Any]:
@@ -141,13 +142,13 @@ class Server:
         return self._answers(commands, None, partial(self._converse, check=True))
 
     def run(self, name: str, space: str, *arguments: Argument, again: bool = True) -> Any:
-        """Run a script, which is one step for everybody; again, if that does no harm."""
+        """Run a script, which is atomic; retried if that is safe."""
         return self.ask(*self._script(name, space, arguments), again=again)
 
     def commit(
         self, space: str, arguments: Sequence[Argument], again: Sequence[Argument]
     ) -> list[Any]:
-        """Run the script of a commit; if it may have been run already, with those of `again`."""
+        """Run the script of a commit; the retry after a lost answer uses the arguments `again`."""
         size = sum([len(one) for one in arguments if type(one) is bytes])
         first = self._script("commit", space, arguments)
         then = self._script("commit", space, again)
@@ -165,7 +166,7 @@ class Server:
         return ("EVALSHA", script(name).digest, 1, layout.root, layout.header, space, *arguments)
 
     def close(self) -> None:
-        """Let what is under way finish, then close all connections."""
+        """Let requests in progress finish, then close all connections."""
         with self._changed:
             self._closing = True
             self._changed.wait_for(lambda: self._active == 0, self._timeout)
@@ -173,12 +174,12 @@ class Server:
                 connection.disconnect()
         self._pool.disconnect()
 
-    # Inside.
+    # Internals.
 
     def _answers(
         self, commands: Sequence[Command], then: Sequence[Command] | None, converse: Converse
     ) -> list[Any]:
-        """What commands give; those of `then` are sent if a connection failed meanwhile."""
+        """The answers to commands; `then` replaces them after a failed connection."""
         backoff: Backoff | None = None
         with self._errors():
             while True:
@@ -191,15 +192,15 @@ class Server:
                     commands = then
                     continue
                 for reply in replies:
-                    # Not left to the driver, which would quote the command, and what is stored.
+                    # Not left to the driver, which would quote the command and the stored data.
                     if isinstance(reply, Exception):
                         raise reply
                 return replies
 
     def _converse(self, commands: Sequence[Command], *, check: bool = False) -> list[Any]:
-        """Send commands on a connection that nobody uses, and wait for all answers.
+        """Send commands on a free connection, and wait for all answers.
 
-        With `check` the connection is seen to be whole first, for what cannot be sent again.
+        With `check` the connection is tested first, for commands that cannot be retried.
         """
         connection = self._take()
         try:
@@ -208,7 +209,7 @@ class Server:
             replies = converse(connection, commands)
             for at, reply in enumerate(replies):
                 if isinstance(reply, redis.exceptions.NoScriptError):
-                    # It was restarted, or told to forget them.
+                    # The server was restarted, or its scripts were flushed.
                     replies[at] = converse(connection, [_whole(commands[at])])[0]
         except BaseException:
             connection.disconnect()
@@ -221,7 +222,7 @@ class Server:
         return replies
 
     def _take(self) -> Any:
-        if self._process != os.getpid():  # What other threads were at, they are at elsewhere.
+        if self._process != os.getpid():  # Other threads go on with connections of their own.
             self._begin()
         with self._changed:
             self._expect_open()
@@ -249,7 +250,7 @@ class Server:
             raise StoreClosed(f"the store at {self.where} was closed")
 
     def _greet(self, connection: Any) -> None:
-        """Make a new connection ready, or refuse the server that it leads to."""
+        """Prepare a new connection, or reject the server it leads to."""
         try:
             connection.on_connect()
             settings = _settings(self.where, connection)
@@ -284,7 +285,7 @@ class Server:
 
 
 def _is_over(connection: Any) -> bool:
-    """Whether a connection that waits for nothing has ended."""
+    """Whether an idle connection has ended."""
     try:
         return bool(connection.can_read(timeout=0))
     except (redis.RedisError, OSError):
@@ -317,7 +318,7 @@ def _settings(where: str, connection: Any) -> Settings:
 
 
 def converse(connection: Any, commands: Sequence[Command]) -> list[Any]:
-    """Ask for several things at once on one connection; what the server refuses is an error."""
+    """Send several commands at once on one connection; server errors are returned as values."""
     if len(commands) == 1:
         connection.send_command(*commands[0], check_health=False)
     else:

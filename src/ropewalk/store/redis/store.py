@@ -61,7 +61,7 @@ from ropewalk.tree.objects import ID_SIZE, ObjectId
 
 _PAGE: Final = 1000
 _JUST_NOW: Final = 4
-"""Among so many of the latest records is one that was sent twice because an answer was late."""
+"""A commit that was sent twice because an answer was late is among this many latest records."""
 _STAGED_AGAIN: Final = 2
 _ATTEMPTS: Final = 64
 
@@ -69,16 +69,16 @@ _ATTEMPTS: Final = 64
 class RedisStore(LogStore):
     """A store on a Redis server, version 6 or newer, or a Valkey server.
 
-    `url` is `redis://user:password@host:port/number`, `rediss://` for TLS, or
-    `unix:///path`. `name` tells several stores in one database apart; all keys of one begin
-    with `{ropewalk:name}`. With `create=False` nothing is made: raises `NotFound` if there
-    is no store. `durability="full"`, the default, is `NotAllowed` unless the server says that
-    it keeps every acknowledged commit; `"relaxed"` takes what the server gives, but never one
-    that evicts live data. Both can stand in the URL: `?name=team&durability=relaxed`.
+    `url` is `redis://user:password@host:port/number`, `rediss://` for TLS, or `unix:///path`.
+    `name` distinguishes several stores in one database; all keys of one begin with
+    `{ropewalk:name}`. With `create=False` nothing is created, and `NotFound` is raised if there is
+    no store. `durability="full"`, the default, raises `NotAllowed` unless the server is configured
+    to keep every acknowledged commit; `"relaxed"` accepts any server that does not evict live
+    data. Both can be set in the URL: `?name=team&durability=relaxed`.
 
-    A call that gets no answer for `timeout` seconds is `Unavailable`. At most `connections`
-    are open at once. `size_limit` counts records, segments and shared objects, with about what
-    Redis adds.
+    A call that gets no answer for `timeout` seconds raises `Unavailable`. At most `connections`
+    are open at once. `size_limit` counts records, segments and shared objects, including the
+    approximate overhead of Redis.
     """
 
     capabilities = Capabilities(persists=True, shared=True, wakes=True)
@@ -103,7 +103,7 @@ class RedisStore(LogStore):
         address = _address(url)
         named = address.name if name is None else name
         self.name = check_store_name(DEFAULT_NAME if named is None else named)
-        from ropewalk.store.redis.listener import RedisPubSub  # These bring the driver.
+        from ropewalk.store.redis.listener import RedisPubSub  # These import the driver.
         from ropewalk.store.redis.objects import Objects
         from ropewalk.store.redis.server import Server
 
@@ -137,14 +137,14 @@ class RedisStore(LogStore):
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledged commit survives: `none` where the server keeps nothing."""
+        """What an acknowledged commit survives: `none` if the server is not persistent."""
         return self._server.durability
 
     def _make_scratch(self) -> Scratch:
         return RedisScratch(self._server)
 
     def _close(self) -> None:
-        with hasty(0.0):  # What is not packed is only larger.
+        with hasty(0.0):  # Unpacked records only take more space.
             self._close_packer()
         self.pubsub.detach(self._watchers)
         self.pubsub.close()
@@ -170,7 +170,7 @@ class RedisStore(LogStore):
                     batch.recorded = self._find_write(batch, [self._record(space, sequence)])
                     if batch.recorded is not None:
                         return batch.recorded
-                    latest = 0  # Another write id has the same mark.
+                    latest = 0  # A hash collision of two write ids.
                 case [b"unstaged", bytes()]:
                     if not tries:
                         raise evicted(self._server.where)
@@ -201,7 +201,7 @@ class RedisStore(LogStore):
         )
 
     def _stage(self, batch: Append) -> Mapping[ObjectId, tuple[bytes, bytes]]:
-        """Send what is shared and not there ahead; all that is shared, with what is said of it."""
+        """Send missing shared objects ahead; returns the descriptions of all the commit needs."""
         brought = self._objects.describe(batch.shared.values())
         there = self._objects.about(brought)
         absent = [(id, frame) for id, (frame, _) in brought.items() if id not in there]
@@ -249,14 +249,15 @@ class RedisStore(LogStore):
     # The log.
 
     def _row(self, space: str) -> tuple[SpaceRow, int]:
-        """The row of a space, and how often the server was started."""
+        """The row of a space, and the server's restart count."""
         text, *known = self._asked(space, ("HGET", self._layout.key("space", space), ""))
         return self._read_row(space, text, *known)
 
     def _asked(self, space: str, command: tuple[bytes | str, ...]) -> list[Any]:
-        """What a command gives, with what else is to be known of a space."""
+        """The answer to a command, with the row of its space."""
         key = self._layout.key
-        # The command comes last: what was listed before has a row, and an epoch is never too high.
+        # The command comes last: whatever was listed before has a row, and an epoch is never too
+        # high.
         *known, found = self._server.ask_at_once(
             [
                 ("GET", key("header")),
@@ -303,7 +304,7 @@ class RedisStore(LogStore):
         return self._loaded(space, (sequence - 1) // GROUP * GROUP + 1, sequence)
 
     def _loaded(self, space: str, first: int, last: int) -> list[Row] | Packed | None:
-        """Records of the tail, or the segment that holds the last one of them."""
+        """Records of the tail, or the segment that contains the last of them."""
         start, found = self._server.run("load", space, first, last)
         if start < 0:
             return None if found is None else decode_segment(space, found)
@@ -347,7 +348,7 @@ class RedisStore(LogStore):
     def _spaces(self, prefix: str) -> list[str]:
         listed, spaces = ("GET", self._layout.key("listed")), self._layout.key("spaces")
         before, after, names = b"", None, list[bytes]()
-        while before != after:  # One may come in between.
+        while before != after:  # One may be added in between.
             before, names, after = self._server.ask_at_once([listed, ("SMEMBERS", spaces), listed])
         self._expect_there()
         marks = sum([self._layout.mark(name) for name in names])
@@ -384,7 +385,8 @@ class RedisStore(LogStore):
     ) -> LeaseRecord | None:
         before = b"" if expected is None else _encode_lease(expected)
         after = _lease_tail(0, duration, holder)
-        # Not sent again by itself: who gives a lease back must know whether it was theirs.
+        # Not retried automatically: a holder that releases a lease must know whether it still held
+        # it.
         granted = self._server.run("lease", space, name, before, after, 1, again=False)
         return None if granted is None else _decode_lease(name, granted)
 
@@ -428,12 +430,12 @@ class RedisStore(LogStore):
             done = self._server.run(
                 "replace", space, found.epoch, last, b"".join(lost), len(found.replaced), *staged
             )
-            if done != 2:  # Else records came since.
+            if done != 2:  # More records were added since.
                 return bool(done == 1)
         return False
 
     def _noted(self, spaces: Sequence[str]) -> set[ObjectId]:
-        """Shared objects that are noted of spaces."""
+        """Shared objects listed for spaces."""
         found: set[ObjectId] = set()
         for at in range(0, len(spaces), _PAGE):
             some = spaces[at : at + _PAGE]
@@ -451,7 +453,7 @@ class RedisStore(LogStore):
         if len(found) < len(ids):
             self._expect_there()
             listed: Mapping[ObjectId, bytes] = {}
-            for _ in range(2):  # It may be stored, or collected, in between.
+            for _ in range(2):  # It may be stored or collected in between.
                 listed = self._objects.about([id for id in ids if id not in found])
                 found |= self._objects.frames(listed)
             found |= {id: b"" for id in listed if id not in found}
@@ -476,19 +478,19 @@ class RedisStore(LogStore):
             doomed = unreached(self, there, self._named() if named is None else named)
             if named is not None or not doomed:
                 return len(doomed), sum(doomed.values())
-            # From now on, who comes to lead to one of them takes its mark away.
+            # From now on, a commit that references one of them clears its mark.
             mark = os.urandom(8).hex()
             self._objects.change_some("condemn", mark, doomed)
             doomed = unreached(self, doomed, self._named())
             leading = self._objects.leading(doomed)
-            # Those that lead to others go all at once, or none of them.
+            # Those with links are removed in one step, or not at all.
             done = self._objects.change("delete all", mark, sorted(leading))
             if done is not None:
                 count, size = self._objects.change_some("delete", mark, doomed.keys() - leading)
                 return done[0] + count, done[1] + size
 
     def _named(self) -> set[ObjectId]:
-        """The shared objects to which spaces lead."""
+        """The shared objects that spaces reference."""
         return self._noted(self._spaces(""))
 
     def _discard(self, ids: Sequence[ObjectId]) -> None:
@@ -499,7 +501,7 @@ class RedisStore(LogStore):
     def _examine(self, read_data: bool) -> Iterator[tuple[str, str]]:
         for space in self._spaces(""):
             index, row, again = dict[bytes, bytes](), NO_ROW, self._row(space)[0]
-            while row.packed != again.packed or row is NO_ROW:  # It is packed meanwhile.
+            while row.packed != again.packed or row is NO_ROW:  # It was packed in between.
                 row = again
                 listed = self._server.ask("HGETALL", self._layout.key("index", space))
                 index, again = dict(pairs(listed)), self._row(space)[0]
@@ -514,7 +516,7 @@ class RedisStore(LogStore):
                 yield space, str(error)
 
     def _disk_bytes(self) -> int:
-        """About the memory that it takes there."""
+        """The approximate memory it takes."""
         return int(self._server.ask("GET", self._layout.key("bytes")) or 0)
 
 
@@ -532,7 +534,7 @@ def _encode_lease(record: LeaseRecord) -> bytes:
 
 
 def _lease_tail(beat: int, duration: float, holder: str) -> bytes:
-    """A lease's record behind its token, which the server puts in front of it."""
+    """A lease's record after its token, which the server prepends."""
     return b" " + ormsgpack.packb([beat, duration, holder])
 
 

@@ -1,7 +1,7 @@
-"""A bucket, or a part of one: the few requests that a store makes, and what its errors mean.
+"""A bucket, or a prefix of one: the few requests a store makes, and the mapping of errors.
 
-What a server says is not passed on: it may quote keys. Its code is, for example
-`SignatureDoesNotMatch`, and what setting to look at.
+Server messages are not passed on, because they may quote keys. The error names the code, for
+example `SignatureDoesNotMatch`, and the setting to look at.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _ELSEWHERE = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocat
 def translated(
     place: str, expected: tuple[type[Exception], ...] = (FileNotFoundError,)
 ) -> Iterator[None]:
-    """Raise what goes wrong inside, with the bucket of this name, as Ropewalk's errors.
+    """Translate errors to Ropewalk's, naming the bucket.
 
-    What is expected is let through: a missing key, a condition that does not hold.
+    Expected outcomes pass through: a missing key, a failed condition.
     """
     try:
         yield
@@ -69,7 +69,7 @@ def translated(
 
 
 def forked(place: str) -> Unavailable:
-    """What is said in a child of a process that had opened a bucket."""
+    """The error in a forked child of a process that had opened a bucket."""
     return Unavailable(
         f"{place}: the driver does not work in a forked process. Start processes by spawning "
         'them (multiprocessing.set_start_method("spawn")), and open the store in each.'
@@ -140,23 +140,25 @@ def _first(pattern: re.Pattern[str], text: str) -> str:
 
 
 _process = os.getpid()
-"""The process that loaded the driver. Its threads are not in a child that is forked, which would
-wait for them for ever."""
+"""The process that loaded the driver.
+
+A forked child lacks the driver's threads, and would wait for them forever.
+"""
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 _ABSENT = (FileNotFoundError,)
 _REFUSED = (FileNotFoundError, AlreadyExistsError, PreconditionError)
-_RETRIES = 7  # With pauses that grow to a second: a server that asks to slow down is given time.
+_RETRIES = 7  # Backoff up to a second: a server that asks to slow down is given time.
 _AT_ONCE = 16
 _CONNECT_SECONDS = 5.0
-_COALESCED = 64 * 1024  # Ranges that are nearer than this are read in one piece.
+_COALESCED = 64 * 1024  # Ranges closer than this are read in one request.
 _DELETED_AT_A_TIME = 1000
 
 
 class Got(NamedTuple):
-    """The bytes under a key."""
+    """The bytes of a key, and their tag."""
 
     data: bytes
     e_tag: str
@@ -168,7 +170,8 @@ class Bucket:
     def __init__(self, place: Place, timeout: float) -> None:
         self.name = str(place)
         self._driver: ObjectStore
-        # A conditional put is sent once: who repeats it unseen is refused by its own success.
+        # A conditional put is sent once: a hidden retry would be refused because of its own
+        # success.
         self._driver = _driver(place, timeout, retries=_RETRIES)
         self._once: ObjectStore = _driver(place, timeout, retries=0)
         self._inside = threading.local()
@@ -177,7 +180,7 @@ class Bucket:
         self._closed = False
 
     def get(self, key: str, known: str | None = None) -> Got | None:
-        """What is under a key; None if nothing is. With a known tag its bytes may be left out."""
+        """The value of a key; None if absent. If its tag is known, the bytes may be left out."""
         try:
             with self._answering((*_ABSENT, NotModifiedError)):
                 options: Any = None if known is None else {"if_none_match": known}
@@ -189,7 +192,7 @@ class Bucket:
             return Got(b"", known or "")
 
     def ranges(self, key: str, pieces: Sequence[tuple[int, int]]) -> list[bytes] | None:
-        """Pieces of what is under a key, by offset and length; None if nothing is."""
+        """Ranges of a value, by offset and length; None if the key is absent."""
         try:
             with self._answering(_ABSENT):
                 found = obstore.get_ranges(
@@ -204,14 +207,14 @@ class Bucket:
             return None
 
     def put(self, key: str, data: bytes) -> None:
-        """Put bytes under a key, whatever is there."""
+        """Store bytes under a key unconditionally."""
         with self._answering():
             obstore.put(self._driver, key, data, use_multipart=False)
 
     def put_if(self, key: str, data: bytes, e_tag: str | None) -> str | None:
-        """Put bytes in the place of those with a tag, or of none; their tag.
+        """Replace the bytes with a tag, or create the key; returns the new tag.
 
-        None if something else is there: then nothing has happened.
+        None if the condition failed: then nothing was written.
         """
         mode: Any = "create" if e_tag is None else {"e_tag": e_tag}
         try:
@@ -222,13 +225,13 @@ class Bucket:
         return done["e_tag"] or ""
 
     def listing(self, folder: str) -> list[tuple[str, int]]:
-        """The keys in a folder, and their sizes."""
+        """The keys with a prefix, and their sizes."""
         with self._answering():
             found = obstore.list(self._driver, folder).collect()
         return [(one["path"], one["size"]) for one in found]
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove keys; those that are not there are passed over."""
+        """Remove keys; missing ones are ignored."""
         for start in range(0, len(keys), _DELETED_AT_A_TIME):
             try:
                 with self._answering(_ABSENT):
@@ -237,9 +240,9 @@ class Bucket:
                 continue
 
     def each(self, work: Callable[[A], R], items: Iterable[A]) -> list[R]:
-        """Do the same with many, several at a time; raises the first error."""
+        """Process many items, several at a time; raises the first error."""
         listed = list(items)
-        # One of our own threads must not wait for others of them: all might do so.
+        # Called from one of our own threads, waiting for the others could deadlock.
         if len(listed) < 2 or getattr(self._inside, "busy", False):
             return [work(one) for one in listed]
         with self._lock:
@@ -253,7 +256,7 @@ class Bucket:
         return list(pool.map(work, listed))
 
     def close(self) -> None:
-        """Let go of threads."""
+        """Stop the threads."""
         with self._lock:
             self._closed, pool = True, self._pool
         if pool is not None:
@@ -268,13 +271,13 @@ class Bucket:
 
 
 class _Given:
-    """Credentials that do not change."""
+    """Fixed credentials."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
 
     def __call__(self) -> dict[str, str | None]:
-        """What the driver asks for."""
+        """The driver's credential callback."""
         place = self._place
         return {
             "access_key_id": place.access_key_id,
@@ -291,7 +294,7 @@ def _driver(place: Place, timeout: float, retries: int) -> Driver:
     }
     given: Any = None
     if place.access_key_id:
-        # As they were given: the driver would mix them with a token from the environment.
+        # Exactly as given: the driver would mix them with a token from the environment.
         given = _Given(place)
     try:
         return Driver(

@@ -1,7 +1,7 @@
-"""The values of a store in a bucket: cells that change by conditional put, and parts.
+"""The values of a store in a bucket: cells, changed by conditional put, and parts.
 
-A tag may be a hash of the bytes, and bytes may come back. So each value is stored with a few
-random bytes: a put is recognised by them when its reply was lost, and no two have one tag.
+A tag may be a hash of the bytes, and bytes may recur. Each value is therefore stored with a random
+nonce, which identifies a put whose reply was lost, and makes tags unique.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NONCE: Final = 8
 _OTHER_TAG: Final = '"00000000000000000000000000000000"'
 _TRIES: Final = 3
 _REMEMBERED: Final = 256
-_LONGEST: Final = 120  # Some servers keep keys as folders and files, whose names have a limit.
+_LONGEST: Final = 120  # Some servers keep keys as files, whose names have a maximum length.
 
 
 class BucketCells:
@@ -54,18 +54,18 @@ class BucketCells:
         return value
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The values of several keys, without those that are absent."""
+        """The values of several keys, without missing ones."""
         found = self._bucket.each(self.get, keys)
         return {key: one for key, one in zip(keys, found, strict=True) if one is not None}
 
     def keys(self, prefix: str) -> list[str]:
-        """The keys that begin so, each once."""
+        """The keys with a prefix, each once."""
         folder = "/".join(prefix.split("/")[:2])
         found = (key_of(place) for place, _ in self._bucket.listing(folder))
         return [key for key in found if key.startswith(prefix)]
 
     def swap(self, key: str, expected: bytes | None, value: bytes) -> bool:
-        """Compare and set: None is absent."""
+        """Compare and set; None stands for an absent key."""
         tag = None
         if expected is not None:
             tag = self._tag(key, expected)
@@ -79,7 +79,7 @@ class BucketCells:
             try:
                 done = self._bucket.put_if(place_of(key), body, tag)
             except Unavailable:
-                # It may have happened, or happen yet. What is there now tells.
+                # It may have been written, or still be. The current value decides.
                 found = self._look(key)
                 if found is not None and found.data == body:
                     return True
@@ -90,7 +90,8 @@ class BucketCells:
                 time.sleep(0.05)
                 continue
             if done is None:
-                # It is also refused if it came twice, or if one that was thought lost came first.
+                # It is also refused if it arrived twice, or if an earlier one thought lost arrived
+                # first.
                 found = self._look(key)
                 return found is not None and found.data == body
             self._remember(key, value, done)
@@ -98,14 +99,14 @@ class BucketCells:
         raise AssertionError("the last try returns or raises")
 
     def _look(self, key: str) -> Got | None:
-        """What is there now, with its random bytes."""
+        """The current value, with its nonce."""
         found = self._bucket.get(place_of(key))
         if found is not None:
             self._remember(key, found.data[_NONCE:], found.e_tag)
         return found
 
     def _tag(self, key: str, expected: bytes) -> str | None:
-        """The tag of a value, if it is still there as far as is known."""
+        """The tag of a value, if it is still current as far as cached."""
         with self._lock:
             known = self._tags.get(key)
         if known is None or known[0] != expected:
@@ -123,22 +124,22 @@ class BucketCells:
 
 
 class BucketParts:
-    """Values by key that never change, in a bucket. Safe to share between threads."""
+    """Immutable values by key, in a bucket. Safe to share between threads."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The values of several keys, without those that are absent."""
+        """The values of several keys, without missing ones."""
         found = self._bucket.each(lambda key: self._bucket.get(place_of(key)), keys)
         return {key: one.data for key, one in zip(keys, found, strict=True) if one is not None}
 
     def pieces(self, key: str, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
-        """Pieces of a value, by offset and length; None if there is none."""
+        """Ranges of a value, by offset and length; None if it is absent."""
         return self._bucket.ranges(place_of(key), places)
 
     def keys(self, prefix: str) -> list[str]:
-        """The keys that begin so, each once."""
+        """The keys with a prefix, each once."""
         return [key_of(place) for place, _ in self._bucket.listing(prefix.rstrip("/"))]
 
     def set_many(self, values: Mapping[str, bytes]) -> None:
@@ -146,15 +147,15 @@ class BucketParts:
         self._bucket.each(lambda one: self._bucket.put(place_of(one[0]), one[1]), values.items())
 
     def remove(self, keys: Sequence[str]) -> None:
-        """Remove keys; those that are not there are passed over."""
+        """Remove keys; missing ones are ignored."""
         self._bucket.delete([place_of(key) for key in keys])
 
 
 def place_of(key: str) -> str:
-    """Where a value is in the bucket.
+    """The bucket key of a value.
 
-    No place is inside another, because some servers keep them as files and folders: so the
-    name of a space is one part, and a long one is cut into folders that end with a `+`.
+    No key is a prefix folder of another, because some servers store keys as files and folders: the
+    name of a space is one segment, and a long one is split into folders that end with a `+`.
     """
     for folder in (SPACES, KNOWN, PARTS):
         if key.startswith(folder):
@@ -166,7 +167,7 @@ def place_of(key: str) -> str:
 
 
 def key_of(place: str) -> str:
-    """Which cell is at a place."""
+    """The cell stored under a bucket key."""
     return place.replace("+/", "").replace("!", "/")
 
 
@@ -177,7 +178,7 @@ def probe(bucket: Bucket) -> None:
     def put(text: bytes, tag: str | None) -> str | None:
         body = text + os.urandom(_NONCE)
         done = bucket.put_if(key, body, tag)
-        found = bucket.get(key) if done is None else None  # It is refused if it came twice, too.
+        found = bucket.get(key) if done is None else None  # It is refused if it arrived twice, too.
         return found.e_tag if found is not None and found.data == body else done
 
     ignored: str | None = None

@@ -1,7 +1,7 @@
-"""The cells of a store in a bucket, kept in Postgres: `S3Store(url, refs="postgresql://...")`.
+"""The cells of a bucket store in Postgres: `S3Store(url, refs="postgresql://...")`.
 
-One table for all stores of a database. Each value begins with a few random bytes, so that a
-statement that is sent again, because its answer was lost, finds what it has done.
+One table serves all stores of a database. Each value begins with a random nonce, so that a
+statement that is retried after a lost answer recognises its own write.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ropewalk.store.postgres.pool import Pool, Settings, read_dsn
 _SCHEMA = "ropewalk_cells"
 _NONCE = 8
 _CONNECTIONS = 16
-_LOCK = 0x686F6C64  # Of nobody else, we hope: two who make the table at once would fail.
+_LOCK = 0x686F6C64  # An arbitrary lock number: creating the table concurrently would fail.
 
 _CREATE = f"""
 DO $$ BEGIN
@@ -46,7 +46,7 @@ RETURNING 1
 
 
 def connect(refs: str | Store, store: str, timeout: float) -> PostgresCells:
-    """The cells of a store, by a URL or with the connections of a `PostgresStore`."""
+    """The cells of a store, by a URL or over the connections of a `PostgresStore`."""
     if isinstance(refs, PostgresStore):
         return PostgresCells(refs._database.pool, store, shared=True)
     if not isinstance(refs, str) or refs.partition("://")[0] not in ("postgresql", "postgres"):
@@ -64,7 +64,7 @@ class PostgresCells:
         self._pool, self._store, self._shared = pool, store, shared
 
     def open(self, create: bool) -> None:
-        """Make the table if it is not there, or raise `NotFound`; look what the server keeps."""
+        """Create the table if needed, or raise `NotFound`; check the server's durability."""
         self._pool.connect().close()  # Fail early if the URL is wrong.
         self._expect_durable()
         if self._pool.row(_EXISTS)[0]:
@@ -75,7 +75,7 @@ class PostgresCells:
 
     @property
     def shown(self) -> str:
-        """Where they are, without secrets."""
+        """The location, without secrets."""
         return self._pool.place.shown
 
     def get(self, key: str) -> bytes | None:
@@ -83,23 +83,23 @@ class PostgresCells:
         return self.get_many([key]).get(key)
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The values of several keys, without those that are absent."""
+        """The values of several keys, without missing ones."""
         found = self._pool.rows(_GET, (self._store, list(keys)))
         return {key: bytes(value)[_NONCE:] for key, value in found}
 
     def keys(self, prefix: str) -> list[str]:
-        """The keys that begin so."""
+        """The keys with a prefix."""
         return [key for (key,) in self._pool.rows(_KEYS, (self._store, prefix))]
 
     def swap(self, key: str, expected: bytes | None, value: bytes) -> bool:
-        """Compare and set: None is absent."""
+        """Compare and set; None stands for an absent key."""
         fresh = os.urandom(_NONCE) + value
         if expected is None:
             return bool(self._pool.rows(_MAKE, (self._store, key, fresh)))
         return bool(self._pool.rows(_SWAP, (fresh, self._store, key, expected, fresh)))
 
     def close(self) -> None:
-        """Let go of connections, unless they are somebody else's."""
+        """Close the connections, unless they are shared."""
         if not self._shared:
             self._pool.close()
 

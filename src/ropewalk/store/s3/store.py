@@ -1,4 +1,4 @@
-"""A store in a bucket of S3, or of a server that speaks its language. See design note 012."""
+"""A store in a bucket of S3, or of a compatible server. See design note 012."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SETTINGS = ("endpoint", "region", "refs")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A bucket or a part of it. Its text and its `repr` show no secret."""
+    """A bucket or a prefix of one. Its `str` and `repr` show no secret."""
 
     bucket: str
     prefix: str = ""
@@ -40,14 +40,14 @@ class Place:
     secret_access_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
     refs: str | None = field(default=None, repr=False)
-    """The URL of a database for the spaces; it may hold a password."""
+    """The URL of the database that holds the spaces; it may contain a password."""
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
 
 
 def parse_url(url: str) -> Place:
-    """Read a URL; `InvalidInput` says which part of it is wrong, without its secret."""
+    """Parse a URL; `InvalidInput` names the wrong part, without its secret."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -58,7 +58,7 @@ def parse_url(url: str) -> Place:
     if parts.fragment:
         raise _wrong("it has a #")
     if ":" in host or "@" in parts.path + parts.query:
-        # A secret with a / or a ? in it ends here, and nothing of it may be shown.
+        # An unescaped / or ? in a secret ends the host here, and nothing after it may be shown.
         raise _wrong("a / ? or # in one of the keys is spelled %2F %3F %23, and an @ in refs %40")
     if not _BUCKET.fullmatch(host):
         raise _wrong(f"{host!r:.80} is no name of a bucket")
@@ -120,7 +120,7 @@ def _wrong(reason: str) -> InvalidInput:
 
 
 ELSEWHERE: Final = "ropewalk/elsewhere"
-"""Says that the spaces are not in the bucket: the id of the store that it belongs to."""
+"""Marks a bucket whose spaces are elsewhere; contains the id of its store."""
 
 _TRIES: Final = 3
 
@@ -128,19 +128,18 @@ _TRIES: Final = 3
 class S3Store(CellStore):
     """A store in a bucket, for as many processes as the bucket serves.
 
-    `url` is `s3://bucket/prefix?endpoint=https://host:port&region=name`; without an endpoint
-    it is AWS. The keys are given by name, or as `s3://key:secret@bucket`; without any, the
-    driver looks for them as AWS's tools do. What a put acknowledges is durable by the word
-    of the service. The server must keep conditional puts: this is tried out at each opening,
-    and `NotAllowed` says which condition is ignored.
+    `url` is `s3://bucket/prefix?endpoint=https://host:port&region=name`; without an endpoint it is
+    AWS. Credentials are given by name, or as `s3://key:secret@bucket`; otherwise the driver looks
+    for them as AWS's tools do. A put that is acknowledged is as durable as the service promises.
+    The server must honour conditional puts: this is probed at each opening, and `NotAllowed` names
+    the condition it ignores.
 
-    With `refs`, the URL of a Postgres database or a `PostgresStore` whose connections are
-    then shared, spaces are kept there, and only objects in the bucket, which need not keep
-    conditions then.
+    With `refs`, the URL of a Postgres database or a `PostgresStore` whose connections are then
+    shared, spaces are stored there and the bucket holds only objects; it then need not support
+    conditions.
 
-    A small commit is two requests. Each request takes at most `timeout` seconds, and is
-    tried again a few times until then. `poll_seconds` is how often `watch` asks for what
-    others did.
+    A small commit is two requests. Each request takes at most `timeout` seconds, including a few
+    retries. `poll_seconds` is how often `watch` checks for commits of others.
     """
 
     capabilities = Capabilities(persists=True, shared=True, wakes=False)
@@ -216,7 +215,7 @@ class S3Store(CellStore):
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledged commit survives, by the word of the service."""
+        """What an acknowledged commit survives, as the service promises."""
         return "full"
 
     # Opening and closing.
@@ -231,7 +230,7 @@ class S3Store(CellStore):
             probe(self._bucket)
         for _ in range(_TRIES):
             if header is None:
-                # A server may refuse two who create at once, both.
+                # A server may refuse both of two concurrent creators.
                 self._create(self._others())
                 header = self._opened_header()
         if header is None:
@@ -243,7 +242,7 @@ class S3Store(CellStore):
     def _expect_pair(self, header: Header) -> None:
         """Raise if the bucket belongs to another database."""
         found = self._bucket.get(ELSEWHERE)
-        if found is None and not self._log.names(""):  # Whoever made it was killed on the way.
+        if found is None and not self._log.names(""):  # Its creator was killed in between.
             self._bucket.put(ELSEWHERE, header.store_id)
             return
         if found is None or found.data != header.store_id:
@@ -253,7 +252,7 @@ class S3Store(CellStore):
             )
 
     def _wrong_pair(self, keys: Collection[str]) -> RopewalkError:
-        """What it means that a bucket holds a store of which the database knows nothing."""
+        """The error for a bucket whose store is unknown to the database."""
         if HEADER in keys:
             return InvalidInput(
                 f"the store in {self.url} keeps its spaces in the bucket itself: open it without "
@@ -266,7 +265,7 @@ class S3Store(CellStore):
         )
 
     def _others(self) -> set[str]:
-        """What is in a bucket in which a store is to be made."""
+        """Existing keys in a bucket where a store is to be created."""
         others = {key for key, _ in self._bucket.listing(ROOT.rstrip("/"))}
         others = {key for key in others if not key.startswith(PROBES)}
         if ELSEWHERE in others and self._elsewhere is None:
