@@ -22,7 +22,7 @@ __all__ = [
     "detect_active_framework",
 ]
 
-# Imported when they are asked for: the command line needs one adapter, and no typed state.
+# Imported lazily: the command line needs one adapter, and no typed state.
 
 
 def __getattr__(name: str) -> Any:

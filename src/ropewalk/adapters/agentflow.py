@@ -1,4 +1,4 @@
-"""The checkpointer for agentflow (10xscale-agentflow), which was pyagenity before."""
+"""The checkpointer for agentflow (10xscale-agentflow), the successor of pyagenity."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ StateT = TypeVar("StateT", bound=AgentState)
 
 
 class RopewalkCheckpointer(SharedCheckpointer, BaseCheckpointer[StateT]):
-    """Keeps the states and conversations of agentflow's graphs in a store.
+    """Stores the states and conversations of agentflow's graphs.
 
-    Pass it to `compile(checkpointer=...)`: it learns the class of the state there, and what
-    its fields name. `types` are further classes that a state or a message may hold. Without
-    a store it is in memory. `threads` is the `ThreadCheckpointer` behind it.
+    Pass it to `compile(checkpointer=...)`, which tells it the class of the state and thus the
+    classes of its fields. `types` are further classes that a state or a message may contain.
+    Without a store it is in memory. `threads` is the underlying `ThreadCheckpointer`.
 
-    `thread_id` in the config names the thread and `user_id` whose it is. No user sees the
-    threads of another.
+    `thread_id` in the config names the thread, and `user_id` its owner. Users never see each
+    other's threads.
     """
 
     models = Models(AgentState, ThreadInfo, nobody=DEFAULT_ANONYMOUS_USER_ID, others=(Interrupt,))
@@ -53,11 +53,11 @@ class RopewalkCheckpointer(SharedCheckpointer, BaseCheckpointer[StateT]):
         self._ledger = Ledger(self.threads.store, self._codec)
 
     def bind_state_type(self, state_type: type[StateT]) -> None:
-        """Learn the class of a graph's state. `compile` calls this."""
+        """Register the class of a graph's state. Called by `compile`."""
         super().bind_state_type(state_type)
         declare(self._codec, [state_type])
 
-    # State and messages in one step.
+    # State and messages in one commit.
 
     def put_checkpoint(
         self,
@@ -66,32 +66,32 @@ class RopewalkCheckpointer(SharedCheckpointer, BaseCheckpointer[StateT]):
         messages: Sequence[Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> StateT:
-        """Put a state and messages: both or neither. Gives the state back."""
+        """Store a state and messages: both or neither. Returns the state."""
         ours = [self.models.to_ours(one) for one in messages or ()]
         self.threads.put(self._config(config), state, ours, metadata=metadata)
         return state
 
-    # Small values for a time, which may be lost. Requests to stop are among them.
+    # A cache of small values, for example stop requests. Entries may be lost.
 
     def put_cache_value(
         self, namespace: str, key: str, value: Any, ttl_seconds: float | None = None
     ) -> Any:
-        """Keep a value at hand, for so many seconds; gives it back."""
+        """Cache a value for a number of seconds; returns it."""
         scratch = self.threads.store.scratch()
         scratch.put(_key(namespace, key), self._codec.encode(value), ttl_seconds or None)
         return value
 
     def get_cache_value(self, namespace: str, key: str) -> Any:
-        """The value that was kept; None if it vanished or its time is over."""
+        """The cached value; None if it was evicted or has expired."""
         found = self.threads.store.scratch().get(_key(namespace, key))
         return None if found is None else self._codec.decode(found)
 
     def clear_cache_value(self, namespace: str, key: str) -> None:
-        """Forget a value."""
+        """Remove a cached value."""
         self.threads.store.scratch().remove(_key(namespace, key))
 
     def list_cache_keys(self, namespace: str, prefix: str | None = None) -> list[str]:
-        """The keys of a namespace that begin so."""
+        """The keys of a cache namespace with a prefix."""
         start = _key(namespace, "")
         found = self.threads.store.scratch().keys(start + (prefix or ""))
         return [key.removeprefix(start) for key in found]
@@ -101,10 +101,10 @@ class RopewalkCheckpointer(SharedCheckpointer, BaseCheckpointer[StateT]):
         return address_of(self._config(config)).space
 
     def clear_stop_request(self, config: Config) -> None:
-        """Take a request to stop back, also where the engine wrote it into the state.
+        """Cancel a stop request, also where the engine copied it into the state.
 
-        The engine does this when a run begins. It then reads the state again and again, and
-        would stop at once if that still asked for it.
+        The engine calls this when a run begins. It then reads the state repeatedly, and would stop
+        at once if the state still contained the request.
         """
         self.clear_cache_value(STOP_REQUEST_NAMESPACE, self._stop_request_key(config))
         state = self.get_state_cache(config) or self.get_state(config)
@@ -112,29 +112,29 @@ class RopewalkCheckpointer(SharedCheckpointer, BaseCheckpointer[StateT]):
             state.execution_meta.stop_current_execution = StopRequestStatus.NONE
             self.put_state_cache(config, state)
 
-    # What tools gave.
+    # Tool results.
 
     def get_tool_result(self, config: Config, tool_call_id: str) -> Any:
-        """What a call gave; None if it is not known to have been done."""
+        """The stored result of a tool call; None if the call is not known to be done."""
         return self._ledger.get(address_of(self._config(config)), tool_call_id)
 
     def put_tool_result(self, config: Config, tool_call_id: str, result: Any) -> bool:
-        """Keep what a call gave, as durable as a state, so that it is not made again."""
+        """Store the result of a tool call durably, like a state, so that it is not repeated."""
         self._ledger.put(address_of(self._config(config)), tool_call_id, result)
         return True
 
     def clean_thread(self, config: Config) -> bool:
-        """Empty a thread: state, cache, messages, record, and what tools gave in it."""
+        """Empty a thread: state, cache, messages, record and tool results."""
         self._ledger.clear(address_of(self._config(config)))
         return super().clean_thread(config)
 
-    # Whose a thread is.
+    # Ownership of threads.
 
     def get_thread_owner(self, thread_id: str | int) -> str | int | None:
         """The user of the thread with this id; None if there is no such thread.
 
-        Looks at the names of all threads. Raises `NotImplementedError` if several users
-        have a thread with this id, because then it has no one owner.
+        Scans the names of all threads. Raises `NotImplementedError` if several users have a thread
+        with this id, because it then has no single owner.
         """
         name = name_of(thread_id)
         tenants = [split_name(space) for space in self.threads.store.spaces("threads")]
@@ -162,7 +162,7 @@ class RopewalkCheckpointer(SharedCheckpointer, BaseCheckpointer[StateT]):
 
 
 def _key(namespace: str, key: str) -> str:
-    # A namespace holds no slash here, so no two pairs have one name.
+    # Namespaces contain no slash here, so the combined name is unambiguous.
     return f"values/{namespace.replace('%', '%25').replace('/', '%2F')}/{key}"
 
 
@@ -174,28 +174,27 @@ def _user(tenant: str, nobody: str) -> str | int:
     return id_of(tenant.removeprefix("threads:")) if ":" in tenant else nobody
 
 
-# Which calls of tools were done, and what they gave: one space for each thread.
-#
-# Each record is a commit of its own, made before the run goes on. It stands beside the
-# thread and not in it, so that neither a state nor the history of one is moved by a tool.
+# Results of finished tool calls: one space per thread.  Each record is a commit of its own, made
+# before the run continues. It is stored beside the thread, so that a tool changes neither the
+# state nor its history.
 
 
 _TENANT: Final = "tools"
 
 
 class Ledger:
-    """The results of tools in a store."""
+    """Tool results in a store."""
 
     def __init__(self, store: Store, codec: Codec) -> None:
         self._store, self._codec = store, codec
 
     def get(self, address: Address, call_id: str) -> Any:
-        """What a call gave; None if it is not known to have been done."""
+        """The stored result of a call; None if the call is not known to be done."""
         found = self._results(address)
         return None if found is None else found.get(call_id)
 
     def put(self, address: Address, call_id: str, result: Any) -> None:
-        """Keep what a call gave."""
+        """Store the result of a call."""
 
         def edit(root: ObjectId | None, read: Reader) -> Edited:
             if root is not None:
@@ -208,7 +207,7 @@ class Ledger:
         branch.update(edit, logic_step="tool", description=f"the result of {call_id!r:.80}")
 
     def clear(self, address: Address) -> None:
-        """Forget what calls gave in a thread. It stays in the history."""
+        """Remove the results of a thread. They stay in the history."""
         found = self._results(address)
         if found:
             self._history(address).open(MAIN).update(
@@ -221,7 +220,7 @@ class Ledger:
         return None if head is None else Map(head.root, history.read, self._codec)
 
     def _history(self, address: Address) -> History:
-        # Users have tenants of their own here, too: `tools:alice` beside `threads:alice`.
+        # Users have separate tenants here, too: `tools:alice` beside `threads:alice`.
         _, mark, user = address.tenant.partition(":")
         space = space_name(f"{_TENANT}{mark}{user}", address.name)
         return History(self._store, space, codec=self._codec, agent=address.name)

@@ -1,4 +1,4 @@
-"""Fresh artifacts before an agent's step and one commit after it, whatever the framework."""
+"""Fresh artifacts before an agent's step and one commit after it, for any framework."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ropewalk.tree import ABSENT
 _HELD_SECONDS: Final = 60.0
 
 Writes: TypeAlias = str | Iterable[str] | Callable[[Any], Mapping[str, Any]] | None
-"""Which artifacts an output becomes: one, some of its parts, or what a function makes of it."""
+"""Which artifacts an output becomes: one, some of its fields, or the result of a function."""
 
 
 class BaseCoherenceAdapter(Closes):
-    """Gives agents fresh artifacts before they act, and commits what they made of them.
+    """Gives agents fresh artifacts before they act, and commits their changes.
 
-    Takes what `CoherenceCore` takes (`strategy_name` is the same as `strategy`), or a `core`
-    that is there already and that its owner closes. A commit is all or none. It is checked
-    against the versions that the agent was given, and merged or refused with
-    `VersionConflict`. Each step is a sign of life. Time is real; a `now_tick` is for those who
-    call `core.enforce_stable_grant_timeouts(current_tick=...)` themselves.
+    Takes the arguments of `CoherenceCore` (`strategy_name` is an alias of `strategy`), or an
+    existing `core`, which its owner closes. A commit is all or nothing. It is checked against the
+    versions the agent was given, and merged or refused with `VersionConflict`. Each step counts as
+    a heartbeat. Times are wall-clock times; `now_tick` is for callers that run
+    `core.enforce_stable_grant_timeouts(current_tick=...)` themselves.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class BaseCoherenceAdapter(Closes):
         return f"<{type(self).__name__} on {self.core!r}>"
 
     def register_agent(self, name: str, now_tick: int | None = None) -> str:
-        """Announce an agent; without it, its first step does."""
+        """Register an agent; otherwise its first step does."""
         return self.core.register_agent(name, now_tick)
 
     def register_artifact(
@@ -73,18 +73,19 @@ class BaseCoherenceAdapter(Closes):
     ) -> str:
         """Share a new artifact, at version 1.
 
-        `VersionConflict` if there is one of this name, unless `exist_ok`: then it stays.
+        Raises `VersionConflict` if the name is taken, unless `exist_ok`: then the existing
+        artifact stays.
         """
         return self.core.register_artifact(
             name, content, size_tokens=size_tokens, exist_ok=exist_ok
         )
 
     def heartbeat(self, agent_name: str, now_tick: int | None = None) -> None:
-        """Say that an agent is alive, so that nobody takes its grants."""
+        """Signal that an agent is alive, so that its grants are not revoked."""
         self.core.heartbeat(agent_name, now_tick)
 
     def recover(self, agent_name: str, now_tick: int | None = None) -> None:
-        """Begin anew after a restart: nothing that the agent had before is served again."""
+        """Reset an agent after a restart: nothing it cached before is served again."""
         self.core.recover(agent_name, now_tick)
 
     def close(self) -> None:
@@ -101,12 +102,12 @@ class BaseCoherenceAdapter(Closes):
     aheartbeat = twin(heartbeat)
     arecover = twin(recover)
 
-    # What the methods with a framework's own names do.
+    # Shared by the methods with a framework's own names.
 
     def _given(
         self, agent_name: str, names: Iterable[str], now_tick: int | None = None
     ) -> dict[str, Artifact]:
-        """Artifacts as an agent gets them: all as they are at one moment."""
+        """Artifacts as an agent gets them: one consistent snapshot."""
         if now_tick is not None:
             self.core.heartbeat(agent_name, now_tick)
         return self.core.snapshot(agent_name, names_of(names, "artifact_ids"))
@@ -114,13 +115,13 @@ class BaseCoherenceAdapter(Closes):
     def _committed(
         self, agent_name: str, writes: Mapping[str, Any], now_tick: int | None = None
     ) -> dict[str, int]:
-        """Publish what an agent made, checked against what it last saw; the versions."""
+        """Commit an agent's changes, checked against what it last saw; returns the versions."""
         if now_tick is not None:
             self.core.heartbeat(agent_name, now_tick)
         return _versions(self.core.publish(agent_name, writes)) if writes else {}
 
     def _turn(self, agent_name: str, reads: list[str], writes: Writes = None) -> Turn:
-        # Before the reads: what others write between the two is seen as a conflict.
+        # Before the reads: writes of others in between are then detected as conflicts.
         newest = _newest(self.core, reads, writes)
         return Turn(self.core, agent_name, self._given(agent_name, reads), newest)
 
@@ -129,37 +130,37 @@ class BaseCoherenceAdapter(Closes):
 
 @dataclass(frozen=True)
 class Turn:
-    """One step of an agent: what it was given, and what was there when it began.
+    """One step of an agent: the artifacts it was given, and the versions when it began.
 
-    Its commit is checked against both. One agent may take several steps at once. Each has
-    its own versions here, where the core knows only the newest that the agent has seen, and
-    what an agent saw in an earlier step says nothing of this one.
+    Its commit is checked against both. One agent may take several steps at once. Each turn has its
+    own versions, whereas the core knows only the newest that the agent has seen; what an agent saw
+    in an earlier step does not count here.
     """
 
     core: CoherenceCore
     agent_name: str
     artifacts: Mapping[str, Artifact]
     newest: Mapping[str, Version] | None
-    """What else it may write, as far as there was any; None if nobody could tell."""
+    """Versions of the other artifacts it may write; None if the engine was down."""
 
     @property
     def _threads(self) -> Threads:
         return self.core.threads
 
     def values(self) -> dict[str, Any]:
-        """The values of what was given."""
+        """The values it was given."""
         return contents_of(self.artifacts)
 
     def text(self) -> str:
-        """What was given, for a prompt."""
+        """The artifacts it was given, as text for a prompt."""
         return rendered(self.artifacts)
 
     def commit(self, writes: Mapping[str, Any]) -> dict[str, int]:
-        """Publish what came of the step, all or none; the new versions.
+        """Commit the result of the step, all or nothing; returns the new versions.
 
-        Waits a minute at most for an artifact that another agent holds: a step that is lost
-        costs more. Raises `VersionConflict` if others changed it meanwhile and it cannot be
-        merged.
+        Waits up to a minute for an artifact that another agent holds, because repeating a step
+        costs more. Raises `VersionConflict` if others changed it in between and the changes cannot
+        be merged.
         """
         patience = Patience(_HELD_SECONDS, time.monotonic)
         while True:
@@ -172,7 +173,7 @@ class Turn:
             time.sleep(pause)
 
     async def acommit(self, writes: Mapping[str, Any]) -> dict[str, int]:
-        """The same from an event loop; no thread waits for another agent."""
+        """The same from an event loop, without blocking a thread."""
         patience = Patience(_HELD_SECONDS, time.monotonic)
         while True:
             try:
@@ -186,9 +187,9 @@ class Turn:
     def _commit_now(self, writes: Mapping[str, Any]) -> dict[str, int]:
         if not writes:
             return {}
-        # Whatever it wrote without a read, it made for what was there when the step began.
+        # Whatever it wrote without reading was based on the versions when the step began.
         began = {**(self.newest or {}), **{n: one.origin for n, one in self.artifacts.items()}}
-        # If nobody could tell what there was, or who is last wins, it may replace what there is.
+        # If these are unknown, or the strategy is last-write-wins, it may replace any version.
         may_replace = self.newest is None or self.core.on_conflict == "overwrite"
         proposed = {}
         for name, value in writes.items():
@@ -202,7 +203,7 @@ class Turn:
 
 
 def names_of(given: Any, field: str) -> list[str]:
-    """The names of artifacts as a list; one name is one artifact, not its letters."""
+    """Names of artifacts as a list; a single name is not taken for its letters."""
     what = f"{field} is a list of names of artifacts"
     expect(isinstance(given, Iterable), what, given)
     names = [given] if isinstance(given, str) else list(given)
@@ -211,7 +212,7 @@ def names_of(given: Any, field: str) -> list[str]:
 
 
 def writes_of(given: Any) -> Writes:
-    """What an output becomes, checked."""
+    """Validate what an output becomes."""
     if given is None or callable(given):
         return given  # type: ignore[no-any-return]
     what = "writes is the name of an artifact, a list of names, or a function of the output"
@@ -221,16 +222,16 @@ def writes_of(given: Any) -> Writes:
 
 
 def agent_name_of(given: Any, what: str = "agent_name is the name of an agent") -> str:
-    """The name of an agent, checked."""
+    """Validate the name of an agent."""
     expect(isinstance(given, str) and given != "", what, given)
     return str(given)
 
 
 def _newest(core: CoherenceCore, reads: list[str], writes: Writes) -> dict[str, Version] | None:
-    """What a step may write and does not read, as it is now; None while the engine is away."""
+    """The current versions of artifacts a step may write and does not read; None while degraded."""
     try:
         if callable(writes):
-            return core.versions()  # Which of them it will write, nobody knows yet.
+            return core.versions()  # Which of them it will write is not known yet.
         unread = set(names_of(writes or (), "writes")).difference(reads)
         return core.newest(unread) if unread else {}
     except Unavailable:
@@ -240,7 +241,7 @@ def _newest(core: CoherenceCore, reads: list[str], writes: Writes) -> dict[str, 
 
 
 def context_of(artifacts: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
-    """Artifacts in the form that a node gets: `version`, `content` and `state` of each."""
+    """Artifacts in the form a node gets: `version`, `content` and `state` of each."""
     return {
         name: {"version": one.version, "content": one.value, "state": one.state}
         for name, one in artifacts.items()
@@ -259,7 +260,7 @@ def rendered(artifacts: Mapping[str, Artifact]) -> str:
 
 
 def written(writes: Writes, output: Any, value: Callable[[], Any]) -> dict[str, Any]:
-    """What to commit of an output; `value` gives the output as a plain value."""
+    """What to commit of an output; `value` returns the output as a plain value."""
     if writes is None:
         return {}
     if callable(writes):

@@ -1,10 +1,10 @@
-"""Conversations of pyagenity and of its successor agentflow: what their checkpointers share.
+"""What the checkpointers of pyagenity and its successor agentflow share.
 
-The framework's objects are on one side, `ThreadCheckpointer` on the other. Both frameworks call
-the asynchronous methods; those are twins, so conversion too happens outside the event loop.
+They translate between the framework's objects and `ThreadCheckpointer`. Both frameworks call the
+asynchronous methods; these are twins, so the conversion also runs outside the event loop.
 
-Nothing of a message or a record is lost on the way. What Ropewalk has no place for is in `extra`,
-by the framework's names; and if a message would still not come back as it was, it is there whole.
+Messages and records round-trip without loss. Fields that Ropewalk does not have are in `extra`,
+under the framework's names; a message that would still not come back equal is kept there whole.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Config = Mapping[str, Any]
 
 @contextmanager
 def _naming_the_state() -> Iterator[None]:
-    """Say what to do where the class of a state was not named."""
+    """Tell the user what to do where the class of a state was not declared."""
     try:
         yield
     except UndeclaredClass as error:
@@ -60,7 +60,7 @@ def _naming_the_state() -> Iterator[None]:
 
 
 class SharedCheckpointer:
-    """All that the framework asks of a checkpointer, on a `ThreadCheckpointer`."""
+    """The framework's checkpointer interface on top of a `ThreadCheckpointer`."""
 
     models: ClassVar[Models]
 
@@ -86,7 +86,7 @@ class SharedCheckpointer:
 
     @property
     def __orig_class__(self) -> Any:
-        """The class as it was called, with the state that it is for, if that was said."""
+        """The parametrized class, which names the class of the state."""
         return self.__dict__.get("__orig_class__")
 
     @__orig_class__.setter
@@ -99,7 +99,7 @@ class SharedCheckpointer:
         return self.threads.store._threads
 
     def _config(self, config: Config) -> dict[str, Any]:
-        """Which thread is meant. Whom the framework puts in for nobody is nobody."""
+        """The thread a call addresses. The framework's placeholder user counts as no user."""
         named = {
             name: config[name] for name in ("thread_id", "user_id", "branch") if name in config
         }
@@ -107,41 +107,41 @@ class SharedCheckpointer:
             del named["user_id"]
         return named
 
-    # Life.
+    # Lifecycle.
 
     def setup(self) -> None:
-        """Make sure that the store answers. Nothing else has to be made."""
+        """Check that the store answers. No other setup is needed."""
         self.threads.setup()
 
     def release(self) -> bool:
-        """Close what this checkpointer opened: its store, unless that was handed over."""
+        """Close the store if this checkpointer opened it."""
         return self.threads.release()
 
     async def arelease(self) -> bool:
         """The asynchronous twin of `release`."""
         return await self.threads.arelease()
 
-    # The state.
+    # State.
 
     def put_state(self, config: Config, state: Any) -> Any:
-        """Make a state the newest of a thread; gives it back."""
+        """Store a state as the thread's newest, and return it."""
         return self.threads.put_state(self._config(config), state)
 
     def get_state(self, config: Config) -> Any:
-        """The newest state, the caller's own; None if there is none."""
+        """Return a copy of the newest state, or None."""
         with _naming_the_state():
             return self.threads.get_state(self._config(config))
 
     def clear_state(self, config: Config) -> bool:
-        """Take the state away, also from the cache."""
+        """Remove the state from the thread and the cache."""
         return self.threads.clear_state(self._config(config))
 
     def put_state_cache(self, config: Config, state: Any) -> Any:
-        """Keep a state at hand for a time; gives it back. It may be lost."""
+        """Cache a state, and return it. The entry may be evicted at any time."""
         return self.threads.put_state_cache(self._config(config), state)
 
     def get_state_cache(self, config: Config) -> Any:
-        """The state that was cached, unless its time is over or a newer one was put."""
+        """Return the cached state, or None if it has expired or a newer state was stored."""
         with _naming_the_state():
             return self.threads.get_state_cache(self._config(config))
 
@@ -153,12 +153,12 @@ class SharedCheckpointer:
         messages: Sequence[Any],
         metadata: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Append messages, all of them or none; one that is there already is not stored again."""
+        """Append messages, all of them or none; stored ones are not duplicated."""
         ours = [self.models.to_ours(one) for one in messages]
         return self.threads.put_messages(self._config(config), ours, metadata)
 
     def get_message(self, config: Config, message_id: str | int | None = None) -> Any:
-        """A message by its id, or the latest; raises `MessageNotFound`, an `IndexError`."""
+        """Return a message by its id, or the latest; raises `MessageNotFound`, an `IndexError`."""
         return self.models.to_theirs(self.threads.get_message(self._config(config), message_id))
 
     def list_messages(
@@ -168,23 +168,23 @@ class SharedCheckpointer:
         offset: int | None = None,
         limit: int | None = None,
     ) -> list[Any]:
-        """Messages in their order. `search` finds any part of what was said, in any case."""
+        """Return messages in order. `search` finds any part of their text, ignoring case."""
         page = self.threads.list_messages(self._config(config), search, offset, limit)
         return [self.models.to_theirs(one) for one in page]
 
     def delete_message(self, config: Config, message_id: str | int) -> bool:
-        """Take a message away; raises `MessageNotFound`, an `IndexError`."""
+        """Delete a message; raises `MessageNotFound`, an `IndexError`."""
         return self.threads.delete_message(self._config(config), message_id)
 
     # The record of a thread.
 
     def put_thread(self, config: Config, thread_info: Any) -> bool:
-        """Keep what is known about a thread."""
+        """Store the record of a thread."""
         named = self._config(config)
         return self.threads.put_thread(named, self.models.record_to_ours(thread_info, named))
 
     def get_thread(self, config: Config) -> Any:
-        """What is known about a thread; None if there is no such thread."""
+        """Return the record of a thread, or None if the thread does not exist."""
         found = self.threads.get_thread(self._config(config))
         return None if found is None else self.models.record_to_theirs(found)
 
@@ -195,15 +195,15 @@ class SharedCheckpointer:
         offset: int | None = None,
         limit: int | None = None,
     ) -> list[Any]:
-        """The threads of the user that the config names, the latest changed first."""
+        """Return the threads of the config's user, most recently changed first."""
         page = self.threads.list_threads(self._config(config), search, offset, limit)
         return [self.models.record_to_theirs(one) for one in page]
 
     def clean_thread(self, config: Config) -> bool:
-        """Empty a thread: state, cache, messages and record. False if there was nothing."""
+        """Empty a thread: state, cache, messages and record. Returns False if it was empty."""
         return self.threads.clean_thread(self._config(config))
 
-    # The asynchronous face.
+    # The asynchronous interface.
 
     asetup = twin(setup)
     aput_state = twin(put_state)
@@ -221,16 +221,16 @@ class SharedCheckpointer:
     aclean_thread = twin(clean_thread)
 
 
-# Messages and records of threads: the framework's as ours, and back.
+# Conversion of messages and records from and to the framework's classes.
 
 
 _HANDLED: Final = frozenset("message_id role content timestamp metadata usages tools_calls".split())
 _WHOLE: Final = "message"
-"""The key, in `extra`, of a message that is kept as it is."""
+"""The key in `extra` of a message that is kept whole."""
 _BESIDE: Final = "agentflow"
-"""The key, in the metadata of a record, of what Ropewalk has no place for."""
+"""The key in a record's metadata of fields that Ropewalk does not have."""
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
-"""When a message was made that does not say it: always the same, so that it stays equal."""
+"""The time of a message without one: a constant, so that the message stays equal."""
 _BLOCKS: Final = frozenset(
     "text image audio video document data tool_call remote_tool_call tool_result reasoning "
     "annotation error".split()
@@ -240,8 +240,8 @@ _BLOCKS: Final = frozenset(
 class Models:
     """The classes of a framework.
 
-    `nobody` is the user that the framework puts in where a config names none. `others` are
-    further classes that a state may hold.
+    `nobody` is the framework's placeholder where a config names no user. `others` are further
+    classes that a state may contain.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Models:
     ) -> None:
         self.state, self.thread_info = state, thread_info
         self.nobody, self.others = nobody, others
-        # Releases keep the class of messages in different places; the state always names it.
+        # Releases keep the class of messages in different modules; the state always refers to it.
         (self.message,) = get_args(state.model_fields["context"].annotation)
         times = get_args(self.message.model_fields["timestamp"].annotation)
         self._counts_seconds = datetime not in times
@@ -258,8 +258,8 @@ class Models:
     def declare(self, codec: Codec) -> None:
         """Let a codec store and read the framework's own classes.
 
-        Releases keep them in different places, under one name. So what one release stored is
-        read by a later one, also by agentflow what was stored under its name before.
+        Releases keep them in different modules, but under one stored name. A later release
+        therefore reads what an earlier one stored, and agentflow what pyagenity stored.
         """
         for cls in named_classes([self.state, *self.others]):
             name = f"agentflow.{cls.__qualname__}"
@@ -271,7 +271,7 @@ class Models:
     # Messages.
 
     def to_ours(self, given: Any) -> Message:
-        """A message of the framework as ours."""
+        """Convert a message of the framework to ours."""
         if not isinstance(given, self.message):
             raise InvalidInput(
                 f"messages are of {self.message.__module__}.{self.message.__qualname__}, "
@@ -286,10 +286,10 @@ class Models:
         try:
             return bool(self.to_theirs(made) == given)
         except ValueError:
-            return False  # It was changed after it was checked.
+            return False  # It was changed after its validation.
 
     def to_theirs(self, message: Message) -> Any:
-        """A message of ours as the framework's."""
+        """Convert a message of ours to the framework's."""
         whole = message.extra.get(_WHOLE)
         if isinstance(whole, self.message):
             return whole.model_copy(update={"metadata": dict(message.metadata)})
@@ -300,7 +300,7 @@ class Models:
         if beside:
             metadata.setdefault("extra", beside)
         if not self._is_time(known.get("timestamp")):
-            del known["timestamp"]  # From a release that tells times in another way.
+            del known["timestamp"]  # From a release with another representation of times.
         return self.message.model_validate(
             {
                 "message_id": message.id,
@@ -324,7 +324,7 @@ class Models:
         if given.timestamp is None or self._timestamp(created_at) != given.timestamp:
             extra["timestamp"] = given.timestamp
         elif isinstance(given.timestamp, datetime):
-            extra["timestamp"] = given.timestamp  # Local, wherever it is read.
+            extra["timestamp"] = given.timestamp  # In the reader's local time zone.
         usage, calls = _usage(given.usages), _calls(given.tools_calls)
         if usage is None and given.usages is not None:
             extra["usages"] = given.usages.model_dump()
@@ -350,7 +350,7 @@ class Models:
     # Records.
 
     def record_to_ours(self, given: Any, config: Mapping[str, Any]) -> ThreadInfo:
-        """The framework's record of a thread as ours."""
+        """Convert the framework's record of a thread to ours."""
         if not isinstance(given, self.thread_info):
             raise InvalidInput(f"a record is a ThreadInfo, not a {type(given).__name__}")
         beside = {
@@ -371,7 +371,7 @@ class Models:
         )
 
     def record_to_theirs(self, info: ThreadInfo) -> Any:
-        """Our record of a thread as the framework's."""
+        """Convert our record of a thread to the framework's."""
         metadata = dict(info.metadata)
         beside = metadata.pop(_BESIDE, {})
         times = {} if info.updated_at is None else {"updated_at": _local(info.updated_at)}
@@ -403,7 +403,7 @@ def _local(time: datetime) -> datetime:
 
 
 def _in_seconds(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a message whose time is a datetime, with a number in its place."""
+    """The fields of a message, with its datetime converted to seconds."""
     time = fields["timestamp"]
     return {**fields, "timestamp": None if time is None else time.timestamp()}
 
@@ -419,7 +419,7 @@ def _usage(usages: Any) -> Usage | None:
     try:
         return Usage(spent, gained, rest.pop("total_tokens"), rest)
     except InvalidInput:
-        return None  # Such as a count below 0.
+        return None  # For example a negative count.
 
 
 def _usages(usage: Usage | None) -> dict[str, Any] | None:
@@ -431,7 +431,7 @@ def _calls(given: list[dict[str, Any]] | None) -> tuple[ToolCall, ...]:
         calls = Message("assistant", tool_calls=given).tool_calls
     except InvalidInput:
         return ()
-    # Only what comes back exactly is understood.
+    # Parse only what would be written back exactly.
     return calls if [call.to_openai() for call in calls] == given else ()
 
 
@@ -439,7 +439,7 @@ def _calls(given: list[dict[str, Any]] | None) -> tuple[ToolCall, ...]:
 
 
 def _part(block: Any) -> Part:
-    """A block of the framework as a part."""
+    """Convert a block of the framework to a part."""
     data, kind = block.model_dump(exclude_defaults=True), block.type
     data.pop("type", None)
     if kind == "text":
@@ -458,7 +458,7 @@ def _part(block: Any) -> Part:
 
 
 def _image_url(data: dict[str, Any]) -> str | None:
-    """The url of an image of which nothing else is known."""
+    """The URL of an image without other fields."""
     media = data.get("media", {})
     if len(data) != 1:
         return None
@@ -470,7 +470,7 @@ def _image_url(data: dict[str, Any]) -> str | None:
 
 
 def _blocks(message: Message) -> list[dict[str, Any]]:
-    """The content of a message of ours as blocks of the framework."""
+    """Convert the content of a message of ours to blocks of the framework."""
     content = message.content
     parts: tuple[Part, ...] = ()
     if isinstance(content, str):
@@ -478,7 +478,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     elif content is not None:
         parts = content
     if message.tool_call_id is not None and not any(isinstance(p, ToolResult) for p in parts):
-        # The framework says in a block which call was answered.
+        # In the framework, a block names the call that was answered.
         return [{"type": "tool_result", "call_id": message.tool_call_id, "output": message.text}]
     return [_block(part) for part in parts]
 
@@ -503,7 +503,7 @@ def _block(part: Part) -> dict[str, Any]:
     data = part.to_openai()
     if data.get("type") in _BLOCKS:
         return data
-    # Somebody else's: the framework has no block that it knows nothing of.
+    # From elsewhere: the framework has no block for unknown data.
     held = json.dumps(data, default=str).encode()
     return {
         "type": "data",
@@ -529,13 +529,13 @@ def _media(url: str | None, file_id: str | None) -> dict[str, Any]:
     return {"url": url}
 
 
-# The classes that a state of the framework may hold: those that its fields name.
+# The classes that a state of the framework may contain: those of its fields.
 
 
 def declare(codec: Codec, types: Iterable[type]) -> None:
-    """Let a codec store and read these classes, and all that their fields name.
+    """Let a codec store and read these classes, and those of their fields.
 
-    What the program declared itself stays as it declared it.
+    Existing declarations of the program take precedence.
     """
     for cls in named_classes(types):
         if codec.registry.of(cls) is None and can_declare(cls):
@@ -543,7 +543,7 @@ def declare(codec: Codec, types: Iterable[type]) -> None:
 
 
 def named_classes(types: Iterable[type]) -> list[type]:
-    """These classes, and those that their fields name, all the way down."""
+    """These classes, and those of their fields, recursively."""
     found: dict[type, None] = {}
     waiting = list(types)
     while waiting:
@@ -564,7 +564,7 @@ def _hints(cls: type) -> Iterable[Any]:
     try:
         return get_type_hints(cls).values()
     except NameError:
-        return ()  # Named by a text that leads nowhere: then the program declares it.
+        return ()  # An unresolvable annotation: the program has to declare the class.
 
 
 def _classes_in(hint: Any) -> Iterator[type]:

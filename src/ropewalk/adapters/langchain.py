@@ -1,8 +1,8 @@
-"""Messages of LangChain as ours, and back, without loss.
+"""Conversion of messages from and to LangChain, without loss.
 
-What Ropewalk has a field for is there. `additional_kwargs` are in `extra`, by their names,
-and what is left is in `extra["langchain"]`: only what a message does not say already. A note
-about something that can be changed is used only while it still fits the message.
+LangChain's fields map to Ropewalk's where there is one. `additional_kwargs` are in `extra`, under
+their names, and the rest is in `extra["langchain"]`: only what does not follow from the message. A
+note about a field that can change applies only as long as it fits the message.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ROLES_OF: Final[dict[type[Any], tuple[Role, ...]]] = {
     ChatMessageChunk: ROLES,
 }
 _CLASSES: Final = {cls.model_fields["type"].default: cls for cls in _ROLES_OF}
-"""All classes that are ever made, by what LangChain calls their type."""
+"""All classes that are ever built, by LangChain's type name."""
 _CHAT_ROLES: Final[dict[str, Role]] = {
     **{role: role for role in ROLES},
     "human": "user",
@@ -65,24 +65,24 @@ _CHAT_ROLES: Final[dict[str, Role]] = {
     "function": "tool",
 }
 _NOTES: Final = "langchain"
-"""The key, in `extra`, of what has no other place."""
+"""The key in `extra` of everything without another place."""
 _NOT_IN_EXTRA: Final = {_NOTES, *(one.name for one in fields_of(Message))}
 _DEVELOPER: Final = {"__openai_role__": "developer"}
-"""How LangChain says that a system message is a developer's."""
+"""How LangChain marks a system message as a developer's."""
 _HANDLED: Final = frozenset("type content name tool_call_id id additional_kwargs role".split())
 _CALLS: Final = ("tool_calls", "invalid_tool_calls")
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
-"""When a message was made that does not say it: always the same, so that it stays equal."""
+"""The time of a message without one: a constant, so that the message stays equal."""
 
 
 def from_langchain(message: BaseMessage, *, created_at: datetime | None = None) -> Message:
-    """A message of LangChain as one of Ropewalk; `to_langchain` gives an equal one again.
+    """Convert a LangChain message; `to_langchain` returns an equal one.
 
-    LangChain keeps no times: without `created_at` it is always 1970, so that a message that
-    is put again is the same. One without an id gets one, and is another each time.
+    LangChain keeps no times: without `created_at` it is always 1970, so that a message that is put
+    again stays the same. A message without an id gets a new one each time.
 
-    Raises `InvalidInput` for a `RemoveMessage`, for classes of your own, and for a message
-    that was changed to something that LangChain itself would not take.
+    Raises `InvalidInput` for a `RemoveMessage`, for custom classes, and for a message that was
+    modified into something LangChain itself would reject.
     """
     _check_class(message)
     content, strings = content_to_ours(message.content)
@@ -114,10 +114,10 @@ def from_langchain(message: BaseMessage, *, created_at: datetime | None = None) 
 
 
 def to_langchain(message: Message) -> BaseMessage:
-    """A message of Ropewalk as one of LangChain, of the class that it was.
+    """Convert a message to LangChain's class, the original one if it came from there.
 
-    One that never was LangChain's becomes what fits its role. `created_at` and `metadata`
-    have no place there, and are left out.
+    Otherwise the class follows from the role. `created_at` and `metadata` have no equivalent, and
+    are omitted.
     """
     if not isinstance(message, Message):
         raise InvalidInput(
@@ -131,7 +131,7 @@ def to_langchain(message: Message) -> BaseMessage:
         fields = {**_natural_fields(message, cls), **_noted_fields(message, cls, notes)}
         return _made(cls, own(fields), own(notes.get("more", {})))
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        # Whoever can write to a store can write notes of any shape.
+        # Anyone who can write to a store can write notes of any shape.
         raise InvalidInput(
             f"message {message.id!r} cannot be a {cls.__name__} of LangChain: {error!r:.400}"
         ) from error
@@ -140,7 +140,7 @@ def to_langchain(message: Message) -> BaseMessage:
 def _made(cls: type[Any], fields: dict[str, Any], more: Mapping[str, Any]) -> BaseMessage:
     made: BaseMessage = cls.model_validate({**more, **fields})
     for name, value in fields.items():
-        # LangChain reads more into some fields when a message is made.
+        # LangChain derives some fields when a message is built.
         if not _is_same(getattr(made, name), value):
             setattr(made, name, value)
     return made
@@ -168,7 +168,7 @@ def _check_return(made: Message, given: BaseMessage) -> None:
         )
 
 
-# What is noted beside a message, and what of it still fits.
+# The notes beside a message, and which of them still apply.
 
 
 def _notes(given: BaseMessage, plain: Message) -> dict[str, Any]:
@@ -236,16 +236,16 @@ def _noted_fields(message: Message, cls: type[Any], notes: Mapping[str, Any]) ->
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    # An artifact may be anything, also something that cannot be compared with None.
+    # An artifact may be anything, even an object that cannot be compared with None.
     return one is other or (type(one) is type(other) and bool(one == other))
 
 
 def _field(message: BaseMessage, name: str) -> Any:
-    """A field of the class; a message may have an attribute of that name that is none."""
+    """A field of the class; a message may also have other attributes of that name."""
     return getattr(message, name) if name in type(message).model_fields else None
 
 
-# What a message is without any notes.
+# A message without any notes.
 
 
 def _natural_class(message: Message) -> Any:
@@ -255,13 +255,13 @@ def _natural_class(message: Message) -> Any:
         return AIMessage
     if message.role != "tool":
         return SystemMessage
-    # The results of functions, before there were tools, say a name and no call.
+    # Results of functions, before there were tools, carry a name and no call id.
     nameless = message.name is None or message.tool_call_id is not None
     return ToolMessage if nameless or _only_result(message) else FunctionMessage
 
 
 def _natural_fields(message: Message, cls: type[Any]) -> dict[str, Any]:
-    """All fields of the class, as the message alone says them."""
+    """All fields of the class that follow from the message alone."""
     made = {
         name: field.get_default(call_default_factory=True)
         for name, field in cls.model_fields.items()
@@ -294,7 +294,7 @@ def _natural_kwargs(message: Message, cls: type[Any]) -> dict[str, Any]:
 
 
 def _only_result(message: Message) -> ToolResult | None:
-    """A result that is all of a tool's message, and says itself which call it answers."""
+    """A result that is the whole tool message, and itself names the call it answers."""
     if message.tool_call_id is not None or not isinstance(message.content, tuple):
         return None
     if len(message.content) != 1 or not isinstance(message.content[0], ToolResult):
@@ -315,7 +315,7 @@ def _role(message: Any) -> Role:
 
 
 def _chat_role(role: Any) -> Role:
-    """Whoever speaks and is nobody known is a user."""
+    """Unknown roles are users."""
     return _CHAT_ROLES.get(role, "user") if isinstance(role, str) else "user"
 
 
@@ -323,14 +323,14 @@ def _fits_in_extra(key: Any) -> bool:
     return isinstance(key, str) and key not in _NOT_IN_EXTRA
 
 
-# Content, calls and usage: LangChain's as ours, and back. All of these are plain values.
+# Content, calls and usage, converted both ways. All of these are plain values.
 
 
 # Content.
 
 
 def content_to_ours(given: Any) -> tuple[Any, list[int]]:
-    """The content as ours, and which of its blocks are bare texts."""
+    """Convert the content, and list which of its blocks are bare strings."""
     if not isinstance(given, list):
         return given, []
     strings = [index for index, block in enumerate(given) if isinstance(block, str)]
@@ -343,13 +343,13 @@ def _part(block: Any) -> Part:
     except InvalidInput:
         if not isinstance(block, Mapping):
             raise
-        return OtherPart(block)  # Like one that is known, but not quite.
+        return OtherPart(block)  # Similar to a known block, but not equal.
 
 
 def content_to_theirs(
     content: str | Sequence[Part] | None, *, without_calls: bool = False
 ) -> str | list[Any]:
-    """Our content as LangChain's, which is never None."""
+    """Convert our content to LangChain's, which is never None."""
     if content is None or isinstance(content, str):
         return content or ""
     return blocks(content, without_calls=without_calls)
@@ -358,7 +358,7 @@ def content_to_theirs(
 def blocks(
     parts: Sequence[Part], *, without_calls: bool, strings: Collection[int] = ()
 ) -> list[Any]:
-    """Parts as blocks; those at `strings` as bare texts."""
+    """Convert parts to blocks; those at `strings` to bare strings."""
     return [
         _block(part, index in strings)
         for index, part in enumerate(parts)
@@ -373,7 +373,7 @@ def _block(part: Part, bare: bool) -> Any:
 
 
 def _is_call_beside(part: Part) -> bool:
-    """Whether a part is a call that LangChain has beside the content."""
+    """Whether a part is a call that LangChain stores beside the content."""
     return isinstance(part, ToolCall) and part.type != "tool_use"
 
 
@@ -381,7 +381,7 @@ def _is_call_beside(part: Part) -> bool:
 
 
 def calls_to_ours(right: Sequence[Any], wrong: Sequence[Any]) -> tuple[ToolCall, ...]:
-    """The calls that can be said; what the others hold is noted."""
+    """The calls that have an equivalent; the rest is noted."""
     found = [_call(one) for one in (*right, *wrong)]
     return tuple([one for one in found if one is not None])
 
@@ -394,12 +394,12 @@ def _call(given: Any) -> ToolCall | None:
 
 
 def calls_to_theirs(message: Message) -> tuple[list[Any], list[Any]]:
-    """The calls with arguments, and those whose arguments cannot be read."""
+    """The calls with valid arguments, and those whose arguments cannot be parsed."""
     right: list[Any] = []
     wrong: list[Any] = []
     parts = message.content if isinstance(message.content, tuple) else ()
     inside = [part for part in parts if isinstance(part, ToolCall)]
-    if message.tool_calls:  # Then those that stay in the content are said twice.
+    if message.tool_calls:  # Otherwise those that stay in the content would appear twice.
         inside = [part for part in inside if _is_call_beside(part)]
     for call in (*message.tool_calls, *inside):
         made: dict[str, Any] = {"name": call.name, "id": call.id or None}
@@ -414,7 +414,7 @@ def calls_to_theirs(message: Message) -> tuple[list[Any], list[Any]]:
 
 def _arguments(call: ToolCall) -> dict[str, Any] | None:
     if call.type == "custom":
-        return {"__arg1": call.arguments}  # What LangChain calls the one argument that is text.
+        return {"__arg1": call.arguments}  # LangChain's name of a single text argument.
     try:
         found = call.parsed()
     except InvalidInput:
@@ -423,7 +423,7 @@ def _arguments(call: ToolCall) -> dict[str, Any] | None:
 
 
 def usage_to_ours(given: Any) -> Usage | None:
-    """Counts that are right; None if there are none."""
+    """The valid counts; None if there are none."""
     if not isinstance(given, Mapping):
         return None
     rest = dict(given)
@@ -431,11 +431,11 @@ def usage_to_ours(given: Any) -> Usage | None:
         spent, gained = rest.pop("input_tokens"), rest.pop("output_tokens")
         return Usage(spent, gained, rest.pop("total_tokens"), rest)
     except (InvalidInput, KeyError):
-        return None  # Such as a count below 0.
+        return None  # For example a negative count.
 
 
 def usage_to_theirs(usage: Usage | None) -> dict[str, Any] | None:
-    """The counts, and the details that LangChain knows."""
+    """The counts, and the details known to LangChain."""
     if usage is None:
         return None
     details = {

@@ -22,14 +22,14 @@ StateT = TypeVar("StateT", bound=AgentState)
 
 
 class RopewalkCheckpointer(SharedCheckpointer, BaseCheckpointer[StateT]):
-    """Keeps the states and conversations of pyagenity's graphs in a store.
+    """Stores the states and conversations of pyagenity's graphs.
 
-    Pass it to `compile(checkpointer=...)`. `types` are the classes of your states, and what
-    their fields name needs no mention; `RopewalkCheckpointer[MyState](store)` says the same.
-    Without a store it is in memory. `threads` is the `ThreadCheckpointer` behind it.
+    Pass it to `compile(checkpointer=...)`. `types` are the classes of your states; the classes of
+    their fields are included. `RopewalkCheckpointer[MyState](store)` means the same. Without a
+    store it is in memory. `threads` is the underlying `ThreadCheckpointer`.
 
-    `thread_id` in the config names the thread and `user_id` whose it is. No user sees the
-    threads of another.
+    `thread_id` in the config names the thread, and `user_id` its owner. Users never see each
+    other's threads.
     """
 
     models = Models(AgentState, ThreadInfo, nobody="test-user-id")

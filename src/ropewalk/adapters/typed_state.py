@@ -1,4 +1,4 @@
-"""Typed state in frameworks: which one is in use, and what every adapter does with a state."""
+"""Typed state in frameworks: detecting the framework, and the base of all adapters."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from ropewalk.store.forking import freed_after_fork
 
 
 class Update(dict[str, Any]):
-    """Values with references in the places of externalized fields, ready for a checkpoint."""
+    """Values with references in place of externalized fields, ready for a checkpoint."""
 
 
 class Hydrated(Mapping[str, Any]):
-    """A read-only view of a framework's values that loads an externalized one when it is read.
+    """A read-only view of a framework's values that loads externalized ones lazily.
 
-    What is loaded is this view's own. A change in it is no update: a node returns those.
+    Loaded values belong to this view. Changing one in place is not an update: nodes return
+    updates.
     """
 
     def __init__(
@@ -68,19 +69,19 @@ class Hydrated(Mapping[str, Any]):
         return f"<Hydrated {', '.join(map(str, self._values))}>"
 
     def ref(self, name: str) -> ContentRef | None:
-        """The reference of a field; None if its value was no reference."""
+        """The reference of a field; None if its value was not one."""
         content = self._contents.get(name)
         return None if content is None else content.ref
 
     def content(self, name: str) -> Content | None:
-        """What a later update of a field goes on from."""
+        """The content that a later update of a field is based on."""
         with self._lock:
             content = self._contents.get(name)
             return None if content is None else content.next()
 
 
 class StateAdapter:
-    """Brings a typed state into a framework: its schema, its reducers, updates and reads.
+    """Integrates a typed state into a framework: schema, reducers, updates and reads.
 
     `inline_threshold_bytes` applies to everything that goes through this adapter.
     """
@@ -103,14 +104,14 @@ class StateAdapter:
 
     @property
     def backend(self) -> Store:
-        """The store that values go to."""
+        """The store of the values."""
         return self.runtime.backend
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.state_cls.__qualname__} on {self.backend!r}>"
 
     def schema(self) -> type:
-        """The state as a `TypedDict`, with reducers as annotations where there are any."""
+        """The state as a `TypedDict`, with reducers as annotations."""
         reducers = self.reducers()
         hints = {
             name: Any if field.is_externalized else field.type
@@ -124,7 +125,7 @@ class StateAdapter:
         return made
 
     def reducers(self) -> dict[str, Reduce]:
-        """How two updates of a field become one, for the fields that say so."""
+        """The reducers of the fields that declare one."""
         return {
             name: partial(self._reduced, field, field.reducer)
             for name, field in self._fields.items()
@@ -134,12 +135,11 @@ class StateAdapter:
     def externalize(
         self, values: Mapping[str, Any] | AgentState, *, since: Hydrated | None = None
     ) -> Update:
-        """An update for the framework: externalized values are stored, and references stand
-        in their places.
+        """An update for the framework, with externalized values stored and replaced by references.
 
-        With `since`, what the values were made from, only what changed since is stored.
-        What was externalized already stays as it is. Raises `UnknownField`,
-        `InlineSizeExceeded` and `NotStorable`, with nothing stored.
+        With `since`, the values that the update is based on, only the differences are stored.
+        References pass through. Raises `UnknownField`, `InlineSizeExceeded` and `NotStorable`,
+        with nothing stored.
         """
         if isinstance(values, Update):
             return values
@@ -150,7 +150,7 @@ class StateAdapter:
             field = self._field(name)
             if field.is_externalized:
                 changes[name] = self._changed(name, value, since)
-                update[name] = None  # Keeps the order.
+                update[name] = None  # Preserves the order.
             else:
                 update[name] = self.runtime.inline_copy(name, value)
         store_changes(self.runtime, list(changes.values()))
@@ -160,13 +160,13 @@ class StateAdapter:
         return update
 
     def hydrate(self, values: Mapping[str, Any]) -> Hydrated:
-        """A view of the framework's values that loads what is read, when it is read."""
+        """A view of the framework's values that loads them lazily."""
         return Hydrated(self._fields, self.runtime, values)
 
     def renew(self, values: Mapping[str, Any]) -> None:
-        """Give the references among a checkpoint's values more time, where a limit is set.
+        """Renew the references among a checkpoint's values, where they expire.
 
-        A framework that keeps a field from step to step calls no `externalize` for it.
+        A framework does not call `externalize` for a field that stays unchanged.
         """
         refs = [
             read_place(name, value)
@@ -213,7 +213,7 @@ def auto_adapt(
 ) -> StateAdapter:
     """The adapter of a state for the framework in use; see `detect_active_framework`.
 
-    It is the framework's own where Ropewalk has one, and else `StateAdapter`.
+    It is the framework's own adapter if Ropewalk has one, and `StateAdapter` otherwise.
     """
     framework = detect_active_framework(explicit)
     return _adapter_class(framework)(
@@ -235,7 +235,7 @@ def _adapter_class(framework: Framework) -> type[StateAdapter]:
 
 
 def is_reference(value: object) -> bool:
-    """Whether a value is a reference, as such or as it stands in a checkpoint."""
+    """Whether a value is a reference, as an object or in its checkpoint form."""
     return isinstance(value, ContentRef) or is_checkpoint_form(value)
 
 
@@ -243,7 +243,7 @@ def _given(state: AgentState, name: str) -> Any:
     return state.ref(name) if state.fields()[name].is_externalized else state[name]
 
 
-# Which framework a program uses, seen without importing any.
+# Detecting the framework without importing any.
 
 
 _MODULES: Final[dict[Framework, tuple[str, ...]]] = {
@@ -254,20 +254,20 @@ _MODULES: Final[dict[Framework, tuple[str, ...]]] = {
     Framework.DEEPAGENTS: ("deepagents",),
     Framework.OPENAI_AGENTS: ("agents",),
 }
-"""What a program has imported that uses a framework."""
+"""Modules that a program using the framework has imported."""
 
 _MARKS: Final[dict[str, tuple[str, ...]]] = {"agents": ("Agent", "Runner")}
-"""What modules must have to count, whose names others may use too."""
+"""Attributes that these modules must have, where others use the same module names."""
 
 _BUILT_ON: Final = {Framework.DEEPAGENTS: Framework.LANGGRAPH}
-"""A framework that is built on another wins over it."""
+"""A framework wins over the one it is built on."""
 
 
 def detect_active_framework(explicit: Framework | str | None = None) -> Framework:
-    """The framework in use: the one that is named, else configured, else imported.
+    """The framework in use: named explicitly, configured, or imported, in this order.
 
-    Imports nothing. Raises `NoFrameworkDetectedError`, `AmbiguousFrameworkError` if
-    several are imported, and `InvalidInput` for a name that is not known.
+    Imports nothing. Raises `NoFrameworkDetectedError`, `AmbiguousFrameworkError` if several are
+    imported, and `InvalidInput` for an unknown name.
     """
     chosen = get_config().framework if explicit is None else explicit
     if chosen is not None:

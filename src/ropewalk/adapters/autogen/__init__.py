@@ -1,4 +1,4 @@
-"""Shared artifacts in AutoGen: agents that get them fresh and commit what they make."""
+"""Shared artifacts in AutoGen: agents that read them fresh and commit their output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CoherenceAdapter", "CoherentAgent", "CoherentContext"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Adapter":  # What `auto_adapt` looks for: typed state needs nothing of its own here.
+    if name == "Adapter":  # Looked up by `auto_adapt`: typed state needs nothing specific here.
         return import_module("ropewalk.adapters").StateAdapter
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

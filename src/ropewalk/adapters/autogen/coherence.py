@@ -36,7 +36,7 @@ from ropewalk.store.asynchronous import twin
 from ropewalk.store.validation import expect, expect_whole
 
 SOURCE = "shared_artifacts"
-"""Who says what the artifacts are."""
+"""The source of the messages that contain the artifacts."""
 
 
 class CoherenceAdapter(BaseCoherenceAdapter):
@@ -50,19 +50,19 @@ class CoherenceAdapter(BaseCoherenceAdapter):
     def pre_turn_context(
         self, agent_name: str, artifact_ids: Iterable[str], now_tick: int | None = None
     ) -> dict[str, Any]:
-        """The contents of the artifacts as they are now, all at one moment.
+        """The current contents of the artifacts, as one snapshot.
 
-        Raises `NotFound` if one of them is not there.
+        Raises `NotFound` if one of them does not exist.
         """
         return contents_of(self._given(agent_name, artifact_ids, now_tick))
 
     def post_turn_commit(
         self, agent_name: str, updates: Mapping[str, Any], now_tick: int | None = None
     ) -> dict[str, int]:
-        """Commit what a turn made, all or none; the new versions.
+        """Commit the result of a turn, all or nothing; returns the new versions.
 
-        Each artifact is checked against the version that the agent last saw. What others
-        changed meanwhile is merged, or refused with `VersionConflict`.
+        Each artifact is checked against the version the agent last saw. Concurrent changes are
+        merged, or refused with `VersionConflict`.
         """
         return self._committed(agent_name, updates, now_tick)
 
@@ -76,10 +76,10 @@ class CoherenceAdapter(BaseCoherenceAdapter):
         reads: Iterable[str],
         inner: ChatCompletionContext | None = None,
     ) -> CoherentContext:
-        """A model context for an `AssistantAgent`, which begins with fresh artifacts.
+        """A model context for an `AssistantAgent` that begins with fresh artifacts.
 
-        Each call of the model gets them as they are then. The history in `inner` (unbounded
-        if there is none) never holds them, so no old version is left in a prompt.
+        Each call of the model gets their current versions. The history in `inner` (unbounded by
+        default) never contains them, so no old version is left in a prompt.
         """
         sound = inner is None or isinstance(inner, ChatCompletionContext)
         expect(sound, "inner is a model context", inner)
@@ -94,17 +94,17 @@ class CoherenceAdapter(BaseCoherenceAdapter):
         agent_name: str | None = None,
         attempts: int = 1,
     ) -> CoherentAgent:
-        """An agent with the same name that works on shared artifacts.
+        """An agent of the same name that works on shared artifacts.
 
-        Before each turn it is told the artifacts in `reads`; give an `AssistantAgent` a
-        `model_context` instead, and its history stays free of them. After the turn its
-        response is committed: `writes` is the artifact that the message becomes, or the
-        names of those parts of a structured message that are artifacts, or a function from
-        the `Response` to what is committed. A turn that fails commits nothing, nor does one
-        that is cancelled before its commit begins, nor a handoff, unless a function says what.
+        Before each turn it receives the artifacts in `reads` as a message; give an
+        `AssistantAgent` a `model_context` instead to keep its history free of them. After the turn
+        its response is committed: `writes` is the artifact that the message becomes, or the names
+        of those fields of a structured message that are artifacts, or a function from the
+        `Response` to the artifacts to commit. Nothing is committed by a turn that fails or is
+        cancelled before its commit begins, nor by a handoff, unless a function says what.
 
-        If others changed an artifact meanwhile and it cannot be merged, the turn is taken
-        again on fresh artifacts, at most `attempts` times in all; then `VersionConflict`.
+        If others changed an artifact in between and it cannot be merged, the turn is repeated on
+        fresh artifacts, at most `attempts` times in all; then `VersionConflict` is raised.
         """
         expect(isinstance(agent, ChatAgent), "agent() wraps an agent of AgentChat", agent)
         expect_whole(attempts, 1, "attempts")
@@ -129,26 +129,26 @@ class CoherentContext(ChatCompletionContext):
         self.turn: Turn | None = None
 
     async def add_message(self, message: LLMMessage) -> None:
-        """Add to the history."""
+        """Add a message to the history."""
         await self._inner.add_message(message)
 
     async def get_messages(self) -> list[LLMMessage]:
-        """The artifacts as they are now, then the history."""
+        """The current artifacts, followed by the history."""
         self.turn = await self._adapter._aturn(self._agent_name, self._reads)
         told = UserMessage(content=self.turn.text(), source=SOURCE)
         return [told, *await self._inner.get_messages()]
 
     async def clear(self) -> None:
-        """Forget the history."""
+        """Clear the history."""
         await self._inner.clear()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """The history; artifacts are where they are."""
+        """The state of the history, without artifacts."""
         state: Mapping[str, Any] = await self._inner.save_state()
         return state
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take a history that was saved."""
+        """Restore a saved history."""
         await self._inner.load_state(state)
 
 
@@ -172,14 +172,14 @@ class CoherentAgent(BaseChatAgent):
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """Those of the agent."""
+        """The message types of the wrapped agent."""
         types: Sequence[type[BaseChatMessage]] = self._agent.produced_message_types
         return types
 
     async def on_messages(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> Response:
-        """Take a turn on fresh artifacts, and commit what came of it."""
+        """Take a turn on fresh artifacts, and commit the result."""
         async for one in self.on_messages_stream(messages, cancellation_token):
             if isinstance(one, Response):
                 return one
@@ -188,7 +188,7 @@ class CoherentAgent(BaseChatAgent):
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """The same, with what the agent says on the way; the response is committed already."""
+        """The same, streaming the agent's messages; the response is committed before it is sent."""
         for left in reversed(range(self._attempts)):
             if self._context is not None:
                 self._context.turn = None
@@ -216,13 +216,13 @@ class CoherentAgent(BaseChatAgent):
 
     async def _committed(self, turn: Turn, response: Response, token: CancellationToken) -> None:
         if token.is_cancelled():
-            # An agent need not look at it, and nobody waits for its answer any more.
+            # The agent may ignore the cancellation, and nobody waits for its answer any more.
             raise asyncio.CancelledError
         if isinstance(response.chat_message, HandoffMessage) and not callable(self._writes):
-            return  # It says who goes on, and nothing of the work.
+            return  # A handoff names the next agent, and contains no result.
         context = self._context
         if context is not None and context.turn is not None:
-            # The answer was made from what the model saw last.
+            # The answer is based on what the model saw last.
             turn = replace(turn, artifacts={**turn.artifacts, **context.turn.artifacts})
         made = written(self._writes, response, lambda: _value(response))
         await token.link_future(asyncio.ensure_future(turn.acommit(made)))
@@ -240,12 +240,12 @@ class CoherentAgent(BaseChatAgent):
         await self._agent.on_resume(cancellation_token)
 
     async def save_state(self) -> Mapping[str, Any]:
-        """The state of the agent; artifacts are where they are."""
+        """The state of the agent, without artifacts."""
         state: Mapping[str, Any] = await self._agent.save_state()
         return state
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take a state of the agent that was saved."""
+        """Restore a saved state of the agent."""
         await self._agent.load_state(state)
 
     async def close(self) -> None:

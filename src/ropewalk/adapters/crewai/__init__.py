@@ -1,4 +1,4 @@
-"""Shared artifacts in CrewAI: tasks that get them fresh and commit what they make."""
+"""Shared artifacts in CrewAI: tasks that read them fresh and commit their output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CoherenceAdapter", "CoherentTask"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Adapter":  # What `auto_adapt` looks for: typed state needs nothing of its own here.
+    if name == "Adapter":  # Looked up by `auto_adapt`: typed state needs nothing specific here.
         return import_module("ropewalk.adapters").StateAdapter
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

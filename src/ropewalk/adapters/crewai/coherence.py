@@ -38,26 +38,26 @@ class CoherenceAdapter(BaseCoherenceAdapter):
     def prepare_task_context(
         self, agent_name: str, artifact_ids: Iterable[str], now_tick: int | None = None
     ) -> dict[str, Any]:
-        """The contents of the artifacts as they are now, all at one moment.
+        """The current contents of the artifacts, as one snapshot.
 
-        Raises `NotFound` if one of them is not there.
+        Raises `NotFound` if one of them does not exist.
         """
         return contents_of(self._given(agent_name, artifact_ids, now_tick))
 
     def commit_task_artifact(
         self, agent_name: str, artifact_id: str, content: Any, now_tick: int | None = None
     ) -> int:
-        """Commit what a task made of one artifact; its new version.
+        """Commit a task's new content of one artifact; returns its new version.
 
-        It is checked against the version that the agent last saw. What others changed
-        meanwhile is merged, or refused with `VersionConflict`.
+        It is checked against the version the agent last saw. Concurrent changes are merged, or
+        refused with `VersionConflict`.
         """
         return self._committed(agent_name, {artifact_id: content}, now_tick)[artifact_id]
 
     def commit_task_artifacts(
         self, agent_name: str, writes: Mapping[str, Any], now_tick: int | None = None
     ) -> dict[str, int]:
-        """Commit what a task made of several artifacts, all or none; the new versions."""
+        """Commit a task's content of several artifacts, all or nothing; returns the versions."""
         return self._committed(agent_name, writes, now_tick)
 
     aprepare_task_context = twin(prepare_task_context)
@@ -74,15 +74,15 @@ class CoherenceAdapter(BaseCoherenceAdapter):
     ) -> CoherentTask:
         """A `Task` with these fields that works on shared artifacts.
 
-        Whenever an agent begins it, its prompt ends with the artifacts in `reads`. `writes`
-        is the artifact that its output becomes, or the names of those parts of a structured
-        output that are artifacts, or a function from the `TaskOutput` to what is committed.
-        The agent's role is its name, unless `agent_name` says another.
+        At each attempt, its prompt ends with the artifacts in `reads`. `writes` is the artifact
+        that its output becomes, or the names of those fields of a structured output that are
+        artifacts, or a function from the `TaskOutput` to the artifacts to commit. The agent's name
+        is its role, unless `agent_name` is given.
 
-        The commit comes after your guardrails. If they refuse the output, or if others changed
-        an artifact meanwhile and it cannot be merged, the agent does the task again on fresh
-        artifacts, at most `guardrail_max_retries` times in all, and its new output passes all
-        of your guardrails before it is committed. A task that fails commits nothing.
+        The commit follows your guardrails. If they refuse the output, or if others changed an
+        artifact in between and it cannot be merged, the agent repeats the task on fresh artifacts,
+        at most `guardrail_max_retries` times in all, and its new output passes all of your
+        guardrails before it is committed. A task that fails commits nothing.
         """
         _check_fields(fields)
         if fields.get("guardrail") is not None:
@@ -103,7 +103,7 @@ class CoherentTask(Task):
     _checks: list[Any] = PrivateAttr(default_factory=list)
 
     def prompt(self) -> str:
-        """The prompt, with the artifacts as they are now."""
+        """The prompt, with the current artifacts."""
         text: str = super().prompt()
         return text if self._steps is None else self._steps.begun(self, text)
 
@@ -115,15 +115,16 @@ class CoherentTask(Task):
         return made
 
     def _share(self, steps: _Steps, checks: list[Any]) -> None:
-        # CrewAI asks one guardrail after the other. When a later one has the task done again,
-        # those before it do not see the new output. So there is one, which asks them all.
+        # CrewAI runs one guardrail after the other. When a later one has the task repeated, the
+        # earlier ones do not see the new output. So there is a single guardrail, which runs them
+        # all.
         self._steps, self._checks = steps, checks
-        # The field, too: a crew makes the others from it when it takes the task.
+        # The field, too: a crew derives the others from it when it takes the task.
         self.guardrails, self._guardrails = [self._commit], [self._commit]
         self.guardrail = self._guardrail = None
 
     def _commit(self, output: TaskOutput) -> tuple[bool, Any]:
-        """A guardrail that commits what all others pass, or has the task done again."""
+        """A guardrail that commits an output which all others accept, or has the task repeated."""
         passed, said = self._checked(output)
         if not passed:
             return False, said
@@ -147,7 +148,7 @@ class CoherentTask(Task):
     ) -> TaskOutput:
         """As in `Task`, but the commit is awaited after the guardrails.
 
-        They are called on the event loop, and who holds an artifact may be a task of that loop.
+        Guardrails run on the event loop, and the holder of an artifact may be a task of that loop.
         """
         ask = super()._ainvoke_guardrail_function
         if self._steps is None:
@@ -170,7 +171,7 @@ class CoherentTask(Task):
         self._steps.ended(self)
 
     def _checked(self, output: TaskOutput) -> tuple[bool, Any]:
-        """The output as all guardrails pass it, or why one of them does not."""
+        """The output after all guardrails, or the reason why one of them refuses it."""
         for check in self._checks:
             said = process_guardrail(
                 output=output,
@@ -186,7 +187,7 @@ class CoherentTask(Task):
         return True, output
 
     def _passed(self, output: TaskOutput, result: Any) -> TaskOutput:
-        """What a guardrail made of an output, as CrewAI takes it."""
+        """The result of a guardrail, as CrewAI interprets it."""
         if result is None:
             raise InvalidInput("a guardrail that passes an output gives it back, not None")
         if isinstance(result, TaskOutput):
@@ -198,7 +199,7 @@ class CoherentTask(Task):
 
 
 class _Awaited:
-    """The guardrail of a task whose commit comes after it."""
+    """The guardrail of a task whose commit follows it asynchronously."""
 
     def __init__(self, task: CoherentTask) -> None:
         self._task, self._retries = task, 0
@@ -206,7 +207,7 @@ class _Awaited:
         """Why what it passed could not be committed: it refuses that next."""
 
     def check(self, output: TaskOutput) -> tuple[bool, Any]:
-        """Whether all guardrails pass an output. Refuses as often as CrewAI would have it."""
+        """Whether all guardrails accept an output. Refuses as often as CrewAI would allow."""
         refusal, self.refusal = self.refusal, None
         passed, said = self._task._checked(output) if refusal is None else (False, refusal)
         if not passed:
@@ -229,7 +230,7 @@ class _Steps:
         self._agent_name = agent_name
 
     def begun(self, task: CoherentTask, prompt: str) -> str:
-        """The prompt of one attempt. What it was given is what its commit is checked against."""
+        """The prompt of one attempt; the commit is checked against the artifacts in it."""
         agent = self._agent_name or (task.agent.role if task.agent else None)
         if agent is None:
             raise InvalidInput("a task that no agent has needs agent_name=")
@@ -238,19 +239,21 @@ class _Steps:
         return f"{prompt}\n\n{turn.text()}" if self._reads else prompt
 
     def made(self, task: CoherentTask, output: TaskOutput) -> tuple[Turn, dict[str, Any]]:
-        """The turn of the last attempt, and what is to be committed of it."""
+        """The turn of the last attempt, and what to commit of it."""
         turn = _UNDER_WAY.get({})[task.id]
         return turn, written(self._writes, output, lambda: _value(output))
 
     def ended(self, task: CoherentTask) -> None:
-        """Nothing is left to be done with the turn."""
+        """Discard the turn."""
         under_way = _UNDER_WAY.get({})
         _UNDER_WAY.set({id: turn for id, turn in under_way.items() if id != task.id})
 
 
 _UNDER_WAY: ContextVar[dict[UUID, Turn]] = ContextVar("ropewalk_tasks")
-"""What runs here: by context, because one task may run in several threads or event loops, and
-because a tool may run a crew inside a task."""
+"""The running step, by context.
+
+One task may run in several threads or event loops, and a tool may run a crew inside a task.
+"""
 
 
 def _again(conflict: VersionConflict) -> str:
@@ -261,7 +264,7 @@ def _again(conflict: VersionConflict) -> str:
 
 
 def _is_exported(output: TaskOutput) -> bool:
-    """Whether it has what CrewAI reads from it after the guardrails, which is now."""
+    """Whether CrewAI exports the output after the guardrails, which is now."""
     return output.pydantic is not None or output.json_dict is not None
 
 
@@ -277,7 +280,7 @@ def _listed(guardrail: Any) -> list[Any]:
 
 
 def _check_fields(fields: Mapping[str, Any]) -> None:
-    """Refuse what CrewAI would swallow: a word that is no field of a task."""
+    """Raise for a keyword that is not a field of a task, which CrewAI would ignore."""
     known = ["reads", "writes", "agent_name", *CoherentTask.model_fields]
     for name in fields:
         if name not in known:

@@ -1,8 +1,8 @@
-"""Which classes one saver stores and reads back.
+"""The classes that one saver may store and load.
 
-Reading never imports what stored bytes name. A class is known if it is built in here, was
-declared by the program, stands in the schema of the graph that asks, or if this process
-itself stored an object of it.
+Reading never imports a class because stored bytes name it. A class is known if it is built in
+here, was declared by the program, is in the schema of the calling graph, or if this process itself
+stored an object of it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from ropewalk.errors import InvalidInput, NotStorable
 
 
 class UnknownTypeWarning(UserWarning):
-    """A stored value is of a class that the program did not declare, and came back raw."""
+    """A stored value has an undeclared class, and is returned raw."""
 
 
 class GraphTypes:
     """The classes of one saver.
 
-    `types` are declared from the start; plain classes that are loaded need not be. With
-    `strict`, a value of an unknown class raises `UndeclaredClass` instead of coming back raw
+    `types` are declared from the start; plain classes that are loaded need no declaration. With
+    `strict`, a value of an unknown class raises `UndeclaredClass` instead of being returned raw
     with an `UnknownTypeWarning`.
     """
 
@@ -65,13 +65,13 @@ class GraphTypes:
                 self._register(cls)
 
     def declare(self, classes: Iterable[type]) -> None:
-        """Allow classes; those that need no declaration, or cannot be stored, are left out."""
+        """Declare classes, ignoring those that need no declaration or cannot be stored."""
         for cls in classes:
             if isinstance(cls, type):
                 self.learn(cls)
 
     def allow(self, names: Iterable[Any]) -> None:
-        """Allow classes, or pairs of module and name, which are looked up but not imported."""
+        """Declare classes, or pairs of module and name, which are looked up but not imported."""
         for name in names:
             if isinstance(name, type):
                 self.learn(name)
@@ -85,7 +85,7 @@ class GraphTypes:
         return isinstance(found, type) and self.learn(found)
 
     def learn(self, cls: type) -> bool:
-        """Whether objects of a class can be stored; it is declared from now on."""
+        """Whether objects of a class can be stored; the class is declared from now on."""
         if self._is_declared(cls):
             return True
         if not can_declare(cls) and not _is_model_v1(cls):
@@ -93,11 +93,11 @@ class GraphTypes:
         try:
             self._register(cls)
         except InvalidInput:
-            return False  # Its name is too long, or stands for another class.
+            return False  # Its name is too long, or belongs to another class.
         return True
 
     def _is_declared(self, cls: type) -> bool:
-        """Whether somebody declared a class: that it is plain and loaded is not enough."""
+        """Whether a class was declared explicitly: being plain and loaded does not count."""
         known = self.registry.of(cls)
         return known is not None and self.registry.declared(known.name) is known
 
@@ -109,7 +109,7 @@ class GraphTypes:
             self.registry.register(cls)
 
     def find(self, name: str) -> Entry | None:
-        """The declared class of a name that was met in stored bytes; asks who may know it."""
+        """The declared class of a stored name, asking the calling graphs if needed."""
         found = self.registry.declared(name)
         if found is None and name in self._pending:
             self._allow(*self._pending[name])
@@ -120,7 +120,7 @@ class GraphTypes:
         return found
 
     def warn_of(self, name: str, reason: Exception | None = None) -> None:
-        """Warn, once, that values of a class come back raw."""
+        """Warn, once, that values of a class are returned raw."""
         if name in self._warned:
             return
         self._warned.add(name)
@@ -137,20 +137,20 @@ class GraphTypes:
         warnings.warn(text, UnknownTypeWarning, stacklevel=2)
 
     def stand_in(self, value: Any) -> Any:
-        """What is stored in place of a value, as LangGraph does; the value if nothing is."""
+        """What is stored in place of a value, as LangGraph does; otherwise the value itself."""
         base = None if self.strict else _base_of(value)
         if base is None:
             return value
         return repr(value) if base is BaseException else base(value)
 
     def check(self, value: Any) -> None:
-        """Raise `NotStorable` for what LangGraph would make something else of."""
+        """Raise `NotStorable` for values that LangGraph would change."""
         base = _base_of(value)
         if base is not None:
             raise NotStorable(_refusal(type(value), base))
 
     def is_frozen(self, cls: type) -> bool:
-        """Whether values of a class cannot be changed."""
+        """Whether values of a class are immutable."""
         found = self._frozen.get(cls)
         if found is None:
             atom = atom_of(cls) is not None and cls is not bytearray
@@ -158,17 +158,17 @@ class GraphTypes:
         return found
 
     def is_built_in(self, name: Any) -> bool:
-        """Whether a stored name is that of a class which is always known."""
+        """Whether a stored name belongs to a built-in class."""
         return isinstance(name, str) and BUILT_IN.named(name) is not None
 
     def names_of(self, entry: Entry) -> list[str]:
-        """The fields of a record, in the order in which they are stored."""
+        """The fields of a record, in their stored order."""
         if entry.shape == "model":
             return plan_of(entry).names
         return record_plan_of(entry).names
 
     def plain_fields(self, entry: Entry) -> list[str]:
-        """The fields of a dataclass, if they are all that its objects hold; else none."""
+        """The fields of a dataclass, if its objects hold nothing else; otherwise none."""
         plan = record_plan_of(entry)
         return plan.names if plan.only_dict else []
 
@@ -201,10 +201,9 @@ def _is_model_v1(cls: type) -> bool:
     return module is not None and issubclass(cls, module.BaseModel)
 
 
-# The classes that a graph itself names, and which graph it is that calls a saver.
-#
-# LangGraph tells a saver its classes only with LANGGRAPH_STRICT_MSGPACK. Without it, the graph
-# is found where it is: among those that wait for the saver to return.
+# The classes declared by a graph's schema, and finding the graph that calls a saver.  LangGraph
+# passes classes to a saver only with LANGGRAPH_STRICT_MSGPACK. Without it, the graph is found on
+# the call stack.
 
 
 _MAX_FRAMES: Final = 200
@@ -212,11 +211,11 @@ _MAX_CLASSES: Final = 10_000
 _PLAIN: Final = (str, int, float, bool, bytes, type(None))
 
 _known: WeakKeyDictionary[Any, frozenset[type]] = WeakKeyDictionary()
-"""The classes of graphs that were looked at."""
+"""Cached classes of graphs."""
 
 
 def classes_of(graph: Any) -> frozenset[type]:
-    """The classes in the schemas and channels of a graph, and of the graphs in its nodes.
+    """The classes in the schemas and channels of a graph and its subgraphs.
 
     Takes a StateGraph, a compiled graph, a Pregel, or a loop that runs one.
     """
@@ -225,7 +224,7 @@ def classes_of(graph: Any) -> frozenset[type]:
         if found is None:
             found = _known[graph] = _collect(graph)
         return found
-    except TypeError:  # It cannot be held weakly, or not be hashed.
+    except TypeError:  # It supports no weak references, or is not hashable.
         return _collect(graph)
 
 
@@ -244,7 +243,7 @@ def _collect(graph: Any) -> frozenset[type]:
 
 
 def _hints_of(graph: Any) -> Iterator[Any]:
-    """What a graph says of the types of its values."""
+    """The type hints of a graph's values."""
     builder = getattr(graph, "builder", graph)
     schemas = getattr(builder, "schemas", None)
     yield from schemas if isinstance(schemas, dict) else ()
@@ -266,7 +265,7 @@ def _type_of(channel: Any, name: str) -> Any:
 
 
 def _graphs_in(graph: Any) -> list[Any]:
-    """The graphs that stand in the nodes of a graph."""
+    """The subgraphs in the nodes of a graph."""
     found: list[Any] = []
     for node in _values(getattr(graph, "nodes", None)):
         found += getattr(node, "subgraphs", None) or ()
@@ -294,7 +293,7 @@ class _Collector:
             if one is None or isinstance(one, str) or id(one) in self._seen:
                 continue
             self._seen.add(id(one))
-            self._kept.append(one)  # So that no other hint has its id.
+            self._kept.append(one)  # Keeps the hint alive, so that its id is not reused.
             pending += self._inside(one)
 
     def _inside(self, hint: Any) -> list[Any]:
@@ -303,7 +302,7 @@ class _Collector:
             return [type(one) for one in typing.get_args(hint)]
         if origin is not None:
             arguments = list(typing.get_args(hint))
-            # What else stands in Annotated is no type.
+            # The other arguments of Annotated are not types.
             return [origin, *(arguments[:1] if origin is typing.Annotated else arguments)]
         if isinstance(hint, list):  # The arguments of a Callable.
             return hint
@@ -349,21 +348,21 @@ def _field_hints(cls: Any) -> list[Any]:
     return hints
 
 
-# Who calls.
+# The caller.
 
 
 def calling_graph(saver: Any) -> Any:
-    """The graph, or the loop of one, that waits for a saver, or a copy of it; None if none is."""
+    """The graph, or the loop of one, that is calling a saver or a copy of it; None if none is."""
     return next(calling_graphs(saver), None)
 
 
 def classes_of_callers(saver: Any) -> set[type]:
-    """The classes of all graphs that wait for a saver."""
+    """The classes of all graphs that are calling a saver."""
     return {cls for graph in calling_graphs(saver) for cls in classes_of(graph)}
 
 
 def calling_graphs(saver: Any) -> Iterator[Any]:
-    """All graphs and loops that wait for a saver, the nearest first."""
+    """All graphs and loops that are calling a saver, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     seen: set[int] = set()
     for _ in range(_MAX_FRAMES):
@@ -391,13 +390,13 @@ def _is_graph(one: Any) -> bool:
 def _waits_for(graph: Any, frame: FrameType, saver: Any) -> bool:
     if _is_family(getattr(graph, "checkpointer", None), saver):
         return True
-    # A graph inside another one has no checkpointer of its own, but was handed one.
+    # A subgraph has no checkpointer of its own, but was passed one.
     given = frame.f_locals
     return any(_is_family(given.get(name), saver) for name in ("checkpointer", "saver"))
 
 
 def _is_family(one: Any, saver: Any) -> bool:
-    """Whether one is a saver, or a shallow copy of it."""
+    """Whether an object is a saver, or a shallow copy of it."""
     if one is saver:
         return True
     if type(one) is not type(saver) or not hasattr(one, "__dict__"):
@@ -408,13 +407,12 @@ def _is_family(one: Any, saver: Any) -> bool:
     )
 
 
-# The classes that every saver knows, under names that stay when a module moves.
-#
-# What LangGraph's own serializer takes is here, but nothing that stored bytes could choose.
+# The classes that every saver knows, under names that stay when a module moves.  They cover what
+# LangGraph's own serializer accepts, except for anything that stored bytes could choose.
 
 
 BUILT_IN = Registry(parent=Registry())
-"""Never to be changed."""
+"""Must never change."""
 
 _MESSAGES = (
     "BaseMessage BaseMessageChunk HumanMessage HumanMessageChunk AIMessage AIMessageChunk "
@@ -445,7 +443,7 @@ def _declare_all() -> None:
     _declare("langchain", Document)
     for module, names in ((graph, _GRAPH), (store, _STORE)):
         for name in names:
-            # Older releases lack some.
+            # Missing in older releases.
             if hasattr(module, name):
                 _declare("langgraph", getattr(module, name))
     BUILT_IN.register(_DeltaSnapshot, name="langgraph.DeltaSnapshot")
@@ -498,7 +496,7 @@ def _zone_key(zone: zoneinfo.ZoneInfo) -> str:
 
 
 def model_v1_forms(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """How a model of pydantic's first version is stored, and made again."""
+    """How a pydantic v1 model is stored and rebuilt."""
 
     def encode(value: Any) -> list[Any]:
         private = {

@@ -34,19 +34,19 @@ class CoherenceAdapter(BaseCoherenceAdapter):
     def before_node(
         self, agent_name: str, artifact_ids: Iterable[str], now_tick: int | None = None
     ) -> dict[str, dict[str, Any]]:
-        """The artifacts as they are now, all at one moment: `version`, `content`, `state`.
+        """The current artifacts, as one snapshot: `version`, `content`, `state`.
 
-        Raises `NotFound` if one of them is not there.
+        Raises `NotFound` if one of them does not exist.
         """
         return context_of(self._given(agent_name, artifact_ids, now_tick))
 
     def commit_outputs(
         self, agent_name: str, writes: Mapping[str, Any], now_tick: int | None = None
     ) -> dict[str, int]:
-        """Commit what a node made, all or none; the new versions.
+        """Commit the outputs of a node, all or nothing; returns the new versions.
 
-        Each artifact is checked against the version that the agent last saw. What others
-        changed meanwhile is merged, or refused with `VersionConflict`.
+        Each artifact is checked against the version the agent last saw. Concurrent changes are
+        merged, or refused with `VersionConflict`.
         """
         return self._committed(agent_name, writes, now_tick)
 
@@ -58,11 +58,11 @@ class CoherenceAdapter(BaseCoherenceAdapter):
     ) -> Callable[[Node], Node]:
         """Make a function a node that works on shared artifacts.
 
-        The function gets the values of `reads` in its parameter `artifacts`, if it has one,
-        and the rest from LangGraph as always. What it returns under a name in `writes` is
-        committed, and leaves the update: an artifact is in no checkpoint. It is checked
-        against what was newest when the node began. A function that raises commits nothing,
-        and one that changes what it only reads is refused.
+        The function gets the values of `reads` in its parameter `artifacts`, if it has one, and
+        everything else from LangGraph as usual. What it returns under a name in `writes` is
+        committed and removed from the update, so no checkpoint contains an artifact. The commit is
+        checked against the newest versions when the node began. A function that raises commits
+        nothing, and one that modifies an artifact it only reads is refused.
         Each attempt of a `RetryPolicy` gets fresh values, also after a `VersionConflict`.
         """
         agent_name_of(agent_name, "node() takes the name of an agent, then wraps the function")
@@ -96,7 +96,7 @@ def _wrapped(
         )
 
     def expect_unchanged(update: Any, given: Mapping[str, Artifact]) -> None:
-        """What a node reads it may hand on to the graph, but not what it made of it."""
+        """A node may pass on what it reads to the graph, but not a modified version of it."""
         for name, value in _parts(update):
             if name in unwritten and not given[name].holds(value):
                 raise InvalidInput(
@@ -127,7 +127,7 @@ def _wrapped(
 
 
 def _parted(result: Any, writes: frozenset[str]) -> tuple[Any, dict[str, Any]]:
-    """What a node returned, without the artifacts; and the artifacts."""
+    """Split a node's result into the update and the artifacts."""
     if not writes or result is None:
         return result, {}
     if isinstance(result, Command):
@@ -146,7 +146,7 @@ def _parted(result: Any, writes: frozenset[str]) -> tuple[Any, dict[str, Any]]:
 
 
 def _parts(update: Any) -> Iterator[tuple[str, Any]]:
-    """What an update holds, by name."""
+    """The entries of an update, by name."""
     if isinstance(update, Command):
         yield from _parts(update.update)
     elif isinstance(update, Mapping):
@@ -185,7 +185,7 @@ def _called(function: Node) -> Any:
 
 
 def _dressed(made: Node, function: Node, signature: inspect.Signature) -> Node:
-    """With the name, parameters and types that LangGraph reads, but for what we hand over."""
+    """Copy the name, parameters and types that LangGraph reads, except the ones supplied here."""
     functools.update_wrapper(made, function, updated=())
     made.__name__ = _name(function)
     parameters = [one for name, one in signature.parameters.items() if name != _PARAMETER]

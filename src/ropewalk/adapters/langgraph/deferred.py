@@ -1,9 +1,9 @@
-"""Values whose class was not known when they were taken over from another database.
+"""Values imported from another database before their class was declared.
 
-LangGraph's serializer stores a value as the name of a class and what to call it with. Where
-the class is declared, it is built at once. Where it is not, name and arguments are kept as
-they were, and whoever declares the class later reads its objects. Nothing that bytes name is
-imported or called.
+LangGraph's serializer stores a value as the name of a class and the arguments to call it with. If
+the class is declared, the object is built at once. Otherwise the name and the arguments are kept
+as they are, and the object is built when read after the class has been declared. Nothing that
+bytes name is ever imported or called.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ropewalk.codec.msgpack import Code
 from ropewalk.codec.registry import undeclared
 
 PREFIX: Final = "langgraph:"
-"""Stands before the name of a class, for a value that is kept as LangGraph stored it."""
+"""Prefixes the name of a class whose value is kept as LangGraph stored it."""
 
 
 class Call(IntEnum):
-    """How LangGraph's serializer would make an object: the codes of its extensions."""
+    """How LangGraph's serializer would build an object: the codes of its extensions."""
 
     ONE = 0
     POSITIONS = 1
@@ -35,7 +35,7 @@ _CALLS: Final = frozenset(Call)
 
 
 def deferred(module: str, name: str, call: Call, argument: Any, *more: Any) -> Undeclared:
-    """A value that is kept until its class is known; `more` is what else was stored of it."""
+    """A value to be built once its class is declared; `more` is the rest of its stored form."""
     content = [int(call), argument, *more]
     return undeclared(Code.CUSTOM, [f"{PREFIX}{module}.{name}", 1], content)
 
@@ -51,14 +51,14 @@ def class_name(name: str) -> str:
 
 
 def raw(content: Any) -> Any:
-    """What stands for the object where its class is not declared: its fields or its argument."""
+    """The raw form of the object while its class is undeclared: its fields or its argument."""
     return content[1] if _is_content(content) else content
 
 
 def rebuild(cls: type[Any], content: Any) -> Any:
-    """The object, of a class that somebody declared, as LangGraph's serializer makes it.
+    """Build the object of a declared class, as LangGraph's serializer does.
 
-    Raises whatever the class raises if it does not take what was stored.
+    Raises whatever the class raises if it does not accept the arguments.
     """
     if not _is_content(content):
         raise TypeError("these are no arguments of LangGraph's serializer")
@@ -66,7 +66,7 @@ def rebuild(cls: type[Any], content: Any) -> Any:
 
 
 def build(cls: type[Any], call: Call, argument: Any) -> Any:
-    """Call a declared class with what was stored."""
+    """Call a declared class with the stored arguments."""
     if call is Call.POSITIONS:
         return cls(*_sequence(argument))
     if call is Call.NAMES:
@@ -82,7 +82,7 @@ def _model(cls: type[Any], fields: Mapping[str, Any]) -> Any:
     try:
         return cls(**fields)
     except Exception:
-        # What was right when it was stored may not be valid any more: LangGraph takes it.
+        # Data that was valid when stored may no longer be: LangGraph accepts it.
         made = getattr(cls, "model_construct", None) or getattr(cls, "construct", None)
         if made is None:
             raise

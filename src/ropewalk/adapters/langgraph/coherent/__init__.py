@@ -1,1 +1,1 @@
-"""`CoherentStore`: LangGraph's store, for agents that share artifacts."""
+"""`CoherentStore`: LangGraph's store for agents that share artifacts."""

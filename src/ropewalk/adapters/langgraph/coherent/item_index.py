@@ -1,10 +1,9 @@
-"""When items end, and what they mean: the index beside the artifacts of a `CoherentStore`.
+"""Expiry and embeddings of items: the index beside the artifacts of a `CoherentStore`.
 
-An artifact alone says what an item is. Its version notes when the item's time is over, as the
-last put said, and which parts of it are embedded. What changes without a new version, and what
-can be made again, is in a `RopewalkStore` of its own: the time that reads have begun again, and
-the vectors. An entry there names the version that it is about. One that is missing or about
-another version counts for nothing, and is written anew at the next search or read.
+The artifact alone defines an item. Its version records when the item expires, as of the last put,
+and which fields are embedded. Data that changes without a new version, or can be rebuilt, is in a
+separate `RopewalkStore`: expiry times renewed by reads, and vectors. Each entry names the version
+it belongs to. A missing or stale entry is ignored, and rewritten at the next search or read.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ _FIRST: Final = 32
 
 
 class Prepared(NamedTuple):
-    """What goes with a put."""
+    """The index data of a put."""
 
     note: Note
     vectors: Sequence[Sequence[float]] = ()
 
 
 class ItemIndex:
-    """Knows which items have ended, and ranks them by meaning. Safe to share between threads."""
+    """Tracks expiry, and ranks items by similarity. Safe to share between threads."""
 
     sweeper = NOBODY
 
@@ -71,23 +70,23 @@ class ItemIndex:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether items are searched by meaning."""
+        """Whether items are embedded."""
         return self._indexing is not None
 
     def close(self) -> None:
         """Let go."""
         self._entries.close()
 
-    # Times.
+    # Expiry.
 
     def refreshes(self, refresh: bool | None) -> bool:
-        """Whether a read begins the time of an item again."""
+        """Whether reads renew the expiry of items."""
         if self.ttl_config is None:
             return False
         return self.ttl_config.get("refresh_on_read", True) if refresh is None else refresh
 
     def is_living(self, artifact: str, version: Version) -> bool:
-        """Whether the time of an item is not over; raises `Unavailable` if nobody can tell."""
+        """Whether an item has not expired; raises `Unavailable` if that cannot be determined."""
         end = (version.note or {}).get(_ENDS)
         if end is None or self.clock() < end:
             return True
@@ -95,14 +94,14 @@ class ItemIndex:
         return entry is not None and entry.value[_OF] == version.id
 
     def refresh(self, versions: Mapping[str, Version]) -> None:
-        """Begin the times of living items again, of those that have an end."""
+        """Renew the expiry of living items that have one."""
         ending = {name: one for name, one in versions.items() if _TTL in (one.note or {})}
         if not ending:
             return
         try:
             found = self._entries.batch([GetOp(*_place(name), True) for name in ending])
         except Unavailable:
-            return  # What was read is right all the same.
+            return  # The values read are correct all the same.
         moment = self.clock()
         for (name, version), entry in zip(ending.items(), found, strict=True):
             is_about = entry is not None and entry.value[_OF] == version.id
@@ -111,17 +110,17 @@ class ItemIndex:
                 self._complete({name: version})
 
     def sweep(self) -> None:
-        """Delete the entries of items that have ended."""
+        """Delete the entries of expired items."""
         self._entries.sweep_ttl()
 
     # Puts.
 
     def default_note(self) -> Note:
-        """What is noted of an item that an edit makes."""
+        """The index data of an item that an edit creates."""
         return self._note((self.ttl_config or {}).get("default_ttl"), None)
 
     def prepared(self, puts: Mapping[str, Put], note: Note | None = None) -> dict[str, Prepared]:
-        """What goes with puts; raises what embedding raises, before anything is put."""
+        """The index data of puts; embedding errors are raised before anything is put."""
         texts: dict[str, list[str]] = {}
         notes: dict[str, Note] = {}
         for name, put in puts.items():
@@ -135,7 +134,7 @@ class ItemIndex:
         }
 
     def enter(self, made: Mapping[str, Artifact], ready: Mapping[str, Prepared]) -> None:
-        """Note what became of puts. What was merged holds more: it is embedded when searched."""
+        """Index the results of puts. A merged item is embedded when it is searched."""
         self._enter(
             {name: one.origin for name, one in made.items() if not one.degraded and not one.merged},
             {name: one.vectors for name, one in ready.items()},
@@ -159,7 +158,7 @@ class ItemIndex:
         try:
             self._entries.batch(ops)
         except Unavailable:
-            return  # The items are there. Their entries are made when they are looked for.
+            return  # The items are stored. Their entries are created when they are needed.
         finally:
             for op in ops:
                 for token in op.value[_VECTORS]:
@@ -184,17 +183,17 @@ class ItemIndex:
         if self._indexing is None or not texts:
             return {}
         vectors = self._indexing.embeddings.embed_documents(texts)
-        self._indexing.rows(texts, vectors)  # Here, so that nothing is put that cannot be found.
+        self._indexing.rows(texts, vectors)  # Here, so that no item is stored that cannot be found.
         return dict(zip(texts, vectors, strict=True))
 
-    # Searching by meaning.
+    # Searching by similarity.
 
     def ranked(
         self, scope: Scope, query: str, versions: Mapping[str, Version]
     ) -> Iterator[dict[str, float]]:
-        """The living among some artifacts that have vectors, the most similar first.
+        """The living items with vectors among some artifacts, most similar first, with scores.
 
-        A few at first, and each time twice as many, with their scores.
+        Yields batches that double in size.
         """
         living = {name: one for name, one in versions.items() if self.is_living(name, one)}
         self._complete(living)
@@ -216,7 +215,7 @@ class ItemIndex:
             offset, limit = offset + limit, 2 * limit
 
     def _complete(self, versions: Mapping[str, Version]) -> None:
-        """Make the entries that are missing, or are about another version."""
+        """Create missing and stale entries."""
         unknown = [name for name, one in versions.items() if self._known.get(name) != one.id]
         if not unknown:
             return
@@ -245,7 +244,7 @@ class ItemIndex:
 
 
 class _Ready(Embeddings):
-    """Gives vectors that were made before, by the tokens that stand for them."""
+    """Returns vectors computed before, by the tokens that stand for them."""
 
     def __init__(self, embeddings: Embeddings, ready: Mapping[str, Sequence[float]]) -> None:
         self._embeddings, self._vectors = embeddings, ready

@@ -1,4 +1,4 @@
-"""Items as artifacts: what agents get, put, search and edit, compared with what they saw."""
+"""Items as artifacts: reads, puts, searches and edits, compared with what agents saw."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIELDS: Final = ("value", "key", "namespace", "created_at", "updated_at", "vers
 
 
 class Asked(NamedTuple):
-    """An item that an agent asks for: which artifact it is, and what the agent calls it."""
+    """An item that an agent requests: its artifact, and the agent's name for it."""
 
     agent: str
     artifact: str
@@ -34,19 +34,19 @@ class Asked(NamedTuple):
 
 
 class Put(NamedTuple):
-    """What is to be put."""
+    """A requested put."""
 
     asked: Asked
     value: dict[str, Any] | None
     """None deletes the item."""
     if_version: int | None = None
-    """Only if this is the version now, 0 if there is no item."""
+    """Put only if this is the current version; 0 if there must be no item."""
     index: Any = None
     ttl: float | None = None
 
 
 class _Lazy:
-    """Decodes its value when somebody looks into it: most of what is read is passed on."""
+    """Decodes its value on first access: most values that are read are only passed on."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class _Lazy:
 
     @property
     def value(self) -> Any:
-        """What was put, the caller's own to change."""
+        """The value; the caller may modify it."""
         if self._artifact is not None:
             self._value, self._artifact = self._artifact.value, None  # type: ignore[misc]
         return self._value
@@ -76,7 +76,7 @@ class CoherentItem(_Lazy, StoreItem):
 
 
 class CoherentSearchItem(_Lazy, StoreSearchItem):
-    """An item that a search in a `CoherentStore` found."""
+    """An item found by a search in a `CoherentStore`."""
 
     __slots__ = ("_artifact", "_value")
 
@@ -103,7 +103,7 @@ class Items:
     def get(
         self, agent: str, artifact: str, namespace: Scope, key: str, refresh: bool | None = None
     ) -> StoreItem | None:
-        """An item as an agent may see it; None if there is none."""
+        """An item as the agent's strategy allows it; None if there is none."""
         try:
             found = self._read(agent, artifact)
         except NotFound:
@@ -116,7 +116,7 @@ class Items:
         return _item(found, namespace, key)
 
     def cached(self, agent: str, artifact: str, namespace: Scope, key: str) -> StoreItem | None:
-        """An item that may be served without asking anybody; None if one has to ask."""
+        """An item that can be served from the cache; None if it must be fetched."""
         found = self._core.cached(agent, artifact)
         if found is None or found.origin.note is not None:
             return None
@@ -124,7 +124,7 @@ class Items:
         return _item(found, namespace, key)
 
     def get_all(self, asked: Sequence[Asked], refresh: bool | None) -> list[StoreItem | None]:
-        """Several items of one agent, all as they were at one moment."""
+        """Several items for one agent, as one snapshot."""
         if len(asked) == 1:
             return [self.get(*asked[0], refresh)]
         found = self._present(asked[0].agent, [one.artifact for one in asked])
@@ -139,12 +139,12 @@ class Items:
                 items.append(None)
             else:
                 self._lineage.got(agent, name, artifact.origin)
-                # Each has a value of its own, also if one is asked for twice.
+                # Each gets a value of its own, even if one is requested twice.
                 items.append(_item(artifact.again(), namespace, key))
         return items
 
     def _present(self, agent: str, artifacts: Iterable[str]) -> dict[str, Artifact]:
-        """Those of several artifacts that are there, all at one moment."""
+        """Those of several artifacts that exist, as one snapshot."""
         names = list(dict.fromkeys(artifacts))
         while names:
             try:
@@ -156,7 +156,7 @@ class Items:
         return {}
 
     def search(self, asked: Scope, search: Search) -> list[StoreSearchItem]:
-        """The items below a prefix that pass, the latest put first, or the most similar."""
+        """The items below a prefix that match, most recently put first, or most similar first."""
         op, index = search.op, self._index
         agent, prefix = self._convention.range(asked)
         where = search.test if op.filter else None
@@ -181,7 +181,7 @@ class Items:
     def _similar(
         self, agent: str, asked: Scope, search: Search, scores: dict[str, float]
     ) -> list[Artifact]:
-        """The items that pass, the most similar first; then those that have no vectors."""
+        """The matching items, most similar first, followed by those without vectors."""
         op, core, index = search.op, self._core, self._index
         assert index is not None
         _, prefix = self._convention.range(asked)
@@ -212,7 +212,7 @@ class Items:
         return page
 
     def namespaces(self, op: Any) -> list[Scope]:
-        """Which namespaces there are."""
+        """The namespaces."""
         conditions = op.match_conditions or ()
         asked = self._convention.asked(conditions)
         _, prefix = self._convention.range(asked)
@@ -225,7 +225,7 @@ class Items:
         return page_of_namespaces(matching, op)
 
     def _is_over(self, found: Artifact, refresh: bool | None) -> bool:
-        """Whether an item has ended; if not, a read may begin its time again."""
+        """Whether an item has expired; if not, a read may renew it."""
         index = self._index
         if index is None:
             return False
@@ -257,7 +257,7 @@ class Items:
             raise _of_item(conflict, put.asked) from conflict
 
     def put_all(self, agent: str, puts: Sequence[Put]) -> None:
-        """Write and delete several items of one agent, all or none."""
+        """Write and delete several items of one agent, all or nothing."""
         self._expect_no_end(puts)
         by_name = {one.asked.artifact: one for one in puts}
         ready: Mapping[str, Prepared] = {}
@@ -296,7 +296,7 @@ class Items:
 
     def _proposal(self, agent: str, artifact: str, put: Put, ready: Prepared | None) -> Proposal:
         if put.value is None:
-            return Proposal(ABSENT, put.if_version)  # A deletion is compared with nothing.
+            return Proposal(ABSENT, put.if_version)  # A deletion has no merge base.
         base, if_version = None, put.if_version
         if if_version is None:
             base, if_version = self._base(agent, artifact)
@@ -310,7 +310,7 @@ class Items:
         default: Any,
         timeout: float = EDIT_SECONDS,
     ) -> StoreItem:
-        """Change an item by a function of its value, without losing what others do."""
+        """Change an item with a function of its value, without losing concurrent changes."""
         agent, artifact, namespace, key = asked
         note = None if self._index is None else self._index.default_note()
         self._clear(agent, [artifact])
@@ -328,7 +328,7 @@ class Items:
         return _item(made, namespace, key)
 
     def sweep(self) -> int:
-        """Delete the items whose time is over; how many they were."""
+        """Delete expired items; returns how many."""
         index = self._index
         assert index is not None
         over = [
@@ -338,13 +338,13 @@ class Items:
         ]
         deleted = 0
         for name, version in over:
-            with suppress(VersionConflict):  # Somebody has put it anew.
+            with suppress(VersionConflict):  # It was put again.
                 deleted += self._core.delete(index.sweeper, name, if_version=version.number)
         index.sweep()
         return deleted
 
     def forget(self, agent: str) -> None:
-        """Compare nothing with what an agent has seen so far."""
+        """Discard the merge bases of an agent."""
         self._lineage.forget(agent)
 
     def _expect_no_end(self, puts: Sequence[Put]) -> None:
@@ -354,7 +354,7 @@ class Items:
             raise NotImplementedError("items of this store have no end. Open it with ttl=")
 
     def _clear(self, agent: str, artifacts: Iterable[str]) -> None:
-        """Delete items whose time is over, so that what is put is compared with nothing of them."""
+        """Delete expired items, so that puts are not compared with them."""
         index = self._index
         if index is None or index.ttl_config is None or self._core.is_degraded:
             return
@@ -364,28 +364,28 @@ class Items:
                     self._core.delete(agent, name, if_version=version.number)
                     self._lineage.deleted(agent, name)
 
-    # What lines of work have seen.
+    # Lineage.
 
     def _base(self, agent: str, artifact: str) -> tuple[Base | None, int | None]:
-        """What a value is compared with, or else the version that it must find."""
+        """The merge base of a put, or else the version it must find."""
         try:
             last = self._lineage.last(agent, artifact)
         except Forgotten:
-            return None, 0  # Only what is not there can be put without another look.
+            return None, 0  # An item can be created without another read only if there is none.
         return None if last is None else Base(last.seen, last.is_read), None
 
     def _made(self, agent: str, made: Artifact, value: Any) -> None:
-        """An agent's put became a version.
+        """Record that an agent's put became a version.
 
-        A put gives nothing back. So of what was merged in its agent knows nothing, and what it
-        puts next is made from what it put now.
+        A put returns nothing, so its agent does not know a merged result, and bases its next put
+        on this one.
         """
         version = self._core.not_seen(agent, made, value) if made.merged else made.origin
         self._lineage.put(agent, made.name, version)
 
 
 def by_agent(puts: Iterable[Put]) -> dict[str, list[Put]]:
-    """Puts by the agents that make them; of several puts of one artifact the last."""
+    """Group puts by agent; of several puts of one artifact, the last counts."""
     last: dict[str, Put] = {}
     for put in puts:
         last.pop(put.asked.artifact, None)
@@ -397,14 +397,14 @@ def by_agent(puts: Iterable[Put]) -> dict[str, list[Put]]:
 
 
 def _of_item(conflict: VersionConflict, asked: Asked) -> VersionConflict:
-    """A conflict about an artifact, as one about the item that it is."""
+    """Convert a conflict about an artifact to one about its item."""
     return VersionConflict(
         asked.namespace, asked.key, conflict.expected, conflict.actual, conflict.conflicts
     )
 
 
 def _item(found: Artifact, namespace: Scope, key: str) -> CoherentItem:
-    # Every microsecond here is one of each read, so the constructor is passed over.
+    # Every read goes through here, so the slow constructor is bypassed.
     item = _new(CoherentItem)
     item._artifact, item.version, item.degraded = found, found.version, found.degraded
     item.namespace, item.key = namespace, key

@@ -1,15 +1,15 @@
-"""What each line of work has got and put: a call, a task, a run, a conversation.
+"""Which versions each line of work has read and put: a call, a task, a run, a conversation.
 
-One agent may do several things at once: a node that `Send` starts many times, the tools of
-one turn, conversations that a server holds side by side. Each of them makes what it puts from
-what it got itself. What the agent last saw elsewhere is no base for it: compared with that, it
-would take away what it has not seen.
+One agent may do several things at once: a node that `Send` starts many times, the tools of one
+turn, conversations that a server runs concurrently. Each of them bases its puts on what it read
+itself. What the agent saw elsewhere is not a valid merge base: compared with it, a put would
+delete what its author has not seen.
 
-And one piece of work may be done by several agents: a node gets an item, and another one puts
-what became of it. What came to a node in the state of its run was made from what earlier
-steps of the run saw, whoever they were. Of what is done beside it, in the same step, it knows
-nothing. A graph inside of a node has steps of its own: what it saw counts for those that come
-after it, and what is done beside that node is as unknown in there.
+And one piece of work may be done by several agents: a node reads an item, and another one puts the
+result. What a node receives in the state of its run is based on what earlier steps of the run saw,
+whichever agent they were. Concurrent work in the same step is unknown to it. A subgraph has steps
+of its own: what it saw counts for the steps after it, and what runs concurrently with its node is
+unknown inside, too.
 """
 
 from __future__ import annotations
@@ -33,41 +33,43 @@ Item: TypeAlias = tuple[str | None, str]
 """An agent and an artifact; None for any agent."""
 
 _MOST: Final = 1 << 16
-"""How much is remembered. Calls and tasks that ended long ago are forgotten first."""
+"""The maximum number of entries. Calls and tasks that ended long ago are evicted first."""
 _MOST_LOST: Final = 1 << 16
 _MOST_TIMES: Final = 64
-"""How many sights of one item a task remembers with their times."""
+"""How many accesses of one item a task keeps with their times."""
 _TASK: Final = "__pregel_task_id"
 _RUNTIME: Final = "__pregel_runtime"
 
 
 class Forgotten(LookupError):
-    """What a line of work saw is no longer known here, or not there: nothing to compare with."""
+    """What a line of work saw was evicted, or the item was deleted: there is no merge base."""
 
 
 class Began(NamedTuple):
-    """When something began that runs inside of a task."""
+    """When something that runs inside of a task began."""
 
     moment: float | None = None
-    """None if it is the task itself, or if that is not known."""
+    """None for the task itself, or if unknown."""
     step: Hashable | None = None
-    """The step of a graph that it is; None if it is none."""
+    """The step of a graph; None if it is not in one."""
 
 
 When: TypeAlias = Began | Hashable | None
-"""The step of a graph, or what `Began` in a task; None if that is not known."""
+"""The step of a graph, or the `Began` within a task; None if unknown."""
 
 
 class Work(NamedTuple):
-    """What a call is part of."""
+    """The lines of work that a call belongs to."""
 
     own: tuple[Line, ...] = ()
-    """The call and its task, as far as there are any."""
+    """The call and its task, if any."""
     wide: tuple[tuple[Line, When], ...] = ()
-    """What these are part of, the narrowest first: graphs and the tasks that run them, the run,
-    the conversation. Each with when in it that is."""
+    """The enclosing lines, innermost first, each with the position of the call in it.
+
+    Graphs and the tasks that run them, the run, the conversation.
+    """
     node: str | None = None
-    """The node that runs, if nobody says which agent does."""
+    """The node that runs, used as the agent if none is named."""
 
 
 _NONE: Final = Work()
@@ -75,14 +77,14 @@ _ITSELF: Final = Began()
 
 
 def work() -> Work:
-    """What this call is part of; nothing outside of a graph."""
+    """The lines of work of this call; none outside of a graph."""
     config = var_child_runnable_config.get()
     if not config:
         return _NONE
     configurable, metadata = config.get("configurable") or {}, config.get("metadata") or {}
     call = getattr(config.get("callbacks"), "parent_run_id", None)
     runtime: Any = configurable.get(_RUNTIME)
-    # All tasks of one step of a graph begin with the same checkpoint, whether it is kept or not.
+    # All tasks of one step of a graph begin with the same checkpoint, whether it is stored or not.
     steps: dict[str, Hashable] = configurable.get("checkpoint_map") or {}
     step = steps.get("", metadata.get("langgraph_step"))
     began = getattr(getattr(runtime, "execution_info", None), "node_first_attempt_time", None)
@@ -93,10 +95,10 @@ def work() -> Work:
         outer, _, task = graph.rpartition("|")
         inside = steps.get(graph)
         if inside == steps.get(outer):
-            inside = None  # What a function calls as tasks is in the step of the function.
+            inside = None  # Tasks called by a function belong to the step of the function.
         else:
             wide.append((("graph", graph), inside))
-        if ":" not in task:  # It is the number of a graph that its task has run after others.
+        if ":" not in task:  # The counter of a graph that its task runs repeatedly.
             outer, _, task = outer.rpartition("|")
         wide.append((task.rpartition(":")[2], Began(began, inside)))
         graph = outer
@@ -108,33 +110,33 @@ def work() -> Work:
 
 
 class Access(NamedTuple, Generic[T]):
-    """The last version of an item that a line of work got or put, and who has read it."""
+    """The last version of an item that a line of work read or put, and its readers."""
 
     seen: T | None
-    """None if there was nothing, or is nothing since it was deleted."""
+    """None if there was no item, or it was deleted."""
     readers: frozenset[Line] = frozenset()
-    """The calls that got the item, of which no put came since that knew of it."""
+    """The calls that read the item, and have not been followed by a put based on that read."""
 
     @property
     def is_read(self) -> bool:
-        """Whether it was got; else it was only put."""
+        """Whether it was read; otherwise it was only put."""
         return bool(self.readers)
 
     def with_readers_of(self, other: Access[T], ended: frozenset[Line]) -> Access[T]:
-        """The same with the readers of another access whose reads have not ended."""
+        """Merge with another access whose reads have not ended."""
         return Access(self.seen, self.readers | (other.readers - ended))
 
 
 class _InSteps(NamedTuple, Generic[T]):
-    """What a line of work whose steps come one after the other has seen of an item."""
+    """The accesses of an item in a line of work with sequential steps."""
 
     step: When
     last: Access[T]
     before: Access[T] | None
-    """The last that was seen before that step."""
+    """The last access before that step."""
 
     def then(self, step: When, access: Access[T], ended: frozenset[Line]) -> _InSteps[T]:
-        """The same after something else was seen, which ended what some calls had read."""
+        """Add an access, which ends the reads of some calls."""
         if step is not None and step == self.step:
             access = access.with_readers_of(self.last, ended)
             return self if access == self.last else _InSteps(step, access, self.before)
@@ -146,31 +148,31 @@ class _InSteps(NamedTuple, Generic[T]):
 
     @property
     def has_read(self) -> bool:
-        """Whether there is something that must not be lost."""
+        """Whether there is a read that must not be lost."""
         return self.last.is_read or (self.before is not None and self.before.is_read)
 
 
 class _InTime(NamedTuple, Generic[T]):
-    """What a task, and what it runs inside of it, has seen of an item."""
+    """The accesses of an item in a task and in what runs inside of it."""
 
     times: tuple[tuple[float, Hashable | None, Access[T]], ...]
-    """When it was, in which step of a graph inside, and what."""
+    """When it was, in which step of a subgraph, and the access."""
     has_lost: bool = False
-    """Whether something that was got is not remembered any more."""
+    """Whether a read was evicted."""
 
     @classmethod
     def first(cls, when: Began, access: Access[T]) -> _InTime[T]:
-        """It was seen now."""
+        """The first access."""
         return cls(((time.time(), when.step, access),))
 
     def then(self, when: When, access: Access[T], ended: frozenset[Line]) -> _InTime[T]:
-        """The same after something else was seen, which ended what some calls had read."""
+        """Add an access, which ends the reads of some calls."""
         assert isinstance(when, Began)
         moment, step, last = self.times[-1]
         if not _is_known(moment, step, when):
             access = access.with_readers_of(last, ended)
         if access.seen is last.seen and access.is_read == last.is_read and step == when.step:
-            # Most gets give what was got before.
+            # Most reads return the version read before.
             again = moment, step, access.with_readers_of(last, frozenset())
             return _InTime((*self.times[:-1], again), self.has_lost)
         times = (*self.times, *_InTime.first(when, access).times)
@@ -189,18 +191,18 @@ class _InTime(NamedTuple, Generic[T]):
 
     @property
     def has_read(self) -> bool:
-        """Whether there is something that must not be lost."""
+        """Whether there is a read that must not be lost."""
         return self.has_lost or any(one.is_read for _, _, one in self.times)
 
 
 def _is_known(moment: float, step: Hashable | None, when: Began) -> bool:
-    """Whether something in a task may know of what was seen at a moment, in a step inside."""
+    """Whether something in a task may know of an access at a moment, in a step of a subgraph."""
     is_beside = step is not None and step == when.step
     return not is_beside and (when.moment is None or moment <= when.moment)
 
 
 class Lineage(Generic[T]):
-    """What lines of work have seen of items. Safe to share between threads."""
+    """The accesses of all lines of work. Safe to share between threads."""
 
     def __init__(self, number: Callable[[T], int], *, nodes: bool = False) -> None:
         self._number = number
@@ -215,13 +217,13 @@ class Lineage(Generic[T]):
         """Of which something that was got is forgotten."""
 
     def last(self, agent: str, artifact: str) -> Access[T] | None:
-        """What a value that is put now was made from, as far as lines of work know; else None.
+        """The merge base of a value that is put now, as far as lines of work know; else None.
 
-        It is what this line of work last got or put, or a wider one: in that the agent itself,
-        or, if it did not, any other. If the agent did only in a wider one, and another in a
-        narrower, it is the older of both. A node that is an agent only because nobody has
-        named one knows what its run knows. Raises `Forgotten` if one of them got it, perhaps,
-        and that is not known any more, or if this one last found that there is nothing.
+        It is the last access of this line of work, or of an enclosing one: there, of the agent
+        itself, or else of any agent. If the agent's access is in a wider line than another
+        agent's, the older of both is taken. A node that counts as an agent only because none is
+        named knows what its run knows. Raises `Forgotten` if a read may have been evicted, or if
+        this line last found that there is no item.
         """
         if not (self._seen or self._lost):
             return None
@@ -248,30 +250,30 @@ class Lineage(Generic[T]):
             return others
 
     def got(self, agent: str, artifact: str, seen: T) -> None:
-        """This line of work got an item."""
+        """Record a read of an item."""
         self._note_all(agent, artifact, seen, is_read=True)
 
     def put(self, agent: str, artifact: str, seen: T) -> None:
-        """This line of work put an item. That ends what it had read."""
+        """Record a put of an item, which ends earlier reads."""
         self._note_all(agent, artifact, seen, is_read=False)
 
     def found_nothing(self, agent: str, artifact: str) -> None:
-        """This line of work found that there is no such item."""
+        """Record a read that found no item."""
         self._note_all(agent, artifact, None, is_read=True)
 
     def deleted(self, agent: str, artifact: str) -> None:
-        """This line of work took an item away."""
+        """Record a deletion of an item."""
         self._note_all(agent, artifact, None, is_read=False)
 
     def forget(self, agent: str) -> None:
-        """Begin an agent afresh."""
+        """Discard the accesses of an agent."""
         with self._lock:
             for seen in self._seen.values():
                 for item in [one for one in seen if one[0] == agent]:
                     del seen[item]
                     self._size -= 1
 
-    # Inside.
+    # Internals.
 
     def _note_all(self, agent: str, artifact: str, seen: T | None, *, is_read: bool) -> None:
         own, wide, _ = work()
@@ -287,8 +289,8 @@ class Lineage(Generic[T]):
             ended = call if is_read else call | self._readers(anyone, wide)
             for line, when in lines:
                 for one in (item, anyone):
-                    # After a deletion this one must not be compared with what a wider one saw
-                    # before. Who works beside it does not know of it.
+                    # After a deletion, this line must not be compared with earlier accesses of a
+                    # wider one. Concurrent lines do not know of the deletion.
                     if seen is not None or when is _ITSELF or one in self._seen.get(line, {}):
                         self._note(line, one, when, access, ended)
             self._forget_some()
@@ -296,7 +298,7 @@ class Lineage(Generic[T]):
     # Under the lock.
 
     def _readers(self, item: Item, lines: Iterable[tuple[Line, When]]) -> frozenset[Line]:
-        """The calls whose reads what is put now may have been made from."""
+        """The calls whose reads a put may be based on."""
         found: frozenset[Line] = frozenset()
         for line, when in lines:
             with suppress(Forgotten):
@@ -305,9 +307,9 @@ class Lineage(Generic[T]):
         return found
 
     def _either(self, one: Access[T], other: Access[T]) -> Access[T]:
-        """What an agent knew elsewhere may be older than what came to it here, or newer.
+        """What an agent saw elsewhere may be older or newer than what reached it here.
 
-        A value may have been made from either.
+        A value may be based on either.
         """
         assert one.seen is not None and other.seen is not None
         return Access(min(one.seen, other.seen, key=self._number), one.readers | other.readers)

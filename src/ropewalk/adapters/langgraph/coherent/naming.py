@@ -1,9 +1,8 @@
-"""What agents call an item, and which artifact it is.
+"""The mapping between items of agents and artifacts.
 
-An artifact is named like a path: the labels of its scope and its key, with slashes between
-them. Slashes, percent signs and control characters inside a label or key are spelled `%XX`,
-so no two of them are ever taken for each other: `("x:y",), "z"` is `x:y/z`, and
-`("x",), "y:z"` is `x/y:z`.
+The name of an artifact is a path: the labels of its scope and its key, separated by slashes.
+Slashes, percent signs and control characters inside a label or key are escaped as `%XX`, which
+keeps names unique: `("x:y",), "z"` is `x:y/z`, and `("x",), "y:z"` is `x/y:z`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ropewalk.errors import InvalidInput
 Scope: TypeAlias = tuple[str, ...]
 
 NOBODY: Final = "nobody"
-"""The agent of a call that does not say whose it is."""
+"""The agent of a call that does not name one."""
 
 _EMPTY: Final = "%"
 """An empty key. Every other percent sign is followed by two digits."""
@@ -35,45 +34,45 @@ class Place(NamedTuple):
     """An artifact, as one agent sees it."""
 
     agent: str | None
-    """None: the one that runs, whoever that is."""
+    """None for the running agent."""
     artifact: str
 
 
 class Range(NamedTuple):
-    """The artifacts that an agent searches: all whose names begin so."""
+    """The artifacts that an agent searches: those whose names have a prefix."""
 
     agent: str
     prefix: str
 
 
 class Convention(ABC):
-    """How namespaces say who asks for what."""
+    """How namespaces encode the agent and the scope."""
 
     names_nodes: bool = False
-    """Whether a node is an agent where nobody says which one runs."""
+    """Whether a node counts as an agent if none is named."""
 
     @abstractmethod
     def place(self, namespace: Scope, key: str) -> Place:
-        """Which artifact an item is, and who asks for it."""
+        """The artifact of an item, and the requesting agent."""
 
     @abstractmethod
     def range(self, prefix: Scope) -> Range:
-        """Which artifacts a search looks at, and who asks."""
+        """The artifacts of a search, and the requesting agent."""
 
     @abstractmethod
     def shown(self, asked: Scope, artifact: str, writer: str) -> tuple[Scope, str]:
-        """The namespace and key of an artifact in the answer to who asked for a prefix."""
+        """The namespace and key of an artifact in the result of a search."""
 
     @abstractmethod
     def named(self, agent: str, artifact: str) -> tuple[Scope, str]:
-        """The namespace and key by which an agent asks for an artifact."""
+        """The namespace and key of an artifact for an agent."""
 
     @abstractmethod
     def scope(self, namespace: Scope) -> Scope:
         """The scope of a namespace."""
 
     def asked(self, conditions: Iterable[Any]) -> Scope:
-        """What all namespaces begin with that meet conditions, as far as that is known."""
+        """The common prefix of all namespaces that match the conditions, as far as known."""
         return known_prefix(conditions)
 
 
@@ -93,8 +92,8 @@ class _ByNamespace(Convention):
         return Range(agent, scope_prefix(prefix[1:]))
 
     def shown(self, asked: Scope, artifact: str, writer: str) -> tuple[Scope, str]:
-        # Who asks finds it under their own name. If nobody says who asks, it stands under
-        # the name of who wrote it last.
+        # Results are in the searching agent's namespace. Without an agent, an item is listed under
+        # the one that wrote it last.
         scope, key = split_artifact(artifact)
         return (asked[0] if asked else writer, *scope), key
 
@@ -106,7 +105,7 @@ class _ByNamespace(Convention):
 
 
 class _ByConfig(Convention):
-    """The agent comes from the run's config; namespaces are what they are."""
+    """The agent comes from the run's config; namespaces are unchanged."""
 
     names_nodes = True
 
@@ -127,7 +126,7 @@ class _ByConfig(Convention):
 
 
 def convention(identity: Any) -> Convention:
-    """The convention that a store was asked for."""
+    """The convention that a store was configured with."""
     if identity == "namespace":
         return _ByNamespace()
     if identity == "config":
@@ -136,10 +135,10 @@ def convention(identity: Any) -> Convention:
 
 
 def running_agent() -> str:
-    """Which agent runs, as the config of the running graph says; `NOBODY` outside of a graph.
+    """The running agent, by the config of the running graph; `NOBODY` outside of a graph.
 
-    It is `agent` or `agent_name` of the config's `configurable`, else the name of the agent
-    that `create_agent` made, else the name of the node.
+    It is `agent` or `agent_name` of the config's `configurable`, else the name of the agent that
+    `create_agent` made, else the name of the node.
     """
     config = var_child_runnable_config.get()
     if not config:
@@ -158,19 +157,19 @@ def named_agent(config: Mapping[str, Any]) -> Any:
 
 
 def artifact_name(scope: Scope, key: str) -> str:
-    """The name of the artifact that has this key in this scope."""
+    """The name of the artifact with this key in this scope."""
     name = scope_prefix(scope) + _part(key)
-    # A name that means a folder would be refused by an engine.
+    # Engines refuse names that mean a folder.
     return name.replace(".", "%2E") if name in (".", "..") else name
 
 
 def scope_prefix(scope: Scope) -> str:
-    """What the names of all artifacts in a scope, and below it, begin with."""
+    """The prefix of the names of all artifacts in a scope and below it."""
     return "".join([f"{_part(label)}/" for label in scope])
 
 
 def split_artifact(name: str) -> tuple[Scope, str]:
-    """The scope and key that a name stands for."""
+    """The scope and key of a name."""
     *scope, key = name.split("/")
     return tuple([_plain(label) for label in scope]), _plain(key)
 

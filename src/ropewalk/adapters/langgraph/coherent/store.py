@@ -1,4 +1,4 @@
-"""`CoherentStore`: LangGraph's store, for agents that share artifacts."""
+"""`CoherentStore`: LangGraph's store for agents that share artifacts."""
 
 from __future__ import annotations
 
@@ -49,32 +49,32 @@ _SWEEP_MINUTES: Final = 5.0
 
 
 class ItemChange(NamedTuple):
-    """A version of an item that came to be, as `watch` tells it."""
+    """A new version of an item, as `watch` reports it."""
 
     namespace: Scope
     key: str
     version: int
     agent: str
-    """Who put or deleted it."""
+    """The agent that put or deleted it."""
     sequence: int
-    """Where to go on: items that were put together share it."""
+    """Where to resume; items that were put together share it."""
     deleted: bool
 
 
 class CoherentStore(BaseStore, Closes):
     """A store that agents share, `builder.compile(store=CoherentStore(strategy="lazy"))`.
 
-    The first label of a namespace is the agent, and the others are the scope: what the
-    planner puts into `("planner", "shared")` the reviewer gets from `("reviewer", "shared")`.
-    With `identity="config"` the agent comes from the run's config instead, and namespaces are
-    what they are.
+    The first label of a namespace is the agent, and the others are the scope: what the planner
+    puts into `("planner", "shared")` the reviewer gets from `("reviewer", "shared")`. With
+    `identity="config"` the agent comes from the run's config instead, and namespaces are used as
+    they are.
 
-    No agent reads what is older than its strategy allows, and no update is lost: a put is
-    compared with what the agent last saw, merged with what others wrote since, or refused
-    with `VersionConflict`. Items have a `version`.
+    No agent reads anything staler than its strategy allows, and no update is lost: a put is
+    compared with what the agent last saw, merged with concurrent changes, or refused with
+    `VersionConflict`. Items have a `version`.
 
-    `store` is where artifacts are kept: a Store, a path or URL, or None for the memory of this
-    process. `index` makes it search by meaning, and `ttl` says how long items live.
+    `store` holds the artifacts: a Store, a path or URL, or None for memory. `index` enables search
+    by similarity, and `ttl` sets how long items live.
     """
 
     def __init__(  # noqa: PLR0913 - one for each thing to choose
@@ -112,7 +112,7 @@ class CoherentStore(BaseStore, Closes):
         is_indexed = index is not None or ttl is not None
         self._is_local = store is None and not is_indexed
         self._own_threads = Threads(_THREADS)
-        with ExitStack() as opened:  # What was opened is closed if anything here is refused.
+        with ExitStack() as opened:  # If anything below raises, close what was opened.
             opened.callback(self._own_threads.close)
             self._core = CoherenceCore(
                 MemoryStore() if store is None and is_indexed else store,
@@ -152,7 +152,7 @@ class CoherentStore(BaseStore, Closes):
 
     @property
     def core(self) -> CoherenceCore:
-        """What knows the artifacts: for snapshots of several, for kept writes, and the like.
+        """The core with the artifacts: for snapshots of several, for pending writes, and the like.
 
         The item `plan` of `("planner", "shared")` is its artifact `shared/plan`: see
         `artifact_name`.
@@ -160,13 +160,13 @@ class CoherentStore(BaseStore, Closes):
         return self._core
 
     def artifact_name(self, namespace: tuple[str, ...], key: str) -> str:
-        """The name by which logs, the command line and `core` know an item."""
+        """The name of an item in logs, on the command line and in `core`."""
         return self._asked(namespace, key).artifact
 
-    # Life.
+    # Lifecycle.
 
     def close(self) -> None:
-        """End the background work, and close the store, unless that was handed over."""
+        """Stop the background work, and close the store if it was opened here."""
         self._is_closed = True
         self.stop_ttl_sweeper()
         self._opened.close()
@@ -208,13 +208,13 @@ class CoherentStore(BaseStore, Closes):
         ttl: float | None | NotProvided = NOT_PROVIDED,
         if_version: int | None | NotProvided = NOT_PROVIDED,
     ) -> None:
-        """Store an item, in the place of what its key had.
+        """Store an item, replacing any previous value.
 
-        It is compared with what the agent last got or put here. If others have written since,
-        the two changes are merged; where that cannot be, `VersionConflict` is raised and
-        nothing is changed. An agent that has not seen the item replaces it.
+        It is compared with what the agent last read or put here. If others have written since,
+        both changes are merged; if that is impossible, `VersionConflict` is raised and nothing is
+        changed. An agent that has not seen the item replaces it.
 
-        With `if_version` it is stored only if that is the item's version now; 0 or None: only
+        With `if_version` it is stored only if that is the item's current version; 0 or None: only
         if there is no such item.
         """
         asked = self._asked(namespace, key)
@@ -247,7 +247,7 @@ class CoherentStore(BaseStore, Closes):
         *,
         if_version: int | None | NotProvided = NOT_PROVIDED,
     ) -> None:
-        """Take an item away, if there is one. Its versions go on: see `put`."""
+        """Delete an item if it exists. Its versions continue: see `put`."""
         self._items.put(Put(self._asked(namespace, key), None, _expected(if_version)))
 
     async def adelete(
@@ -272,11 +272,11 @@ class CoherentStore(BaseStore, Closes):
         *,
         default: Any = ABSENT,
     ) -> StoreItem:
-        """Change an item by a function of its value; what became of it.
+        """Change an item with a function of its value; returns the result.
 
-        `change` gets the value as it is now, and gives the new one. If others write meanwhile,
-        it is merged or called again with what they wrote. An item that is not there begins
-        with `default`; without one `NotFound` is raised.
+        `change` gets the current value, and returns the new one. After a concurrent write, the
+        change is merged, or `change` is called again with the new value. A missing item starts
+        from `default`; without one, `NotFound` is raised.
         """
         asked = self._to_edit(namespace, key, change)
         return self._items.edit(asked, partial(_edited, change), default)
@@ -289,7 +289,7 @@ class CoherentStore(BaseStore, Closes):
         *,
         default: Any = ABSENT,
     ) -> StoreItem:
-        """The asynchronous twin of `edit`; no thread waits for who holds the item."""
+        """The asynchronous twin of `edit`; no thread waits for the holder of the item."""
         asked, items = self._to_edit(namespace, key, change), self._items
 
         def once(change: Callable[[Any], Any]) -> StoreItem:
@@ -306,13 +306,13 @@ class CoherentStore(BaseStore, Closes):
     # Batches.
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
-        """Do several operations at once; what each gives, in their order.
+        """Execute several operations; returns their results in order.
 
-        Reads see what was there before the puts of the batch. Of several puts of one item,
-        the last counts. The puts of one agent are made all at once, or none of them.
+        Reads see the state before the puts of the batch. Of several puts of one item, the last
+        counts. The puts of one agent are all made together, or none of them.
         """
         given = list(ops)
-        plan = planned(given, None)  # Everything is checked before anything is done.
+        plan = planned(given, None)  # Everything is validated before anything is done.
         results: list[Any] = [None] * plan.size
         self._get_all(plan.gets, results)
         for number, search in plan.searches.items():
@@ -344,10 +344,10 @@ class CoherentStore(BaseStore, Closes):
             for number, item in zip(own, items, strict=True):
                 results[number] = item
 
-    # Looking on.
+    # Watching.
 
     def history(self, namespace: tuple[str, ...], key: str) -> ArtifactTimeline:
-        """The versions of an item, as a timeline to look at; raises `NotFound`."""
+        """The versions of an item, as a read-only timeline; raises `NotFound`."""
         return self._core.history(self._asked(namespace, key).artifact)
 
     def watch(
@@ -357,10 +357,10 @@ class CoherentStore(BaseStore, Closes):
         after: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[ItemChange]:
-        """Yield each new version of the items below a prefix, as it comes, whoever puts it.
+        """Yield each new version of the items below a prefix, from any agent.
 
-        From now on, or from what comes after the `sequence` of a change that was seen. Ends
-        when nothing came for `timeout` seconds; without one, never.
+        Starts now, or after the `sequence` of an earlier change. Ends after `timeout` seconds
+        without a change; without a timeout, never.
         """
         asked, prefix = self._watched(namespace_prefix)
         changes = self._core.watch(prefix=prefix, after=after, timeout=timeout)
@@ -373,13 +373,13 @@ class CoherentStore(BaseStore, Closes):
         after: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - as its twin
     ) -> AsyncIterator[ItemChange]:
-        """The asynchronous twin of `watch`; no thread waits for it."""
+        """The asynchronous twin of `watch`; no thread waits."""
         asked, prefix = self._watched(namespace_prefix)
         async for one in self._core.awatch(prefix=prefix, after=after, timeout=timeout):
             yield self._shown(asked, one)
 
     def _watched(self, namespace_prefix: tuple[str, ...]) -> tuple[Scope, str]:
-        """A prefix, and what the names of artifacts below it begin with."""
+        """A prefix, and the prefix of the names of artifacts below it."""
         check_labels(namespace_prefix)
         asked = tuple(namespace_prefix)
         return asked, self._convention.range(asked).prefix
@@ -393,9 +393,9 @@ class CoherentStore(BaseStore, Closes):
     # Agents.
 
     def hold(self, namespace: tuple[str, ...], key: str, *, timeout: float | None = None) -> Grant:
-        """Let the agent alone write an item: `with store.hold(...)`.
+        """Let only this agent write an item: `with store.hold(...)`.
 
-        Others who write it meanwhile get `ArtifactHeld`, and those who edit it wait.
+        Meanwhile, puts of others raise `ArtifactHeld`, and their edits wait.
         """
         asked = self._asked(namespace, key)
         return self._core.hold(asked.agent, asked.artifact, timeout=timeout)
@@ -412,17 +412,17 @@ class CoherentStore(BaseStore, Closes):
         return await self._core.ahold(asked.agent, asked.artifact, timeout=timeout)
 
     def heartbeat(self, agent_name: str, now_tick: int | None = None) -> None:
-        """Say that an agent lives. Everything that it does here says so too."""
+        """Signal that an agent is alive. Everything it does here does so too."""
         self._core.heartbeat(agent_name, now_tick)
 
     def recover(self, agent_name: str, now_tick: int | None = None) -> None:
-        """Forget what an agent had in its cache, after it was restarted."""
+        """Reset an agent after a restart: nothing it cached before is served again."""
         self._core.recover(agent_name, now_tick)
         self._items.forget(agent_name)
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the engine could not be reached, and has not answered since."""
+        """Whether the engine is unreachable as of the last attempt."""
         return self._core.is_degraded
 
     @property
@@ -431,23 +431,23 @@ class CoherentStore(BaseStore, Closes):
         return self._core.degradation_count
 
     def record_to(self, folder: str | PathLike[str]) -> None:
-        """Record the run in a folder from now on, for `ropewalk replay`."""
+        """From now on, record the run in a folder, for `ropewalk replay`."""
         self._core.record_to(folder)
 
     aheartbeat = twin(heartbeat)
     arecover = twin(recover)
 
-    # Items that end.
+    # Expiring items.
 
     def sweep_ttl(self) -> int:
-        """Delete the items whose time is over; how many they were. Only with `ttl`."""
+        """Delete expired items; returns how many. Only with `ttl`."""
         self._expect_ttl()
         return self._items.sweep()
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Sweep again and again, on a thread; cancelling what this gives ends it.
+        """Sweep periodically on a thread; cancelling the returned object stops it.
 
-        Without an interval it is that of the store's `ttl`, or 5 minutes.
+        The default interval is that of the store's `ttl`, or 5 minutes.
         """
         self._expect_ttl()
         configured = (self.ttl_config or {}).get("sweep_interval_minutes")
@@ -457,7 +457,7 @@ class CoherentStore(BaseStore, Closes):
         return self._sweeper.future
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """End the sweeping; False if it had not ended after so many seconds."""
+        """Stop sweeping; False if it is still running after the timeout."""
         sweeper, self._sweeper = self._sweeper, None
         return sweeper is None or sweeper.stop(timeout)
 
@@ -465,7 +465,7 @@ class CoherentStore(BaseStore, Closes):
         if self.ttl_config is None:
             raise NotImplementedError("items of this store have no end. Open it with ttl=")
 
-    # Inside.
+    # Internals.
 
     @property
     def _threads(self) -> Threads:
@@ -489,7 +489,7 @@ class CoherentStore(BaseStore, Closes):
 
 
 def _edited(change: Callable[[Any], Any], value: Any) -> dict[str, Any]:
-    """What a function makes of a value, which it may have changed instead."""
+    """The result of a function of a value, which it may have modified in place instead."""
     changed = change(value)
     made = as_value(value if changed is None else changed)
     if made is None:

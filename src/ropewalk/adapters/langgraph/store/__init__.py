@@ -1,3 +1,3 @@
-"""`RopewalkStore`, LangGraph's long-term memory."""
+"""`RopewalkStore`: LangGraph's long-term memory."""
 
 from __future__ import annotations

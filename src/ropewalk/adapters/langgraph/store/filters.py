@@ -1,8 +1,8 @@
-"""Filters on values: one meaning on every engine, checked before anything is read.
+"""Filters on values, with one meaning on every engine, validated before anything is read.
 
-A filter is a dict. Each entry is a condition on a field, or one of `$and`, `$or`, `$not` on
-whole filters; all entries must hold. A condition is a dict of operators, a dict of further
-fields, or a value that the field must be equal to.
+A filter is a dict. Each entry is a condition on a field, or one of `$and`, `$or`, `$not` on whole
+filters; all entries must hold. A condition is a dict of operators, a dict of further fields, or a
+value that the field must be equal to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from ropewalk.errors import InvalidInput
 
 Test: TypeAlias = Callable[[Any], bool]
-"""Whether a value, or `MISSING`, is as it should be."""
+"""A predicate on a value or `MISSING`."""
 
 _DEEPEST: Final = 64
 _LONGEST: Final = 1024
@@ -25,7 +25,7 @@ _CONNECTED: Final = ("$and", "$not", "$or")
 
 
 class Missing:
-    """What a path that leads nowhere leads to."""
+    """The value at a path that does not exist."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -35,7 +35,7 @@ MISSING: Final = Missing()
 
 
 def compiled(given: Any) -> Test:
-    """What a filter asks of a value; raises `InvalidInput` for what it cannot mean."""
+    """Compile a filter to a predicate; raises `InvalidInput` for an invalid one."""
     if given is None:
         return lambda value: True
     return _filter(given, 0)
@@ -55,7 +55,7 @@ def _filter(given: Any, depth: int) -> Test:
 
 
 def _condition(wanted: Any, depth: int) -> Test:
-    """What is asked of one field."""
+    """The condition on one field."""
     if not isinstance(wanted, Mapping):
         return _equals(wanted)
     _expect_dict(wanted, "a condition", depth)
@@ -117,10 +117,10 @@ def _unknown(name: str) -> InvalidInput:
 
 
 def are_equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same to a filter.
+    """Whether two values are equal to a filter.
 
-    Numbers are compared by their value, and True is not one. A list and a tuple of the same
-    are equal. Values of other types are equal only to those of their own.
+    Numbers are compared by value, and True is not a number. Equal lists and tuples are equal.
+    Values of other types are equal only to those of their own type.
     """
     if _is_number(one) or _is_number(other):
         return _is_number(one) and _is_number(other) and bool(one == other)
@@ -140,7 +140,7 @@ def are_equal(one: Any, other: Any) -> bool:
 
 
 def _equals(operand: Any) -> Test:
-    # What is not there is as good as None; $exists tells them apart.
+    # A missing field compares like None; $exists tells them apart.
     return lambda value: are_equal(None if value is MISSING else value, operand)
 
 
@@ -207,7 +207,7 @@ _OPERATORS: Final[dict[str, Callable[[Any], Test]]] = {
 
 
 def _at(path: str, test: Test) -> Test:
-    """A test of what is at a path."""
+    """A predicate on the value at a path."""
     if len(path) > _LONGEST:
         raise InvalidInput(f"a path takes at most {_LONGEST} characters, not {len(path)}")
     if "[*]" in path:
@@ -219,11 +219,10 @@ def _at(path: str, test: Test) -> Test:
 
 
 def found_at(value: Any, path: str) -> Any:
-    """What is at a path of a value; `MISSING` if that leads nowhere.
+    """The value at a path; `MISSING` if the path does not exist.
 
-    `a.b` is the field `b` of the field `a`; `a.0` and `a[0]` are the first element of `a`,
-    `a.-1` the last. A key of a dict that holds dots or brackets itself goes first, the
-    longest such before shorter ones.
+    `a.b` is the field `b` of the field `a`; `a.0` and `a[0]` are the first element of `a`, `a.-1`
+    the last. Keys that contain dots or brackets take precedence, the longest first.
     """
     if isinstance(value, Mapping):
         if path in value:
@@ -248,7 +247,7 @@ def _in_list(value: list[Any] | tuple[Any, ...], path: str) -> Any:
 
 
 def _cuts(path: str) -> Iterator[tuple[str, str]]:
-    """The ways to take a first step, the longest first."""
+    """The ways to take a first step, longest first."""
     for at in range(len(path) - 1, 0, -1):
         if path[at] == "." and at + 1 < len(path):
             yield path[:at], path[at + 1 :]

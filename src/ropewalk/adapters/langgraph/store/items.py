@@ -1,8 +1,8 @@
-"""The items of a memory: their keys in its map, and what is stored and returned of them.
+"""The items of a memory: the encoding of their keys and values in its map.
 
-A map sorts its keys by their encoding, in which a shorter text comes before a longer one.
-So keys are filled up to one of a few lengths: among those of one length, all that begin alike
-stand together. What begins with a namespace is then one range for each length that occurs.
+A map sorts keys by their encoding, in which a shorter text comes before a longer one. Keys are
+therefore padded to one of a few lengths: among keys of one length, those with a common prefix are
+adjacent. A namespace is then one range for each length that occurs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SIZES: Final = (
 """The lengths of keys, in bytes. They are stored, so they never change."""
 
 _END: Final = "|"
-"""Follows the key; what fills it up comes after it, so no key is taken for another."""
+"""Separates the key from its padding, which keeps padded keys unique."""
 
 Stored: TypeAlias = dict[str, Any]
-"""An item as it is stored: see `Record`."""
+"""The key of a stored item: see `Record`."""
 
 Entry: TypeAlias = tuple[str, Stored]
 """Its key in the map, and the item."""
@@ -38,7 +38,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Name(NamedTuple):
-    """Whose entry it is: a namespace and the key of an item in it."""
+    """The name of an entry: a namespace and the key of an item in it."""
 
     namespace: tuple[str, ...]
     key: str
@@ -48,25 +48,25 @@ class Name(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Two keys of one length: the first that may begin so, and the first after all of them."""
+    """A range of keys of one length: the first with a prefix, and the first after all of them."""
 
     start: str
     stop: str
 
 
 def beginning(kind: str, namespace: tuple[str, ...]) -> str:
-    """What the keys of a namespace, and of all below it, begin with."""
-    # A label holds no dot and is not empty, so two dots end a namespace.
+    """The key prefix of a namespace and everything below it."""
+    # A label contains no dot and is not empty, so two dots end a namespace.
     return kind + "".join([f"{label}." for label in namespace])
 
 
 def exactly(kind: str, namespace: tuple[str, ...]) -> str:
-    """What the keys of a namespace begin with, without those below it."""
+    """The key prefix of a namespace, without those below it."""
     return beginning(kind, namespace) + "."
 
 
 def to_key(kind: str, name: Name) -> str:
-    """The key of an entry; raises `InvalidInput` if it would be too long, or is not text."""
+    """The key of an entry; raises `InvalidInput` if it is too long or not valid text."""
     text = f"{exactly(kind, name.namespace)}{name.key}{_END}"
     length = _length(text)
     for size in SIZES:
@@ -79,7 +79,7 @@ def to_key(kind: str, name: Name) -> str:
 
 
 def to_name(stored: str) -> Name:
-    """What a key stands for."""
+    """The name of a key."""
     text = stored.rstrip(" ")[1 : -len(_END)]
     if text.startswith("."):
         return Name((), text[1:])  # Not written by this module, but no reason to fail.
@@ -88,13 +88,13 @@ def to_name(stored: str) -> Name:
 
 
 def order(stored: str) -> tuple[str, str]:
-    """What sorts keys as their namespaces, label by label, and then as the keys in these."""
+    """The sort key: namespaces label by label, then keys."""
     labels, _, key = stored.rstrip(" ")[1 : -len(_END)].partition("..")
     return labels.replace(".", "\0"), key
 
 
 def bounds(text: str) -> list[Bounds]:
-    """The ranges in which the keys are that begin so, one for each length."""
+    """The ranges of the keys with a prefix, one for each length."""
     length, after = _length(text), text[:-1] + chr(ord(text[-1]) + 1)
     return [
         Bounds(text + "\0" * (size - length), after + "\0" * (size - length))
@@ -113,7 +113,7 @@ def _length(text: str) -> int:
 
 
 class _Versioned:
-    """Says the version, where LangGraph's items tell of themselves."""
+    """Adds the version to the representations of LangGraph's items."""
 
     __slots__ = ()
 
@@ -126,7 +126,7 @@ class _Versioned:
 
 
 class StoreItem(_Versioned, Item):
-    """An item that knows how often it was put."""
+    """An item with its version."""
 
     __slots__ = ("degraded", "version")
 
@@ -139,7 +139,7 @@ class StoreItem(_Versioned, Item):
 
 
 class StoreSearchItem(_Versioned, SearchItem):
-    """An item that a search found, which knows how often it was put."""
+    """A search result with its version."""
 
     __slots__ = ("degraded", "version")
 
@@ -153,29 +153,29 @@ class ItemVersion(NamedTuple):
     """One entry of the history of a key."""
 
     version: int
-    """Of a deletion, the version that was deleted."""
+    """For a deletion, the deleted version."""
     value: dict[str, Any] | None
     time: datetime
     deleted: bool
 
 
 class Record(NamedTuple):
-    """An item as it is stored."""
+    """A stored item."""
 
     value: dict[str, Any]
     version: int
     created_at: int
-    """In microseconds since 1970, as all times here."""
+    """In microseconds since 1970, like all times here."""
     updated_at: int
     before: bytes
-    """The root of the map that it was put into: there the version before is found."""
+    """The root of the map it was put into, which contains the previous version."""
     vectors: int = 0
     ttl: float | None = None
     """In minutes."""
     expires_at: int | None = None
 
     def to_stored(self) -> dict[str, Any]:
-        """As a plain dict; what is not set is left out."""
+        """A plain dict, without unset fields."""
         defaults = self._field_defaults
         return {
             name: value
@@ -185,7 +185,7 @@ class Record(NamedTuple):
 
     @classmethod
     def from_stored(cls, stored: dict[str, Any]) -> Record:
-        """From a plain dict; what a newer version added to it is passed over."""
+        """Read a plain dict, ignoring fields of newer versions."""
         return cls(**{name: stored[name] for name in cls._fields if name in stored})
 
     def item(self, name: Name) -> StoreItem:
@@ -207,7 +207,7 @@ class Record(NamedTuple):
 
 
 class Tombstone(NamedTuple):
-    """What is left of a deleted item, so that its versions go on."""
+    """What remains of a deleted item, so that its version numbers continue."""
 
     version: int
     deleted_at: int
@@ -215,19 +215,19 @@ class Tombstone(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """How many items a namespace has, and how many of them have no end."""
+    """The number of items in a namespace, and how many of them never expire."""
 
     items: int = 0
     lasting: int = 0
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """A moment, in UTC."""
+    """A stored time, in UTC."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 
 def to_microseconds(moment: datetime) -> int:
-    """A moment as it is stored; one without a zone is in UTC."""
+    """A time as stored; a naive one is in UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - EPOCH) // timedelta(microseconds=1)

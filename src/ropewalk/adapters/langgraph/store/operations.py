@@ -1,4 +1,4 @@
-"""The operations of a batch, checked before any of them is done, and the answers to its reads."""
+"""The operations of a batch, validated before any is executed, and the execution of its reads."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from ropewalk.adapters.langgraph.store.writing import Put
 from ropewalk.errors import InvalidInput
 
 Found: TypeAlias = tuple[Entry, float | None]
-"""An item that a search found, and its score."""
+"""A search result, and its score."""
 
 _FIRST: Final = 32
-"""How many ranked items are looked at together at first; each time after that, twice as many."""
+"""The first batch size when reading ranked items; it doubles each time."""
 
 
 @dataclass(slots=True)
 class Search:
-    """A search that is understood."""
+    """A validated search."""
 
     op: Any
     test: Test
@@ -45,7 +45,7 @@ class Search:
 
 @dataclass(slots=True)
 class Plan:
-    """What a batch wants: reads by their places in it, and of each key the last put."""
+    """The plan of a batch: reads by position, and the last put of each key."""
 
     size: int = 0
     gets: dict[int, Any] = field(default_factory=dict)
@@ -53,21 +53,21 @@ class Plan:
     lists: dict[int, Any] = field(default_factory=dict)
     puts: dict[Name, Put] = field(default_factory=dict)
     texts: dict[Name, dict[str, str]] = field(default_factory=dict)
-    """What is to be embedded for puts, by path."""
+    """The texts to embed for puts, by path."""
 
     @property
     def documents(self) -> list[str]:
-        """The texts of all puts, each once."""
+        """The distinct texts of all puts."""
         return distinct(text for texts in self.texts.values() for text in texts.values())
 
     @property
     def queries(self) -> list[str]:
-        """The questions of all searches, each once."""
+        """The distinct queries of all searches."""
         return distinct(one.query for one in self.searches.values() if one.query)
 
 
 def planned(ops: Iterable[Any], indexing: Indexing | None) -> Plan:
-    """A plan for operations; raises `InvalidInput`, or LangGraph's own error for a namespace."""
+    """Plan operations; raises `InvalidInput`, or LangGraph's own error for a namespace."""
     plan = Plan()
     for number, op in enumerate(ops):
         plan.size = number + 1
@@ -88,7 +88,7 @@ def planned(ops: Iterable[Any], indexing: Indexing | None) -> Plan:
 
 
 def add_put(plan: Plan, op: Any, indexing: Indexing | None, if_version: int | None = None) -> None:
-    """Add one put; what was to be put under its name before is forgotten."""
+    """Add a put, replacing an earlier one of the same name."""
     check_labels(op.namespace)
     namespace = tuple(op.namespace)
     if op.value is not None:
@@ -105,8 +105,8 @@ def add_put(plan: Plan, op: Any, indexing: Indexing | None, if_version: int | No
 
 
 def check_labels(namespace: Any) -> None:
-    """Raise LangGraph's own error unless the labels of a namespace are as it wants them."""
-    if isinstance(namespace, str):  # Its letters would be taken for labels.
+    """Raise LangGraph's own error unless the labels of a namespace are valid."""
+    if isinstance(namespace, str):  # A string would be taken for a tuple of its letters.
         raise InvalidNamespaceError(f"a namespace is a tuple of labels, not {namespace!r:.80}")
     # Older releases check less, and none checks the operations of a batch.
     for label in namespace:
@@ -125,7 +125,7 @@ def check_root(namespace: tuple[str, ...]) -> None:
 
 
 def as_value(given: Any) -> dict[str, Any] | None:
-    """A value that an item may have, or None; raises `InvalidInput`."""
+    """Validate the value of an item, or None; raises `InvalidInput`."""
     if given is None:
         return None
     if not isinstance(given, Mapping):
@@ -174,7 +174,7 @@ def _text(key: Any) -> str:
 
 
 class Reading:
-    """Answers the reads of one batch, all from one snapshot."""
+    """Executes the reads of one batch on one snapshot."""
 
     def __init__(
         self, snapshot: Snapshot, expiry: Expiry, partitions: Partitions, moment: int
@@ -185,7 +185,7 @@ class Reading:
         """What was read, and whose time begins again with that."""
 
     def results(self, plan: Plan, queries: Mapping[str, bytes]) -> list[Any]:
-        """What each operation gives, in their order; None for a put."""
+        """The results of all operations, in order; None for a put."""
         results: list[Any] = [None] * plan.size
         for number, item in self._gets(plan):
             results[number] = item
@@ -203,7 +203,7 @@ class Reading:
             key = to_key(ITEM, name)
             if key not in found:
                 continue
-            if key in given:  # Each has a value of their own.
+            if key in given:  # Each gets a copy of its own.
                 found.update(self._snapshot.items([name]))
             given.add(key)
             if plan.gets[number].refresh_ttl:
@@ -232,7 +232,7 @@ class Reading:
         offset: int,
         without: AbstractSet[Name] = frozenset(),
     ) -> list[Entry]:
-        """The items that pass, the latest put first; then by namespace and key."""
+        """The matching items, most recently put first; then by namespace and key."""
         passing = (
             one
             for one in self._living(self._snapshot.below(prefix))
@@ -241,7 +241,7 @@ class Reading:
         return nsmallest(offset + limit, passing, key=_age)[offset:]
 
     def _similar(self, prefix: tuple[str, ...], test: Test, query: bytes, op: Any) -> list[Found]:
-        """The items that pass, the most similar first; then those that have no vectors."""
+        """The matching items, most similar first, followed by those without vectors."""
         ranking = self._partitions.ranked(self._snapshot, prefix, query)
         wanted = op.offset + op.limit
         found = list(islice(self._passing(iter(ranking), test), wanted))
@@ -253,7 +253,7 @@ class Reading:
         return page
 
     def _passing(self, ranked: Iterator[Ranked], test: Test) -> Iterator[Found]:
-        """Those of ranked items that are living and pass, in this order."""
+        """Those of ranked items that are living and match, in order."""
         together = _FIRST
         while some := list(islice(ranked, together)):
             items = self._snapshot.items([one.name for one in some])
@@ -289,14 +289,14 @@ def _age(one: Entry) -> tuple[int, tuple[str, str]]:
 
 
 def page_of_namespaces(matching: Iterable[tuple[str, ...]], op: Any) -> list[tuple[str, ...]]:
-    """Namespaces cut to the depth that is asked for, each once and sorted, and of these a page."""
+    """A page of the distinct namespaces, cut to the requested depth and sorted."""
     depth = op.max_depth
     cut = {namespace if depth is None else namespace[:depth] for namespace in matching}
     return sorted(cut)[op.offset : op.offset + op.limit]
 
 
 def known_prefix(conditions: Iterable[Any]) -> tuple[str, ...]:
-    """What all matching namespaces begin with, as far as that is known."""
+    """The common prefix of all matching namespaces, as far as known."""
     longest: tuple[str, ...] = ()
     for condition in conditions:
         if condition.match_type == "prefix":

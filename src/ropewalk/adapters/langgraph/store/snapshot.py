@@ -1,10 +1,10 @@
-"""A memory as it is at one commit: its entries, which of them have ended, and its past.
+"""A memory at one commit: its entries, their expiry, and their history.
 
-An item holds the moment when its time is over; a put sets it. A read that begins the time
-again notes the new moment beside history, where it costs no commit. What is noted there may
-be lost, so when half of an item's time is over, a read also writes the new moment into the
-item. So an item never outlives its time, a read makes no commit but about twice in that time,
-and if the notes are lost an item ends early, but not before half of its time after the last read.
+An item contains its expiry time, set by a put. A read that renews an item notes the new time
+beside history, which costs no commit. Such a note may be lost, so once half of an item's lifetime
+is over, a read also writes the new time into the item. An item therefore never outlives its time,
+reads make at most about two commits per lifetime, and if notes are lost an item expires early, but
+not before half of its lifetime after the last read.
 """
 
 from __future__ import annotations
@@ -45,45 +45,45 @@ from ropewalk.store import Operation, Store, ref_name
 from ropewalk.tree import ID_SIZE, Map, ObjectId, Reader
 
 _TOGETHER: Final = 512
-"""How many entries are read at a time where it is not known how many are needed."""
+"""How many entries are read at a time if the number needed is unknown."""
 
 _FEW: Final = 4
-"""So many are sooner found one by one, by nodes that are known already."""
+"""Up to this many are looked up one by one, through cached nodes."""
 _LOW: Final = "\0"
-"""Comes before every kind of key."""
+"""Sorts before every kind of key."""
 
 MINUTE: Final = 60_000_000
 """In microseconds."""
 
 _LONGEST: Final = 100 * 366 * 24 * 60.0
-"""In minutes. Every engine can count so far."""
+"""In minutes. The longest that every engine can represent."""
 
 _COARSE: Final = 100
-"""A note is not renewed for less than this part of an item's time."""
+"""A note is renewed only after this fraction of an item's lifetime."""
 
 _NEVER: Final = inf
 POSITION_KEY: Final = "ropewalk_memory"
-"""Where the metadata of a checkpoint say at which commit the memory was."""
+"""The key in a checkpoint's metadata with the memory's commit."""
 
 HEAD: Final = ref_name("branch", MAIN)
 
 
 class Snapshot:
-    """The entries of a map with a root; None before the first commit. For several threads."""
+    """The entries of a map with a root; None before the first commit. Thread-safe."""
 
     def __init__(self, root: ObjectId | None, read: Reader, codec: Codec) -> None:
         self.root, self._read, self._codec = root, read, codec
         self._map = None if root is None else Map(root, read, codec)
 
     def version(self, root: ObjectId | None) -> Snapshot:
-        """An earlier or later one, with the same reader and codec."""
+        """Another version, with the same reader and codec."""
         made = Snapshot(root, self._read, self._codec)
         if self._map is not None and root is not None:
             made._map = self._map.version(root)
         return made
 
     def entries(self, keys: Iterable[str]) -> dict[str, Any]:
-        """Those of the entries that are there."""
+        """Those of the entries that exist."""
         found, asked = self._map, list(keys)
         if found is None:
             return {}
@@ -92,7 +92,7 @@ class Snapshot:
         return {key: found[key] for key in asked if key in found}
 
     def items(self, names: Iterable[Name]) -> dict[str, Stored]:
-        """Those of the items that are there, whether their time is over or not."""
+        """Those of the items that exist, expired or not."""
         return self.entries([to_key(ITEM, name) for name in names])
 
     def item(self, name: Name) -> Record | None:
@@ -100,7 +100,7 @@ class Snapshot:
         return next(map(Record.from_stored, self.items([name]).values()), None)
 
     def tombstone(self, name: Name) -> Tombstone | None:
-        """What is left of a deleted item."""
+        """The tombstone of a deleted item."""
         found = self.entries([to_key(GONE, name)])
         return next((Tombstone(**stored) for stored in found.values()), None)
 
@@ -113,12 +113,12 @@ class Snapshot:
         return self.under(exactly(ITEM, namespace))
 
     def namespaces(self, prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Counted]]:
-        """The namespaces that begin so, and how many items each has."""
+        """The namespaces with a prefix, and the number of items in each."""
         for key, stored in self.under(beginning(NAMESPACE, prefix)):
             yield to_name(key).namespace, Counted(**stored)
 
     def under(self, text: str) -> Iterator[tuple[str, Any]]:
-        """All entries whose keys begin so; other keys are not read."""
+        """All entries whose keys have a prefix; no others are read."""
         if self._map is None:
             return
         for bound in bounds(text):
@@ -129,14 +129,14 @@ class Snapshot:
                 yield from self._map.slice(low, min(low + _TOGETHER, places.stop))
 
     def differing(self, other: Snapshot) -> list[str] | None:
-        """The keys under which two have different entries; None if one has no map."""
+        """The keys whose entries differ between two snapshots; None if one has no map."""
         if self._map is None or other._map is None:
             return None
         return self._map.differing(other._map)
 
     @cached_property
     def _sizes(self) -> set[int]:
-        """The lengths that keys have here; the others need not be looked for."""
+        """The lengths of keys that occur, so that others need not be searched."""
         if self._map is None:
             return set()
         found: set[int] = set()
@@ -155,7 +155,7 @@ def now() -> int:
 
 
 def check_ttl(minutes: Any) -> float | None:
-    """A time to live as it was given; raises `InvalidInput`."""
+    """Validate a time to live; raises `InvalidInput`."""
     if minutes is None:
         return None
     is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
@@ -168,14 +168,14 @@ def check_ttl(minutes: Any) -> float | None:
 
 
 def ending(moment: int, minutes: float | None) -> int | None:
-    """When the time of an item is over that begins at a moment."""
+    """The expiry of an item whose lifetime begins at a moment."""
     return None if minutes is None else moment + round(minutes * MINUTE)
 
 
 class Expiry:
-    """Knows what is over. Safe to share between threads.
+    """Tracks which items have expired. Safe to share between threads.
 
-    Items are handed over as they are stored: their keys, and the dicts beneath these.
+    Items are passed in stored form: their keys, and the dicts beneath these.
     """
 
     def __init__(self, store: Store, space: str, clock: Callable[[], int] = now) -> None:
@@ -183,7 +183,7 @@ class Expiry:
         self._prefix = f"expiry/{space}/"
 
     def living(self, found: Iterable[Entry], moment: int) -> Iterator[Entry]:
-        """Those whose time is not over, in their order."""
+        """Those that have not expired, in order."""
         entries = iter(found)
         while some := list(islice(entries, _TOGETHER)):
             over = [one for one in some if one[1].get("expires_at", _NEVER) <= moment]
@@ -195,11 +195,11 @@ class Expiry:
                 yield from some
 
     def is_living(self, key: str, stored: Stored, moment: int) -> bool:
-        """Whether the time of an item is not over."""
+        """Whether an item has not expired."""
         return any(self.living([(key, stored)], moment))
 
     def renew(self, read: Iterable[Entry], moment: int) -> list[str]:
-        """Begin the time of what was read again; the keys of those that must hold it themselves."""
+        """Renew items that were read; returns the keys of those whose entries must be rewritten."""
         written: list[str] = []
         for key, stored in read:
             ttl, known = stored.get("ttl"), stored.get("expires_at")
@@ -214,7 +214,7 @@ class Expiry:
         return written
 
     def _noted(self, found: list[Entry]) -> dict[str, int]:
-        """When items end, as notes say; those without one are left out."""
+        """The expiry times in notes; items without a note are left out."""
         if len(found) > _FEW:
             known = set(self._scratch.keys(self._prefix))
             found = [one for one in found if self._key(one[0]) in known]
@@ -222,7 +222,7 @@ class Expiry:
         for key, stored in found:
             note = self._scratch.get(self._key(key))
             version, _, end = (note or b"").partition(b" ")
-            # A note for another version says nothing about this one.
+            # A note for another version is stale.
             if version == str(stored["version"]).encode() and end.isdigit():
                 noted[key] = int(end)
         return noted
@@ -232,7 +232,7 @@ class Expiry:
 
 
 def key_history(snapshot: Snapshot, name: Name) -> Iterator[ItemVersion]:
-    """The versions of a key, the newest first. What other keys did in between is not read."""
+    """The versions of a key, newest first. Changes of other keys are not read."""
     while snapshot.root is not None:
         record = snapshot.item(name)
         if record is not None:
@@ -249,14 +249,14 @@ def key_history(snapshot: Snapshot, name: Name) -> Iterator[ItemVersion]:
 
 
 class Moment(NamedTuple):
-    """A commit, None before the first, and when it is looked at."""
+    """A commit, None before the first, and the time of the view."""
 
     commit: Commit | None
     time: int
 
 
 def moment_of(history: History, given: Any, saver: Any = None) -> Moment:
-    """The moment that somebody means; raises `InvalidInput` and `NotFound`."""
+    """Resolve a moment; raises `InvalidInput` and `NotFound`."""
     if isinstance(given, Mapping) and "configurable" in given:
         given = _checkpoint_of(given, saver)
     meant = _meant(given)
@@ -309,7 +309,7 @@ def _time(text: Any) -> datetime:
 
 
 def _at_time(history: History, time: int) -> Moment:
-    """The commit that was the newest at a time: the log of operations is searched by halves."""
+    """The newest commit at a time, by binary search in the log of operations."""
     low, high = 0, history.store.view(history.space).sequence
     while low < high:
         middle = (low + high + 1) // 2
@@ -328,7 +328,7 @@ def _operation(history: History, number: int) -> Operation:
 
 
 def _target_at(history: History, number: int) -> bytes | None:
-    """Where the branch was after an operation; None if there was none."""
+    """The head of the branch after an operation; None if there was none."""
     while number > 0:
         for move in _operation(history, number).moves:
             if move.name == HEAD:
@@ -338,7 +338,7 @@ def _target_at(history: History, number: int) -> bytes | None:
 
 
 def _before_arrival(history: History, time: int) -> Commit | None:
-    """What was there before the memory was moved to this store, which has no log of that."""
+    """The commit before a migration of the memory to this store, whose log begins there."""
     first = next((one for one in history.operations(0, 16) if one.arrived), None)
     target = next((m.target for m in first.moves if m.name == HEAD), None) if first else None
     if target is None:

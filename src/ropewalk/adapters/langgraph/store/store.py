@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ropewalk.store import KVStore
 
 TOGETHER: Final = 500
-"""How many items one commit deletes, at most."""
+"""The maximum number of items one commit deletes."""
 
 _log = logging.getLogger("ropewalk.langgraph")
 TENANT: Final = "langgraph-store"
@@ -70,7 +70,7 @@ _log = logging.getLogger("ropewalk.langgraph")
 
 
 class Embedded(NamedTuple):
-    """The vectors of a plan, as they are stored."""
+    """The vectors of a plan, as stored."""
 
     queries: Mapping[str, bytes]
     documents: Mapping[str, bytes]
@@ -86,7 +86,7 @@ class Embedded(NamedTuple):
 
 
 class Face(BaseStore):
-    """Plans a batch, embeds what it needs, and has it done."""
+    """Plans a batch, computes embeddings, and executes it."""
 
     _indexing: Indexing | None
 
@@ -97,13 +97,13 @@ class Face(BaseStore):
 
     @abstractmethod
     def _execute(self, plan: Plan, embedded: Embedded) -> list[Any]:
-        """Do what a plan says; what each operation gives."""
+        """Execute a plan; returns the results of the operations."""
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
-        """Do several operations at once; what each gives, in their order.
+        """Execute several operations; returns their results in order.
 
-        Reads see what was there before the puts of the batch. Of several puts of one key,
-        the last counts. All puts are one commit: all of them are made, or none.
+        Reads see the state before the puts of the batch. Of several puts of one key, the last
+        counts. All puts are one commit: all of them are made, or none.
         """
         return self._do(planned(ops, self._indexing))
 
@@ -138,7 +138,7 @@ class Face(BaseStore):
 
 
 def over(snapshot: Snapshot, expiry: Expiry, moment: int) -> Iterator[list[Name]]:
-    """The items whose time is over, some at a time; namespaces without an end are not read."""
+    """Batches of expired items; namespaces without expiring items are not read."""
     for namespace, counted in snapshot.namespaces(()):
         if counted.items == counted.lasting:
             continue
@@ -150,7 +150,7 @@ def over(snapshot: Snapshot, expiry: Expiry, moment: int) -> Iterator[list[Name]
 
 
 class Sweeper:
-    """Sweeps again and again on a thread, until it is stopped or its memory is gone."""
+    """Sweeps periodically on a thread, until it is stopped or its memory is garbage collected."""
 
     def __init__(self, sweep: Callable[[], int], seconds: float) -> None:
         self._sweep, self._seconds = WeakMethod(sweep), seconds
@@ -166,7 +166,7 @@ class Sweeper:
         return self._thread.is_alive() and not self._stopped.is_set()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Let it end; False if it had not after so many seconds."""
+        """Stop; False if it is still running after the timeout."""
         self._stopped.set()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
@@ -187,15 +187,15 @@ class Sweeper:
                 break
             except RopewalkError as error:
                 _log.warning("items could not be swept, and will be tried again: %s", error)
-            del sweep  # Nothing here keeps the memory alive while it waits.
+            del sweep  # No reference here keeps the memory alive during the wait.
         if not self.future.done():
             self.future.set_result(None)
 
 
 class StoreView(Face):
-    """A memory as it was: `get`, `search` and `list_namespaces`, and their twins.
+    """A memory at an earlier moment: `get`, `search` and `list_namespaces`, and their twins.
 
-    Reading puts nothing off, and what would write raises `NotAllowed`.
+    Reads renew nothing, and writes raise `NotAllowed`.
     """
 
     supports_ttl = True
@@ -223,7 +223,7 @@ class StoreView(Face):
 
     @property
     def time(self) -> Any:
-        """The moment that is looked at."""
+        """The moment of the view."""
         return to_datetime(self._moment.time)
 
     @property
@@ -243,16 +243,16 @@ class StoreView(Face):
 class RopewalkStore(Face, Closes):
     """A memory for LangGraph, `builder.compile(store=RopewalkStore("agent.ropewalk"))`.
 
-    All of LangGraph's `BaseStore`, sync and async, on every engine: `store` is a Store, a path
-    or URL, or None for one in memory. `name` tells memories in one store apart. `types` are
-    classes that values may hold, beside plain ones that the program has loaded and those that
-    `ropewalk.register` declared; with `classes="declared"` no plain ones.
+    Implements all of LangGraph's `BaseStore`, sync and async, on every engine: `store` is a Store,
+    a path or URL, or None for one in memory. `name` distinguishes memories in one store. `types`
+    are classes that values may contain, besides loaded plain ones and those declared with
+    `ropewalk.register`; with `classes="declared"`, no undeclared plain ones.
 
-    Every batch is one commit. So items have versions, `put` and `delete` take `if_version`,
-    `history` gives the versions of a key, and `at` the whole memory as it was.
+    Every batch is one commit. Items therefore have versions, `put` and `delete` take `if_version`,
+    `history` returns the versions of a key, and `at` the whole memory at an earlier moment.
 
-    `index` makes it search by meaning, and `ttl` says how long items live. An item whose time
-    is over is never read, whether anybody sweeps or not.
+    `index` enables search by similarity, and `ttl` sets how long items live. An expired item is
+    never read, whether or not it has been swept.
 
     Safe to share between threads and event loops, and the data between processes.
     """
@@ -289,10 +289,10 @@ class RopewalkStore(Face, Closes):
     def __repr__(self) -> str:
         return f"<RopewalkStore {self._history.agent!r} in {self.store!r}>"
 
-    # Life.
+    # Lifecycle.
 
     def close(self) -> None:
-        """Stop sweeping, and close the store, unless that was handed over."""
+        """Stop sweeping, and close the store if it was opened here."""
         self.stop_ttl_sweeper()
         if self._owns_store:
             self.store.close()
@@ -309,10 +309,10 @@ class RopewalkStore(Face, Closes):
         ttl: float | None | NotProvided = NOT_PROVIDED,
         if_version: int | None | NotProvided = NOT_PROVIDED,
     ) -> None:
-        """Store an item, in the place of what its key had.
+        """Store an item, replacing any previous value.
 
-        With `if_version` only if that is its version now; 0 or None: only if there is no such
-        item. Else `VersionConflict`, a `Conflict`, is raised and nothing is changed.
+        With `if_version`, only if that is its current version; 0 or None: only if there is no such
+        item. Otherwise `VersionConflict`, a `Conflict`, is raised and nothing is changed.
         """
         self._do(self._put_plan(namespace, key, value, index, ttl, if_version))
 
@@ -336,7 +336,7 @@ class RopewalkStore(Face, Closes):
         *,
         if_version: int | None | NotProvided = NOT_PROVIDED,
     ) -> None:
-        """Take an item away, if there is one; it stays in the history. See `put`."""
+        """Delete an item if it exists; it stays in the history. See `put`."""
         self._do(self._put_plan(namespace, key, None, None, None, if_version))
 
     async def adelete(
@@ -349,7 +349,7 @@ class RopewalkStore(Face, Closes):
         """The asynchronous twin of `delete`."""
         await self._ado(self._put_plan(namespace, key, None, None, None, if_version))
 
-    # Looking back.
+    # History.
 
     def position(self) -> str:
         """The id of the newest commit, in hex; empty before the first. For `at`."""
@@ -359,36 +359,36 @@ class RopewalkStore(Face, Closes):
     def history(
         self, namespace: tuple[str, ...], key: str, *, limit: int | None = None
     ) -> list[ItemVersion]:
-        """The versions of a key, the newest first: what it held, since when, or its deletion."""
+        """The versions of a key, newest first: values with their times, or deletions."""
         check_labels(namespace)
         name = Name(tuple(namespace), str(key))
         return list(islice(key_history(self._snapshot(), name), limit))
 
     def at(self, moment: Any, *, saver: Any = None) -> StoreView:
-        """The memory as it was, to be read: `get`, `search` and `list_namespaces`.
+        """The memory at an earlier moment, read-only: `get`, `search` and `list_namespaces`.
 
-        `moment` is the id of a commit, as `position` gives it; a datetime; or a checkpoint: a
-        `CheckpointTuple` or `StateSnapshot`, or a config that `saver` finds one for. What a
-        checkpoint says of the memory's position goes before the time at which it was made.
+        `moment` is the id of a commit, from `position`; a datetime; or a checkpoint: a
+        `CheckpointTuple` or `StateSnapshot`, or a config that `saver` finds one for. The memory's
+        position in a checkpoint takes precedence over the checkpoint's time.
         """
         found = moment_of(self._history, moment, saver)
         root = None if found.commit is None else found.commit.root
         snapshot = self._latest.version(root)
         return StoreView(found, snapshot, self._expiry, self._indexing, self._threads)
 
-    # Items whose time is over.
+    # Expiring items.
 
     def sweep_ttl(self) -> int:
-        """Delete the items whose time is over; how many they were."""
+        """Delete expired items; returns how many."""
         moment, count = self._expiry.clock(), 0
         for names in over(self._snapshot(), self._expiry, moment):
             count += self._group.run(Batch(swept=names, moment=moment)).deleted
         return count
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Sweep again and again, on a thread; cancelling what this gives ends it.
+        """Sweep periodically on a thread; cancelling the returned object stops it.
 
-        Without an interval it is that of the store's `ttl`, or 5 minutes.
+        The default interval is that of the store's `ttl`, or 5 minutes.
         """
         configured = (self.ttl_config or {}).get("sweep_interval_minutes")
         minutes = sweep_interval_minutes or configured or _SWEEP_MINUTES
@@ -399,12 +399,12 @@ class RopewalkStore(Face, Closes):
             return self._sweeper.future
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """End the sweeping; False if it had not ended after so many seconds."""
+        """Stop sweeping; False if it is still running after the timeout."""
         with self._lock:
             sweeper, self._sweeper = self._sweeper, None
         return sweeper is None or sweeper.stop(timeout)
 
-    # Inside.
+    # Internals.
 
     @property
     def _threads(self) -> Threads:
@@ -412,7 +412,7 @@ class RopewalkStore(Face, Closes):
 
     @property
     def _group(self) -> Group:
-        """Who writes in this process; one from before a fork may be locked for good."""
+        """The writers of this process; after a fork, the parent's may be locked for good."""
         with self._lock:
             if self._opened is None or self._opened[0] != os.getpid():
                 branch = self._history.open(MAIN)
@@ -426,7 +426,7 @@ class RopewalkStore(Face, Closes):
         root = None if found is None else self._history.resolve(found.target).root
         latest, self._uses = self._latest, self._uses + 1
         if latest.root != root or self._uses > _MOST_USES:
-            # It remembers every node on the way to a key, so it is not for ever.
+            # It caches every node on the way to a key, so it is replaced now and then.
             latest, self._uses = latest.version(root), 0
             self._latest = latest
         return latest
@@ -447,7 +447,7 @@ class RopewalkStore(Face, Closes):
         return results
 
     def _commit(self, branch: Branch, writer: MapWriter, jobs: Sequence[Job]) -> None:
-        """Write batches in one commit, if anything changes. One at a time in a process."""
+        """Write batches in one commit, if anything changes. Serialized within a process."""
         editor = Editor(jobs, writer, self._codec, self._expiry.is_living)
         with suppress(Unchanged):
             branch.update(editor, **about([job.batch for job in jobs]))
@@ -459,7 +459,7 @@ class RopewalkStore(Face, Closes):
         try:
             self._group.run(batch)
         except RopewalkError as error:
-            # What was read is right all the same.
+            # The values read are correct all the same.
             _log.warning("the time of %d items could not begin again: %s", len(batch.names), error)
 
     def _put_plan(
@@ -485,7 +485,7 @@ class RopewalkStore(Face, Closes):
         add_put(plan, op, self._indexing, expected)
         return plan
 
-    # The asynchronous face.
+    # The asynchronous interface.
 
     aposition = twin(position)
     ahistory = twin(history)
@@ -498,7 +498,7 @@ def _checked_ttl(ttl: TTLConfig | None) -> TTLConfig | None:
         return None
     if not isinstance(ttl, Mapping):
         raise InvalidInput(f"ttl is a TTLConfig, a dict, not {ttl!r:.80}")
-    known = {*TTLConfig.__annotations__, "omit_expired"}  # Older releases do not list that.
+    known = {*TTLConfig.__annotations__, "omit_expired"}  # Missing in older releases.
     if unknown := set(ttl) - known:
         raise InvalidInput(
             f"a TTLConfig has no {', '.join(map(repr, sorted(unknown)))}; it has "

@@ -1,8 +1,8 @@
-"""Search by meaning: texts become vectors when an item is put, and are compared exactly.
+"""Search by similarity: texts are embedded when an item is put, and compared exactly.
 
-The vectors of an item are stored beside it, so nothing is embedded again, here or in another
-process. What is searched is read into this process, one matrix for each namespace that was
-asked for, and follows the map by what differs between two roots. It can be lost and made again.
+The vectors of an item are stored beside it, so nothing is embedded twice, in this process or
+another. Searched vectors are loaded into this process, one matrix per namespace that was searched,
+which is updated by the diff of two roots. A matrix is a cache and can be rebuilt.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from ropewalk.adapters.langgraph.store.snapshot import Snapshot
 
 _MOST_BYTES: Final = 512 << 20
-"""How much of all matrices is kept at hand; the one that was asked for longest ago goes first."""
+"""The maximum size of all matrices; the least recently used one is evicted first."""
 
 _WHOLE: Final = "$"
 _FLOAT: Final = "<f4"
 
 
 class Indexing:
-    """How texts are found in values, and turned into vectors."""
+    """How texts are extracted from values, and embedded."""
 
     def __init__(self, config: IndexConfig) -> None:
-        _numpy()  # Said now, not at the first search.
+        _numpy()  # Raised now, not at the first search.
         if not isinstance(config, Mapping):
             raise InvalidInput(f"index is an IndexConfig, a dict, not {config!r:.80}")
         self.embeddings = ensure_embeddings(config.get("embed"))
@@ -46,7 +46,7 @@ class Indexing:
         self.fields = _checked(config.get("fields") or [_WHOLE])
 
     def texts(self, value: dict[str, Any], index: Any) -> dict[str, str]:
-        """What of a value is embedded, by path."""
+        """The texts of a value to embed, by path."""
         if index is False:
             return {}
         found: dict[str, str] = {}
@@ -58,13 +58,13 @@ class Indexing:
         return found
 
     def rows(self, texts: Sequence[str], vectors: Sequence[Sequence[float]]) -> dict[str, bytes]:
-        """Vectors as they are stored, by text; raises `InvalidInput` if they cannot be those."""
+        """Vectors in stored form, by text; raises `InvalidInput` if they are malformed."""
         if len(vectors) != len(texts):
             raise InvalidInput(f"{len(texts)} texts were embedded, and {len(vectors)} vectors came")
         return {text: self.row(one) for text, one in zip(texts, vectors, strict=True)}
 
     def row(self, vector: Sequence[float]) -> bytes:
-        """One vector as it is stored."""
+        """One vector in stored form."""
         np = _numpy()
         made = np.asarray(vector, dtype=_FLOAT)
         if made.ndim != 1 or (self.dims is not None and made.size != self.dims):
@@ -77,14 +77,14 @@ class Indexing:
 
 
 class Ranked(NamedTuple):
-    """An item that has vectors, and how near the nearest of them is."""
+    """An item with vectors, and the score of the nearest of them."""
 
     name: Name
     score: float
 
 
 class Partitions:
-    """The matrices that are at hand, one for each namespace that was searched."""
+    """The cached matrices, one for each namespace that was searched."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most = most_bytes
@@ -92,7 +92,7 @@ class Partitions:
         self._known: OrderedDict[tuple[tuple[str, ...], int], _Partition] = OrderedDict()
 
     def ranked(self, snapshot: Snapshot, prefix: tuple[str, ...], query: bytes) -> _Ranking:
-        """The items below a prefix that have vectors, the most similar first."""
+        """The items below a prefix that have vectors, most similar first."""
         key = prefix, len(query)
         with self._lock:
             partition = self._known.get(key)
@@ -112,14 +112,14 @@ class Partitions:
 
 
 class _Ranking:
-    """Names by score, put into order as they are asked for."""
+    """Names by score, sorted lazily."""
 
     def __init__(self, names: list[Name], scores: NDArray[Any]) -> None:
         self._names, self._scores = names, scores
 
     @property
     def names(self) -> set[Name]:
-        """All that have vectors."""
+        """All names with vectors."""
         return set(self._names)
 
     def __iter__(self) -> Iterator[Ranked]:
@@ -153,17 +153,17 @@ class _Partition:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes."""
+        """Its size in bytes."""
         return int(self._rows.nbytes)
 
     def fill(self, snapshot: Snapshot) -> None:
-        """Read all there is."""
+        """Read all vectors."""
         for key, stored in snapshot.under(self._text):
             self._add(key, stored)
         self._snapshot = snapshot
 
     def follow(self, snapshot: Snapshot) -> bool:
-        """Go on to another root; False if it is sooner read anew."""
+        """Move to another root; False if rebuilding is cheaper."""
         assert self._snapshot is not None
         if self._snapshot.root == snapshot.root:
             return True
@@ -179,7 +179,7 @@ class _Partition:
         return True
 
     def rank(self, query: bytes) -> _Ranking:
-        """How similar each item is to a query: what its nearest vector has."""
+        """The similarity of each item to a query: that of its nearest vector."""
         np = _numpy()
         wanted = _unit(np.frombuffer(query, dtype=_FLOAT)[None])[0]
         scores = self._rows[: self._used] @ wanted
@@ -195,7 +195,7 @@ class _Partition:
         np = _numpy()
         rows, count = stored["rows"], len(stored["paths"])
         if len(rows) != count * self._row_bytes:
-            return  # Of another model: to this query the item has no vectors.
+            return  # From another model: the item has no vectors for this query.
         made = _unit(np.frombuffer(rows, dtype=_FLOAT).reshape(count, -1))
         self._reserve(count)
         place = self._places[key] = len(self._names)
@@ -227,7 +227,7 @@ class _Partition:
 
 
 def _unit(rows: NDArray[Any]) -> NDArray[Any]:
-    """Rows of length 1; what has no direction is similar to nothing."""
+    """Rows scaled to length 1; a zero vector is similar to nothing."""
     np = _numpy()
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     lengths[lengths == 0] = 1.0
@@ -248,7 +248,7 @@ def _texts_at(plain: Any, path: str) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it, so that every value has a text."""
+    """A value in the form of JSON, so that every value has a text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -267,5 +267,5 @@ def _numpy() -> Any:
 
 
 def distinct(texts: Iterable[str]) -> list[str]:
-    """Each text once, in the order in which it came."""
+    """The distinct texts in their first order."""
     return list(dict.fromkeys(texts))

@@ -1,8 +1,8 @@
-"""Batches of writes: what they make of the newest map, and how those that wait share a commit.
+"""Batches of writes: their effect on the newest map, and group commit.
 
-While one thread commits, others queue. Whoever comes next takes all that wait, so a commit
-costs them one round trip and one path of nodes. Each batch is still all or nothing, and fails
-alone. Two that are about one key never go together: each version has a commit to be found in.
+While one thread commits, others queue. The next one takes all that wait, so that a commit costs
+them one round trip and one path of nodes. Each batch is still atomic, and fails alone. Two batches
+with the same key never share a commit: each version has a commit of its own.
 """
 
 from __future__ import annotations
@@ -44,36 +44,36 @@ class Unchanged(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Put:
-    """A value that is to stand under a name; None takes away what stands there."""
+    """A value to store under a name; None deletes."""
 
     name: Name
     value: dict[str, Any] | None
     ttl: float | None = None
     vectors: Mapping[str, bytes] = field(default_factory=dict)
-    """By the paths of the texts that they stand for."""
+    """By the paths of the texts they embed."""
     if_version: int | None = None
-    """Only if this is the version now, 0 if there is no item; None is whatever there is."""
+    """Put only if this is the current version, 0 if there must be no item; None for any."""
 
 
 @dataclass(slots=True, frozen=True)
 class Batch:
-    """What is to be written at once."""
+    """Writes that are made together."""
 
     puts: Sequence[Put] = ()
     renewed: Sequence[Name] = ()
-    """Items whose time begins again."""
+    """Items to renew."""
     swept: Sequence[Name] = ()
-    """Items that go, if their time is still over."""
+    """Items to delete if they are still expired."""
     moment: int = 0
 
     @property
     def names(self) -> list[Name]:
-        """Whatever it is about."""
+        """All names it involves."""
         return [*(put.name for put in self.puts), *self.renewed, *self.swept]
 
 
 def about(batches: Sequence[Batch]) -> dict[str, Any]:
-    """What a commit says about itself: the fields of a step."""
+    """The metadata of a commit: the fields of a step."""
     names = [name for batch in batches for name in batch.names]
     put, *others = names
     one = f"{'.'.join(put.namespace)}: {put.key}"[:200]
@@ -93,17 +93,17 @@ def _step(batches: Sequence[Batch]) -> str:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A batch, and what became of it."""
+    """A batch and its outcome."""
 
     batch: Batch
     error: Exception | None = None
     deleted: int = 0
-    """How many items it took away."""
+    """How many items it deleted."""
     is_done: bool = False
 
 
 class Editor:
-    """Applies batches to a map, one after another. May be called again, for a newer map."""
+    """Applies batches to a map, in order. Can be called again, for a newer map."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Editor:
     def __call__(self, root: ObjectId | None, read: Reader) -> Edited:
         """The new map; raises `Unchanged` and `NotStorable`.
 
-        A batch that meets another version than it expects is left out, and its job says so.
+        A batch that finds another version than it expects is left out, and its job gets the error.
         """
         self.draft = None
         work = _Work(self._writer, root)
@@ -173,7 +173,7 @@ class Editor:
             put.value,
             last + 1,
             living.created_at if living else moment,
-            # Of one key, what is put later is never older, whatever clocks say.
+            # Versions of one key have increasing times, whatever clocks say.
             max(moment, living.updated_at + 1) if living else moment,
             work.before,
             len(put.vectors),
@@ -196,7 +196,7 @@ class Editor:
             work.set(to_key(ITEM, name), record._replace(expires_at=end).to_stored())
 
     def _named(self, error: NotStorable) -> NotStorable:
-        """The error, with a path from the value that was put."""
+        """The error, with a path relative to the value that was put."""
         for put in [put for job in self._jobs for put in job.batch.puts]:
             begin = format_path((to_key(ITEM, put.name), "value"))
             if error.path.startswith(begin):
@@ -206,7 +206,7 @@ class Editor:
 
 
 class _Work:
-    """A map, and what is to change in it."""
+    """A map and its pending changes."""
 
     def __init__(self, writer: MapWriter, root: ObjectId | None) -> None:
         self._writer, self._view = writer, writer.open(root).view
@@ -216,7 +216,7 @@ class _Work:
         """What stands in the place of what was there."""
 
     def read(self, names: Sequence[Name], loader: Loader) -> None:
-        """Fetch all that may be needed."""
+        """Prefetch everything that may be needed."""
         keys = {to_key(kind, name) for name in names for kind in (ITEM, GONE)}
         keys |= {to_key(NAMESPACE, Name(name.namespace, "")) for name in names}
         self._view.fetch([self._writer.encode_key(key) for key in keys])
@@ -229,25 +229,25 @@ class _Work:
         return None if entry is None else entry.body
 
     def record(self, name: Name) -> Record | None:
-        """The item as it is now."""
+        """The current record of an item."""
         stored = self._now.get(to_key(ITEM, name))
         return None if stored is None else Record.from_stored(stored)
 
     def tombstone(self, name: Name) -> Tombstone | None:
-        """What is left of an item that was deleted."""
+        """The tombstone of a deleted item."""
         stored = self._now.get(to_key(GONE, name))
         return None if stored is None else Tombstone(**stored)
 
     def set(self, key: str, stored: Any) -> None:
-        """Let something stand under a key; None takes it away."""
+        """Set a key; None removes it."""
         self._now[key] = stored
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs to take changes back."""
+        """A savepoint for `restore`."""
         return dict(self._now)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what was changed since."""
+        """Undo the changes since a savepoint."""
         self._now = state
 
     def delete(self, name: Name, stored: Record, moment: int) -> None:
@@ -259,7 +259,7 @@ class _Work:
     def replace(
         self, name: Name, old: Record | None, new: Record | None, vectors: Mapping[str, bytes]
     ) -> None:
-        """Put an item, with all that stands elsewhere because of it, in the place of another."""
+        """Put an item in place of another, updating all derived entries."""
         self.set(to_key(ITEM, name), None if new is None else new.to_stored())
         if new is not None:
             self.set(to_key(GONE, name), None)
@@ -281,10 +281,10 @@ class _Work:
         self.set(key, Counted(items, lasting)._asdict() if items else None)
 
     def shelf(self) -> CachedMap:
-        """What to set and what to remove."""
+        """The keys to set and to remove."""
         made = CachedMap()
         for key, one in self._now.items():
-            # Values are not compared: who puts one again wants a new version.
+            # Values are not compared: putting an equal one makes a new version.
             if one is self._was.get(key, ABSENT) or self._is_same_count(key, one):
                 continue
             part = self._part(key)
@@ -299,7 +299,7 @@ class _Work:
 
 
 class Group:
-    """Who wants to write, in one process."""
+    """The writers of one process."""
 
     def __init__(self, commit: Callable[[Sequence[Job]], None]) -> None:
         self._commit = commit
@@ -307,13 +307,13 @@ class Group:
         _groups.add(self)
 
     def begin(self) -> None:
-        """Wait for nobody: a forked process has none of those who were writing."""
+        """Start without a queue: a forked process has none of the parent's writers."""
         self._turn = threading.Lock()
         self._queue = threading.Lock()
         self._waiting: list[Job] = []
 
     def run(self, batch: Batch) -> Job:
-        """Write a batch, perhaps with others; raises what became of it."""
+        """Write a batch, perhaps with others; raises its own error."""
         job = Job(batch)
         with self._queue:
             self._waiting.append(job)
@@ -325,7 +325,7 @@ class Group:
         return job
 
     def _chosen(self) -> list[Job]:
-        """Those that wait longest and are about different keys."""
+        """The longest waiting batches with distinct keys."""
         chosen: list[Job] = []
         left: list[Job] = []
         met: set[Name] = set()
@@ -337,7 +337,7 @@ class Group:
                     chosen.append(job)
                 else:
                     left.append(job)
-                met |= names  # Who comes later does not overtake one that is about the same.
+                met |= names  # A later batch never overtakes one with the same key.
             self._waiting = left
         return chosen
 

@@ -1,3 +1,3 @@
-"""Taking over the databases of LangGraph's own savers, and giving them back."""
+"""Import from and export to the databases of LangGraph's own savers."""
 
 from __future__ import annotations

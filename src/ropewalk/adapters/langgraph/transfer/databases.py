@@ -1,4 +1,4 @@
-"""The databases of LangGraph's own savers: what they hold, and that of SqliteSaver."""
+"""The databases of LangGraph's own savers as sources, and that of SqliteSaver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_ONE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 
 
 class Key(NamedTuple):
-    """A checkpoint of a thread, and the one before it."""
+    """A checkpoint of a thread, and its parent."""
 
     namespace: str
     id: str
@@ -28,7 +28,7 @@ class Key(NamedTuple):
 
 
 class Checkpointed(NamedTuple):
-    """A checkpoint, as the saver that wrote it would show it."""
+    """A checkpoint, as the saver that wrote it would return it."""
 
     key: Key
     checkpoint: dict[str, Any]
@@ -49,7 +49,7 @@ class Written(NamedTuple):
 
 
 class WriteKey(NamedTuple):
-    """Which pending write: the checkpoint that it belongs to, its task and its number."""
+    """The identity of a pending write: its checkpoint, its task and its index."""
 
     namespace: str
     checkpoint_id: str
@@ -59,14 +59,14 @@ class WriteKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A row that was not taken over, and why."""
+    """A row that was not imported, and why."""
 
     reason: Reason
     thread_id: str
     namespace: str
     checkpoint_id: str
     what: str
-    """Which part of it: the checkpoint, one of its channels, or a pending write."""
+    """The affected part: the checkpoint, one of its channels, or a pending write."""
     message: str
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class LeftOut:
 
 
 class Counts(NamedTuple):
-    """How much there is."""
+    """Numbers of rows."""
 
     threads: int
     checkpoints: int
@@ -84,27 +84,27 @@ class Counts(NamedTuple):
 
 
 class Official(Protocol):
-    """A database of LangGraph's own savers, at one moment."""
+    """A database of LangGraph's own savers, as one snapshot."""
 
     label: str
 
     def size(self) -> int:
-        """How many bytes its tables take, with their indexes."""
+        """The bytes of its tables, with their indexes."""
 
     def threads(self) -> list[str]:
         """The ids of all threads."""
 
     def counts(self, threads: Iterable[str] | None = None) -> Counts:
-        """How many rows there are, of some threads or of all."""
+        """The number of rows, of some threads or of all."""
 
     def keys(self, thread_id: str) -> list[Key]:
-        """The checkpoints of a thread, by their ids."""
+        """The checkpoints of a thread, by id."""
 
     def write_keys(self, thread_id: str) -> list[WriteKey]:
         """The pending writes of a thread."""
 
     def checkpoint(self, thread_id: str, key: Key, decoder: Decoder) -> Checkpointed | LeftOut:
-        """A checkpoint; what cannot be read is said, not raised."""
+        """A checkpoint; unreadable parts are reported, not raised."""
 
     def writes(
         self, thread_id: str, namespace: str, checkpoint_id: str, decoder: Decoder
@@ -112,13 +112,13 @@ class Official(Protocol):
         """The pending writes of a checkpoint."""
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
 
 
 def open_official(source: str | PathLike[str], *, schema: str | None = None) -> Official:
-    """A database of a `SqliteSaver` (a path) or a `PostgresSaver` (a URL); nothing is changed.
+    """Open a database of a `SqliteSaver` (a path) or a `PostgresSaver` (a URL), read-only.
 
-    Raises `NotFound` if it is not there, and `InvalidInput` if no such saver wrote it.
+    Raises `NotFound` if it does not exist, and `InvalidInput` if no such saver wrote it.
     """
     place = fspath(source)
     if place.startswith(("postgresql://", "postgres://")):
@@ -129,9 +129,9 @@ def open_official(source: str | PathLike[str], *, schema: str | None = None) -> 
 
 
 def parents_first(keys: Iterable[Key]) -> list[Key]:
-    """Checkpoints so that each stands after the one before it, else by their ids.
+    """Checkpoints in topological order, else by id.
 
-    Ids grow with time, so this is their order, unless somebody chose ids of his own.
+    Ids grow with time, so this is usually their order anyway, unless a program chose its own ids.
     """
     listed = sorted(keys, key=lambda key: (key.id, key.namespace))
     places = {(key.namespace, key.id): key for key in listed}
@@ -140,7 +140,7 @@ def parents_first(keys: Iterable[Key]) -> list[Key]:
     for key in listed:
         line: list[Key] = []
         before: Key | None = key
-        while before is not None and before not in seen:  # A circle ends where it began.
+        while before is not None and before not in seen:  # Break a cycle where it began.
             seen.add(before)
             line.append(before)
             before = places.get((before.namespace, before.parent_id or ""))
@@ -149,7 +149,7 @@ def parents_first(keys: Iterable[Key]) -> list[Key]:
 
 
 class SqliteDatabase:
-    """One file, in one read transaction: what is written meanwhile is not seen."""
+    """One file, in one read transaction: concurrent writes are not seen."""
 
     label = "SQLite"
 
@@ -187,7 +187,7 @@ class SqliteDatabase:
         return found
 
     def size(self) -> int:
-        """How many bytes the file takes, with what waits in its log."""
+        """The bytes of the file and its write-ahead log."""
         files = (self._path, self._path.with_name(self._path.name + "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
@@ -199,7 +199,7 @@ class SqliteDatabase:
         return sorted(found)
 
     def counts(self, threads: Iterable[str] | None = None) -> Counts:
-        """How many rows there are, of some threads or of all."""
+        """The number of rows, of some threads or of all."""
         chosen = self.threads() if threads is None else list(threads)
         return Counts(
             len(chosen),
@@ -217,7 +217,7 @@ class SqliteDatabase:
         return sum(int(next(self._ask(asked, one))[0]) for one in threads)
 
     def keys(self, thread_id: str) -> list[Key]:
-        """The checkpoints of a thread, by their ids."""
+        """The checkpoints of a thread, by id."""
         asked = (
             "SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id FROM checkpoints "
             "WHERE thread_id = ? ORDER BY checkpoint_id, checkpoint_ns"
@@ -241,7 +241,7 @@ class SqliteDatabase:
         ]
 
     def checkpoint(self, thread_id: str, key: Key, decoder: Decoder) -> Checkpointed | LeftOut:
-        """A checkpoint; what cannot be read is said, not raised."""
+        """A checkpoint; unreadable parts are reported, not raised."""
         asked = f"SELECT type, checkpoint, metadata FROM checkpoints WHERE {_OF_ONE}"
         found = next(self._ask(asked, thread_id, key.namespace, key.id), None)
         kind, data, about = found or (None, None, None)
@@ -286,12 +286,12 @@ class SqliteDatabase:
             raise _translated(self._path, error) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
 
 def check_checkpoint(checkpoint: Any, key: Key) -> None:
-    """Raise `Unreadable` unless it has what every checkpoint has."""
+    """Raise `Unreadable` for a checkpoint without the required fields."""
     if not isinstance(checkpoint, dict) or not all(isinstance(name, str) for name in checkpoint):
         raise Unreadable("damaged", "it is no checkpoint")
     for name in ("channel_values", "channel_versions", "versions_seen"):
@@ -314,14 +314,14 @@ def _metadata(about: Any) -> dict[str, Any]:
 
 
 def _bytes(data: Any) -> bytes | None:
-    """A value of SQLite, which keeps any type in any column."""
+    """A value of SQLite, which allows any type in any column."""
     if data is None or isinstance(data, bytes):
         return data
     return str(data).encode("utf-8", "surrogateescape")
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """A connection that can only read, also where nobody may write beside the file."""
+    """A read-only connection, even where the folder is not writable."""
     address = path.absolute().as_uri()
     connection = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None)
     try:
@@ -341,7 +341,7 @@ def _connected(path: Path) -> sqlite3.Connection:
         raise _translated(path, error) from error
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA busy_timeout = 10000")
-    # A text that is no UTF-8 must not end the reading of all others.
+    # A text that is not UTF-8 must not prevent reading the others.
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     return connection
 

@@ -1,4 +1,4 @@
-"""Giving back what a saver holds, as LangGraph's own savers store it."""
+"""Export of a saver's threads to the databases of LangGraph's own savers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_NAMED: Final = 1000
 
 @dataclass(slots=True)
 class Exported:
-    """What `export_checkpoints` did."""
+    """The result of `export_checkpoints`."""
 
     threads: int = 0
     checkpoints: int = 0
@@ -36,13 +36,13 @@ class Exported:
     writes: int = 0
     """Pending writes that were added."""
     present: int = 0
-    """Checkpoints that were there already."""
+    """Checkpoints that already existed."""
     left_out: list[LeftOut] = field(default_factory=list)
-    """The first that could not be given back."""
+    """The first ones that could not be exported."""
     left_counts: Counter[str] = field(default_factory=Counter)
-    """How many could not, by their reason."""
+    """How many could not be, by reason."""
     target_bytes: int = 0
-    """What the target takes now."""
+    """The size of the target afterwards."""
 
     @property
     def is_whole(self) -> bool:
@@ -50,7 +50,7 @@ class Exported:
         return not self.left_counts
 
     def leave(self, left: LeftOut) -> None:
-        """Note what is not given back."""
+        """Record an item that is not exported."""
         self.left_counts[left.reason] += 1
         if len(self.left_out) < _MOST_NAMED:
             self.left_out.append(left)
@@ -66,9 +66,9 @@ def export_checkpoints(
 ) -> Exported:
     """Write threads into a database of a `SqliteSaver` (a path) or a `PostgresSaver` (a URL).
 
-    LangGraph's own saver then reads it, and a graph goes on there. Ids stay what they are. It
-    can be run again: only what is not there yet is added. Needs the package of that saver, which
-    is imported here; raises `ImportError` without it, and `NotFound` if there is no such thread.
+    LangGraph's own saver can then read it, and graphs continue there. Ids are preserved. It can be
+    repeated: only missing rows are added. Needs the package of that saver, which is imported here;
+    raises `ImportError` without it, and `NotFound` if there is no such thread.
     """
     from ropewalk.adapters.langgraph.transfer.targets import open_target
 
@@ -103,7 +103,7 @@ class _Export:
         self._seen = self._total = 0
 
     def run(self, threads: list[str]) -> Exported:
-        """Give back some threads, one after another."""
+        """Export some threads, one after another."""
         opened = [(id, self._thread(id)) for id in threads]
         self._total = sum(_count(thread.look()) for _, thread in opened)
         for id, thread in opened:
@@ -125,7 +125,7 @@ class _Export:
         for number, address in enumerate(_in_order(puts, writes)):
             if number % _MOST_TOGETHER == 0:
                 self._target.commit()
-                reader = self._reader(thread)  # So that what it shares does not grow for ever.
+                reader = self._reader(thread)  # Bounds the memory of shared values.
             try:
                 is_there = address in there
                 self._give_one(id, address, puts, writes.get(address, []), reader, is_there)
@@ -191,7 +191,7 @@ class _Export:
 def _everything(
     log: Log,
 ) -> tuple[dict[Address, Step], dict[Address, list[tuple[Step, Written]]]]:
-    """All checkpoints, and all pending writes, also of what was never put."""
+    """All checkpoints, and all pending writes, including those without a checkpoint."""
     puts: dict[Address, Step] = {}
     writes: dict[Address, list[tuple[Step, Written]]] = {}
     for step in reversed([*log.walk()]):
@@ -207,7 +207,7 @@ def _count(log: Log) -> int:
 
 
 def _in_order(puts: dict[Address, Step], writes: Iterable[Address]) -> list[Address]:
-    """All that is in a thread, parents first."""
+    """All content of a thread, parents first."""
     addresses = sorted({*puts, *writes})
     keys = [Key(*one, puts[one].parent if one in puts else None) for one in addresses]
     return [Address(key.namespace, key.id) for key in parents_first(keys)]

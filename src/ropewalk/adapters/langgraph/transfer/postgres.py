@@ -36,7 +36,7 @@ _OWN_OPTIONS: Final = ("schema", "durability")
 
 
 class PostgresDatabase:
-    """Three tables of a schema, in one repeatable read: what is written meanwhile is not seen."""
+    """Three tables of a schema, read in one snapshot: concurrent writes are not seen."""
 
     label = "Postgres"
 
@@ -52,7 +52,7 @@ class PostgresDatabase:
             if isinstance(error, psycopg.Error):
                 raise self._translated(error) from error
             raise
-        # A shallow saver keeps the last checkpoint of a thread only, and no versions of blobs.
+        # A shallow saver keeps only the last checkpoint of a thread, and no versions of blobs.
         self._shallow = "checkpoint_id" not in self._columns["checkpoints"]
         self._blobs = _Blobs()
 
@@ -91,10 +91,10 @@ class PostgresDatabase:
                     f"{', '.join(sorted(missing))}"
                 )
 
-    # What there is.
+    # Listing.
 
     def size(self) -> int:
-        """How many bytes the tables take, with their indexes."""
+        """The bytes of the tables, with their indexes."""
         total = 0
         for table in _TABLES:
             name = sql.Identifier(self._schema, table).as_string(self._connection)
@@ -110,7 +110,7 @@ class PostgresDatabase:
         return sorted(found)
 
     def counts(self, threads: Iterable[str] | None = None) -> Counts:
-        """How many rows there are, of some threads or of all."""
+        """The number of rows, of some threads or of all."""
         chosen = self.threads() if threads is None else list(threads)
         counted = []
         for table in ("checkpoints", "checkpoint_writes"):
@@ -119,7 +119,7 @@ class PostgresDatabase:
         return Counts(len(chosen), counted[0], counted[1])
 
     def keys(self, thread_id: str) -> list[Key]:
-        """The checkpoints of a thread, by their ids."""
+        """The checkpoints of a thread, by id."""
         names = (
             "checkpoint ->> 'id', NULL" if self._shallow else "checkpoint_id, parent_checkpoint_id"
         )
@@ -138,7 +138,7 @@ class PostgresDatabase:
     # Rows.
 
     def checkpoint(self, thread_id: str, key: Key, decoder: Decoder) -> Checkpointed | LeftOut:
-        """A checkpoint; what cannot be read is said, not raised."""
+        """A checkpoint; unreadable parts are reported, not raised."""
         one = "" if self._shallow else " AND checkpoint_id = %s"
         asked = (
             "SELECT checkpoint, metadata, octet_length(checkpoint::text), CASE WHEN "
@@ -170,7 +170,7 @@ class PostgresDatabase:
     def _blobs_of(
         self, thread_id: str, key: Key, versions: Mapping[str, str]
     ) -> Iterator[tuple[str, str, bytes | None]]:
-        """The blobs of a checkpoint: what the one before had too is not read again."""
+        """The blobs of a checkpoint; those shared with the previous one are not read again."""
         self._blobs.turn_to(thread_id, key.namespace)
         if self._shallow:
             asked = (
@@ -194,7 +194,7 @@ class PostgresDatabase:
     def _add_sends(
         self, thread_id: str, key: Key, checkpoint: dict[str, Any], decoder: Decoder
     ) -> None:
-        """Put what was sent before format 4 where it belongs, as the saver does."""
+        """Migrate sends from before format 4 to their channel, as the saver does."""
         version = checkpoint.get("v")
         if not isinstance(version, int) or version >= 4 or not (self._shallow or key.parent_id):
             return
@@ -237,10 +237,10 @@ class PostgresDatabase:
             else:
                 yield Written(task, task_path, idx, channel, value, len(data or b""))
 
-    # Talking to the server.
+    # Statements.
 
     def _ask(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """What a statement gives; `{checkpoints}` in it stands for the table of the schema."""
+        """Run a query; `{checkpoints}` in it stands for the table of the schema."""
         named = {table: sql.Identifier(self._schema, table) for table in _TABLES}
         composed = sql.SQL(statement).format(**named)
         try:
@@ -255,12 +255,12 @@ class PostgresDatabase:
         return Unavailable(f"{self._place}: {said(error)}")
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._connection.close()
 
 
 class _Blobs:
-    """The last blobs of a thread, so that one that many checkpoints share is read once."""
+    """A cache of a thread's recent blobs, which many checkpoints share."""
 
     def __init__(self) -> None:
         self._place: tuple[str, str] | None = None
@@ -269,18 +269,18 @@ class _Blobs:
         self._room = _KEPT
 
     def turn_to(self, thread_id: str, namespace: str) -> None:
-        """Forget the blobs of another thread."""
+        """Evict the blobs of another thread."""
         if self._place != (thread_id, namespace):
             self._place, self._room = (thread_id, namespace), _KEPT
             self._found.clear()
             self._values.clear()
 
     def get(self, channel: str, version: str) -> tuple[str, bytes | None] | None:
-        """A blob that was read before."""
+        """A cached blob."""
         return self._found.get((channel, version))
 
     def put(self, channel: str, version: str, found: tuple[str, bytes | None]) -> None:
-        """Keep a blob, as long as there is room."""
+        """Cache a blob, as far as there is room."""
         self._found[channel, version] = found
         self._room -= len(found[1] or b"")
         while self._room < 0 and len(self._found) > 1:
@@ -288,7 +288,7 @@ class _Blobs:
             self._room += len(data or b"")
 
     def decoded(self, channel: str, kind: str, data: bytes | None, decoder: Decoder) -> Any:
-        """The value of a blob; that of the last one of its channel is made once."""
+        """The decoded value of a blob; the last one of each channel is cached."""
         last = self._values.get(channel)
         if last is None or last[0] is not data:
             last = (data, decoder.decode(kind, data))
@@ -297,7 +297,7 @@ class _Blobs:
 
 
 def connected(url: str, **options: Any) -> tuple[psycopg.Connection[Any], str]:
-    """A connection, and what it leads to, without a password."""
+    """A connection, and its target without a password."""
     try:
         told = conninfo.conninfo_to_dict(_without_own(url))
     except psycopg.Error:

@@ -1,4 +1,4 @@
-"""Taking over what LangGraph's own savers hold, with everything that has an id keeping it."""
+"""Import of the threads of LangGraph's own savers, with all ids preserved."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ropewalk.adapters.langgraph.saver.saver import RopewalkSaver
 
 TakeoverProgress: TypeAlias = Callable[[str, int, int], None]
-"""Is told what is being done, how many checkpoints of it are done, and how many there are."""
+"""A progress callback: the phase, the number of checkpoints done, and their total."""
 
 _MOST_TOGETHER: Final = 64
 _MOST_BYTES: Final = 8 * 2**20
@@ -53,32 +53,32 @@ _MOST_NAMED: Final = 1000
 
 @dataclass(slots=True)
 class Imported:
-    """What `import_checkpoints` did."""
+    """The result of `import_checkpoints`."""
 
     source: Counts
-    """How much there was to take over."""
+    """The size of the source."""
     threads: int = 0
-    """Threads to which something was added."""
+    """Threads that received new rows."""
     checkpoints: int = 0
     """Checkpoints that were added."""
     writes: int = 0
     """Pending writes that were added."""
     present: int = 0
-    """Checkpoints that were there already."""
+    """Checkpoints that already existed."""
     verified: int | None = None
-    """Checkpoints that were read back and found equal; None if nobody asked."""
+    """Checkpoints that were read back and found equal; None without `verify`."""
     left_out: list[LeftOut] = field(default_factory=list)
-    """The first rows that were not taken over."""
+    """The first rows that were not imported."""
     left_counts: Counter[str] = field(default_factory=Counter)
-    """How many were not, by their reason."""
+    """How many were not, by reason."""
     unknown: dict[str, int] = field(default_factory=dict)
-    """Classes that nobody declared, and how many of their objects are kept as stored."""
+    """Undeclared classes, and how many of their objects are kept as stored."""
     refused: dict[str, int] = field(default_factory=dict)
-    """Declared classes that did not take what was stored, and how often."""
+    """Declared classes that did not accept stored data, and how often."""
     source_bytes: int = 0
-    """What the source takes; of chosen threads only, what was read of them."""
+    """The size of the source; for selected threads, of what was read."""
     stored_bytes: int | None = None
-    """By how much the store grew; None if its engine cannot say."""
+    """The growth of the store; None if its engine cannot tell."""
 
     @property
     def is_whole(self) -> bool:
@@ -86,7 +86,7 @@ class Imported:
         return not self.left_counts
 
     def leave(self, left: LeftOut) -> None:
-        """Note a row that is not taken over."""
+        """Record a row that is not imported."""
         self.left_counts[left.reason] += 1
         if len(self.left_out) < _MOST_NAMED:
             self.left_out.append(left)
@@ -102,17 +102,17 @@ def import_checkpoints(
     cipher: Cipher | None = None,
     progress: TakeoverProgress | None = None,
 ) -> Imported:
-    """Take over the database of a `SqliteSaver` (a path) or a `PostgresSaver` (a URL).
+    """Import the database of a `SqliteSaver` (a path) or a `PostgresSaver` (a URL).
 
-    Ids, parents, versions, metadata and pending writes stay what they are. It can be run
-    again, also after it was killed: only what is not there yet is added. With `verify` every
-    checkpoint is read back and compared.
+    Ids, parents, versions, metadata and pending writes are preserved. It can be repeated, also
+    after it was killed: only missing rows are added. With `verify` every checkpoint is read back
+    and compared.
 
-    Nothing that the database names is imported or called. Objects of classes that the saver
-    does not know are kept as they were stored, and are read as objects once it does. Pickles,
-    encrypted and damaged rows are left out, and the result says which. With a `cipher`, that of
-    LangGraph's `EncryptedSerializer`, encrypted rows are read, and stored as the store does it.
-    Raises `NotFound` if there is no such database or thread.
+    Nothing that the database names is imported or called. Objects of classes unknown to the saver
+    are kept as stored, and are read as objects once their class is declared. Pickles, encrypted
+    and damaged rows are left out, and the result lists them. With a `cipher`, that of LangGraph's
+    `EncryptedSerializer`, encrypted rows are read, and stored as the store does it. Raises
+    `NotFound` if there is no such database or thread.
     """
     store = saver.store
     before = store._disk_bytes()
@@ -155,7 +155,7 @@ class _Import:
         self._seen = 0
 
     def run(self, threads: list[str], *, verify: bool) -> Imported:
-        """Take over some threads, one after another."""
+        """Import some threads, one after another."""
         self.done = Imported(self._database.counts(threads))
         for id in threads:
             self._take(id)
@@ -168,7 +168,8 @@ class _Import:
         return self.done
 
     def _thread(self, id: str) -> GraphThread:
-        # One of its own: whatever others do on a conflict, a fork of the source is a fork.
+        # With a saver of its own: regardless of the user's conflict policy, a fork of the source
+        # is a fork.
         return GraphThread(self._saver.store, id, self._types, "fork")
 
     def _next(self, what: str) -> None:
@@ -189,7 +190,7 @@ class _Import:
             self._take_one(id, key, there, batch, waiting.pop(key[:2], []), is_last)
             self._next("taking over")
         for place, some in waiting.items():
-            # Writes can be stored before their checkpoint, which perhaps never came.
+            # Writes can be stored before their checkpoint, which may never have been written.
             if self._is_sound(id, Address(*place), None):
                 self._take_writes(id, Address(*place), there, batch, some)
         batch.flush()
@@ -214,7 +215,7 @@ class _Import:
             if isinstance(found, LeftOut):
                 self._left.add((id, address))
                 self.done.leave(found)
-                return  # Its writes lead from nothing to nothing.
+                return  # Its writes would belong to no checkpoint.
             if there.is_same(address, found):
                 self.done.present += 1
             else:
@@ -224,7 +225,7 @@ class _Import:
         batch.flush_if_full()
 
     def _is_sound(self, id: str, address: Address, parent: str | None) -> bool:
-        """Whether these are ids; else they are left out."""
+        """Whether these ids are valid; otherwise the row is left out."""
         try:
             check_names(id, *address, parent)
         except Unreadable as error:
@@ -246,7 +247,7 @@ class _Import:
                 batch.write(address, found)
                 self.done.source_bytes += found.size
 
-    # Looking again.
+    # Verification.
 
     def _verify(self, id: str) -> None:
         codec = Comparing(self._types)
@@ -281,7 +282,7 @@ class _Import:
 
 
 class _Batch:
-    """Checkpoints and writes that are stored together, with one commit."""
+    """Checkpoints and writes that are stored with one commit."""
 
     def __init__(
         self, thread: GraphThread, id: str, done: Imported, left: set[tuple[str, Address]]
@@ -294,25 +295,25 @@ class _Batch:
         """Whether something was stored."""
 
     def put(self, address: Address, found: Checkpointed) -> None:
-        """Have a checkpoint stored."""
+        """Add a checkpoint."""
         parent = found.key.parent_id or None
         wanted = Put(address, found.checkpoint, found.metadata, parent, parent)
         self._waiting.append(wanted)
         self._size += found.size
 
     def write(self, address: Address, found: Written) -> None:
-        """Have a pending write stored."""
+        """Add a pending write."""
         numbered = [(found.idx, found.channel, found.value)]
         self._waiting.append(Writes(address, found.task_id, found.task_path, numbered))
         self._size += found.size
 
     def flush_if_full(self) -> None:
-        """Store what waits, if it is much."""
+        """Store the batch if it is large."""
         if len(self._waiting) >= _MOST_TOGETHER or self._size >= _MOST_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Store what waits."""
+        """Store the batch."""
         if not self._waiting:
             return
         self._thread.land_all(self._waiting)
@@ -330,7 +331,7 @@ class _Batch:
 
 
 def _refused(id: str, wanted: Put | Writes) -> LeftOut:
-    """What becomes of something that has no exact stored form."""
+    """Handles a value without an exact stored form."""
     error = wanted.error
     if not isinstance(error, RopewalkError):
         assert error is not None
@@ -349,7 +350,7 @@ def _by_checkpoint(keys: Iterable[WriteKey]) -> dict[tuple[str, str], list[Write
 
 
 def lookup_in(types: GraphTypes) -> Lookup:
-    """What finds the classes that a saver knows by module and name."""
+    """A lookup of the classes that a saver knows, by module and name."""
     own = {(cls.__module__, cls.__name__): cls for cls in BUILT_IN._by_class}
 
     def find(module: str, name: str) -> type[Any] | None:
@@ -360,14 +361,14 @@ def lookup_in(types: GraphTypes) -> Lookup:
 
 
 class Comparing(Codec):
-    """Reads what was stored: objects of known classes, and others as they stand."""
+    """Decodes the source for comparison: objects of known classes, and others in stored form."""
 
     def __init__(self, types: GraphTypes) -> None:
         super().__init__(types.registry, classes=types.registry.classes, undeclared="show")
         self.types = types
 
     def decoder(self, link: Callable[[bytes], Any] = no_links) -> CodecDecoder:
-        """What decodes for this codec."""
+        """The decoder for this codec."""
         return _ComparingDecoder(self, link)
 
 
@@ -376,24 +377,24 @@ class _ComparingDecoder(CodecDecoder):
         assert isinstance(self._codec, Comparing)
         entry = self._codec.types.find(class_name(head[0])) if is_deferred(head[0]) else None
         if entry is not None:
-            with suppress(Exception):  # Then it was kept as it was stored, as now.
+            with suppress(Exception):  # Then it was kept as stored, as now.
                 return rebuild(entry.cls, content)
         return super()._stranger(code, head, content)
 
 
 class There:
-    """What a thread holds already."""
+    """The existing content of a thread."""
 
     def __init__(self, thread: GraphThread, codec: Codec) -> None:
         self._thread, self._log = thread, thread.look()
         self._reader = History.of(self._log.read, codec)
 
     def has(self, address: Address) -> bool:
-        """Whether a checkpoint was put."""
+        """Whether a checkpoint exists."""
         return self._log.find(address).put is not None
 
     def is_same(self, address: Address, found: Checkpointed) -> bool:
-        """Whether a checkpoint was put, and says the same: the last one may be put again."""
+        """Whether an equal checkpoint exists: the last one may be written again."""
         put = self._log.find(address).put
         if put is None:
             return False
@@ -405,7 +406,7 @@ class There:
         )
 
     def writes(self, address: Address) -> set[tuple[str, int]]:
-        """The tasks and numbers of the pending writes."""
+        """The tasks and indexes of the pending writes."""
         found = self._reader.writes(self._log.writes(self._log.find(address), address))
         return {(task, number) for _, task, number, _, _ in found}
 
@@ -416,7 +417,7 @@ class There:
         wanted: Checkpointed | LeftOut,
         writes: list[Written | LeftOut],
     ) -> str | None:
-        """How what is read back differs from what was to be stored; None if it does not."""
+        """A description of how stored data differs from its source; None if it does not."""
         place = self._log.find(address)
         if place.put is None:
             return "it is not there"

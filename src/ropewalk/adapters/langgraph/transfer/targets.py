@@ -1,4 +1,4 @@
-"""Where checkpoints are given back to: databases as LangGraph's own savers write them."""
+"""The databases of LangGraph's own savers as targets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OfficialForms(Codec):
         super().__init__(types.registry, classes=types.registry.classes, undeclared="show")
 
     def decoder(self, link: Callable[[bytes], Any] = no_links) -> Decoder:
-        """What decodes for this codec."""
+        """The decoder for this codec."""
         return _FormsDecoder(self, link)
 
 
@@ -54,7 +54,7 @@ def _form(code: Code, name: str, content: Any) -> Ext:
 
 
 class Target(ABC):
-    """A database as one of LangGraph's own savers writes it, by that saver."""
+    """A database written through one of LangGraph's own savers."""
 
     _insert_write: str
     """Inserts a row of pending writes."""
@@ -65,11 +65,11 @@ class Target(ABC):
 
     @abstractmethod
     def checkpoints(self, thread_id: str) -> set[Address]:
-        """The checkpoints of a thread that are there."""
+        """The existing checkpoints of a thread."""
 
     @abstractmethod
     def writes(self, thread_id: str, address: Address) -> set[tuple[str, int]]:
-        """The tasks and numbers of the pending writes that a checkpoint has there."""
+        """The tasks and indexes of the existing pending writes of a checkpoint."""
 
     def put(
         self,
@@ -80,14 +80,14 @@ class Target(ABC):
         metadata: dict[str, Any],
         changed: dict[str, Any],
     ) -> None:
-        """Write a checkpoint, of which some channels changed since its parent."""
+        """Write a checkpoint, with the channels that changed since its parent."""
         where: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": address.namespace}
         if parent is not None:
             where["checkpoint_id"] = parent
         try:
             self._begin()
             self._saver.put({"configurable": where}, checkpoint, metadata, changed)
-        except TypeError as error:  # ormsgpack's own errors are such.
+        except TypeError as error:  # ormsgpack's own errors are TypeErrors.
             raise NotStorable(f"LangGraph's serializer does not take it: {error}") from error
 
     def write(
@@ -100,7 +100,7 @@ class Target(ABC):
         channel: str,
         value: Any,
     ) -> None:
-        """Write a pending write under its own number, which `put_writes` would count anew."""
+        """Write a pending write with its own index, which `put_writes` would reassign."""
         try:
             kind, data = self._saver.serde.dumps_typed(value)
         except TypeError as error:
@@ -110,24 +110,24 @@ class Target(ABC):
         self._connection.execute(self._insert_write, row)
 
     def commit(self) -> None:
-        """Make what was written last."""
+        """Commit the transaction."""
         self._connection.commit()
 
     def _begin(self) -> None:
-        """Begin a transaction, unless one is open; the driver of SQLite does that by itself."""
+        """Begin a transaction unless one is open; SQLite's driver does that by itself."""
         return
 
     @abstractmethod
     def size(self) -> int:
-        """How many bytes it takes."""
+        """Its size in bytes."""
 
     def close(self) -> None:
-        """Let go of it; what was not committed is dropped."""
+        """Close it; uncommitted rows are dropped."""
         self._connection.close()
 
 
 def open_target(target: str, schema: str | None) -> Target:
-    """A database to write to; its tables are made if need be."""
+    """Open a database for writing; its tables are created if needed."""
     if target.startswith(("postgresql://", "postgres://")):
         return PostgresTarget(target, schema)
     if schema is not None:
@@ -136,10 +136,10 @@ def open_target(target: str, schema: str | None) -> Target:
 
 
 class _Together(sqlite3.Connection):
-    """A connection of a saver that commits each row, where many rows are to be one transaction."""
+    """A connection wrapper that turns a saver's commit per row into one transaction."""
 
     def commit(self) -> None:
-        """Not yet."""
+        """Does nothing."""
 
     def finish(self) -> None:
         """Commit."""
@@ -172,14 +172,14 @@ class SqliteTarget(Target):
             ) from error
 
     def checkpoints(self, thread_id: str) -> set[Address]:
-        """The checkpoints of a thread that are there."""
+        """The existing checkpoints of a thread."""
         rows = self._connection.execute(
             "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?", (thread_id,)
         )
         return {Address(*row) for row in rows}
 
     def writes(self, thread_id: str, address: Address) -> set[tuple[str, int]]:
-        """The tasks and numbers of the pending writes that a checkpoint has there."""
+        """The tasks and indexes of the existing pending writes of a checkpoint."""
         rows = self._connection.execute(
             "SELECT task_id, idx FROM writes "
             "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
@@ -188,11 +188,11 @@ class SqliteTarget(Target):
         return set(rows)
 
     def commit(self) -> None:
-        """Make what was written last."""
+        """Commit the transaction."""
         self._connection.finish()
 
     def size(self) -> int:
-        """How many bytes the file takes."""
+        """The size of the file in bytes."""
         self.commit()
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return self._path.stat().st_size
@@ -225,7 +225,7 @@ class PostgresTarget(Target):
             raise
 
     def checkpoints(self, thread_id: str) -> set[Address]:
-        """The checkpoints of a thread that are there."""
+        """The existing checkpoints of a thread."""
         rows = self._connection.execute(
             "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = %s",
             (thread_id,),
@@ -233,7 +233,7 @@ class PostgresTarget(Target):
         return {Address(row["checkpoint_ns"], row["checkpoint_id"]) for row in rows}
 
     def writes(self, thread_id: str, address: Address) -> set[tuple[str, int]]:
-        """The tasks and numbers of the pending writes that a checkpoint has there."""
+        """The tasks and indexes of the existing pending writes of a checkpoint."""
         rows = self._connection.execute(
             "SELECT task_id, idx FROM checkpoint_writes "
             "WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s",
@@ -246,7 +246,7 @@ class PostgresTarget(Target):
             self._connection.execute("BEGIN")
 
     def size(self) -> int:
-        """How many bytes the tables take."""
+        """The size of the tables in bytes."""
         total = 0
         for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes"):
             row = self._connection.execute(

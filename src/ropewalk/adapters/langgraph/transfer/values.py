@@ -1,8 +1,8 @@
-"""Values as LangGraph's own savers store them, read without calling what the bytes name.
+"""A decoder for the values of LangGraph's own savers that calls nothing the bytes name.
 
-The bytes are those of its `JsonPlusSerializer`. That one imports and calls what they name;
-this reader builds the types below and the classes that somebody declared. Any other stays as
-it was stored: see `deferred`.
+The bytes are those of its `JsonPlusSerializer`, which imports and calls what they name. This
+decoder builds only the types below and declared classes. Anything else is kept as stored: see
+`deferred`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import ormsgpack
 from ropewalk.adapters.langgraph.deferred import Call, build, deferred
 
 Lookup: TypeAlias = Callable[[str, str], type[Any] | None]
-"""The declared class of a module and a name; None if nobody declared it."""
+"""The declared class of a module and a name; None if it is undeclared."""
 Reason: TypeAlias = Literal[
     "pickle", "encrypted", "damaged", "unknown", "not_storable", "different", "pruned", "aside"
 ]
@@ -36,14 +36,14 @@ _LONGEST_CACHED: Final = 2**18
 
 
 class Cipher(Protocol):
-    """What decrypts values; the `cipher` of LangGraph's `EncryptedSerializer` is one."""
+    """Decrypts values, like the `cipher` of LangGraph's `EncryptedSerializer`."""
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-        """The bytes that were encrypted."""
+        """Decrypt bytes."""
 
 
 class Unreadable(Exception):
-    """A stored value that is not read, and why."""
+    """A stored value that cannot be decoded, and the reason."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class Unreadable(Exception):
 
 
 def check_names(*names: str | None) -> None:
-    """Raise `Unreadable` unless ids are texts as LangGraph makes them."""
+    """Raise `Unreadable` for ids that LangGraph would not make."""
     for name in names:
         if name is not None and ("\0" in name or not _is_text(name)):
             raise Unreadable("damaged", f"its id {name!r:.80} is no text that can be one")
@@ -66,10 +66,10 @@ def _is_text(name: str) -> bool:
 
 
 class Decoder:
-    """Reads stored values, and counts what it did not know.
+    """Decodes stored values, and counts unknown classes.
 
-    An object that is stored again and again is made once: a checkpoint repeats all messages
-    of the one before. What it gives is shared, and may not be changed.
+    Repeated objects are decoded once: each checkpoint repeats all messages of the one before. The
+    results are shared, and must not be modified.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Decoder:
         self._room = _CACHED
 
     def decode(self, kind: str | None, data: bytes | None) -> Any:
-        """The value of a type and its bytes; raises `Unreadable`."""
+        """Decode a type and its bytes; raises `Unreadable`."""
         if kind == "null":
             return None
         if kind is None or data is None:
@@ -136,7 +136,7 @@ class Decoder:
         return ormsgpack.unpackb(data, ext_hook=self._extension, option=ormsgpack.OPT_NON_STR_KEYS)
 
     def _extension(self, code: int, data: bytes) -> Any:
-        """What ormsgpack calls for an extension. It hides what is raised, so that is noted."""
+        """The extension hook of ormsgpack, which swallows errors, so they are recorded."""
         key = (code, data)
         found = self._made.get(key)
         if found is not None:
@@ -154,7 +154,7 @@ class Decoder:
             raise
 
     def _keep(self, key: tuple[int, bytes], made: Any) -> None:
-        # Small ones are as quickly made, and containers that msgpack has are not shared.
+        # Small objects are cheap to decode, and msgpack's own containers are not shared.
         if key[0] not in (Call.NAMES, Call.MODEL_V2) or not 48 <= len(key[1]) <= _LONGEST_CACHED:
             return
         self._made[key] = made
@@ -184,7 +184,7 @@ class Decoder:
         return self._snapshot(value)
 
     def _object(self, module: str, name: str, call: Call, argument: Any, more: list[Any]) -> Any:
-        """An object of a known class, or what it was stored as."""
+        """An object of a known class, or its stored form."""
         own = _BUILT.get((module, name))
         if own is not None:
             try:
@@ -202,7 +202,7 @@ class Decoder:
             self.unknown[f"{module}.{name}"] += 1
         return deferred(module, name, call, argument, *more)
 
-    # JSON, as it was stored until 2024.
+    # JSON, used until 2024.
 
     def _json_object(self, value: dict[str, Any]) -> Any:
         version, id = value.get("lc"), value.get("id")
@@ -241,7 +241,7 @@ def _other_kind(kind: str) -> Unreadable:
     return Unreadable("unknown", f"its type {kind!r:.80} is none that LangGraph writes")
 
 
-# Types that need no declaration. Each takes what LangGraph stores for it, and nothing else.
+# Types without a declaration. Each accepts what LangGraph stores for it, and nothing else.
 
 
 def _one(make: Callable[[Any], Any], *kinds: type) -> Callable[[Call, Any], Any]:
@@ -287,7 +287,7 @@ def _time(call: Call, argument: Any) -> time:
 
 
 def _set_of(kind: Callable[[Any], Any]) -> Callable[[Call, Any], Any]:
-    # What was in a set was hashable, so a list was a tuple before it was stored.
+    # Elements of a set were hashable, so a list was a tuple before it was stored.
     return _one(lambda held: kind(_hashable(one) for one in held), list)
 
 
@@ -356,7 +356,7 @@ _OLD_MODULES: Final[Mapping[str, str]] = {
     "RemoveMessage": "langchain_core.messages.modifier",
     "Document": "langchain_core.documents.base",
 }
-"""Where LangChain keeps the classes whose objects it names in a way of its own."""
+"""LangChain's modules of classes whose objects it names in a way of its own."""
 
 
 def _array(said: Any) -> Any:

@@ -41,7 +41,7 @@ from ropewalk.state.runtime import IMMUTABLE
 from ropewalk.store import KVStore, Store
 
 _SMALL: Final = 64
-"""A number, or a text of this many characters, is below every threshold worth a look."""
+"""A number, or a text up to this length, is below any sensible threshold."""
 
 _EDITED: Final[dict[Callable[[Any, Any], Any], tuple[type, Callable[[Any, Any], Any]]]] = {
     operator.add: (list, append_items),
@@ -49,11 +49,11 @@ _EDITED: Final[dict[Callable[[Any, Any], Any], tuple[type, Callable[[Any, Any], 
     append_items: (list, append_items),
     merge_keys: (dict, merge_keys),
 }
-"""Reducers that are done without loading what is there, for values of a type."""
+"""Reducers that can run without loading the stored value, with the type they need."""
 
 
 def codec_for(hints: Iterable[Any]) -> Codec:
-    """A codec that knows LangChain's messages and documents, and the classes in annotations."""
+    """A codec for LangChain's messages and documents, and the classes in annotations."""
     types = GraphTypes()
     types.declare(_classes(hints))
     return Codec(types.registry)
@@ -67,14 +67,14 @@ def _classes(hints: Iterable[Any]) -> Iterator[type]:
 
 
 class LangGraphAdapter(StateAdapter):
-    """Brings a typed state into LangGraph, for graphs that keep LangGraph's own checkpointer.
+    """Integrates a typed state into LangGraph, for graphs with LangGraph's own checkpointer.
 
-    `schema()` is for `StateGraph`, and `wrap_node` for its nodes and paths. A node reads a
-    dict whose externalized values are loaded when they are read, and returns what it always
-    did; checkpoints get references. Compile with `compile`, so that this also holds for the
-    graph's input, for `Command` as input, and for `update_state`, which pass no node.
+    `schema()` is for `StateGraph`, and `wrap_node` for its nodes and paths. A node reads a dict
+    that loads externalized values lazily, and returns its usual result; checkpoints get
+    references. Compile with `compile`, so that this also holds for the graph's input, for
+    `Command` as input, and for `update_state`, which pass no node.
 
-    `inline_threshold_bytes` is the most that an inline field may take in a checkpoint.
+    `inline_threshold_bytes` is the maximum size of an inline field in a checkpoint.
     """
 
     def __init__(
@@ -101,38 +101,38 @@ class LangGraphAdapter(StateAdapter):
         self._serde = JsonPlusSerializer()
         self._schema = self._made_schema()
 
-    # What a graph is built of.
+    # Building a graph.
 
     def schema(self) -> type:
-        """The state as a `TypedDict` for `StateGraph`, always the same one.
+        """The state as a `TypedDict` for `StateGraph`, cached.
 
-        Inline fields have their types and what else their annotations say. Externalized
-        fields have channels that keep references.
+        Inline fields keep their types and other annotations. Externalized fields have channels
+        that hold references.
         """
         return self._schema
 
     def wrap_node(self, node: Any) -> Any:
-        """A node, or the path of a conditional edge, that works with the values of the state.
+        """Wrap a node, or the path of a conditional edge, to work with the values of the state.
 
-        Takes what LangGraph takes: functions, coroutines, generators, callable objects,
-        partials, runnables and compiled graphs. Name, parameters and types stay, so that
-        `config`, `runtime`, `writer` and `store` are handed over as always.
+        Accepts what LangGraph accepts: functions, coroutines, generators, callable objects,
+        partials, runnables and compiled graphs. Name, parameters and types are preserved, so that
+        `config`, `runtime`, `writer` and `store` are passed as usual.
         """
         return wrapped(self, node)
 
     def compile(self, builder: Any, **options: Any) -> AdaptedGraph:
-        """Compile a `StateGraph` so that no payload reaches a checkpoint by any way.
+        """Compile a `StateGraph` such that no payload reaches a checkpoint by any path.
 
-        `options` are those of `StateGraph.compile`. Nodes and paths that were not wrapped are
-        wrapped. Results, the streams `values` and `updates`, and the values of snapshots load
-        externalized values when they are read.
+        `options` are those of `StateGraph.compile`. Unwrapped nodes and paths are wrapped.
+        Results, the streams `values` and `updates`, and the values of snapshots load externalized
+        values lazily.
         """
         return adapted(self, builder, options)
 
     # Values and references.
 
     def hydrate(self, values: Mapping[str, Any]) -> GraphState:  # type: ignore[override]
-        """A dict of a graph's values that loads what is read, when it is read."""
+        """A dict of a graph's values that loads them lazily."""
         if isinstance(values, GraphState):
             return values
         return GraphState(values, super().hydrate(values), self._initial)
@@ -140,27 +140,28 @@ class LangGraphAdapter(StateAdapter):
     def externalize(
         self, values: Mapping[str, Any] | AgentState, *, since: Hydrated | None = None
     ) -> Update:
-        """An update for the graph: externalized values are stored, and references stand in
-        their places. Names that the state does not have are left to LangGraph.
+        """An update for the graph, with externalized values stored and replaced by references.
+
+        Names that the state does not have are left to LangGraph.
         """
         made: Update = converted(values, _Since(self, since))
         return made
 
     def value(self, given: Any) -> Any:
-        """The value of a reference in any form; anything else as it is.
+        """The value of a reference in any form; anything else is returned as it is.
 
-        For references that came by another way than a field, such as what `interrupt` gave.
-        Whoever calls it says that the reference may be followed.
+        For references outside of a field, such as the result of `interrupt`. By calling it, you
+        confirm that the reference may be resolved.
         """
         if is_reference(given):
             ref = read_place("value", given)
             return ref.resolve(self.backend, codec=self.runtime.coding)
         return given
 
-    # What wrapped nodes, channels and graphs ask for.
+    # For wrapped nodes, channels and graphs.
 
     def entered(self, state: Any) -> Any:
-        """What a node gets for the state that LangGraph hands it."""
+        """The state that a node gets."""
         if is_object(state):
             held = {name: getattr(state, name, None) for name in self._externalized}
             return with_fields(
@@ -178,12 +179,12 @@ class LangGraphAdapter(StateAdapter):
         return await self.backend._threads.run(lambda: self.entered(state))
 
     def left(self, result: Any, entered: Any) -> Any:
-        """What LangGraph gets for what a node gave."""
+        """A node's result, as LangGraph gets it."""
         since = entered.view if isinstance(entered, GraphState) else None
         return converted(result, _Since(self, since))
 
     async def aleft(self, result: Any, entered: Any) -> Any:
-        """The same from an event loop, which it does not block."""
+        """The same from an event loop, without blocking it."""
         if is_empty_of(result, self._externalized):
             return self.left(result, entered)
         return await self.backend._threads.run(lambda: self.left(result, entered))
@@ -194,7 +195,7 @@ class LangGraphAdapter(StateAdapter):
         return dict(made) if isinstance(made, Update) else made
 
     def written(self, field: StateField, value: Any) -> Reference:
-        """What a channel keeps of a value that was written to it."""
+        """What a channel stores for a value written to it."""
         value = overwritten(value)[1]
         if not is_reference(value):
             warnings.warn(
@@ -206,7 +207,7 @@ class LangGraphAdapter(StateAdapter):
         return self.kept(field, value)
 
     def kept(self, field: StateField, value: Any) -> Reference:
-        """What a channel has instead of a value."""
+        """What a channel holds in place of a value."""
         if is_checkpoint_form(value):
             return Reference(checkpoint_form(read_place(field.name, value)))
         change = self._changed(field.name, value, None)
@@ -214,7 +215,7 @@ class LangGraphAdapter(StateAdapter):
         return _reference(change.content)
 
     def folded(self, field: StateField, left: Reference | None, values: list[Any]) -> Reference:
-        """What a channel with a reducer keeps after several writes in one step."""
+        """What a channel with a reducer stores after several writes in one step."""
         for value in values:
             is_whole, inner = overwritten(value)
             if is_whole:
@@ -227,12 +228,12 @@ class LangGraphAdapter(StateAdapter):
             initial = self._initial(field.name)
         except KeyError:
             return self._reduced_once(field, refs)
-        if not initial and _is_edited(field, refs[:1]):  # Onto nothing: what is there already.
+        if not initial and _is_edited(field, refs[:1]):  # Onto nothing: the current value.
             return self._reduced_once(field, refs)
         return self._reduced_once(field, refs, initial)
 
     def _reduced_once(self, field: StateField, refs: list[ContentRef], *initial: Any) -> Reference:
-        """Several writes as one; what is on the left is loaded only if it has to be."""
+        """Reduce several writes to one; the left operand is loaded only if necessary."""
         assert field.reducer is not None
         first, *rest = refs
         if not rest and not initial:
@@ -248,7 +249,7 @@ class LangGraphAdapter(StateAdapter):
         return _reference(content)
 
     def _initial(self, name: str) -> Any:
-        """What a field reads as before anything was written; KeyError if nothing."""
+        """The value of a field before any write; KeyError if there is none."""
         field = self._fields.get(name)
         if field is None:
             raise KeyError(name)
@@ -262,7 +263,7 @@ class LangGraphAdapter(StateAdapter):
         return made()
 
     def stored_pairs(self, pairs: Pairs, since: Hydrated | None) -> list[tuple[str, Any]]:
-        """Fields with values as fields with references; stored together, or not at all."""
+        """Replace the values of fields by references; stored together, or not at all."""
         made: list[tuple[str, Any]] = []
         changes: dict[int, Change] = {}
         for at, (name, value) in enumerate(pairs):
@@ -287,7 +288,7 @@ class LangGraphAdapter(StateAdapter):
         try:
             _, data = self._serde.dumps_typed(value)
         except (TypeError, ValueError):
-            return  # Not for checkpoints: LangGraph says so, if there is a checkpointer.
+            return  # Not a checkpoint error yet: LangGraph raises it, if there is a checkpointer.
         limit = self.runtime.inline_threshold_bytes
         if len(data) > limit:
             raise InlineSizeExceeded(field.name, len(data), limit)
@@ -310,7 +311,7 @@ class LangGraphAdapter(StateAdapter):
 
 
 class _Since:
-    """Stores what changed since a state was handed to a node."""
+    """Stores the changes since a state was passed to a node."""
 
     def __init__(self, adapter: LangGraphAdapter, since: Hydrated | None) -> None:
         self.store, self._adapter, self._since = adapter.backend, adapter, since
@@ -320,20 +321,20 @@ class _Since:
 
 
 def _is_edited(field: StateField, refs: Sequence[ContentRef]) -> bool:
-    """Whether writes are joined as parts of stored content."""
+    """Whether writes can be applied as edits of stored content."""
     kind, _ = _EDITED.get(field.reducer, (None, None)) if field.reducer else (None, None)
     return kind is not None and all(ref.type_name == kind.__name__ for ref in refs)
 
 
 def _is_for_langgraph(said: Any) -> bool:
-    """Whether part of an annotation is a channel, which then does its own reducing."""
+    """Whether an annotation is a channel, which then does its own reducing."""
     return isinstance(said, BaseChannel) or (
         isinstance(said, type) and issubclass(said, BaseChannel)
     )
 
 
 def _unfolded(field: StateField) -> StateField:
-    """A field whose type was `Annotated` inside its marker, with the reducer that is there."""
+    """A field whose type was `Annotated` inside its marker, with the reducer from there."""
     if get_origin(field.type) is not Annotated or not field.is_externalized:
         return field
     held, *metadata = get_args(field.type)
@@ -343,7 +344,7 @@ def _unfolded(field: StateField) -> StateField:
 
 
 def _again(value: Any, inner: Any) -> Any:
-    """A value in the wrapping that it came in."""
+    """Wrap a value the way it came."""
     is_whole, _ = overwritten(value)
     if not is_whole:
         return inner
@@ -356,4 +357,4 @@ def _reference(content: Content) -> Reference:
 
 
 Adapter = LangGraphAdapter
-"""What `auto_adapt` looks for."""
+"""Looked up by `auto_adapt`."""

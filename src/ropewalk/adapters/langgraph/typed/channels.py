@@ -1,4 +1,4 @@
-"""Channels that keep references: whatever is written to them, no payload is checkpointed."""
+"""Channels that hold references: nothing written to them puts a payload into a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound="_Kept")
 
 MISSING: Final = LastValue(Any).value
-"""What a channel of LangGraph holds while it is empty."""
+"""The content of an empty LangGraph channel."""
 
 
 class _Kept:
-    """What the channels of externalized fields have in common: they hold a `Reference`."""
+    """The base of the channels of externalized fields, which hold a `Reference`."""
 
     adapter: LangGraphAdapter
     field: StateField
@@ -44,13 +44,13 @@ class _Kept:
     def from_checkpoint(self: C, checkpoint: Any) -> C:
         made = type(self)(self.adapter, self.field, self.key)  # type: ignore[call-arg]
         if checkpoint is not MISSING:
-            # A thread from before the field was externalized has the value itself.
+            # A thread older than the field's externalization contains the value itself.
             made.value = self.adapter.kept(self.field, checkpoint)
         return made
 
 
 class ExternalizedValue(_Kept, LastValue[Any]):
-    """The last value of an externalized field; it takes one a step, as LangGraph's does."""
+    """The last value of an externalized field; one write per step, as in LangGraph."""
 
     def __init__(self, adapter: LangGraphAdapter, field: StateField, key: str = "") -> None:
         super().__init__(field.type, key)
@@ -64,7 +64,7 @@ class ExternalizedValue(_Kept, LastValue[Any]):
 
 
 class ExternalizedAggregate(_Kept, BinaryOperatorAggregate[Any]):
-    """An externalized field with a reducer, which gets values and gives a value."""
+    """An externalized field with a reducer, which works on values."""
 
     def __init__(self, adapter: LangGraphAdapter, field: StateField, key: str = "") -> None:
         super().__init__(object, field.reducer)
@@ -88,7 +88,7 @@ class ExternalizedAggregate(_Kept, BinaryOperatorAggregate[Any]):
 
 
 class InlineAggregate(BinaryOperatorAggregate[Any]):
-    """An inline field with a reducer; what it becomes is held to the threshold."""
+    """An inline field with a reducer; the result is checked against the threshold."""
 
     def __init__(
         self, typ: Any, operator: Callable[[Any, Any], Any], check: Callable[[Any], None]
@@ -104,7 +104,7 @@ class InlineAggregate(BinaryOperatorAggregate[Any]):
     def from_checkpoint(self, checkpoint: Any) -> InlineAggregate:
         made = InlineAggregate(self.typ, self.operator, self.check)
         made.key = self.key
-        # Theirs knows what a thread may have stored before the field was declared like this.
+        # LangGraph's channel can read what threads stored before the field was declared this way.
         made.value = (
             BinaryOperatorAggregate(self.typ, self.operator).from_checkpoint(checkpoint).value
         )

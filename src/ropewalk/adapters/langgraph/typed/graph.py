@@ -1,4 +1,4 @@
-"""A graph whose nodes are given typed states, and how nodes are wrapped for that."""
+"""Compiled graphs with typed states, and the wrapping of their nodes."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ Node = Callable[..., Any]
 _MARK: Final = "__ropewalk_adapter__"
 
 _PLAIN: Final = "_ropewalk_plain"
-"""Asks `stream` for what LangGraph gives, because `invoke` goes through it."""
+"""Makes `stream` return LangGraph's own chunks, because `invoke` goes through it."""
 
 _INPUT: Final = "__input__"
 _COPY: Final = "__copy__"
 
 
 def wrapped(adapter: LangGraphAdapter, node: Any) -> Any:
-    """A node that gets a `GraphState` and gives references; of the same kind as the one given."""
+    """Wrap a node to get a `GraphState` and return references; keeps its kind."""
     if wrapped_by(node) is adapter:
         return node
     if isinstance(node, Runnable):
@@ -66,7 +66,7 @@ def wrapped(adapter: LangGraphAdapter, node: Any) -> Any:
 
 
 def wrapped_by(node: Any) -> LangGraphAdapter | None:
-    """The adapter that wrapped a node, if one did."""
+    """The adapter that wrapped a node, if any."""
     for one in (node, getattr(node, "func", None), getattr(node, "afunc", None)):
         found: LangGraphAdapter | None = getattr(one, _MARK, None)
         if found is not None:
@@ -74,7 +74,7 @@ def wrapped_by(node: Any) -> LangGraphAdapter | None:
     return None
 
 
-# One for each kind. Each gives the node a state, and takes its result back.
+# One wrapper per kind of node. Each passes the state in, and converts the result.
 
 
 def _function(adapter: LangGraphAdapter, node: Node) -> Node:
@@ -122,7 +122,7 @@ def _stream(adapter: LangGraphAdapter, node: Node) -> Node:
 
 
 def _joined(before: Any, part: Any) -> Any:
-    """What LangChain makes of the parts that a generator yields: their sum, else the last."""
+    """Combine the parts that a generator yields as LangChain does: their sum, else the last."""
     if before is None:
         return part
     try:
@@ -132,7 +132,7 @@ def _joined(before: Any, part: Any) -> Any:
 
 
 def _runnable(adapter: LangGraphAdapter, node: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    # LangGraph finds a subgraph among what these functions refer to.
+    # LangGraph looks for subgraphs among the variables of these functions.
     def run(state: Any, config: RunnableConfig) -> Any:
         entered = adapter.entered(state)
         with _for_parents(adapter):
@@ -151,7 +151,7 @@ def _runnable(adapter: LangGraphAdapter, node: Runnable[Any, Any]) -> Runnable[A
 
 
 def _handed_to(adapter: LangGraphAdapter, node: Runnable[Any, Any], state: Any) -> Any:
-    """The state as a runnable gets it: a subgraph that keeps references is handed references."""
+    """The state as a runnable gets it: a subgraph that holds references gets references."""
     if not isinstance(node, Pregel) or not isinstance(state, GraphState):
         return state
     builder = getattr(node, "builder", None)
@@ -164,7 +164,7 @@ def _handed_to(adapter: LangGraphAdapter, node: Runnable[Any, Any], state: Any) 
 
 
 def _taken_from(node: Runnable[Any, Any], result: Any) -> Any:
-    """The result of a subgraph, which says by which adapter its references are loaded."""
+    """The result of a subgraph, with the adapter that loads its references."""
     if isinstance(node, Pregel) and isinstance(result, dict):
         for channel in node.channels.values():
             if isinstance(channel, (ExternalizedValue, ExternalizedAggregate)):
@@ -173,7 +173,7 @@ def _taken_from(node: Runnable[Any, Any], result: Any) -> Any:
 
 
 def _store_of(graph: Pregel[Any, Any, Any, Any], name: str) -> Store | None:
-    """The store whose references a graph keeps in a field."""
+    """The store of the references in a field of a graph."""
     channel = graph.channels.get(name)
     kinds = (ExternalizedValue, ExternalizedAggregate)
     return channel.adapter.backend if isinstance(channel, kinds) else None
@@ -181,7 +181,7 @@ def _store_of(graph: Pregel[Any, Any, Any, Any], name: str) -> Store | None:
 
 @contextmanager
 def _for_parents(adapter: LangGraphAdapter) -> Iterator[None]:
-    """Take what a graph inside sends to the graph that this node is in, or above it."""
+    """Convert what a subgraph sends to a parent graph."""
     try:
         yield
     except ParentCommand as error:
@@ -214,7 +214,7 @@ def _dressed(adapter: LangGraphAdapter, made: Node, node: Node) -> Node:
     hints = _hints(_called(node))
     hint = hints.get(first, inspect.Parameter.empty) if first is not None else None
     if isinstance(hint, type) and issubclass(hint, AgentState):
-        # What LangGraph would make of the class itself has no channels of ours.
+        # The channels that LangGraph derives from the class itself would not be ours.
         hint = adapter.schema()
     parameters = [
         one.replace(annotation=hint) if one.name == first else one
@@ -230,7 +230,7 @@ def _dressed(adapter: LangGraphAdapter, made: Node, node: Node) -> Node:
 
 
 def _hints(call: Any) -> Mapping[str, Any]:
-    """What the annotations of a function mean; none if they name what is not there."""
+    """The resolved annotations of a function; none if one of them is undefined."""
     try:
         return get_type_hints(call, include_extras=True)
     except (NameError, TypeError, AttributeError):
@@ -238,7 +238,7 @@ def _hints(call: Any) -> Mapping[str, Any]:
 
 
 def adapted(adapter: LangGraphAdapter, builder: Any, options: Mapping[str, Any]) -> AdaptedGraph:
-    """Compile a graph; the builder stays as it is."""
+    """Compile a graph; the builder is unchanged."""
     if not isinstance(builder, StateGraph):
         raise InvalidInput(f"compile takes a StateGraph, not {builder!r:.80}")
     for name, field in adapter.state_cls.externalized_fields().items():
@@ -256,11 +256,11 @@ def adapted(adapter: LangGraphAdapter, builder: Any, options: Mapping[str, Any])
 
 
 class AdaptedGraph(CompiledStateGraph[Any, Any, Any, Any]):
-    """A compiled graph of LangGraph that hands over references and shows values.
+    """A compiled graph of LangGraph that holds references and shows values.
 
-    What comes from outside is externalized before LangGraph sees it. Results, chunks of
-    the streams `values` and `updates`, and the values of snapshots are dicts that load an
-    externalized value when it is read. All else is as in any compiled graph.
+    Input is externalized before LangGraph sees it. Results, chunks of the streams `values` and
+    `updates`, and the values of snapshots are dicts that load externalized values lazily.
+    Everything else is as in any compiled graph.
     """
 
     adapter: LangGraphAdapter
@@ -335,7 +335,7 @@ class AdaptedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return [[self._update(StateUpdate(*one)) for one in updates] for updates in supersteps]
 
     def _update(self, update: StateUpdate) -> StateUpdate:
-        if update.as_node == _INPUT:  # The channel of the input takes care of it.
+        if update.as_node == _INPUT:  # The channel of the input handles it.
             return update
         if update.as_node == _COPY and isinstance(update.values, list):
             made = [(self.adapter.left(one[0], None), *one[1:]) for one in update.values]
@@ -344,7 +344,7 @@ class AdaptedGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
 
 class _Shown:
-    """Turns chunks of a stream into what a consumer sees, in whatever shape they come."""
+    """Turns chunks of a stream into their public form, whatever their shape."""
 
     def __init__(self, graph: AdaptedGraph, options: Mapping[str, Any]) -> None:
         self._adapter = graph.adapter
@@ -374,12 +374,12 @@ class _Shown:
         return payload
 
     def _update(self, update: Any) -> Any:
-        if isinstance(update, list):  # Of a node that wrote one channel several times.
+        if isinstance(update, list):  # From a node that wrote one channel several times.
             return [self._update(one) for one in update]
         return self._adapter.hydrate(update) if isinstance(update, dict) else update
 
 
-# Wrapping what was not wrapped.
+# Wrapping unwrapped nodes.
 
 
 def _with_wrapped_nodes(adapter: LangGraphAdapter, builder: Any) -> Any:
@@ -398,7 +398,7 @@ def _with_wrapped_nodes(adapter: LangGraphAdapter, builder: Any) -> Any:
 
 
 def _wrapped(adapter: LangGraphAdapter, runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """What a function became in the builder, around the function wrapped."""
+    """The builder's version of a function, around the wrapped function."""
     if wrapped_by(runnable) is adapter:
         return runnable
     if not hasattr(runnable, "func_accepts"):

@@ -1,4 +1,4 @@
-"""A typed state as a graph sees it, and what its nodes make of it."""
+"""The state a node gets, and the conversion of its result."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _OVERWRITE = "__overwrite__"
 
 
 class Reference(dict[str, Any]):
-    """The dict that stands in checkpoints for a value, known as ours while the program runs.
+    """The checkpoint form of a value, marked as ours while the program runs.
 
-    The type says that an adapter or a channel made it, and that it is nobody's text.
+    The type proves that an adapter or a channel made it, and not user input.
     """
 
     __slots__ = ()
 
 
 class GraphState(dict[str, Any]):
-    """The state of a graph: externalized values are loaded when they are read, once.
+    """The state of a graph: externalized values are loaded on first read.
 
-    It is a dict of its own, as LangGraph's nodes get one: what is assigned here is no
-    update until a node returns it. What was never read is returned without being loaded.
-    A field that has no value yet reads as its default, if it has one.
+    It is a separate dict, as nodes of LangGraph get one: assigning here is not an update until a
+    node returns it. Values that were never read are returned without being loaded. A field without
+    a value reads as its default, if it has one.
     """
 
     __slots__ = ("_given", "_initial", "_view")
@@ -82,7 +82,7 @@ class GraphState(dict[str, Any]):
             return default
 
     def __iter__(self) -> Iterator[str]:
-        # With an `__iter__` of its own, dict(state) and {**state} ask `__getitem__`, too.
+        # With a custom `__iter__`, dict(state) and {**state} use `__getitem__`, too.
         return super().__iter__()
 
     def keys(self) -> KeysView[str]:  # type: ignore[override]
@@ -118,14 +118,14 @@ class GraphState(dict[str, Any]):
 
     @property
     def view(self) -> Hydrated:
-        """What an update goes on from, so that only what changed is stored."""
+        """The base of an update, so that only changes are stored."""
         return self._view
 
     def raw(self, name: str) -> Any:
-        """What is there, without loading it: a `Reference` where nobody read the value."""
+        """The stored form: a `Reference` if the value was not read."""
         return super().__getitem__(name)
 
-    # Changing and copying: what a dict does by itself would see references.
+    # Changing and copying: the methods of dict would see references.
 
     def pop(self, name: str, default: Any = _NOTHING) -> Any:
         if name not in self:
@@ -183,14 +183,14 @@ class GraphState(dict[str, Any]):
 
 
 def raw_items(values: Mapping[str, Any], store: Store | None = None) -> list[tuple[str, Any]]:
-    """The items of a mapping, with nothing loaded that is in this store, or in any."""
+    """The items of a mapping, without loading references to this store, or to any."""
     if isinstance(values, GraphState) and store in (None, values.view.runtime.backend):
         return [(name, values.raw(name)) for name in values]
     return list(values.items())
 
 
 class Convert(Protocol):
-    """Takes fields with values, and gives them with references to a store."""
+    """Converts fields with values to fields with references to a store."""
 
     store: Store
 
@@ -198,10 +198,10 @@ class Convert(Protocol):
 
 
 def converted(result: Any, convert: Convert) -> Any:
-    """A result with references in the places of externalized fields, whatever its shape.
+    """A result with references in place of externalized fields, whatever its shape.
 
-    What LangGraph takes: a dict, an object with annotated fields, a `Command`, a `Send`, a
-    list of these. Names of nodes, None and values of other shapes stay as they are.
+    Handles what LangGraph accepts: a dict, an object with annotated fields, a `Command`, a `Send`,
+    a list of these. Names of nodes, None and values of other shapes pass through.
     """
     if result is None or isinstance(result, str):
         return result
@@ -215,12 +215,12 @@ def converted(result: Any, convert: Convert) -> Any:
 
 
 def is_empty_of(result: Any, names: Iterable[str]) -> bool:
-    """Whether a result is a dict without any of these fields, so that nothing is to be stored."""
+    """Whether a result is a dict without any of these fields, so that nothing has to be stored."""
     return result is None or (isinstance(result, dict) and not any(one in result for one in names))
 
 
 def overwritten(value: Any) -> tuple[bool, Any]:
-    """Whether a value says that it goes past the reducer, and what it holds."""
+    """Whether a value bypasses the reducer, and the value inside."""
     if isinstance(value, Overwrite):
         return True, value.value
     if isinstance(value, dict):
@@ -260,25 +260,25 @@ def with_fields(given: Any, values: Mapping[str, Any]) -> Any:
 
 
 def is_object(given: Any) -> bool:
-    """Whether it has fields as attributes, as LangGraph takes them."""
+    """Whether it has fields as attributes, in a form that LangGraph accepts."""
     return isinstance(given, BaseModel) or (is_dataclass(given) and not isinstance(given, type))
 
 
 def _fields(given: Any, convert: Convert) -> Any:
-    """Fields with values, if it is such a thing, as an update."""
+    """The fields of such an object, as an update."""
     if isinstance(given, dict):
         return Update(convert(raw_items(given, convert.store)))
     if isinstance(given, AgentState):
         return Update(convert(_of_state(given)))
     if is_object(given):
         changed = _changed(given, convert)
-        # An object stays itself unless something in it has to be stored.
+        # An object is replaced only if something in it has to be stored.
         return Update({**dict(_of_object(given)), **changed}) if changed else given
     return given
 
 
 def _argument(given: Any, convert: Convert) -> Any:
-    """What a node is sent: an object stays one, because that is what the node expects."""
+    """The argument of a `Send`: an object stays one, because the node expects that."""
     return (
         with_fields(given, _changed(given, convert))
         if is_object(given)
@@ -301,7 +301,7 @@ def _of_state(state: AgentState) -> Pairs:
 
 
 def _of_object(given: Any) -> Pairs:
-    """The fields that LangGraph would take from an object: those that say something."""
+    """The fields that LangGraph would take from an object: those that are set."""
     if isinstance(given, BaseModel):
         defaults = {name: one.default for name, one in type(given).model_fields.items()}
         said = given.model_fields_set
